@@ -6,12 +6,13 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
-from quicksand.base.errors import StateError
 from quicksand.display.place import open_screen
+from quicksand.display.sought import not_running
 from quicksand.hosted.relayed_screen import ScreenRelay
 
 from quicksand_tui.door.far_sandbox import FarSharing, open_there
 from quicksand_tui.door.screen_here import OpenScreen
+from quicksand_tui.model.sandboxes import at_host
 
 if TYPE_CHECKING:
     from quicksand_tui.door.far_host import FarHost
@@ -36,6 +37,6 @@ class ScreenThere:
         with contextlib.closing(open_there(self._host, self._id)) as sandbox:
             async with ScreenRelay.open(FarSharing(self._host), self._id) as relay:
                 if relay.place is None:
-                    raise StateError("it has just ended")
+                    raise not_running(at_host(self._id, self._host.name))
                 async with open_screen(relay.place) as client:
                     yield OpenScreen(relay.place, client, sandbox)

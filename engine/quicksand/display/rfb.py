@@ -38,6 +38,9 @@ from quicksand.display.packed import Unpacking
 
 CONNECT_TIMEOUT_S = 20.0
 
+CLOSE_S = 1.0
+"""Seconds for a server to take what was sent last."""
+
 BRISK_S = 0.25
 """Seconds after which a waiting client reminds QEMU. Without that, QEMU looks for changes less and
 less often while there are none, down to every 3 s (QEMU, GUI_REFRESH_INTERVAL_IDLE)."""
@@ -173,8 +176,12 @@ class RfbClient:
                 await asyncio.wait((reading,))
         finally:
             streams[1].close()
-            with contextlib.suppress(OSError):
-                await streams[1].wait_closed()
+            try:
+                with contextlib.suppress(OSError):
+                    async with asyncio.timeout(CLOSE_S):
+                        await streams[1].wait_closed()
+            finally:
+                streams[1].transport.abort()  # the server does not take the rest
 
     # A viewer
 

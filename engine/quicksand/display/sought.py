@@ -24,6 +24,19 @@ def no_display(name: str) -> NoDisplayError:
     )
 
 
+def not_running(name: str) -> StateError:
+    """The error for a sandbox that shows nothing now."""
+    return StateError(
+        f"the sandbox {name!r} is not running",
+        hint=Words(
+            "`start`, or ",
+            Remedy("start", name=name),
+            ", starts it",
+            python="`start` starts it",
+        ),
+    )
+
+
 def machine_with_screen(
     places: Paths, name: str, config: SandboxConfig, find: Callable[[], Entry]
 ) -> MachineDir:
@@ -33,13 +46,5 @@ def machine_with_screen(
         raise no_display(name)
     entry = find()
     if entry.run is None:
-        raise StateError(
-            f"the sandbox {name!r} is not running",
-            hint=Words(
-                "`start`, or ",
-                Remedy("start", name=name),
-                ", starts it",
-                python="`start` starts it",
-            ),
-        )
+        raise not_running(name)
     return runtime_dir(places, entry.id).current()

@@ -17,6 +17,7 @@ from quicksand.base.threads import in_thread_to_the_end
 from quicksand.display.picture import Format, write_picture
 from quicksand.display.place import open_screen
 from quicksand.display.recording import SECONDS, Recording
+from quicksand.display.sought import no_display, not_running
 from quicksand.guest.files import GuestFiles
 from quicksand.hosted.forwarding import FarForwarding
 from quicksand.hosted.life import FarLife
@@ -181,7 +182,7 @@ class FarDesktop(FarPart):
         """Nothing is asked before the ``async with``."""
         async with self._screen() as relay:
             if relay.place is None:
-                raise StateError(f"the sandbox {self._life.name!r} is not running")
+                raise not_running(self._life.name)
             async with open_screen(relay.place) as client:
                 yield client
 
@@ -212,8 +213,13 @@ class FarDesktop(FarPart):
 
     @contextlib.asynccontextmanager
     async def _screen(self) -> AsyncIterator[ScreenRelay]:
-        await self._life.call("query_display_size")  # raises what is wrong, as here
-        async with ScreenRelay.open(self._life.connection, self._life.known.id) as relay:
+        life = self._life
+        if life.is_there:
+            await life.call("checkpoints")  # which one it is
+        if not life.known.id:
+            shows = life.known.config.enable_display
+            raise not_running(life.name) if shows else no_display(life.name)
+        async with ScreenRelay.open(life.connection, life.known.id) as relay:
             yield relay
 
     @property

@@ -23,6 +23,7 @@ from quicksand.base.errors import (
 )
 from quicksand.base.paths import make_private_dir, paths
 from quicksand.display.place import SIZE, TO_SIZE, TO_VNC, RelayedScreen
+from quicksand.display.rfb import CLOSE_S
 from quicksand.guest.agent.wire import Stream
 from quicksand.hosted.calling import require_capability
 from quicksand.hosted.errors import decode_error
@@ -70,7 +71,8 @@ class ScreenRelay:
         await require_capability(shared, SCREENS, to="send screens")
         runtime = paths().runtime
         relay = cls(shared, sandbox, screen_socket(runtime, secrets.token_hex(16)))
-        await relay._ask_size()
+        async with relay._asked("screen"):
+            pass  # it can be seen
         make_private_dir(runtime)
         await remove_abandoned(runtime, SCREEN_SOCKETS)
         with contextlib.closing(socket.socket(socket.AF_UNIX)) as listening:
@@ -81,8 +83,12 @@ class ScreenRelay:
                 try:
                     yield relay
                 finally:
-                    server.close()
-                    await relay._end()
+                    asyncio.get_running_loop().remove_reader(listening)
+                    try:
+                        await asyncio.sleep(0)  # asyncio loses who has just been accepted
+                    finally:
+                        server.close()
+                        await relay._end()
             finally:
                 relay._path.unlink(missing_ok=True)
 
@@ -98,18 +104,23 @@ class ScreenRelay:
         task = asyncio.create_task(self._serve(reader, writer), name="quicksand-screen")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: writer.close())  # also of one that never began
 
     async def _end(self) -> None:
         self._is_open = False
         tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        try:
+            if tasks:  # a key that was pressed just before still arrives
+                await asyncio.wait(tasks, timeout=CLOSE_S)
+        finally:
+            for task in tasks:
+                task.cancel()
+            if tasks:
+                await asyncio.wait(tasks)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve a connection to its end. One that fails ends, and whoever made it tries again."""
-        with contextlib.closing(writer), contextlib.suppress(QuicksandError, OSError, EOFError):
+        with contextlib.suppress(QuicksandError, OSError, EOFError):
             async with asyncio.timeout(FIRST_S):
                 first = await reader.readexactly(1)
             if first == TO_SIZE:
