@@ -284,13 +284,17 @@ async def test_a_viewer_that_reads_nothing_holds_back_only_itself(
     offer: Screens, sandbox: Running
 ) -> None:
     with FakeDesktop(sandbox.start(), plain("red", (1600, 1200))) as guest:
-        async with shared_with(offer) as shared, ScreenRelay.open(shared, sandbox.id) as relay:
-            async with viewer(relay) as slow, viewer(relay) as quick:
-                slow._reader._transport.pause_reading()  # type: ignore[attr-defined]
-                await slow._request()
-                async with asyncio.timeout(60):
-                    await quick.next_update()
-                    assert bytes(quick.frame.pixels[:4]) == RED
+        async with (
+            shared_with(offer) as shared,
+            ScreenRelay.open(shared, sandbox.id) as relay,
+            viewer(relay) as slow,
+            viewer(relay) as quick,
+        ):
+            slow._reader._transport.pause_reading()  # type: ignore[attr-defined]
+            await slow._request()
+            async with asyncio.timeout(60):
+                await quick.next_update()
+                assert bytes(quick.frame.pixels[:4]) == RED
         await until(lambda: guest.viewers == 0, "both to be gone")
 
 
@@ -325,9 +329,7 @@ async def nothing(request: Request) -> None:
     request.channel.finish(Stream.STDOUT)
 
 
-@pytest.mark.parametrize(
-    "answer", [endless, beyond_its_window, of_a_stream_that_is_none, nothing]
-)
+@pytest.mark.parametrize("answer", [endless, beyond_its_window, of_a_stream_that_is_none, nothing])
 async def test_a_machine_that_sends_nonsense_is_no_display(answer: Answer, places: Paths) -> None:
     asked = itertools.count()
 
