@@ -17,7 +17,7 @@ from quicksand_tui.model.jobs import Failure
 from quicksand_tui.model.sandboxes import split_host
 from quicksand_tui.model.text import error_text, plain, sanitise, sanitise_lines
 from quicksand_tui.screens.shells import ShellsScreen
-from quicksand_tui.verbs.commands import command_line
+from quicksand_tui.verbs.commands import command_about
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -101,13 +101,14 @@ class FullShell:
             session = await self._choose(sandbox)
             if session is None:
                 return
-            command = command_line("shell", name=sandbox.name, session=session)
+            command = command_about("shell", sandbox.name, session=session)
             self._operations.note_command(command, sandbox.id)
             banner = f"── {sandbox.name}: exit ends this shell, ctrl-] d leaves it running ──"
             self._loan = Loan(
                 self._argv(sandbox, session),
                 sandbox.name,
                 banner=plain(banner) if self._ascii else banner,
+                keeps_errors=not split_host(sandbox.id)[1],
             )
             ended = await self._lend_terminal(self._loan.run)
         finally:
@@ -138,11 +139,16 @@ class FullShell:
 class Loan:
     """A program that runs on the app's terminal."""
 
-    def __init__(self, argv: list[str], title: str, *, banner: str = "") -> None:
-        """``banner`` is a line written before the program starts."""
+    def __init__(
+        self, argv: list[str], title: str, *, banner: str = "", keeps_errors: bool = True
+    ) -> None:
+        """``banner`` is a line written before the program starts. ``keeps_errors``: what it writes
+        to stderr is shown in the app, too, if it fails; one that goes to another machine needs the
+        terminal for stderr as well."""
         self._argv = argv
         self._title = title
         self._banner = banner
+        self._stderr = asyncio.subprocess.PIPE if keeps_errors else None
         self._process: asyncio.subprocess.Process | None = None
 
     def terminate(self) -> None:
@@ -156,9 +162,7 @@ class Loan:
             if self._banner:
                 _write(1, f"{self._banner}\n".encode("utf-8", "replace"))
             try:
-                process = await asyncio.create_subprocess_exec(
-                    *self._argv, stderr=asyncio.subprocess.PIPE
-                )
+                process = await asyncio.create_subprocess_exec(*self._argv, stderr=self._stderr)
             except OSError as error:  # the host has no room for another process
                 title = sanitise(f"The shell in {self._title} did not begin")
                 return Ended(OWN_FAILURES[-1], Failure(title=title, message=error_text(error)))
@@ -170,25 +174,28 @@ class Loan:
                 if process.returncode is None:
                     process.terminate()
                     await process.wait()
+        if self._stderr is None and status == OWN_FAILURES[-1]:
+            return Ended(
+                status, self._failure(status, ["the other machine, or its guest, is away"])
+            )
         if status not in OWN_FAILURES or not said.strip():
             return Ended(status)  # the status of the shell's last command
         lines = [line for line in sanitise_lines(said) if line.strip()]
-        return Ended(
-            status,
-            Failure(
-                title=sanitise(f"The shell in {self._title} ended with status {status}"),
-                message=lines[0],
-                log=tuple(lines[1:]),
-            ),
+        return Ended(status, self._failure(status, lines))
+
+    def _failure(self, status: int, lines: list[str]) -> Failure:
+        return Failure(
+            title=sanitise(f"The shell in {self._title} ended with status {status}"),
+            message=lines[0],
+            log=tuple(lines[1:]),
         )
 
 
 async def _pass_on(process: asyncio.subprocess.Process) -> str:
     """Copies the program's stderr to the app's; returns its end, which the app's screen would
     hide."""
-    assert process.stderr is not None
     kept = b""
-    while data := await process.stderr.read(4096):
+    while process.stderr is not None and (data := await process.stderr.read(4096)):
         _write(2, data)
         kept = (kept + data)[-STDERR_KEPT:]
     return kept.decode("utf-8", "replace")
