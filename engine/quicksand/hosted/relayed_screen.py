@@ -145,22 +145,25 @@ class ScreenRelay:
     @contextlib.asynccontextmanager
     async def _asked(self, method: str) -> AsyncIterator[tuple[Channel, dict[str, Any]]]:
         """A request about the sandbox, and its answer. Raises as `_ask_size`."""
-        link = await self._shared.link()
-        channel = link.open(method, sandbox=self._sandbox)
+        name = self._shared.destination.short
+        channel: Channel | None = None
         try:
             try:
                 async with asyncio.timeout(ANSWER_S):
+                    link = await self._shared.link()
+                    channel = link.open(method, sandbox=self._sandbox)
                     answer = await channel.reply
             except TimeoutError:
                 raise RemoteUnreachableError(
-                    f"{link.peer.name} did not answer {method!r} within {ANSWER_S:g} s"
+                    f"{name} did not answer {method!r} within {ANSWER_S:g} s"
                 ) from None
             if "error" in answer:
-                raise decode_error(answer["error"], link.peer.name)
+                raise decode_error(answer["error"], name)
             self._has_ended = False
             yield channel, answer
         except (StateError, SandboxNotFoundError):
             self._has_ended = True
             raise
         finally:
-            channel.abandon(Stream.INPUT)
+            if channel is not None:
+                channel.abandon(Stream.INPUT)
