@@ -17,7 +17,7 @@ from quicksand.disks.diff.changes import ChangeKind, FileChange, FileType
 from quicksand.guest.traffic import GuestTraffic
 from quicksand.sandbox import Sandbox
 
-from quicksand_tui.door import diffs, on_demand
+from quicksand_tui.door import diffs
 from quicksand_tui.door.far_guest import reach_there
 from quicksand_tui.door.far_verbs import carry_out_there
 from quicksand_tui.door.protocol import ShellView
@@ -77,11 +77,16 @@ class Engine:
         self,
         learn: Callable[[Mapping[str, Found]], None],
         find_there: Callable[[str], tuple[FarHost, str] | None],
+        open_there: Callable[[FarHost, str], Sandbox],
+        screen_there: Callable[[FarHost, str], ScreenPlace],
     ) -> None:
         """Calls ``learn`` with the verdicts of verified saves, by key. ``find_there`` returns the
-        machine of a sandbox, and its id there; None if it is this machine's."""
+        machine of a sandbox, and its id there; None if it is this machine's. ``open_there`` opens
+        one of another machine, and ``screen_there`` is the way to its screen."""
         self._learn = learn
         self._find_there = find_there
+        self._open_there = open_there
+        self._screen_there = screen_there
 
     def reach(self, sandbox_id: str) -> AbstractAsyncContextManager[Guest]:
         """Reaches a guest of any machine, as `door.reach.Reach`."""
@@ -91,13 +96,13 @@ class Engine:
     def opened(self, sandbox_id: str, *, must_run: bool = False) -> Sandbox:
         """Opens a sandbox of any machine."""
         if (there := self._find_there(sandbox_id)) is not None:
-            return on_demand.open_there(*there)  # what that needs is imported at the first one
+            return self._open_there(*there)
         return Sandbox.attach(sandbox_id) if must_run else Sandbox.open(sandbox_id)
 
     def screen(self, sandbox_id: str) -> ScreenPlace:
         """The way to the screen of a sandbox of any machine."""
         there = self._find_there(sandbox_id)
-        return ScreenHere(sandbox_id) if there is None else on_demand.ScreenThere(*there)
+        return ScreenHere(sandbox_id) if there is None else self._screen_there(*there)
 
     @contextlib.contextmanager
     def _opened(self, sandbox_id: str, *, must_run: bool = False) -> Iterator[Sandbox]:

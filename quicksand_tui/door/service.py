@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from quicksand_tui.door import on_demand
 from quicksand_tui.door.protocol import LogKind
+from quicksand_tui.door.there import open_there, screen_there
 from quicksand_tui.model.jobs import Failure, OperationError
 from quicksand_tui.model.remedies import hint_of, text_of
 from quicksand_tui.model.text import sanitise, sanitise_lines
@@ -295,7 +296,9 @@ class EngineService:
     def _current_engine(self) -> Engine:
         """Returns the engine, importing it the first time. On the engine's loop."""
         if self._engine is None:
-            self._engine = on_demand.Engine(self._saves.learn, self._there)
+            self._engine = on_demand.Engine(
+                self._saves.learn, self._there, open_there=open_there, screen_there=screen_there
+            )
         return self._engine
 
     async def _on_the_loop(self, title: str, work: Callable[[], Awaitable[T]]) -> T:

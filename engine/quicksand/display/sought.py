@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from quicksand.base.errors import NoDisplayError, StateError
 from quicksand.base.paths import Paths
 from quicksand.base.remedies import Remedy, Words
-from quicksand.records.config import SandboxConfig
 from quicksand.records.layout import MachineDir, runtime_dir
-from quicksand.records.sandboxes import Entry
+
+if TYPE_CHECKING:
+    from quicksand.records.config import SandboxConfig
+    from quicksand.records.sandboxes import Entry
 
 
 def no_display(name: str) -> NoDisplayError:
