@@ -10,6 +10,7 @@ from quicksand.display.place import open_screen
 from quicksand.display.sought import not_running
 from quicksand.hosted.relayed_screen import ScreenRelay
 
+from quicksand_tui.door.far_guest import PlaceThere
 from quicksand_tui.door.far_sandbox import FarSharing, open_there
 from quicksand_tui.door.screen_here import OpenScreen
 from quicksand_tui.model.sandboxes import at_host
@@ -24,13 +25,11 @@ class ScreenThere:
     def __init__(self, host: FarHost, sandbox_id: str) -> None:
         self._host = host
         self._id = sandbox_id
+        self._machine = PlaceThere(host, sandbox_id)
 
     @property
     def mark(self) -> object:
-        view = self._host.sandbox(self._id)
-        if view is None or view.away or not view.is_live:
-            return None
-        return self._host.connection, view.run, view.origin
+        return self._machine.mark
 
     @contextlib.asynccontextmanager
     async def open(self) -> AsyncIterator[OpenScreen]:
