@@ -22,8 +22,9 @@ from tests.unit.cli.run_cli import make_stopped
 ENGINE = Engine(
     lambda verdicts: None,
     lambda _: None,
-    lambda *_: pytest.fail("it is here"),
-    lambda *_: pytest.fail("it is here"),
+    open_there=lambda *_: pytest.fail("it is here"),
+    screen_there=lambda *_: pytest.fail("it is here"),
+    learn_there=lambda *_: pytest.fail("it is here"),
 )
 
 
