@@ -8,7 +8,12 @@ from quicksand_tui.model.frozen import frozen
 from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.world import Panel
 from quicksand_tui.verbs import checkpoints, saves, starting
-from quicksand_tui.verbs.commands import command_about, command_line
+from quicksand_tui.verbs.commands import (
+    command_about,
+    command_line,
+    command_words,
+    shown_command,
+)
 from quicksand_tui.views.layout import Tab
 
 if TYPE_CHECKING:
@@ -83,8 +88,9 @@ def _checkpoint_hint(sandbox: SandboxView, checkpoint: CheckpointView | None) ->
 
 
 def save_hint(save: SaveView) -> CommandHint:
-    return _enter(command_line("run", image=save.address))
+    return _enter(shown_command(command_words("run", image=save.address), save.host))
 
 
 def trash_hint(trashed: TrashedView) -> CommandHint:
-    return _enter(saves.bring_back([], shown=trashed.id).command_for())
+    verb = saves.bring_back([], shown=trashed.id, host=trashed.host)
+    return _enter(verb.command_for())

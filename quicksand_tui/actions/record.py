@@ -107,7 +107,7 @@ class Action:
     does."""
 
     def __post_init__(self) -> None:
-        if self.verb and not find_verb(self.verb).reads:
+        if self.verb and not find_verb(self.verb).only_reads(self.flags):
             object.__setattr__(self, "changes", True)
         if self.changes:
             object.__setattr__(self, "disabled_reason", reasons.guarded(self.disabled_reason))

@@ -30,7 +30,7 @@ from quicksand_tui.model.overview import ChangedPlace, Changes, Glance
 from quicksand_tui.model.sandboxes import GuestView, ProcessView
 from quicksand_tui.model.text import sanitise, sanitise_lines
 from quicksand_tui.pixels.small import fit, read_png
-from quicksand_tui.verbs.saves import Verified
+from quicksand_tui.verbs.verdicts import Verified, VerifiedThere
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from quicksand_tui.door.screen_here import ScreenPlace
     from quicksand_tui.model.diffs import DiffSpec, DiffView, TextDiff
     from quicksand_tui.model.losing import Losing
+    from quicksand_tui.model.saves import VerdictView
     from quicksand_tui.pixels.cells import Cells
     from quicksand_tui.verbs.record import Report, Verb
 
@@ -79,14 +80,17 @@ class Engine:
         find_there: Callable[[str], tuple[FarHost, str] | None],
         open_there: Callable[[FarHost, str], Sandbox],
         screen_there: Callable[[FarHost, str], ScreenPlace],
+        learn_there: Callable[[FarHost, Mapping[str, VerdictView]], None],
     ) -> None:
-        """Calls ``learn`` with the verdicts of verified saves, by key. ``find_there`` returns the
-        machine of a sandbox, and its id there; None if it is this machine's. ``open_there`` opens
-        one of another machine, and ``screen_there`` is the way to its screen."""
+        """Calls ``learn`` with the verdicts of verified saves, by key, and ``learn_there`` with
+        those of another machine. ``find_there`` returns the machine of a sandbox, and its id there;
+        None if it is this machine's. ``open_there`` opens one of another machine, and
+        ``screen_there`` is the way to its screen."""
         self._learn = learn
         self._find_there = find_there
         self._open_there = open_there
         self._screen_there = screen_there
+        self._learn_there = learn_there
 
     def reach(self, sandbox_id: str) -> AbstractAsyncContextManager[Guest]:
         """Reaches a guest of any machine, as `door.reach.Reach`."""
@@ -112,7 +116,10 @@ class Engine:
     async def carry_out(self, verb: Verb[T], sandbox_id: str, report: Report) -> T:
         """Carries out a verb, as `Verb.carry_out`."""
         if (there := self._find_there(sandbox_id)) is not None:
-            return await carry_out_there(there[0], verb, there[1], report)
+            done = await carry_out_there(there[0], verb, there[1], report)
+            if isinstance(done, VerifiedThere):
+                self._learn_there(there[0], done.views())
+            return done
         result = await verb.carry_out(sandbox_id, report)
         self._note(result)
         return result

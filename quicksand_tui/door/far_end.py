@@ -5,18 +5,19 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from quicksand.base.disk_changes import DiskChanges
 from quicksand.guest.agent.wire import Stream
 from quicksand.remote.hello import WATCH
 
 from quicksand_tui.door import on_demand
-from quicksand_tui.door.far_wire import SANDBOXES_MAX, difference, encode_line
+from quicksand_tui.door.far_wire import SANDBOXES_MAX, difference
+from quicksand_tui.door.wire_values import encode_line
 from quicksand_tui.model.jobs import OperationError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from quicksand.remote.channel import Channel
     from quicksand.remote.link import Request
@@ -32,16 +33,11 @@ LOOK_AT_ALL_EVERY_S = 10.0
 everything, such as those of other machines. The looks between are at those that run."""
 
 
-class WatchOffer:
-    """The request `watch`, as an offer of the far end (`remote.serving.Offer`). Nothing of it is
-    kept for a client that may come again."""
+class StatelessOffer:
+    """An offer of the far end (`remote.serving.Offer`) of which nothing is kept for a client that
+    may come again."""
 
-    capability = WATCH
-    methods = frozenset({WATCH})
     is_empty = True
-
-    async def answer(self, request: Request, _: Callable[[], Awaitable[None]]) -> None:
-        await answer_watch(request)
 
     def away(self) -> None: ...
 
@@ -52,15 +48,19 @@ class WatchOffer:
     async def settle(self) -> None: ...
 
 
-async def answer_watch(request: Request) -> None:
-    """Sends the world, and then each change as it happens, until the client has gone. A client that
-    reads slowly gets fewer, larger changes. Raises RemoteError at its end."""
-    watch = _Watch(request.channel)
-    request.answer()
-    tasks = [
-        asyncio.create_task(watch.take_wishes(), name="quicksand-wishes"),
-        asyncio.create_task(watch.tell(), name="quicksand-tell"),
-    ]
+class WatchOffer(StatelessOffer):
+    """The request `watch`."""
+
+    capability = WATCH
+    methods = frozenset({WATCH})
+
+    async def answer(self, request: Request, _: Callable[[], Awaitable[None]]) -> None:
+        await answer_watch(request)
+
+
+async def ending_together(*parts: Coroutine[Any, Any, None]) -> None:
+    """Does these until one of them ends, or fails, which is raised; the others are cancelled."""
+    tasks = [asyncio.create_task(part, name="quicksand-tell") for part in parts]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
@@ -69,6 +69,16 @@ async def answer_watch(request: Request) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
+
+
+async def answer_watch(request: Request) -> None:
+    """Sends the world, and then each change as it happens, until the client has gone. A client that
+    reads slowly gets fewer, larger changes. Raises RemoteError at its end."""
+    watch = _Watch(request.channel)
+    request.answer()
+    try:
+        await ending_together(watch.take_wishes(), watch.tell())
+    finally:
         watch.close()
 
 

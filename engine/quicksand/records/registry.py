@@ -35,7 +35,7 @@ from quicksand.base.removal import belongs_to, make_marked, remove, require_ours
 from quicksand.base.staging import sweep_staging
 from quicksand.records.config import SandboxConfig, check_name
 from quicksand.records.glances import Glance, glance_at_all, ids_in, names_in
-from quicksand.records.host_sockets import ALL_SOCKETS
+from quicksand.records.host_sockets import ours_beside_sandboxes
 from quicksand.records.inspection import inspect
 from quicksand.records.last_run import write_end
 from quicksand.records.layout import (
@@ -382,16 +382,14 @@ class Registry:
         """Directories among the sandboxes' that lack quicksand's mark: path -> what is wrong. They
         are never touched."""
         found = {}
+        beside = ours_beside_sandboxes(self.paths.runtime)
         roots = [self.paths.runtime, self.paths.sandboxes, trash_dir(self.paths)]
         roots += [self.paths.memory] if self.paths.memory is not None else []
         for root in roots:
             for name in names_in(root):
                 path = root / name
                 ours = name.startswith(".") and root == self.paths.sandboxes
-                ours = ours or (
-                    root == self.paths.runtime
-                    and any(names.fullmatch(name) for names in ALL_SOCKETS)
-                )
+                ours = ours or (root == self.paths.runtime and name in beside)
                 ours = ours or (name == NOTE and root == trash_dir(self.paths))
                 if not ours and (why := why_not_ours(path)):
                     found[path] = why

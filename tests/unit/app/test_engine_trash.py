@@ -24,6 +24,7 @@ ENGINE = Engine(
     lambda _: None,
     open_there=lambda *_: pytest.fail("it is here"),
     screen_there=lambda *_: pytest.fail("it is here"),
+    learn_there=lambda *_: pytest.fail("it is here"),
 )
 
 
