@@ -27,6 +27,8 @@ from quicksand import (
     StateError,
 )
 
+from quicksand_tui.model.remedies import hint_of, text_of
+
 NOT_FOUND = "The sandbox was not found"
 PORT_CLOSED = "The sandbox is running but port is not open"
 
@@ -102,11 +104,12 @@ def is_too_old(error: QuicksandError) -> bool:
 
 
 def told(error: QuicksandError) -> str:
-    """The message of an error of the engine, and what it advises."""
+    """The message of an error of the engine, and what it advises, in the words of the commands:
+    who speaks to this server does not use the engine's Python."""
+    said, hint = text_of(error), hint_of(error)
     if is_too_old(error):
-        return f"{error}. {_OLDER}"
-    hint = error.hint
-    return f"{error} ({hint})" if hint else str(error)
+        return f"{said}. {_OLDER}"
+    return said if hint in said else f"{said} ({hint})"
 
 
 _OLDER = (

@@ -13,10 +13,12 @@ from quicksand import (
     AgentRefusedError,
     AgentTooOldError,
     ConfigError,
+    ImageNotFound,
     Login,
     PathError,
     QuicksandError,
 )
+from quicksand.base.remedies import Remedy, Words
 
 from quicksand_tui.api import wire
 from quicksand_tui.api.asked import Asked
@@ -330,6 +332,14 @@ def test_what_is_not_implemented_is_said_and_not_ignored(more: dict[str, object]
     with pytest.raises(ApiError) as caught:
         Asked.parse(Body({"templateID": "base", **more}), timeout_s=300)
     assert caught.value.status == 501
+
+
+def test_what_helps_is_said_once_and_as_a_command() -> None:
+    hint = Words(Remedy("build_image", name="debian"), " builds it")
+    missing = ImageNotFound(Words("Image not found: 'debian' is not built yet; ", hint), hint=hint)
+    assert api_error(missing).message == (
+        "Image not found: 'debian' is not built yet; `quicksand-tui images build debian` builds it"
+    )
 
 
 TOO_OLD = [
