@@ -45,7 +45,7 @@ async def with_the_async_class(id_):
     contexts = await sandbox.list_code_contexts()
     is_listed = other.id in [context.id for context in contexts]
     lost = await run("x", context=other)
-    await sandbox.remove_code_context(other, request_timeout=SLOW)
+    await sandbox.remove_code_context(other)
     return [*both, lines, is_listed, lost]
 
 
