@@ -509,7 +509,7 @@ async def test_what_a_guests_older_agent_cannot_do_is_unimplemented(api: Api) ->
         raise AgentRefusedError("no such method", code="no_such_method")
 
     for failing in (lacks, unknown):
-        guest.watch = guest.spawn = guest.dial = failing  # type: ignore[assignment, attr-defined]
+        guest.watch = guest.spawn = guest.dial = failing  # type: ignore[method-assign, attr-defined]
         guest.files.write = failing  # type: ignore[method-assign]
         watch = await api.rpc(made, "filesystem.Filesystem/CreateWatcher", {"path": "/"})
         assert (watch.status, (await watch.json())["code"]) == (501, "unimplemented")
