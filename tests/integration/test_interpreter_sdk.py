@@ -83,10 +83,10 @@ async def test_both_classes_of_the_package_run_cells(
     told = json.loads(run_script(sdk, script, listening, 1800))
 
     assert told == {
-        "sync": [[None, "", None], ["'cell'", "", None], [None, "", "ZeroDivisionError"]],
+        "sync": [[None, "", None], ["cell", "", None], [None, "", "ZeroDivisionError"]],
         "async": [
             ["2", "one\n", None],
-            ["'/tmp'", "", None],
+            ["/tmp", "", None],
             ["one\n"],
             True,
             [None, "", "NameError"],
