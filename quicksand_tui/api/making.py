@@ -120,6 +120,7 @@ class Making:
         """Make sandboxes that go on from the present state of one that runs: all or none."""
         if not 1 <= count <= FORKS_MAX:
             raise ApiError(400, f"count must be from 1 to {FORKS_MAX}")
+        self._inherited(live)
         made: list[Live] = []
         for _ in range(count):
             record = replace(
@@ -229,10 +230,20 @@ class Making:
         if snapshot is None:
             has_internet = egress.internet and self._usual.internet
         else:
-            # It has the machine of the one that was kept.
-            has_internet = self._sandboxes.of_snapshot(snapshot).record.internet
+            has_internet = self._inherited(self._sandboxes.of_snapshot(snapshot))
         require_kept(egress, has_internet=has_internet)
         return has_internet
+
+    def _inherited(self, source: Live) -> bool:
+        """Whether what goes on from a sandbox, whose machine it has, has the internet. Raises
+        ApiError (403) if no new one of this server may have it."""
+        if source.record.internet and not self._usual.internet:
+            raise ApiError(
+                403,
+                "what that is made of has the internet, which this server gives to none: it was "
+                "started without --internet",
+            )
+        return source.record.internet
 
     async def set_egress(self, live: Live, egress: Egress) -> None:
         """Replace the rules of what a sandbox may reach. Raises ApiError (501) for those that it

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,20 @@ async def test_what_is_made_of_a_snapshot_has_its_network_and_says_so(online: Ap
         again = await online.create(templateID=snapshot["snapshotID"])
         told = await (await online.call("GET", f"/sandboxes/{again['sandboxID']}")).json()
         assert told["allowInternetAccess"] is internet
+
+
+async def test_a_server_without_the_internet_makes_nothing_of_what_has_it(online: Api) -> None:
+    made = await online.create()
+    id_ = made["sandboxID"]
+    snapshot = await (await online.call("POST", f"/sandboxes/{id_}/snapshots", {})).json()
+    later = copy(online)
+    later.client = await make_client(online.sandboxes, online.keys, [])
+
+    asked = {"templateID": snapshot["snapshotID"]}
+    assert (await later.call("POST", "/v2/sandboxes", asked)).status == 403
+    assert (await later.call("POST", f"/sandboxes/{id_}/fork", {})).status == 403
+    assert len(online.machines.found) == 1
+    await later.client.close()
 
 
 def test_a_mask_has_the_port() -> None:
