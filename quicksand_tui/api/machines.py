@@ -21,7 +21,6 @@ from quicksand.disks.images.store import ImageStore
 from quicksand.life.sandbox_removal import remove_sandbox
 from quicksand.qemu.host_usage import qemu_memory
 from quicksand.records.registry import Registry
-from quicksand.records.sandboxes import Entry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +45,6 @@ class Machines:
     def __init__(self, paths: Paths) -> None:
         self._paths = paths
         self._registry = Registry(paths)
-        self._ids: dict[str, str] = {}
-        """Those that have been found by their names. To find one, the records of all are read."""
 
     async def start(
         self, name: str, image: str, *, memory_mb: int, cpus: int, internet: bool
@@ -65,7 +62,6 @@ class Machines:
         )
         await sandbox.start()
         sandbox.detach()
-        self._ids[name] = sandbox.id
         return sandbox
 
     def attach(self, name: str) -> Sandbox:
@@ -73,11 +69,11 @@ class Machines:
 
     def is_live(self, name: str) -> bool:
         """Whether its machine runs."""
-        entry = self._find(name)
+        entry = self._registry.named(name)
         return entry is not None and entry.status in (Status.RUNNING, Status.PAUSED)
 
     def exists(self, name: str) -> bool:
-        return self._find(name) is not None
+        return self._registry.named(name) is not None
 
     def live_names(self) -> frozenset[str]:
         """The names of all that run."""
@@ -140,7 +136,6 @@ class Machines:
         """Remove a sandbox in whatever state for good. Does nothing if there is none."""
         with contextlib.suppress(SandboxNotFoundError):
             await remove_sandbox(self._registry, self._id(name), now=True, stop=True)
-        self._ids.pop(name, None)
 
     async def checkpoint(self, name: str, tag: str) -> None:
         """Keep the present state of a running one under a tag."""
@@ -175,7 +170,6 @@ class Machines:
                 await clone.start()
         for clone in made:
             clone.detach()
-            self._ids[clone.name] = clone.id
         return made
 
     def has_image(self, name: str) -> bool:
@@ -189,22 +183,8 @@ class Machines:
         sandbox = Sandbox.open(self._id(name))
         return sandbox.logs().splitlines()
 
-    def _find(self, name: str) -> Entry | None:
-        """The sandbox of that name. It keeps its id for its life, and no other is called so."""
-        known = self._ids.get(name)
-        if known is not None:
-            entry = self._registry.inspect(known)
-            if entry is not None and entry.name == name:
-                return entry
-        entry = self._registry.named(name)
-        if entry is None:
-            self._ids.pop(name, None)
-        else:
-            self._ids[name] = entry.id
-        return entry
-
     def _id(self, name: str) -> str:
-        entry = self._find(name)
+        entry = self._registry.named(name)
         if entry is None:
             raise SandboxNotFoundError(f"no sandbox is called {name!r}")
         return entry.id
