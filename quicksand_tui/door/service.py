@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from quicksand_tui.door import on_demand
 from quicksand_tui.door.protocol import LogKind
+from quicksand_tui.door.there import open_there, screen_there
 from quicksand_tui.model.jobs import Failure, OperationError
 from quicksand_tui.model.remedies import hint_of, text_of
 from quicksand_tui.model.text import sanitise, sanitise_lines
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from quicksand.remote.askpass import Askpass
-    from quicksand.sandbox import Sandbox
 
     from quicksand_tui.door.engine import Engine
     from quicksand_tui.door.far_host import FarHost
@@ -271,10 +271,10 @@ class EngineService:
         return None if self._hosts is None else self._hosts.find(sandbox_id)
 
     def open_screen(self, sandbox_id: str, sink: ScreenSink) -> GuestScreen:
-        """Opens the screen of a sandbox of this machine. Never raises: ``sink`` is told of
-        failures."""
+        """Opens the screen of a sandbox. Never raises: ``sink`` is told of failures."""
+        engine, tasks = self._engine_loop(), self._tasks
         return on_demand.EngineScreen(
-            sandbox_id, sink, engine=self._engine_loop(), tasks=self._tasks
+            lambda: self._current_engine().screen(sandbox_id), sink, engine=engine, tasks=tasks
         )
 
     def record_screen(
@@ -283,7 +283,13 @@ class EngineService:
         """Records the screen of a sandbox into a new animated file. Never raises: ``ended`` is
         called once, on another thread, with what was written or why nothing was."""
         engine, tasks = self._engine_loop(), self._tasks
-        return on_demand.EngineRecording(sandbox_id, path, ended, engine=engine, tasks=tasks)
+        return on_demand.EngineRecording(
+            lambda: self._current_engine().opened(sandbox_id),
+            path,
+            ended,
+            engine=engine,
+            tasks=tasks,
+        )
 
     # The engine's thread
 
@@ -291,9 +297,7 @@ class EngineService:
         """Returns the engine, importing it the first time. On the engine's loop."""
         if self._engine is None:
             self._engine = on_demand.Engine(
-                self._saves.learn,
-                self._there,
-                _open_there,
+                self._saves.learn, self._there, open_there=open_there, screen_there=screen_there
             )
         return self._engine
 
@@ -389,11 +393,6 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
         loop.run_until_complete(loop.shutdown_default_executor())
     finally:
         loop.close()
-
-
-def _open_there(host: FarHost, sandbox_id: str) -> Sandbox:
-    """Opens a sandbox of another machine; what that needs is imported at the first one."""
-    return on_demand.open_there(host, sandbox_id)
 
 
 def _resolve(ended: asyncio.Future[None]) -> None:

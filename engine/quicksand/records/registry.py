@@ -35,7 +35,7 @@ from quicksand.base.removal import belongs_to, make_marked, remove, require_ours
 from quicksand.base.staging import sweep_staging
 from quicksand.records.config import SandboxConfig, check_name
 from quicksand.records.glances import Glance, glance_at_all, ids_in, names_in
-from quicksand.records.host_sockets import ASKPASS_SOCKETS, HOST_SOCKETS
+from quicksand.records.host_sockets import ALL_SOCKETS
 from quicksand.records.inspection import inspect
 from quicksand.records.last_run import write_end
 from quicksand.records.layout import (
@@ -390,7 +390,7 @@ class Registry:
                 ours = name.startswith(".") and root == self.paths.sandboxes
                 ours = ours or (
                     root == self.paths.runtime
-                    and any(names.fullmatch(name) for names in (HOST_SOCKETS, ASKPASS_SOCKETS))
+                    and any(names.fullmatch(name) for names in ALL_SOCKETS)
                 )
                 ours = ours or (name == NOTE and root == trash_dir(self.paths))
                 if not ours and (why := why_not_ours(path)):
