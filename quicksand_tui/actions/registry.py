@@ -325,7 +325,7 @@ ACTIONS: tuple[Action, ...] = (
     _view("last", "minus", "Go to the sandbox that you used before", footer=False),
     _view("wall", "W", "Watch what runs in all, or in those marked or filtered",
           reasons.wall, footer=False),
-    _view("filter", "slash", "Filter: words, !word, state:running, image:debian",
+    _view("filter", "slash", "Filter: words, !word, ~wd, state:running, age:>1d",
           reasons.filter_, takes=(Parameter("words", Kind.REST),), takes_text=True),
     _view("order", "o", "Order by state, name, age, CPU, memory, disk, in turn",
           reasons.filter_, footer=False),
