@@ -143,7 +143,7 @@ def test_while_a_job_is_under_way_only_it_can_be_changed() -> None:
     job = Job(sandbox_id=DB.id, name="db", verb=JobVerb.START)
     view = replace(DB, state=State.STARTING)
     assert reason("cancel", view, job) is None
-    assert reason("delete", view, job) == "db is being started"
+    assert reason("delete", view, job) == "db is being started: X cancels that"
     assert reason("cancel", view, replace(job, cancelling=True)) == "it is being cancelled"
     stop = Job(sandbox_id=WEB.id, name="web", verb=JobVerb.STOP)
     assert (
