@@ -43,7 +43,7 @@ def losing_lines(
     lines.append(("Restores", [(what, "")]))
     if is_live and checkpoint.has_memory:
         lines.append(
-            ("Undo", [(f"{undo}: the present state is kept as an automatic checkpoint", "muted")])
+            ("Undo", [(f"{undo}: the present state is kept as a checkpoint", "muted")])
         )
     return lines
 

@@ -56,7 +56,7 @@ def of_delete(sandbox: SandboxView, now: float) -> list[str]:
     if sandbox.discard:
         losses.insert(0, "It was started to be discarded when it stops.")
     elif sandbox.is_live:
-        losses.insert(0, "It is running: it is stopped at once, and its last state is kept.")
+        losses.insert(0, "It is stopped at once, and its last state is kept.")
     return losses
 
 

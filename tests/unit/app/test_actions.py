@@ -94,6 +94,13 @@ def test_no_screen_binds_a_key_that_a_terminal_cannot_tell_apart() -> None:
             assert not set(str(getattr(binding, "key", binding)).split(",")) & FORBIDDEN
 
 
+def test_only_the_help_of_the_main_screen_s_parts_names_keys_that_move_between_them() -> None:
+    for scope in (Scope.MAIN, Scope.TREE, Scope.LOG, Scope.MOUNTS):
+        assert "Go to checkpoints" in help_content(scope).plain
+    for scope in (Scope.DIFF, Scope.SAVES, Scope.TRASH, Scope.WALL):
+        assert "Go to checkpoints" not in help_content(scope).plain
+
+
 def test_the_help_shows_every_action_and_fits_80_columns() -> None:
     for scope in Scope:
         text = help_content(scope).plain

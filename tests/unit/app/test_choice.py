@@ -57,7 +57,7 @@ def test_it_names_what_ends_what_comes_back_and_how_to_undo_it() -> None:
         "Ends: pytest -q",
         "Resumes: vim notes",
         "Restores: memory, programs and disk of 1h ago",
-        "Undo: U: the present state is kept as an automatic checkpoint",
+        "Undo: U: the present state is kept as a checkpoint",
     ]
 
 

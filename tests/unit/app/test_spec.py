@@ -249,7 +249,7 @@ def test_a_question_names_what_is_lost_with_a_checkpoint() -> None:
     assert "Deleting it frees 1.0M; what others share stays." in told
     assert "undo goes back to" in " ".join(losses.of_checkpoint(WEB_PAST, AUTO, NOW))
     assert losses.of_delete(WEB_PAST, NOW) == [
-        "It is running: it is stopped at once, and its last state is kept.",
+        "It is stopped at once, and its last state is kept.",
         "It goes to the trash for a week: 42M of disk, 5 checkpoints, made 3h ago.",
     ]
     discarded = replace(DB_PAST, discard=True)
