@@ -42,9 +42,7 @@ def losing_lines(
     what = f"memory, programs and disk{age}" if checkpoint.has_memory else f"the disk{age}"
     lines.append(("Restores", [(what, "")]))
     if is_live and checkpoint.has_memory:
-        lines.append(
-            ("Undo", [(f"{undo}: the present state is kept as a checkpoint", "muted")])
-        )
+        lines.append(("Undo", [(f"{undo}: the present state is kept as a checkpoint", "muted")]))
     return lines
 
 

@@ -222,7 +222,7 @@ async def test_a_report_on_the_config_takes_the_place_of_the_last_one_and_ends_w
     async with shown(size=(120, 36), settings=settings_of(path, "")) as (app, _):
         for name in ("nrod", "drak"):
             path.write_text(f'theme = "{name}"\n')
-            await until(lambda name=name: name in told_by(app))
+            await until(lambda name=name: name in told_by(app))  # type: ignore[misc]
         assert sum(isinstance(screen, ReportScreen) for screen in app.screen_stack) == 1
         path.write_text('theme = "nord"\n')
         await until(lambda: app.screen is app.main)
