@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 from quicksand.base.disk_changes import DiskChanges
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 LOOK_EVERY_S = 1.0
 """The longest time between two looks at the disk: for what leaves no trace in a directory, such as
 the use of the CPU. All else is told by the system."""
+LOOK_AT_ALL_EVERY_S = 10.0
+"""The longest time between two looks at all sandboxes: for file systems that do not tell
+everything, such as those of other machines. The looks between are at those that run."""
 
 
 class WatchOffer:
@@ -94,19 +98,24 @@ class _Watch:
         """Tells what has changed, as soon as what was told before is under way."""
         reader = await asyncio.to_thread(on_demand.Reader)
         before: World | None = None
+        loop, has_changed, all_by = asyncio.get_running_loop(), True, 0.0
         while True:
             fresh, self._fresh = self._fresh, False
-            world = await asyncio.to_thread(_look, reader, self._visible, fresh)
+            is_quiet = not has_changed and self._changes.is_whole and loop.time() < all_by
+            if not is_quiet:
+                all_by = loop.time() + LOOK_AT_ALL_EVERY_S
+            looking = partial(_look, reader, self._visible, fresh=fresh, is_quiet=is_quiet)
+            world = await asyncio.to_thread(looking)
             if world is not None and (told := difference(before, world)):
                 await self._channel.send(Stream.STDOUT, encode_line(told))
                 before = world
-            if not self._changes.follow(set(reader.directories())):
-                await self._changes.wait(LOOK_EVERY_S)
+            has_changed = self._changes.follow_also([*reader.directories()])
+            has_changed = has_changed or await self._changes.wait(LOOK_EVERY_S)
 
 
-def _look(reader: Reader, visible: frozenset[str], fresh: bool) -> World | None:
+def _look(reader: Reader, visible: frozenset[str], *, fresh: bool, is_quiet: bool) -> World | None:
     """Looks at the disk; returns None if it cannot be read now."""
     try:
-        return reader.read(visible, fresh=fresh)
+        return reader.read(visible, fresh=fresh, is_quiet=is_quiet)
     except (OSError, OperationError, on_demand.QuicksandError):
         return None

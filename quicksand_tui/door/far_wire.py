@@ -78,7 +78,8 @@ def difference(before: World | None, after: World) -> dict[str, Any]:
     told: dict[str, Any] = {}
     changed = {}
     for view in after.sandboxes:
-        if ID.fullmatch(view.id) and (found := _changed(known.get(view.id), view)):
+        was = known.get(view.id)
+        if view is not was and ID.fullmatch(view.id) and (found := _changed(was, view)):
             changed[view.id] = found
     if changed:
         told["sandboxes"] = changed
