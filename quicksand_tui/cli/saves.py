@@ -87,7 +87,7 @@ def _explain(removed: Removed) -> None:
         until = date_text(removed.trashed.removed + TRASH_KEPT_S)
         say(
             f"{name}: in the trash until {until}, {size} are free then; "
-            f"`quicksand-tui saves restore {name}` brings it back"
+            f"`quicksand-tui saves restore {name}` restores it"
         )
     heirs = [f"the save {clean(child)}" for child in info.children]
     heirs += [f"the sandbox {clean(sandbox)}" for sandbox in info.sandboxes]
