@@ -56,9 +56,12 @@ def _busy(world: World, sandbox: SandboxView) -> str | None:
     job = world.job(sandbox.id)
     if job is None:
         return None
-    return f"{sandbox.name} is being {_DOING.get(job.verb, 'changed')}"
+    can = job.verb in _CANCELLABLE and not job.cancelling
+    way = f": {world.keymap.hint('cancel')} cancels that" if can else ""
+    return f"{sandbox.name} is being {_DOING.get(job.verb, 'changed')}{way}"
 
 
+_CANCELLABLE = (JobVerb.START, JobVerb.SAVE)
 _DOING = {
     JobVerb.START: "started",
     JobVerb.STOP: "stopped",
@@ -179,9 +182,8 @@ def pause_or_resume(world: World, selection: Selection) -> str | None:
         return why
     if busy := _busy(world, sandbox):
         return busy
-    if sandbox.state in (State.RUNNING, State.PAUSED):
-        return None
-    return f"{sandbox.name} does not run"
+    is_live = sandbox.state in (State.RUNNING, State.PAUSED)
+    return None if is_live else _no_guest(world, sandbox)
 
 
 def stop(world: World, selection: Selection) -> str | None:
@@ -238,12 +240,10 @@ def cancel(world: World, selection: Selection) -> str | None:
         return f"nothing is under way for {sandbox.name}"
     if job.cancelling:
         return "it is being cancelled"
-    if job.verb not in (JobVerb.START, JobVerb.SAVE):
-        kill_ = f"; {world.keymap.hint('kill')} ends it at once"
-        return "only a start or a save can be cancelled" + (
-            kill_ if job.verb is JobVerb.STOP else ""
-        )
-    return None
+    if job.verb in _CANCELLABLE:
+        return None
+    kill_ = f"; {world.keymap.hint('kill')} ends it at once" if job.verb is JobVerb.STOP else ""
+    return f"only a start or a save can be cancelled{kill_}"
 
 
 def save(world: World, selection: Selection) -> str | None:
@@ -371,13 +371,13 @@ def copy_mount(world: World, selection: Selection) -> str | None:
 
 
 def wall(world: World, selection: Selection) -> str | None:
-    if not any(view.is_live for view in world.sandboxes):
-        return "Nothing runs that could be watched"
-    return None
+    if any(view.is_live for view in world.sandboxes):
+        return None
+    return f"nothing is running: {world.keymap.hint('start')} starts a stopped sandbox"
 
 
 def on_wall(world: World, selection: Selection) -> str | None:
-    return None if selection.sandbox is not None else "There is no tile here"
+    return None if selection.sandbox is not None else "there is no tile here"
 
 
 def mark(world: World, selection: Selection) -> str | None:
@@ -412,7 +412,8 @@ def compare(world: World, selection: Selection) -> str | None:
         return "no checkpoint is selected"
     if selection.sandbox.away:
         return _away(selection.sandbox)
-    return None if selection.sandbox.has_display else "it has no display, so there are no screens"
+    name = selection.sandbox.name
+    return None if selection.sandbox.has_display else f"{name} has no display, so no pictures"
 
 
 def look(world: World, selection: Selection) -> str | None:

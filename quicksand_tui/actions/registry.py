@@ -14,6 +14,7 @@ from quicksand_tui.verbs.row import Kind, Parameter
 __all__ = [
     "ACTIONS",
     "MOVES",
+    "MOVES_TO_PARTS",
     "Action",
     "Group",
     "Scope",
@@ -84,7 +85,7 @@ SAVES_ACTIONS: tuple[Action, ...] = (
     *_everywhere(_saves, "saves"),
     _saves("back", "escape q", "Clear filter and marks, then go back"),
     _trash("restore", "enter", "Restore it, under a new name if its own is taken",
-           saves_reasons.trashed, label="bring back", verb="restore"),
+           saves_reasons.trashed, label="restore", verb="restore"),
     _trash("purge", "d", "Delete it for good; asks first",
            saves_reasons.trashed, label="delete", verb="trash", flags=("empty",)),
     _trash("cancel", "c", "Cancel the running job", saves_reasons.cancel),
@@ -134,8 +135,8 @@ DIFF_ACTIONS: tuple[Action, ...] = (
     _diff("unfold", "right", "Open a directory", footer=False),
     _diff("fold", "left", "Fold a directory, or go to the one above", footer=False),
     _diff("fold_all", "asterisk", "Open all directories, or fold them", footer=False),
-    _diff("against", "v", "Compare with its parent instead, or with here",
-          label="parent/here"),
+    _diff("against", "v", "Compare with its parent instead, or with the present",
+          label="parent/present"),
     _diff("patch", "p", "Save it as a patch, or all that is below it"),
     _diff("filter", "slash", "Filter: words, !word, kind:a", takes_text=True),
     _diff("copy", "y", "Copy its path, if the terminal allows it", footer=False),
@@ -325,7 +326,7 @@ ACTIONS: tuple[Action, ...] = (
     _view("last", "minus", "Go to the sandbox that you used before", footer=False),
     _view("wall", "W", "Watch what runs in all, or in those marked or filtered",
           reasons.wall, footer=False),
-    _view("filter", "slash", "Filter: words, !word, state:running, image:debian",
+    _view("filter", "slash", "Filter: words, !word, ~wd, state:running, age:>1d",
           reasons.filter_, takes=(Parameter("words", Kind.REST),), takes_text=True),
     _view("order", "o", "Order by state, name, age, CPU, memory, disk, in turn",
           reasons.filter_, footer=False),
@@ -366,11 +367,11 @@ ACTIONS: tuple[Action, ...] = (
     _tree("ask", "u", "Return to it; asks first",
           reasons.go_there, label="ask first", footer=False, changes=True),
     _tree("go", "enter", "Return to it; a stopped sandbox starts there",
-          reasons.go_there, label="go there", careful=True, changes=True),
+          reasons.go_there, label="revert", careful=True, changes=True),
     _tree("remove", "d", "Delete it; asks first",
           reasons.remove, label="delete", verb="checkpoint rm"),
     _tree("clone", "b", "Clone the sandbox as it was then",
-          reasons.clone_there, label="clone from here", verb="clone"),
+          reasons.clone_there, label="clone", verb="clone"),
     _tree("note", "t", "Change its note", reasons.go_there, verb="checkpoint note"),
     _tree("command", "colon", "Type a command, with completion", footer=False,
           takes_text=True),
@@ -408,11 +409,15 @@ MOVES = (
     ("↑ ↓  k j", "Move by a line"),
     ("g G", "Go to the first, the last one"),
     ("pgup pgdn", "Move by a page, like ctrl+u and ctrl+d"),
+)
+"""Keys that Textual's own widgets handle, for the help."""
+
+MOVES_TO_PARTS = (
     ("tab", "Go to the next part: lists, checkpoints, main area"),
     ("1 2 3", "Go to sandboxes, saves, images"),
     ("4 5", "Go to checkpoints, main area"),
 )
-"""Keys that Textual's own widgets handle, for the help."""
+"""Such keys of the main screen alone."""
 
 
 def find_action(action_id: str, scope: Scope = Scope.MAIN) -> Action:

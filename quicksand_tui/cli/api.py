@@ -90,10 +90,11 @@ def api_command(
 
 @command_of("api env")
 def env(listen: str, tls: str | None, owner: str) -> None:
-    """Print the variables that have E2B's SDK use this server, for `eval $(quicksand-tui api env)`.
+    """Print the variables that have E2B's SDK use this server.
 
-    What is printed has a key: whoever knows it may use the server. With --tls the SDK finds the
-    server by a name below qs.localhost, and trusts our certificates instead of the usual ones.
+    They are for `eval $(quicksand-tui api env)`. What is printed has a key: whoever knows it may
+    use the server. With --tls the SDK finds the server by a name below qs.localhost, and trusts our
+    certificates instead of the usual ones.
     """
     key = Keys(api_dir(paths())).require(owner)
     if tls is not None:

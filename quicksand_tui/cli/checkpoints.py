@@ -58,7 +58,7 @@ def checkpoint_command(
 ) -> int:
     """Keep the present state of a running sandbox: memory, processes and disk.
 
-    The sandbox stands still for a moment and continues; `revert` returns to that moment. Without
+    The sandbox is paused for a moment; `revert` returns to that moment. Without
     TAG the checkpoint gets a number.
 
     \b

@@ -30,7 +30,7 @@ def clone_command(
     A clone has the same memory, processes and disk, but its own name, addresses, host keys and
     forwarded ports. It keeps running when this command ends. Clones of a sandbox NAME are called
     NAME-1, NAME-2 and so on, unless --name is given; clones of one without a name have none. The
-    source stands still for a moment, as for a checkpoint. Clones of a stopped sandbox boot from its
+    source is paused for a moment, as for a checkpoint. Clones of a stopped sandbox boot from its
     disk. Clones have no mounts unless --mounts adds them. If one of them fails, none is kept.
     """
     if new_name is not None and count > 1:

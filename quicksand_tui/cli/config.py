@@ -39,7 +39,10 @@ def path() -> None:
 
 @command_of("config check")
 def check() -> int:
-    """Check the config; list problems by line and exit with 2 if there are any."""
+    """Check the config.
+
+    Problems are listed by line, and the exit status is 2 if there are any.
+    """
     return _check()
 
 
@@ -67,7 +70,10 @@ def _themes() -> Collection[str]:
 
 @command_of("config example")
 def example(write: bool) -> int:
-    """Print a config that changes nothing: all settings and all keys, as comments."""
+    """Print a config that changes nothing.
+
+    It has all settings and all keys as comments.
+    """
     if write:
         return _begin(example_config())
     click.echo(example_config(), nl=False)
@@ -91,7 +97,10 @@ def _begin(text: str) -> int:
 
 @command_of("config keys")
 def keys() -> int:
-    """Show the config's name of each key that you press; q twice ends this."""
+    """Show what the config calls each key that you press.
+
+    q twice ends this.
+    """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         complain("there is no terminal to press keys in")
         return Exit.USAGE

@@ -57,11 +57,11 @@ def fleet_command(ctx: click.Context, as_json: bool) -> int:
 
 @command_of("fleet up")
 def up(local: int | None, ray: bool) -> int:
-    """Bring up a fleet: of the machines of the config or, with --local, of nodes on this one.
+    """Bring up a fleet of machines, or of nodes on this one.
 
-    A node is a data directory of its own. All nodes share this machine's images, which they only
-    read, and have equal parts of the memory that is available now, less a reserve. `fleet down`
-    ends them.
+    It has the machines of the config or, with --local, nodes on this machine. A node is a data
+    directory of its own. All nodes share this machine's images, which they only read, and have
+    equal parts of the memory that is available now, less a reserve. `fleet down` ends them.
 
     With --ray, Ray keeps the places on these nodes: programs that start many sandboxes at once
     share its books. It needs `pip install 'quicksand-tui[fleet]'`. `fleet up --ray` by itself

@@ -91,9 +91,10 @@ def _known() -> dict[str, str]:
 
 @command_of("hosts check")
 def check(names: tuple[str, ...], as_json: bool) -> int:
-    """Connect to machines, all if none is named, and show what answers there.
+    """Connect to machines, and show what answers there.
 
-    Exits with 1 if one cannot be reached, or has no quicksand-tui that understands ours.
+    Without names, all machines of the list are tried. Exits with 1 if one cannot be reached, or has
+    no quicksand-tui that understands ours.
     """
     return run_async(lambda signals: _check(names or tuple(_known()), signals, as_json=as_json))
 

@@ -68,9 +68,10 @@ def package_count(image: StoredImage) -> int | None:
 
 @command_of("images sbom")
 def sbom(name: str, arch: str | None) -> None:
-    """Print what is in an image, with versions: a bill of materials as CycloneDX JSON.
+    """Print a bill of materials of an image, as CycloneDX JSON.
 
-    It names the packages of the distribution, and those of Python outside of them.
+    It names, with their versions, the packages of the distribution, and those of Python outside of
+    them.
     """
     print_json(bill_of(_stored(name, arch)))
 
@@ -87,9 +88,10 @@ def tag(name: str, new: str, arch: str | None) -> None:
 
 @command_of("images verify")
 def verify(names: tuple[str, ...], as_json: bool) -> int:
-    """Read all bytes of images, all of them unless you name some, and compare their digests.
+    """Read all bytes of images and compare their digests.
 
-    Old versions are checked, too. The exit status is 1 if one is damaged.
+    Without names, all images are read. Old versions are checked, too. The exit status is 1 if one
+    is damaged.
     """
     for name in names:
         _stored(name)

@@ -66,8 +66,10 @@ if TYPE_CHECKING:
 def warm(
     image: str, machine: dict[str, Any], spares: int | None, build: bool | None, as_json: bool
 ) -> int:
-    """Boot a machine once and keep its state, so that even first starts continue from there. IMAGE
-    may be a bundle (a .quicksand file), which is unpacked as `run` does it.
+    """Boot a machine once and keep its state for later starts.
+
+    Even the first start continues from there then. IMAGE may be a bundle (a .quicksand file), which
+    is unpacked as `run` does it.
 
     A template fits one machine: give the same memory, CPUs, network and disk size as `run` will
     get. After a cold start, `run` has a template made in the background; this command waits for it
@@ -220,7 +222,7 @@ def _told(value: object) -> str:
 
 @command_of("images info")
 def info(name: str, arch: str | None, as_json: bool) -> None:
-    """Show an image's files, digests and users; the same as `images inspect`."""
+    """Show an image's files, digests and users, like `inspect`."""
     _show(name, arch, as_json)
 
 
@@ -296,7 +298,7 @@ def _sandboxes_on(place: Path) -> list[str]:
 
 @command_of("images rm")
 def remove(name: str) -> None:
-    """Remove an image from the store, with all its versions and templates.
+    """Remove an image from the store, with versions and templates.
 
     NAME@DIGEST, as images of bundles are called, is one version of NAME. An image that a sandbox or
     a save needs is refused, and they are named.
@@ -389,8 +391,10 @@ def build(
     build: bool | None,
     as_json: bool,
 ) -> int:
-    """Build an image: from a recipe, one of ours by its name (default: debian) or a .toml file of
-    yours; or with --from-oci of a container image.
+    """Build an image from a recipe or a container image.
+
+    A recipe is one of ours, by its name (default: debian), or a .toml file of yours; --from-oci
+    takes a container image.
 
     A recipe with a base makes a layer on that image, which is built or installed first if it is
     missing. Packages that were downloaded are kept for the next build, and for one that was

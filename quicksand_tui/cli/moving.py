@@ -25,7 +25,7 @@ Move = Callable[..., Coroutine[Any, Any, "MovedSave"]]
 def send(
     name: str, to: str, new_name: str | None, replace: bool, trust: bool, as_json: bool
 ) -> int:
-    """Send a save of this machine to another one, with the image below it.
+    """Send a save of this machine and its image to another one.
 
     Only what is not there yet is sent: of a save that lies on one that was sent before, its own
     layer. If the connection breaks, it goes on where it was. HOST is a name of `hosts`, or an
@@ -39,9 +39,9 @@ def send(
 def fetch(
     name: str, source: str, new_name: str | None, replace: bool, trust: bool, as_json: bool
 ) -> int:
-    """Fetch a save from another machine, with the image below it: only what is not here yet.
+    """Fetch a save and its image from another machine.
 
-    HOST is a name of `hosts`, or an address.
+    Only what is not here yet is fetched. HOST is a name of `hosts`, or an address.
     """
     move = quicksand.RemoteHost(source).fetch_save
     return _move(move, name, f"from {source}", new_name, replace, trust, as_json)

@@ -59,7 +59,7 @@ def _explain(removed: RemovedSandbox) -> None:
         say(f"{name}: only its disk and its checkpoints are kept, not what ran: {why}")
     start = " --start" if removed.trashed.instant else ""
     until = date_text(removed.trashed.until)
-    say(f"{name}: in the trash until {until}; `quicksand-tui restore{start} {name}` brings it back")
+    say(f"{name}: in the trash until {until}; `quicksand-tui restore{start} {name}` restores it")
 
 
 HEADS = ("NAME", "WHAT", "REMOVED", "UNTIL", "FREES", "ID", "NOTE")

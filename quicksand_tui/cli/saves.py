@@ -87,7 +87,7 @@ def _explain(removed: Removed) -> None:
         until = date_text(removed.trashed.removed + TRASH_KEPT_S)
         say(
             f"{name}: in the trash until {until}, {size} are free then; "
-            f"`quicksand-tui saves restore {name}` brings it back"
+            f"`quicksand-tui saves restore {name}` restores it"
         )
     heirs = [f"the save {clean(child)}" for child in info.children]
     heirs += [f"the sandbox {clean(sandbox)}" for sandbox in info.sandboxes]
@@ -97,10 +97,10 @@ def _explain(removed: Removed) -> None:
 
 @command_of("saves restore")
 def restore(name: str, new_name: str | None) -> int:
-    """Restore a save from the trash: the one with this id, or the one of this name that was removed
-    last.
+    """Restore a save from the trash.
 
-    `saves trash` lists them.
+    It is the one with this id, or the one of this name that was removed last. `saves trash` lists
+    them.
     """
     return restore_save(name, new_name)
 
@@ -131,9 +131,10 @@ def purge(places: Sequence[Path]) -> int:
 
 @command_of("saves prune")
 def prune(older_than: float | None, keep: int | None, dry_run: bool, as_json: bool) -> None:
-    """Move old saves to the trash: those in ./.quicksand and your own, as `saves` lists them.
+    """Move old saves to the trash.
 
-    Saves that cannot be read stay: `saves rm` removes them by name.
+    These are saves in ./.quicksand and your own, as `saves` lists them. Saves that cannot be read
+    stay: `saves rm` removes them by name.
     """
     if older_than is None and keep is None:
         raise click.UsageError("say which may go: --older-than DAYS, --keep N, or both")
@@ -173,10 +174,10 @@ def _say_swept(swept: Swept) -> None:
 
 @command_of("saves rebase")
 def rebase(name: str, onto: str | None, as_json: bool) -> int:
-    """Move a save to another image, or to another version of its own, by copying its whole disk.
+    """Move a save to another image, or another version of its own.
 
-    The disk's contents stay as they are; guests boot it with the new image's kernel. The old save
-    goes to the trash, and `images prune` may remove the old image.
+    Its whole disk is copied. The disk's contents stay as they are; guests boot it with the new
+    image's kernel. The old save goes to the trash, and `images prune` may remove the old image.
     """
     save = find_save(name, paths())
     manifest = save.require()
@@ -201,10 +202,10 @@ def rebase(name: str, onto: str | None, as_json: bool) -> int:
 
 @command_of("saves verify")
 def verify(names: tuple[str, ...], deep: bool, as_json: bool) -> int:
-    """Check saves, all of them unless you name some: their files, sizes, headers and images.
+    """Check the files, sizes, headers and images of saves.
 
-    NAME can also be the file of a snapshot. The exit status is 1 if a save is damaged or its image
-    is missing.
+    Without names, all saves are checked. NAME can also be the file of a snapshot. The exit status
+    is 1 if a save is damaged or its image is missing.
     """
     rate = Rate("verifying")
 

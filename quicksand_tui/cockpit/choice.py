@@ -1,4 +1,4 @@
-"""Where one goes back to: what the checkpoint under the cursor would lose and bring back."""
+"""What a revert to the checkpoint under the cursor would lose and restore."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Choice(Facts):
         lines = losing_lines(sandbox, checkpoint, losing, world.taken, world.keymap.hint("undo"))
         if isinstance(found, str):
             lines[0] = ("Lost", [(f"not known: {found}", "muted")])
-        self.show_lines("Going back", lines, shell_lines(self._shell))
+        self.show_lines("Revert", lines, shell_lines(self._shell))
 
     @work(group="choice", exclusive=True)
     async def _look(self, sandbox_id: str, checkpoint_id: str) -> None:

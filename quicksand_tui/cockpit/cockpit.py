@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from textual import on
+from textual import events, on
 from textual.app import ComposeResult
 from textual.geometry import Offset, Region, Size
 from textual.layout import ArrangeResult, Layout, WidgetPlacement
@@ -16,6 +16,8 @@ from quicksand_tui.views.layout import Arrangement, Needs, Part, Shape, arrange,
 from quicksand_tui.widgets.browser import Browser
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from quicksand_tui.cockpit.area import Area
     from quicksand_tui.cockpit.aside import Aside
     from quicksand_tui.cockpit.lists import Lists
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 LAYERS = {Part.LISTS: 0, Part.TREE: 1, Part.AREA: 2, Part.ASIDE: 0}
 TOPMOST = 3
+LEFT_BUTTON = 1
 
 
 class _Places(Layout):
@@ -74,6 +77,10 @@ class Cockpit(Widget):
         self.shape = shape
         self.needs = needs
         self.focused_part = Part.LISTS
+        self._drags = False
+        """The line beside the first column follows the mouse."""
+        self._drag_to: int | None = None
+        self._give_first: Callable[[int], None] | None = None
         checkpoints.joins(self._join_tree)
 
     def compose(self) -> ComposeResult:
@@ -81,6 +88,36 @@ class Cockpit(Widget):
         yield self.checkpoints
         yield self.area
         yield self.aside
+
+    def when_dragged(self, give_first: Callable[[int], None]) -> None:
+        """``give_first`` gives the first column so many cells."""
+        self._give_first = give_first
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        area = self.arrangement().places.get(Part.AREA)
+        column = event.screen_x - self.region.x
+        if event.button == LEFT_BUTTON and area is not None and 0 < area.x == column + 1:
+            self._drags = True
+            self.capture_mouse()
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        if not self._drags:
+            return
+        # Moves that come while the parts are laid out count as one.
+        if self._drag_to is None:
+            self.call_later(self._drag)
+        self._drag_to = int(event.screen_x - self.region.x) + 1
+
+    def _drag(self) -> None:
+        to, self._drag_to = self._drag_to, None
+        if to is not None and self._give_first is not None:
+            self._give_first(to)
+
+    def on_mouse_up(self) -> None:
+        if self._drags:
+            self._drag()
+            self._drags = False
+            self.release_mouse()
 
     @property
     def layout(self) -> Layout:

@@ -56,7 +56,7 @@ SANDBOXES: Listing[Sandboxed] = Listing(
     is_head=is_head,
     orders=ORDERS,
     marked_text=lambda marked: f"{len(marked)} marked" if marked else "",
-    placeholder="words, !word, state:running, image:debian",
+    placeholder="words, !word, ~wd, state:running, age:>1d",
     searched=SEARCHED,
 )
 SAVES: Listing[Saved] = Listing(

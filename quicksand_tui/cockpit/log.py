@@ -48,6 +48,12 @@ class Kind(StrEnum):
     COMMANDS = "commands"
 
 
+EMPTY = {
+    Kind.CONSOLE: "The guest has written nothing to its console yet.",
+    Kind.QEMU: "QEMU has written no messages.",
+    Kind.EVENTS: "Nothing is known to have happened to it.",
+    Kind.COMMANDS: "No command has been run here yet.",
+}
 FILES = {Kind.CONSOLE: LogKind.CONSOLE, Kind.QEMU: LogKind.QEMU}
 
 
@@ -95,12 +101,17 @@ class LogPanel(PartWidget, Vertical):
         if wanted != self._followed:
             self._followed = wanted
             self._trouble = ""
-            self.view.clear()
+            self._clear()
             if wanted is None:
                 self.workers.cancel_group(self, "log")
             else:
                 self._follow(*wanted)
         self._show_title()
+
+    def _clear(self) -> None:
+        kind = self._app_keys.map.hint("kind", Scope.LOG.value)
+        self.view.empty_text = self.fit(f"{EMPTY[self.kind]} {kind} shows another log.").plain
+        self.view.clear()
 
     @work(group="log", exclusive=True)
     async def _follow(self, sandbox_id: str, kind: Kind) -> None:
@@ -145,7 +156,7 @@ class LogPanel(PartWidget, Vertical):
             return
         for happening in self._events():
             if happening.sandbox_id == sandbox_id:
-                when = clock_text(happening.when)
+                when = clock_text(happening.when, time.time())
                 yield self.fit(f"{when}  {happening.text}").plain
 
     def _show_title(self) -> None:
@@ -187,7 +198,7 @@ class LogPanel(PartWidget, Vertical):
         if followed is not None:
             self._followed = (followed[0], self.kind)
             self._trouble = ""
-            self.view.clear()
+            self._clear()
             self._follow(*self._followed)
         self._show_title()
 

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 
 from quicksand.base.errors import HistoryError, QuicksandError
 
+from quicksand_tui.door.foreground import running_of
 from quicksand_tui.model.amounts import size_text
 from quicksand_tui.model.diffs import ChangedPath, DiffSpec, DiffView, TextDiff
 from quicksand_tui.model.losing import Losing, places_of
 from quicksand_tui.model.overview import Glance
 from quicksand_tui.model.text import sanitise, sanitise_lines
 from quicksand_tui.panes.kept_lines import lines_of_output
+from quicksand_tui.panes.titles import named
 
 if TYPE_CHECKING:
     from quicksand.disks.diff.changes import FileChange
@@ -65,9 +67,7 @@ async def losing(sandbox: Sandbox, checkpoint: str) -> Losing:
     view = await asyncio.to_thread(_view_of, found)
     letters = [path.letter for path in view.paths if not path.is_directory]
     named = [
-        (shell.created > then, sanitise(" ".join(shell.argv), limit=60))
-        for shell in shells
-        if shell.alive
+        (shell.created > then, named(running_of(shell).command)) for shell in shells if shell.alive
     ]
     return Losing(
         added=letters.count("A"),

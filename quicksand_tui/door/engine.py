@@ -20,6 +20,7 @@ from quicksand.sandbox import Sandbox
 from quicksand_tui.door import diffs
 from quicksand_tui.door.far_guest import reach_there
 from quicksand_tui.door.far_verbs import carry_out_there
+from quicksand_tui.door.foreground import running_of
 from quicksand_tui.door.protocol import ShellView
 from quicksand_tui.door.reach import reach_here
 from quicksand_tui.door.screen_here import ScreenHere
@@ -29,6 +30,7 @@ from quicksand_tui.model.jobs import CommandOutput, Failure, OperationError
 from quicksand_tui.model.overview import ChangedPlace, Changes, Glance
 from quicksand_tui.model.sandboxes import GuestView, ProcessView
 from quicksand_tui.model.text import sanitise, sanitise_lines
+from quicksand_tui.panes.titles import named
 from quicksand_tui.pixels.small import fit, read_png
 from quicksand_tui.verbs.verdicts import Verified, VerifiedThere
 
@@ -137,7 +139,7 @@ class Engine:
         shells = [
             ShellView(
                 session=shell.session,
-                command=sanitise(" ".join(shell.argv), limit=60),
+                command=named(running_of(shell).command),
                 created=shell.created,
                 birth=birth_of(shell),
                 clients=shell.attached,

@@ -96,6 +96,7 @@ class Surroundings:
             # Rounded to 64, 256 and 16 MiB: digits that always change would only cost repaints.
             spares, taken = spare_memory(registry)
             return HostView(
+                cpus=os.cpu_count(),
                 memory_free=memory >> 26 << 26,
                 disk_free=disk >> 28 << 28,
                 spares=spares,

@@ -281,7 +281,8 @@ def _machine_field(
 def _choices(record: MachineOption, values: Values) -> tuple[Option, ...]:
     """Returns the choices of an option, the default first. The value "" means not given."""
     names, default = [str(choice) for choice in record.choices], record.default_text
-    options = [Option(value=name, label=name) for name in names]
+    # As on the command line, which writes - where a manifest writes _.
+    options = [Option(value=name, label=name.replace("_", "-")) for name in names]
     if begins_with_save(values):
         return (Option(value="", label=AS_SAVED), *options)
     if record.is_usual:
@@ -311,6 +312,8 @@ def _remarks(values: Values, world: World) -> Mapping[str, str]:
     if is_save and not values["network_mode"]:
         is_file = values["begin"] == FILE
         remarks["network_mode"] = FILE_NETWORK if is_file else _saved_network(save)
+    if (here := world.host.cpus) and not remarks["cpus"]:
+        remarks["cpus"] = f"the host has {here}"
     if (free := world.host.free_for_new) is not None and not remarks["memory"]:
         remarks["memory"] = f"{size_text(free)} free"
     if save and save.ports and not values[PORTS]:
@@ -352,7 +355,7 @@ def _saved_network(save: SaveView | None) -> str:
     if save is None or not save.network:
         return "as in the save"
     note = machine_records()["network_mode"].choices.get(save.network, "")
-    return f"{save.network}: {note}"
+    return f"{save.network.replace('_', '-')}: {note}"
 
 
 def _preset_remark(values: Values) -> str:

@@ -118,8 +118,9 @@ DISK_STEP = 16 << 20
 """Bytes of growth that fill the bars at least: less is hardly worth a look."""
 
 
-def disk_scale(values: Sequence[float]) -> tuple[Sequence[float], float, float]:
-    """Returns the history of a disk's size with the greatest and the least value of its bars. From
-    zero, all bars of a disk would be full."""
+def disk_scale(values: Sequence[float], width: int) -> tuple[Sequence[float], float, float]:
+    """Returns the last ``width`` sizes of a disk with the greatest and the least value of their
+    bars. From zero, or from a size that is no longer shown, all bars would be full."""
+    values = values[-width:] if width > 0 else ()
     least = min(values, default=0)
     return values, max([least + DISK_STEP, *values]), least

@@ -40,6 +40,8 @@ class RoomView:
 class HostView:
     """Free memory and disk of the host, in bytes; None if unknown."""
 
+    cpus: int | None = None
+    """Processors that it may use; None if unknown."""
     memory_free: int | None = None
     disk_free: int | None = None
     spares: int = 0

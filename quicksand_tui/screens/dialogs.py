@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from quicksand_tui.model.ssh_questions import SshQuestion
     from quicksand_tui.model.world import World
     from quicksand_tui.screens.confirm import Answer
+    from quicksand_tui.screens.reports import ReportScreen
     from quicksand_tui.screens.ssh_questions import SshQuestions
     from quicksand_tui.verbs.record import Verb
 
@@ -67,6 +68,7 @@ class Dialogs:
         self._saves_changed = saves_changed
         self._usual = usual
         self._ascii = ascii_only
+        self._config_report: ReportScreen | None = None
         self._last_command = ""
         """The last command run in many sandboxes."""
         self._left_run: RunMany | None = None
@@ -98,6 +100,16 @@ class Dialogs:
     def show_report(self, told: Told) -> None:
         if self._app.is_running:
             self._app.push_screen(on_demand.ReportScreen(told, ascii_only=self._ascii))
+
+    def show_config_report(self, told: Told | None) -> None:
+        """Shows what is wrong with the config, in place of what was wrong with it before; None
+        says that nothing is."""
+        if self._config_report is not None and self._app.screen is self._config_report:
+            self._config_report.dismiss(None)
+        self._config_report = None
+        if told is not None and self._app.is_running:
+            self._config_report = on_demand.ReportScreen(told, ascii_only=self._ascii)
+            self._app.push_screen(self._config_report)
 
     def show_screens(
         self, sandbox: SandboxView, checkpoint: CheckpointView, compared: CheckpointView | None

@@ -215,12 +215,18 @@ class DiffScreen(ActionScreen, Doer):
     async def _filter(self, query: str) -> None:
         await self._arrange(query)
 
+    def _no_file_differs(self) -> str:
+        if len(self._specs) < 2:
+            return "No file differs."
+        key = self._app_keys.map.hint("against", Scope.DIFF.value)
+        return f"No file differs.\n{key} compares {self._specs[1].title}."
+
     def _show_tree(self) -> None:
         folded = frozenset() if self._query else self._folded
         self._lines = {line.key: line for line in tree_lines(self._root, folded)}
         self._tree.set_class(not self._lines, "-empty")
         if not self._lines:
-            text = nothing_matches(self._query) if self._query else "No file differs."
+            text = nothing_matches(self._query) if self._query else self._no_file_differs()
             self._empty.update(self._fit(text))
         self._table.show(list(self._lines), diff_row_of(self._lines), ())
         self._frame()

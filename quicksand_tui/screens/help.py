@@ -18,6 +18,7 @@ from quicksand_tui.actions.registry import (
     ACTIONS,
     COPY_MODE_KEYS,
     MOVES,
+    MOVES_TO_PARTS,
     Group,
     Scope,
     default_keymap,
@@ -62,6 +63,9 @@ GROUPS = {
     Scope.DESKTOP: (Group.DESKTOP,),
 }
 
+PARTS = (Scope.MAIN, Scope.LOG, Scope.TREE, Scope.MOUNTS)
+"""Parts of the main screen, between which tab and digits move."""
+
 COMMAND_LINE = (
     "  Each action is a command, too. The line above the footer shows the command\n"
     "  of your last action; quicksand-tui --help lists all commands.",
@@ -104,7 +108,7 @@ def help_sections(scope: Scope, keymap: Keymap, why: Why) -> Iterator[Section]:
     if scope is Scope.PANES:
         yield Section("Copy mode", tuple(_key_line(*entry) for entry in COPY_MODE_KEYS))
     else:
-        moves = (m for m in MOVES if scope is Scope.MAIN or not m[0].startswith("tab"))
+        moves = (*MOVES, *(MOVES_TO_PARTS if scope in PARTS else ()))
         yield Section("Moving", tuple(_key_line(keys, meaning) for keys, meaning in moves))
     if scope is Scope.MAIN:
         hints = {action_id: keymap.hint(action_id) for action_id in NAMED}

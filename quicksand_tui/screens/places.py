@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from quicksand_tui.actions.registry import Scope
 from quicksand_tui.home.state import NEEDS_NAME, SHAPE_NAME, kept_needs, kept_shape
-from quicksand_tui.views.layout import STEP, Part, Shape, Tab, needs_of, tabs_of, widened
+from quicksand_tui.views.layout import LISTS_MIN, STEP, Part, Shape, Tab, needs_of, tabs_of, widened
 from quicksand_tui.views.tree import tree_lines
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ class Places:
         self._memory = memory
         self._changed = changed
         self.cockpit = cockpit
+        cockpit.when_dragged(self.give_first)
         self.lists = cockpit.lists
         self.checkpoints = cockpit.checkpoints
         self.area = cockpit.area
@@ -218,6 +219,12 @@ class Places:
     def leave_zoom(self) -> None:
         """Shows all parts; a zoomed pane is zoomed again when the user comes back to the shells."""
         self.rearrange(replace(self.cockpit.shape, zoomed=False))
+
+    def give_first(self, cells: int) -> None:
+        """Gives the first column so many cells, as far as there is room."""
+        shape = replace(self.cockpit.shape, lists=max(LISTS_MIN, cells))
+        if shape != self.cockpit.shape:
+            self.rearrange(shape)
 
     def widen(self, by: int) -> None:
         """Widens the focused column by ``by`` steps."""

@@ -49,7 +49,7 @@ class ShellsScreen(Dialog[str]):
             options = [
                 Option(
                     self._text(
-                        f"Come back to {sanitise(shell.session)}: {shell.command}, "
+                        f"Attach to {sanitise(shell.session)}: {shell.command}, "
                         f"{age_text(self._now - shell.created)} old{_shown(shell)}"
                     )
                 )
@@ -77,4 +77,4 @@ class ShellsScreen(Dialog[str]):
 
 def _shown(shell: ShellView) -> str:
     """Tells whether another client shows the terminal, as is possible in tmux."""
-    return ", shown elsewhere too" if shell.clients else ""
+    return ", attached elsewhere too" if shell.clients else ""

@@ -140,7 +140,7 @@ class QuicksandApp(App[int]):
 
     def _make_config_watch(self) -> ConfigWatch:
         return ConfigWatch(
-            self, self.settings, self.keys, self.service, self.show, self.dialogs.show_report
+            self, self.settings, self.keys, self.service, self.show, self.dialogs.show_config_report
         )
 
     def _make_saves_watch(self) -> SavesWatch:
@@ -277,7 +277,7 @@ class QuicksandApp(App[int]):
             tell(self, self.looks.problem, severity="warning")
         self.config_watch.use_keymap()
         if (told := self.settings.report()) is not None:
-            self.call_after_refresh(self.dialogs.show_report, told)
+            self.call_after_refresh(self.dialogs.show_config_report, told)
         # This look loads much of the engine, so it comes after the first paint.
         self.call_after_refresh(self._watch)
 

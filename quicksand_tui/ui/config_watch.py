@@ -31,10 +31,10 @@ class ConfigWatch:
         keys: Keys,
         service: EngineService,
         show: Callable[[], None],
-        report: Callable[[Told], None],
+        report: Callable[[Told | None], None],
     ) -> None:
         """``service`` is told of other machines. ``show`` shows the world with other settings,
-        ``report`` what is wrong with them."""
+        ``report`` what is wrong with them, None if nothing is any more."""
         self._service = service
         self._show = show
         self._report = report
@@ -56,6 +56,7 @@ class ConfigWatch:
         self._show()
         told = settings.report()
         if told is None:
+            self._report(None)
             tell(app, words)
         elif self._keys.panes.pane is None:
             self._report(replace(told, lines=(*told.lines, "", words)))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from quicksand_tui.model.jobs import OperationError
 from quicksand_tui.model.text import error_text
 from quicksand_tui.model.world import MachineState, World
-from quicksand_tui.views.happenings import happenings
+from quicksand_tui.views.happenings import happenings, past
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,7 +65,8 @@ class WorldWatch:
         self.world = seen or World(taken=clock(), loaded=False)
         """The world as the service read it."""
         self.events: deque[Happening] = deque(maxlen=EVENTS_MAX)
-        """What happened to sandboxes since the app started, the latest last."""
+        """What happened to sandboxes, the latest last."""
+        self._has_past = False
         self.shown = 0.0
         """When the world was last shown."""
         self._again = asyncio.Event()
@@ -105,7 +106,7 @@ class WorldWatch:
         world = await self._look_once(fresh=fresh)
         self._looked()
         before = replace(self.world, taken=world.taken)
-        self.events.extend(happenings(self.world, world))
+        self._note_events(world)
         away = any(machine.state is not MachineState.THERE for machine in world.machines)
         # Since when a machine is away is shown in seconds.
         stale = world.taken - self.shown >= REPAINT_EVERY_S or away or self._moves()
@@ -118,6 +119,15 @@ class WorldWatch:
         for looker in lookers:
             if not looker.done():
                 looker.set_result(None)
+
+    def _note_events(self, world: World) -> None:
+        """Keeps what has happened since the last look; of the first one, what the disk tells of
+        the past."""
+        if self._has_past:
+            self.events.extend(happenings(self.world, world))
+        elif world.loaded and not world.error:
+            self._has_past = True
+            self.events.extend(past(world))
 
     async def _look_once(self, *, fresh: bool) -> World:
         """Looks at the disk. If the host lets it read nothing now, the world stays as it was, with

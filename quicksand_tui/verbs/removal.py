@@ -115,7 +115,7 @@ def bring_back(*, new_name: str | None = None, start: bool = False) -> HostVerb[
         failed="The sandbox was not restored",
         run=run,
         tell=lambda name, back, keymap: (
-            f"{name} is back{' and runs where it was' if back.runs else ''}"
+            f"{name} is restored{' and running' if back.runs else ''}"
         ),
         there=lambda told: Back("", "", "", start),
     )

@@ -13,7 +13,7 @@ from quicksand_tui.model.sandboxes import MountState, State
 from quicksand_tui.model.text import clip
 
 if TYPE_CHECKING:
-    from quicksand_tui.model.checkpoints import CheckpointTree
+    from quicksand_tui.model.checkpoints import CheckpointTree, CheckpointView
     from quicksand_tui.model.jobs import EndedJob
     from quicksand_tui.model.sandboxes import SandboxView
     from quicksand_tui.model.world import World
@@ -27,7 +27,7 @@ class Happening:
     """One event of a sandbox."""
 
     when: float
-    """Unix time when the app noticed it."""
+    """Unix time when it happened, or when the app noticed it."""
     sandbox_id: str
     text: str
 
@@ -46,6 +46,25 @@ def happenings(before: World, after: World) -> Iterator[Happening]:
             yield Happening(after.taken, view.id, text)
     for gone in known:
         yield Happening(after.taken, gone, "deleted")
+
+
+def past(world: World) -> list[Happening]:
+    """Returns what the disk tells of the time before the app began, the earliest first."""
+    found = []
+    for view in world.sandboxes:
+        if view.created is not None:
+            found.append(Happening(view.created, view.id, f"created, from {view.image or '?'}"))
+        found += [
+            Happening(made.created, view.id, _taken(made))
+            for made in view.tree.checkpoints
+            if made.created is not None
+        ]
+    return sorted(found, key=lambda one: one.when)
+
+
+def _taken(checkpoint: CheckpointView) -> str:
+    kind = "automatic checkpoint" if checkpoint.auto else "checkpoint"
+    return f"{kind} {clip(checkpoint.tag, TAG_CELLS)}"
 
 
 def _changes(was: SandboxView | None, view: SandboxView) -> Iterator[str]:
@@ -103,9 +122,7 @@ def _tree_changes(was: CheckpointTree, now: CheckpointTree, *, tells_way: bool) 
     """``tells_way`` tells where the sandbox stands now."""
     before = {checkpoint.id: checkpoint for checkpoint in was.checkpoints}
     fresh = [checkpoint for checkpoint in now.checkpoints if checkpoint.id not in before]
-    for checkpoint in fresh:
-        kind = "automatic checkpoint" if checkpoint.auto else "checkpoint"
-        yield f"{kind} {clip(checkpoint.tag, TAG_CELLS)}"
+    yield from map(_taken, fresh)
     left = {checkpoint.id for checkpoint in now.checkpoints}
     for checkpoint in was.checkpoints:
         if checkpoint.id not in left:

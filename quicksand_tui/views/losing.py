@@ -1,4 +1,4 @@
-"""What going back to a checkpoint loses and brings back, in lines."""
+"""What a revert to a checkpoint loses and restores, in lines."""
 
 from __future__ import annotations
 
@@ -37,14 +37,12 @@ def losing_lines(
         if losing.ending:
             lines.append(("Ends", [(_named(losing.ending), "warning")]))
         if losing.staying:
-            lines.append(("Returns", [(f"{_named(losing.staying)}, as it was", "")]))
+            lines.append(("Resumes", [(_named(losing.staying), "")]))
     age = "" if checkpoint.created is None else f" of {age_text(now - checkpoint.created)} ago"
     what = f"memory, programs and disk{age}" if checkpoint.has_memory else f"the disk{age}"
-    lines.append(("Back", [(what, "")]))
+    lines.append(("Restores", [(what, "")]))
     if is_live and checkpoint.has_memory:
-        lines.append(
-            ("Undo", [(f"{undo}: the present is kept as an automatic checkpoint", "muted")])
-        )
+        lines.append(("Undo", [(f"{undo}: the present state is kept as a checkpoint", "muted")]))
     return lines
 
 
@@ -52,7 +50,7 @@ def shell_lines(shell: Glance | None) -> Iterator[Shown]:
     """Yields what a shell showed at the checkpoint."""
     if shell is None or not shell.lines:
         return
-    yield [(f"Its shell then: {clip(shell.title, NAME_CELLS)}", "heading")], []
+    yield [(f"Shell at that time: {clip(shell.title, NAME_CELLS)}", "heading")], []
     for line in shell.lines:
         yield [(line, ""), ("", "")], []
 

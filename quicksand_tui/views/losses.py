@@ -56,7 +56,7 @@ def of_delete(sandbox: SandboxView, now: float) -> list[str]:
     if sandbox.discard:
         losses.insert(0, "It was started to be discarded when it stops.")
     elif sandbox.is_live:
-        losses.insert(0, "It runs: it is ended, and its last instant is kept.")
+        losses.insert(0, "It is stopped at once, and its last state is kept.")
     return losses
 
 
@@ -72,18 +72,21 @@ def way_back(sandboxes: Sequence[SandboxView], keymap: Keymap) -> str:
     if all(view.discard for view in sandboxes):
         return "This cannot be undone."
     it = "it" if len(sandboxes) == 1 else "them"
-    return f"{keymap.hint('undo')} brings {it} back, {keymap.hint('trash')} shows the trash."
+    return f"{keymap.hint('undo')} restores {it}, {keymap.hint('trash')} shows the trash."
 
 
 def of_checkpoint(sandbox: SandboxView, checkpoint: CheckpointView, now: float) -> list[str]:
     """Returns what deleting a checkpoint loses; layers that others need stay."""
     age = "" if checkpoint.created is None else f" {age_text(now - checkpoint.created)} ago"
-    losses = [f"The way back to {sandbox.name} as it was{age} is lost."]
+    losses = [f"{sandbox.name} can no longer be reverted to what it was{age}."]
     if checkpoint.note:
         losses.append(f"Its note: {clip(checkpoint.note, NOTE_CELLS)}")
     if checkpoint == sandbox.tree.undo_goes_to:
         losses.append("It is the one that undo goes back to.")
-    if checkpoint.written:
+    if checkpoint.own is not None:
+        stays = "; what others share stays" if checkpoint.shared else ""
+        losses.append(f"Deleting it frees {size_text(checkpoint.own)}{stays}.")
+    elif checkpoint.written:
         losses.append(f"Of its {size_text(checkpoint.written)}, what no other needs is freed.")
     if count := sandbox.tree.descendants(checkpoint.id):
         stay = "s that follow it stay." if count > 1 else " that follows it stays."

@@ -117,6 +117,7 @@ def _use(view: SandboxView, width: int) -> Iterator[list[Words]]:
     """Yields what it uses of the host, with its history."""
     history = view.history
     live = view.is_live
+    room = max(0, min(BARS_MAX, width - 12))
     rows: list[tuple[str, str, Sequence[float], float, float]] = []
     if live and view.cpu_percent is not None:
         cpu = percent_text(view.cpu_percent)
@@ -126,9 +127,8 @@ def _use(view: SandboxView, width: int) -> Iterator[list[Words]]:
         rows.append(("RAM", memory, history.memory, float(view.memory_limit or 0), 0.0))
     if view.disk is not None:
         # What a disk has grown by is seen, not that it is there.
-        rows.append(("Disk", size_text(view.disk), *disk_scale(history.disk)))
+        rows.append(("Disk", size_text(view.disk), *disk_scale(history.disk, room)))
     for label, value, values, top, bottom in rows:
-        room = max(0, min(BARS_MAX, width - 12))
         bars = sparkline([each - bottom for each in values], room, top=top - bottom)
         yield [(f"{label:<5}", "muted"), (f"{value:>6} ", ""), (bars if values else "", "accent")]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -301,8 +302,21 @@ SEARCHED = (Column("image", "Image", 10),)
 """Columns that a filter looks at besides state and name: they are shown while there is one."""
 
 
-def arrange_sandboxes(views: Sequence[SandboxView], query: str, order: str) -> list[SandboxView]:
-    return ordered(filtered(views, query, _text, _FIELDS), order)
+def arrange_sandboxes(
+    views: Sequence[SandboxView],
+    query: str,
+    order: str,
+    clock: Callable[[], float] = time.time,
+) -> list[SandboxView]:
+    """Returns the sandboxes that match ``query``, in an order; ``clock`` tells ages."""
+    now = clock() if "age:" in query.lower() else 0.0
+    amounts: dict[str, Callable[[SandboxView], float | None]] = {
+        "age": lambda view: None if view.created is None else now - view.created,
+        "cpu": lambda view: view.cpu_percent,
+        "memory": lambda view: view.memory_used,
+        "disk": lambda view: view.disk,
+    }
+    return ordered(filtered(views, query, _text, _FIELDS, amounts=amounts), order)
 
 
 def _text(view: SandboxView) -> str:

@@ -44,7 +44,7 @@ def _host_lines(view: SandboxView, width: int) -> list[list[Part]]:
     cpus = 100.0 * (view.cpus or 1)
     limit = f"/{size_text(view.memory_limit)}" if view.memory_limit is not None else ""
     live = view.is_live
-    disk, most, least = disk_scale(history.disk)
+    disk, most, least = disk_scale(history.disk, spark)
     rows = (
         ("CPU", percent_text(view.cpu_percent) if live else "–", history.cpu, cpus),
         (

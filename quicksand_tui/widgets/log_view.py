@@ -45,6 +45,8 @@ class LogView(ScrollView, can_focus=True):
         self.wrapped = True
         self.following = True
         self.query_text = ""
+        self.empty_text = ""
+        """What is shown instead of no lines at all."""
         self._current = -1
         """The line of the current match."""
 
@@ -167,6 +169,10 @@ class LogView(ScrollView, can_focus=True):
         base = self.rich_style
         width = self.size.width
         row = top + y
+        if not self.virtual_size.height and not row:
+            return Strip([Segment(self.empty_text, base + Style(dim=True))]).adjust_cell_length(
+                width, base
+            )
         if row >= len(self._rows):
             return Strip.blank(width, base)
         number, text = self._rows[row]

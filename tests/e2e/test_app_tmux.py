@@ -94,7 +94,7 @@ def test_a_sandboxs_life_by_keys(places: Paths) -> None:
         terminal.sees("● debian-1", timeout=BOOT_S)
 
         terminal.press("d")
-        terminal.sees("Delete debian-1?", "It runs: it is ended", "It goes to the trash")
+        terminal.sees("Delete debian-1?", "It is stopped at once", "It goes to the trash")
         terminal.answer("Enter", "Delete debian-1?")
         assert states(places) == [Status.RUNNING]
         terminal.press("d")
@@ -122,7 +122,7 @@ def test_a_shell_that_is_left_runs_on_and_can_be_come_back_to() -> None:
         terminal.resize(100, 30)
 
         terminal.press("f")
-        terminal.sees("Shell in debian-1", "Come back to", "Open a new one")
+        terminal.sees("Shell in debian-1", "Attach to", "Open a new one")
         terminal.press("Enter")
         terminal.until(lambda text: text.count("# sleep 600") == 2, what="what was shown before")
         terminal.press("C-c")
@@ -425,7 +425,7 @@ def test_what_is_typed_where_no_shell_is_loses_nothing_and_undo_brings_a_delete_
         # Until then the next letter could belong to the text.
         terminal.until(lambda text: "refused here" not in text, what="the end of the toast")
         terminal.press("d")
-        terminal.sees("Delete debian-1?", "its last instant is kept", "U brings it back")
+        terminal.sees("Delete debian-1?", "its last state is kept", "U restores it")
         terminal.answer("C-y", "Delete debian-1?")
         terminal.sees("debian-1 is in the trash")
         assert states(places) == []

@@ -340,7 +340,7 @@ def test_the_app_uses_sandboxes_of_another_machine(far: FarHost, web: str) -> No
         terminal.press("Enter")
         terminal.sees("No such file")
         terminal.press("C-]", "u")
-        terminal.sees("Going back")
+        terminal.sees("Restores")
         terminal.press("Enter")
         terminal.sees("reverted to seen")
         terminal.until(lambda text: "No such file" not in text, what="the shell of then")

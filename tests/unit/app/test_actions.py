@@ -94,6 +94,13 @@ def test_no_screen_binds_a_key_that_a_terminal_cannot_tell_apart() -> None:
             assert not set(str(getattr(binding, "key", binding)).split(",")) & FORBIDDEN
 
 
+def test_only_the_help_of_the_main_screen_s_parts_names_keys_that_move_between_them() -> None:
+    for scope in (Scope.MAIN, Scope.TREE, Scope.LOG, Scope.MOUNTS):
+        assert "Go to checkpoints" in help_content(scope).plain
+    for scope in (Scope.DIFF, Scope.SAVES, Scope.TRASH, Scope.WALL):
+        assert "Go to checkpoints" not in help_content(scope).plain
+
+
 def test_the_help_shows_every_action_and_fits_80_columns() -> None:
     for scope in Scope:
         text = help_content(scope).plain
@@ -143,7 +150,7 @@ def test_while_a_job_is_under_way_only_it_can_be_changed() -> None:
     job = Job(sandbox_id=DB.id, name="db", verb=JobVerb.START)
     view = replace(DB, state=State.STARTING)
     assert reason("cancel", view, job) is None
-    assert reason("delete", view, job) == "db is being started"
+    assert reason("delete", view, job) == "db is being started: X cancels that"
     assert reason("cancel", view, replace(job, cancelling=True)) == "it is being cancelled"
     stop = Job(sandbox_id=WEB.id, name="web", verb=JobVerb.STOP)
     assert (

@@ -7,9 +7,11 @@ import time
 import pytest
 
 from quicksand_tui.model.amounts import (
+    DISK_STEP,
     age_text,
     clock_text,
     date_text,
+    disk_scale,
     megabytes_text,
     pause_text,
     percent_text,
@@ -88,3 +90,11 @@ def test_a_clock_has_the_day_unless_it_is_today() -> None:
 def test_a_day_that_no_calendar_has_never_comes() -> None:
     assert date_text(time.mktime((2026, 7, 14, 12, 0, 0, 0, 0, -1))) == "2026-07-14"
     assert date_text(float("inf")) == date_text(1e300) == "never"
+
+
+def test_the_bars_of_a_disk_do_not_count_what_is_no_longer_shown() -> None:
+    grown = [1 << 20] + [97 << 20] * 40
+    shown, most, least = disk_scale(grown, 30)
+    assert (len(shown), least, most) == (30, 97 << 20, (97 << 20) + DISK_STEP)
+    assert disk_scale(grown, 41)[1:] == (97 << 20, 1 << 20)
+    assert disk_scale(grown, 0)[0] == ()

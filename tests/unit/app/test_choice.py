@@ -55,9 +55,9 @@ def test_it_names_what_ends_what_comes_back_and_how_to_undo_it() -> None:
         "Lost: 1.0M written since · files: 12 added, 1 changed, 309 removed",
         ": /usr/share 309, /srv/app 12",
         "Ends: pytest -q",
-        "Returns: vim notes, as it was",
-        "Back: memory, programs and disk of 1h ago",
-        "Undo: U: the present is kept as an automatic checkpoint",
+        "Resumes: vim notes",
+        "Restores: memory, programs and disk of 1h ago",
+        "Undo: U: the present state is kept as a checkpoint",
     ]
 
 
@@ -89,7 +89,7 @@ async def test_it_follows_the_cursor_and_asks_once_it_rests(
         await until(lambda: "not known: a layer is damaged" in screen_text(app))
         asked = len(service.asked_losing)
         await pilot.press("escape")
-        await until(lambda: "Going back" not in screen_text(app))
+        await until(lambda: "Lost   " not in screen_text(app))
         assert len(service.asked_losing) == asked
 
 
@@ -105,13 +105,13 @@ async def test_it_shows_what_the_shell_showed_then_also_from_another_tab() -> No
         await pilot.press("l")
         await until(lambda: app.main.area.tab is Tab.LOG)
         await pilot.press("u")
-        await until(lambda: "Its shell then: vim notes" in screen_text(app))
+        await until(lambda: "Shell at that time: vim notes" in screen_text(app))
         assert "-- INSERT --" in screen_text(app)
         await go_to(pilot, app.main.checkpoints, CLEAN.id)
         await until(lambda: "web:~# uptime" in screen_text(app))
-        assert "vim notes" not in screen_text(app).split("Returns")[0]
+        assert "vim notes" not in screen_text(app).split("Resumes")[0]
         await go_to(pilot, app.main.checkpoints, TRIED.id)  # which has none
-        await until(lambda: "Its shell then" not in screen_text(app))
+        await until(lambda: "Shell at that time" not in screen_text(app))
         await pilot.press("escape")
         await until(lambda: app.main.area.tab is Tab.LOG)
 
@@ -121,7 +121,7 @@ async def test_a_small_terminal_keeps_its_room_for_the_facts() -> None:
     async with shown(service, size=(80, 24)) as (app, pilot):
         await select(pilot, WEB)
         await open_tree(pilot)
-        assert "Going back" not in screen_text(app)
+        assert "Lost   " not in screen_text(app)
         assert service.asked_losing == []
 
 
@@ -133,7 +133,7 @@ async def test_it_takes_the_place_of_another_tab_while_one_chooses() -> None:
         await pilot.press("l")
         await until(lambda: app.main.area.tab is Tab.LOG)
         await open_tree(pilot)
-        await until(lambda: "Going back" in screen_text(app))
+        await until(lambda: "Lost   " in screen_text(app))
         await pilot.press("escape")
         await until(lambda: app.main.area.tab is Tab.LOG)
-        assert "Going back" not in screen_text(app)
+        assert "Lost   " not in screen_text(app)

@@ -104,6 +104,22 @@ async def test_the_layout_is_remembered(tmp_path: Path) -> None:
             await until(lambda w=width + 8: kept_width(path) == w)  # type: ignore[misc]
 
 
+async def test_the_mouse_drags_the_line_beside_the_lists() -> None:
+    async with shown(FakeService(KEPT), size=LARGE) as (app, pilot):
+        width = app.main.lists.size.width
+        for to, becomes in ((70, 71), (5, 30), (119, 80)):
+            line = app.main.lists.size.width - 1
+            await pilot.mouse_down(offset=(line, 12))
+            await pilot.hover(offset=(to, 12))
+            await pilot.mouse_up(offset=(to, 12))
+            await until(lambda w=becomes: app.main.lists.size.width == w)  # type: ignore[misc]
+        assert width not in (30, 71, 80)
+        await pilot.mouse_down(offset=(20, 12))  # not on the line
+        await pilot.hover(offset=(60, 12))
+        await pilot.mouse_up(offset=(60, 12))
+        assert app.main.lists.size.width == 80
+
+
 def kept_width(path: Path) -> object:
     """Of the lists, in the file."""
     return StateFile(path).read().get("layout", {}).get("lists")

@@ -228,7 +228,7 @@ async def test_nothing_is_said_to_be_nothing() -> None:
     service = DiffService()
     service.view = DiffView()
     async with in_diff(service) as (app, _):
-        await is_shown(app, "No file differs.")
+        await is_shown(app, "No file differs.", "v compares clean → upgraded.")
 
 
 def test_a_read_only_app_compares_too_even_while_the_sandbox_is_busy() -> None:

@@ -209,3 +209,24 @@ async def test_the_events_of_a_sandbox_have_its_reverts_and_mounts(kind: str) ->
         app.refresh_now()
         says = {"revert": "reverted to upgraded", "mount": "/home/me/src is mounted at /mnt/src"}
         await until(lambda: says[kind] in screen_text(app))
+
+
+async def test_an_empty_log_says_so_and_which_key_shows_another() -> None:
+    app = make_app(serving("console\n"))
+    async with app.run_test(size=(120, 36)) as pilot:
+        await ready(pilot)
+        await pilot.press("l", "t")
+        await until(lambda: "QEMU has written no messages. t shows another" in screen_text(app))
+
+
+async def test_what_happened_before_the_app_began_is_among_the_events() -> None:
+    service = serving("console\n")
+    service.world = replace(FULL, sandboxes=(WEB_PAST,))
+    app = make_app(service)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await ready(pilot)
+        await pilot.press("l", "t", "t")
+        await until(lambda: "created, from debian" in screen_text(app))
+        text = screen_text(app)
+        assert text.index("created, from debian") < text.index("checkpoint upgraded")
+        assert "automatic checkpoint" in text

@@ -92,9 +92,9 @@ async def test_delete_names_where_it_goes_and_the_chord_does_it() -> None:
         await until(lambda: isinstance(app.screen, ConfirmScreen))
         await pilot.pause()
         text = screen_text(app)
-        assert "It runs: it is ended, and its last instant is kept." in text
+        assert "It is stopped at once, and its last state is kept." in text
         assert "It goes to the trash for a week: 42M of disk, made 3h ago." in text
-        assert "U brings it back, T shows the trash." in text
+        assert "U restores it, T shows the trash." in text
         assert "Delete ^Y" in text
         await pilot.press("ctrl+y")
         await until(lambda: service.calls[-1] == f"delete {WEB.id}")
@@ -133,7 +133,7 @@ async def test_kill_asks_and_may_overtake_a_stop() -> None:
         (WEB, "a", "web is already running"),
         (PAUSED, "s", "builder is paused: P resumes it"),
         (PAUSED, "a", "builder is paused: P resumes it"),
-        (DB, "P", "db does not run"),
+        (DB, "P", "db does not run: a starts it"),
         (BROKEN, "enter", "cc33dd44ee55 is broken"),
         (WEB, "X", "nothing is under way for web"),
     ],

@@ -101,7 +101,7 @@ async def test_a_sandbox_is_saved_with_name_and_note_and_shows_how_far_it_is() -
         await until(lambda: "copying 25%" in screen_text(app))
         assert isinstance(app.screen, MainScreen)
         await pilot.press("S", "x")
-        await until(lambda: toasts(app)[-2:] == ["web is being saved"] * 2)
+        await until(lambda: toasts(app)[-2:] == ["web is being saved: X cancels that"] * 2)
         service.hold.set()
         await until(lambda: "web2 is saved: 67M" in toasts(app))
         assert "name='web2', note='with gcc', compress=True" in service.calls[-1]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from textual.pilot import Pilot
+from textual.widgets import Static
 
 from quicksand_tui.home.config import ConfigFile, Settings
 from quicksand_tui.model.keymap import UNBOUND
@@ -15,6 +16,7 @@ from quicksand_tui.panes.pane import Pane
 from quicksand_tui.screens.help import HelpScreen
 from quicksand_tui.screens.reports import ReportScreen
 from quicksand_tui.screens.saves import SavesScreen
+from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.verbs.life import STOP
 from tests.unit.app.fakes import (
     DB,
@@ -206,3 +208,22 @@ async def test_another_prefix_leads_to_the_commands_of_panes(path: Path) -> None
         await until(lambda: isinstance(app.focused, Pane))
         await pilot.press("ctrl+a", "b")
         await until(lambda: app.main.sandboxes.table.has_focus)
+
+
+def told_by(app: QuicksandApp) -> str:
+    """Returns the report that is in front; "" if there is none."""
+    texts = app.screen.query("#report Static").results(Static)
+    return "\n".join(str(text.content) for text in texts)
+
+
+async def test_a_report_on_the_config_takes_the_place_of_the_last_one_and_ends_with_the_problems(
+    path: Path,
+) -> None:
+    async with shown(size=(120, 36), settings=settings_of(path, "")) as (app, _):
+        for name in ("nrod", "drak"):
+            path.write_text(f'theme = "{name}"\n')
+            await until(lambda name=name: name in told_by(app))  # type: ignore[misc]
+        assert sum(isinstance(screen, ReportScreen) for screen in app.screen_stack) == 1
+        path.write_text('theme = "nord"\n')
+        await until(lambda: app.screen is app.main)
+        assert app.theme == "nord"

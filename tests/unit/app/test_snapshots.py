@@ -294,7 +294,7 @@ def test_shells_that_were_left(snap_compare: Compare) -> None:
         ShellView(session="p1", command="vi /etc/hosts", created=NOW - 600),
     )
     assert snap_compare(
-        make_app(service), terminal_size=SMALL, run_before=show("f", sees="Come back to")
+        make_app(service), terminal_size=SMALL, run_before=show("f", sees="Attach to")
     )
 
 

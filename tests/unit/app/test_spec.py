@@ -239,14 +239,17 @@ def test_all_that_descend_are_counted_once_whatever_the_files_say() -> None:
 
 def test_a_question_names_what_is_lost_with_a_checkpoint() -> None:
     assert losses.of_checkpoint(WEB_PAST, CLEAN, NOW) == [
-        "The way back to web as it was 2h ago is lost.",
+        "web can no longer be reverted to what it was 2h ago.",
         "Its note: before the upgrade",
         "Of its 48M, what no other needs is freed.",
         "The 3 checkpoints that follow it stay.",
     ]
+    measured = replace(CLEAN, own=1 << 20, shared=5 << 20)
+    told = losses.of_checkpoint(WEB_PAST, measured, NOW)
+    assert "Deleting it frees 1.0M; what others share stays." in told
     assert "undo goes back to" in " ".join(losses.of_checkpoint(WEB_PAST, AUTO, NOW))
     assert losses.of_delete(WEB_PAST, NOW) == [
-        "It runs: it is ended, and its last instant is kept.",
+        "It is stopped at once, and its last state is kept.",
         "It goes to the trash for a week: 42M of disk, 5 checkpoints, made 3h ago.",
     ]
     discarded = replace(DB_PAST, discard=True)

@@ -139,6 +139,34 @@ def test_the_filter(query: str, names: list[str]) -> None:
     assert sorted(view.name for view in found) == sorted(names)
 
 
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("age:>1d", ["old"]),
+        ("age:<2H", ["new"]),
+        ("!age:>1d", ["new", "unknown"]),
+        ("disk:>1.5g", ["old"]),
+        ("disk:<1g memory:>100m", ["new"]),
+        ("cpu:>50%", ["new"]),
+        ("~ol", ["old"]),
+        ("~nw", ["new", "unknown"]),
+        ("~wn", ["unknown"]),  # not from one line of the text to the next
+        ("age:>x", []),
+        ("disk:>1y", []),
+    ],
+)
+def test_the_filter_compares_amounts_and_finds_letters_in_their_order(
+    query: str, names: list[str]
+) -> None:
+    old = replace(WEB, name="old", created=NOW - 90_000, disk=2 << 30, cpu_percent=2.0)
+    new = replace(WEB, name="new", created=NOW - 60, disk=1 << 20, cpu_percent=80.0)
+    new = replace(new, memory_used=200 << 20)
+    unknown = replace(WEB, name="unknown", created=None, disk=None, memory_used=None)
+    unknown = replace(unknown, cpu_percent=None)
+    found = arrange_sandboxes([old, new, unknown], query, "name", clock=lambda: NOW)
+    assert [view.name for view in found] == sorted(names)
+
+
 def test_a_job_changes_what_is_shown_of_its_sandbox() -> None:
     job = Job(sandbox_id=DB.id, name="db", verb=JobVerb.START, stage="start QEMU", step=4, steps=5)
     shown = with_jobs(FULL, [job])

@@ -49,7 +49,7 @@ def test_rm_moves_to_the_trash_and_restore_brings_back(places: Paths, capsys: Ou
     assert run(["rm", "box"]) == Exit.OK
     captured = capsys.readouterr()
     assert captured.out == "box\n"
-    assert "`quicksand-tui restore box` brings it back" in captured.err
+    assert "`quicksand-tui restore box` restores it" in captured.err
     assert names(places) == []
     (found,) = told(capsys, "trash")["removed"]
     assert (found["kind"], found["name"], found["id"]) == ("sandbox", "box", record.id)

@@ -200,3 +200,20 @@ def test_no_command_of_the_app_is_written_by_hand_and_none_is_told_of_that_is_no
             if path.parent.name != "cli" and has_values:
                 assert not re.search(r"quicksand-tui [a-z]+ \{\}", text), path
     assert told > 20
+
+
+def test_no_line_of_a_list_of_commands_is_cut() -> None:
+    top = click.Context(cli)
+    cut = []
+    for name in cli.list_commands(top):
+        command = cli.get_command(top, name)
+        if isinstance(command, click.Group):
+            below = click.Context(command, parent=top, info_name=name)
+            parts = command.list_commands(below)
+            room = 80 - 6 - max(map(len, parts))
+            for part in parts:
+                found = command.get_command(below, part)
+                assert found is not None
+                if found.get_short_help_str(room).endswith("..."):
+                    cut.append(f"{name} {part}")
+    assert cut == []

@@ -386,7 +386,7 @@ async def test_what_was_deleted_is_brought_back_by_undo() -> None:
         await until(lambda: "web is in the trash (undo: U)" in toasts(app))
         await pilot.press("U")
         await until(lambda: app.world.sandbox(WEB.id) == WEB_PAST)
-        await until(lambda: "web is back and runs where it was" in toasts(app))
+        await until(lambda: "web is restored and running" in toasts(app))
         assert app.operations.log[-1].command == "quicksand-tui restore --start web"
         assert "bring back" in service.calls[-1]
 

@@ -101,8 +101,8 @@ async def test_a_shell_that_was_left_is_offered() -> None:
         await ready(pilot)
         await pilot.press("f")
         await until(lambda: isinstance(app.screen, ShellsScreen))
-        await until(lambda: "Come back to p2: -bash, 1m old" in screen_text(app))
-        await until(lambda: "Come back to p1: [b]vi[/b] x, 10m old" in screen_text(app))
+        await until(lambda: "Attach to p2: -bash, 1m old" in screen_text(app))
+        await until(lambda: "Attach to p1: [b]vi[/b] x, 10m old" in screen_text(app))
         await pilot.press("j", "enter")
         await until(lambda: app.lent)
         assert app.lent == [shell_argv(WEB.id, "p1")]
