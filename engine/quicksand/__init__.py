@@ -79,6 +79,7 @@ if TYPE_CHECKING:
         Need,
         Reservation,
     )
+    from quicksand.fleet.keeping.restart import Restart
     from quicksand.guest.connections import GuestConnection, GuestListener
     from quicksand.guest.datagrams import GuestDatagrams
     from quicksand.guest.directories import DirectoryWatch, WatchEvent, WatchKind
@@ -232,6 +233,7 @@ __all__ = [
     "RemoteUnreachableError",
     "Reservation",
     "ResolvedImage",
+    "Restart",
     "RevertedError",
     "RuntimeInfo",
     "Sandbox",
@@ -332,6 +334,7 @@ _HOMES = {
     ),
     "fleet.batch": ("BatchResult",),
     "fleet.fleet": ("Fleet",),
+    "fleet.keeping.restart": ("Restart",),
     "fleet.interface": (
         "FleetEvent",
         "FleetEventKind",

@@ -10,7 +10,9 @@ from types import TracebackType
 from typing import Any, ClassVar, Self
 
 from quicksand.base.errors import ConfigError, RemoteError
+from quicksand.base.paths import paths
 from quicksand.fleet.interface import BackEnd, FleetEvent, FleetHost, HostState, Need, Reservation
+from quicksand.fleet.keeping.running import ensure_coordinator
 from quicksand.fleet.opening import open_back_end
 from quicksand.fleet.waiting import seen_waiting
 from quicksand.hosted.host import RemoteHost
@@ -68,7 +70,9 @@ class Desk:
         await self._back_end.close()
 
     async def settle(self, *, timeout_s: float = 10.0) -> None:
-        """Wait until each machine has answered, or has been seen not to, at most so long."""
+        """Wait until each machine has answered, or has been seen not to, at most so long. What is
+        kept gets a coordinator again if its own was lost."""
+        await ensure_coordinator(paths())
         events = self.watch()
         async with contextlib.aclosing(events):  # type: ignore[type-var]
             with contextlib.suppress(TimeoutError):

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
-from quicksand.base.errors import ConfigError, MemoryBudgetError
+from quicksand.base.errors import MemoryBudgetError
 from quicksand.base.progress import Progress
 from quicksand.fleet.desk import Desk, SharedDesks
 from quicksand.fleet.interface import Need, Reservation
 from quicksand.hosted.known import Known
 from quicksand.hosted.life import ENDS, FarLife
-from quicksand.hosted.making import describe
-from quicksand.hosted.parts import FarParts
-from quicksand.life.parts import Parts
 from quicksand.records.config import SandboxConfig
 
+Prepare = Callable[[str], Awaitable[None]]
 SETTLE_S = 5.0
 """Seconds to wait for machines that have not answered yet, before one of the others is chosen."""
 
@@ -31,9 +30,17 @@ class FleetLife(FarLife):
         opening: dict[str, Any],
         *,
         progress: Progress | None = None,
+        prepare: Prepare | None = None,
+        wait_s: float | None = None,
+        but: str | None = None,
     ) -> None:
-        """Without a ``fleet`` it is the one that this program shares."""
+        """Without a ``fleet`` it is the one that this program shares. ``prepare`` is awaited with
+        the name of the chosen machine before anything is done there. ``wait_s``: seconds for which
+        it waits for a place, if not those of the fleet; ``but``: a machine where it must not be."""
         super().__init__(None, known, opening, progress=progress)
+        self._prepare = prepare
+        self._wait_s = wait_s
+        self._but = but
         self._fleet = fleet
         self._shared_fleet: Desk | None = None
         """The shared one, while it is used."""
@@ -61,10 +68,11 @@ class FleetLife(FarLife):
             return
         fleet = self._opened()
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + fleet.wait_s
+        wait_s = fleet.wait_s if self._wait_s is None else self._wait_s
+        deadline = loop.time() + wait_s
         # Else all would go to the machine that answers first.
-        await fleet.settle(timeout_s=min(SETTLE_S, fleet.wait_s))
-        need = need_of(self.known.config)
+        await fleet.settle(timeout_s=min(SETTLE_S, wait_s))
+        need = replace(need_of(self.known.config), but=self._but)
         while True:
             reservation = await fleet.reserve(need, timeout_s=max(0.0, deadline - loop.time()))
             if await self._start_on(fleet, reservation, at):
@@ -76,6 +84,8 @@ class FleetLife(FarLife):
         self.put_on(fleet.host(reservation.host), reservation.id)
         self._reservation, self.last_place = reservation, reservation.host
         try:
+            if self._prepare is not None:
+                await self._prepare(reservation.host)
             await super().start(at)
             await fleet.confirm(reservation, self.known.id)
         except MemoryBudgetError as error:
@@ -112,14 +122,3 @@ class FleetLife(FarLife):
 def need_of(config: SandboxConfig) -> Need:
     """What a sandbox needs of its machine."""
     return Need(memory_bytes=config.memory_bytes, cpus=config.cpus, image=config.image)
-
-
-def make_in_fleet(fleet: Desk | bool, own: Mapping[str, Any], options: Mapping[str, Any]) -> Parts:
-    """The parts of a sandbox that `start` places. ``own`` are the keywords of `Sandbox` that are no
-    options of the machine. Raises ConfigError."""
-    if fleet is not True and not isinstance(fleet, Desk):
-        raise ConfigError(f"fleet must be a Fleet or True, not {fleet!r:.80}")
-    known, opening = describe(own, options)
-    progress: Progress | None = own["progress_callback"]
-    life = FleetLife(None if fleet is True else fleet, known, opening, progress=progress)
-    return FarParts(life).as_parts()

@@ -28,10 +28,12 @@ def serve(keeper: Keeper, client: Client, request: dict[str, object]) -> None:
     guard    {on, forwards}: while on, the end of this connection resumes the current machine
              and restores the forwards that this connection's machines have taken from it; with
              a promotion, the resuming ends
+    hold     with the owner's end of the leash: QEMU ends with this keeper (lease.py)
+    lease    {epoch, until}: QEMU may run until that moment of the clock `waiting.now`
     """
     what = request["op"]
-    if what in ("wait", "own"):
-        (_serve_wait if what == "wait" else _serve_own)(keeper, client, request)
+    if (serve_it := OTHERS.get(str(what))) is not None:
+        serve_it(keeper, client, request)
         return
     if what == "guard":
         client.guards = bool(request["on"])
@@ -66,6 +68,19 @@ def serve(keeper: Keeper, client: Client, request: dict[str, object]) -> None:
             machine.owner = None
         case _:
             raise ValueError(f"{what} is not possible for machine {name}")
+    client.reply(ok=True)
+
+
+def _serve_hold(keeper: Keeper, client: Client, request: dict[str, object]) -> None:
+    if keeper.leash is None or len(client.descriptors) != 1:
+        raise ValueError("there is no leash to hold")
+    keeper.lease.hold(client.descriptors[0])
+    client.descriptors = []
+    client.reply(ok=True)
+
+
+def _serve_lease(keeper: Keeper, client: Client, request: dict[str, object]) -> None:
+    keeper.lease.grant(int(str(request["epoch"])), float(str(request["until"])))
     client.reply(ok=True)
 
 
@@ -125,3 +140,7 @@ def _serve_turn(keeper: Keeper, client: Client, name: str) -> None:
     keeper.machines[name] = keeper.current
     client.guards = True  # if it is gone before it is done, the revert has to be finished
     client.reply(ok=True)
+
+
+OTHERS = {"wait": _serve_wait, "own": _serve_own, "hold": _serve_hold, "lease": _serve_lease}
+"""Requests that are about the sandbox, and no machine of it."""
