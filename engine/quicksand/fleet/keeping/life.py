@@ -17,6 +17,7 @@ from quicksand.fleet.keeping.book import Book, Kept, Phase, Wish
 from quicksand.fleet.keeping.restart import Restart
 from quicksand.fleet.keeping.running import ensure_coordinator
 from quicksand.fleet.life import FleetLife
+from quicksand.guest.agent.session import Session
 from quicksand.hosted.known import Known
 from quicksand.hosted.life import ENDS
 from quicksand.records.config import SandboxConfig
@@ -72,8 +73,7 @@ class KeptLife(FleetLife):
 
     async def start(self, at: str | None) -> None:
         """See `Sandbox.start`. Returns when a save of it is elsewhere."""
-        if self._epoch:
-            self._read_where()
+        await self._follow()
         await super().start(at)
         try:
             await self._begin_to_keep()
@@ -136,8 +136,8 @@ class KeptLife(FleetLife):
 
     async def call(self, name: str, *args: Any, wanted: Any = None, **keywords: Any) -> Any:
         """See `FarLife.call`. One that was started elsewhere meanwhile is called there."""
-        if self._epoch and name != "start":
-            await asyncio.to_thread(self._read_where)
+        if name != "start":
+            await self._follow()
         if name in ENDS and self._epoch:
             await asyncio.to_thread(self._book.wish, self._name, Wish.END)
             await ensure_coordinator(paths())
@@ -149,11 +149,17 @@ class KeptLife(FleetLife):
             await asyncio.to_thread(self._book.wish, self._name, Wish.SAVE)
         return found
 
-    def _read_where(self) -> None:
+    async def session(self) -> Session:
+        """See `FarLife.session`."""
+        await self._follow()
+        return await super().session()
+
+    async def _follow(self) -> None:
         """Go to where it is now."""
-        kept = self._book.read(self._name)
-        if kept is not None and kept.epoch > self._epoch and kept.phase is Phase.LEASED:
-            self._is_at(kept)
+        if self._epoch:
+            kept = await asyncio.to_thread(self._book.read, self._name)
+            if kept is not None and kept.epoch > self._epoch and kept.phase is Phase.LEASED:
+                self._is_at(kept)
 
     def _is_at(self, kept: Kept) -> None:
         self.put_on(self._opened().host(kept.host))
