@@ -4,21 +4,22 @@ sees it, none is ever on two nodes."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import functools
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
 from quicksand import Fleet, Restart, Sandbox
 from quicksand.base.paths import Paths
-from quicksand.errors import QuicksandError, StateError
+from quicksand.errors import StateError
 from quicksand.fleet.keeping import judging
 from quicksand.fleet.keeping.book import Book, Kept, Phase
 from quicksand.fleet.nodes import end_fleet, make_nodes, sandboxes_of
 from quicksand.records.registry import Registry
-from quicksand.records.sandboxes import Status
 
-from tests.integration.shared.kept import Nodes, Onlooker, coordinator
 from tests.conftest import fresh_places
+from tests.integration.shared.kept import Nodes, Onlooker, coordinator
 
 pytestmark = pytest.mark.vm
 
@@ -57,6 +58,10 @@ def kept(places: Paths, name: str) -> Kept:
     return found
 
 
+def is_told(places: Paths, name: str) -> bool:
+    return not kept(places, name).older
+
+
 def is_up(places: Paths, name: str, epoch: int) -> bool:
     now = kept(places, name)
     return now.epoch == epoch and now.phase is Phase.LEASED
@@ -93,3 +98,65 @@ async def test_a_sandbox_of_a_lost_node_goes_on_elsewhere_and_the_old_one_stays_
             await sandbox.stop()
             await until(lambda: Book(places).read("web") is None, "it to be forgotten")
     assert onlooker.looks > 10 and not onlooker.twice
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("nodes", [3], indirect=True)
+async def test_nodes_that_are_killed_cut_off_and_frozen_have_no_sandbox_twice(
+    nodes: Nodes, places: Paths
+) -> None:
+    onlooker = Onlooker(nodes)
+    names = [f"web-{number}" for number in range(6)]
+    written: dict[str, float] = {}
+
+    def is_exported(name: str) -> bool:
+        found = kept(places, name).exported
+        return found is not None and found.at > written[name]
+
+    async with contextlib.AsyncExitStack() as stack:
+        stack.enter_context(onlooker.looking())
+        fleet = await stack.enter_async_context(Fleet.open(wait_s=60))
+        made = [
+            Sandbox(image="debian", name=name, memory="256M", fleet=fleet, restart=TERMS)
+            for name in names
+        ]
+        for pair in zip(made[::2], made[1::2], strict=True):
+            await asyncio.gather(*(one.start() for one in pair))
+        for sandbox in made:
+            await sandbox.execute(f"echo {sandbox.name} > /root/name; sync")
+            written[sandbox.name] = time.time()
+            await sandbox.save("mine")
+        for name in names:
+            await until(functools.partial(is_exported, name), "exports", seconds=LONG_S)
+        for name, lose in (
+            ("node-1", nodes.kill),
+            ("node-2", nodes.cut_off),
+            ("node-3", nodes.freeze),
+        ):
+            before = {one: kept(places, one) for one in names}
+            there = [one for one in names if before[one].host == name]
+            assert there
+            lose(name)
+            for one in there:
+                goal = functools.partial(is_up, places, one, before[one].epoch + 1)
+                await until(goal, f"{one} elsewhere", seconds=LONG_S)
+            with onlooker.pardoning() if name == "node-3" else contextlib.nullcontext():
+                nodes.come_back(name)
+                nodes.thaw(name)
+                await until(
+                    lambda: all(len(where) == 1 for where in onlooker.running().values()),
+                    "the thawed ones to end",
+                )
+            for one in names:
+                await until(functools.partial(is_told, places, one), "the node", seconds=60)
+                assert kept(places, one).epoch == before[one].epoch + (one in there)
+            stopped = {one.name: one.is_live for one in sandboxes_of(places, nodes.by_name[name])}
+            for one in there:
+                assert stopped[f"{one}-epoch-{before[one].epoch}"] is False
+        for sandbox in made:
+            found = await sandbox.execute("cat /root/name")
+            assert found.stdout == f"{sandbox.name}\n"
+        await asyncio.gather(*(sandbox.stop(grace=0) for sandbox in made))
+        await until(lambda: not Book(places).read_all(), "all to be forgotten")
+        await until(lambda: not any(host.reserved_bytes for host in fleet.hosts()), "all places")
+    assert onlooker.looks > 100 and not onlooker.twice

@@ -43,8 +43,6 @@ class Phase(StrEnum):
 class Wish(StrEnum):
     """What a program asks of the coordinator."""
 
-    KEEP = "keep"
-    """It does not end with its program any more: keep it."""
     END = "end"
     """Do not restart it: it is being ended."""
     SAVE = "save"
@@ -182,6 +180,10 @@ class Book:
     def has_wish(self, name: str, wish: Wish) -> bool:
         """Whether that was asked for."""
         return self._wish(name, wish).exists()
+
+    def wishes(self, name: str) -> frozenset[Wish]:
+        """All that is asked for."""
+        return frozenset(wish for wish in Wish if self.has_wish(name, wish))
 
     def grant_wish(self, name: str, wish: Wish) -> None:
         """It is being done."""

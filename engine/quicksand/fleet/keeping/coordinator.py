@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from quicksand.base.errors import QuicksandError
+from quicksand.base.errors import FleetError, QuicksandError
 from quicksand.base.text import printable
 from quicksand.fleet.keeping.book import Book, Exported, Kept, Phase, Wish
 from quicksand.fleet.keeping.judging import Judge, Step, starting
@@ -22,8 +22,12 @@ from quicksand.fleet.keeping.wire import Line, Told
 
 LOOK_S = 0.5
 """Seconds between two looks at what is to be done."""
+CONNECT_S = 1.0
+"""Seconds between two attempts to reach a machine."""
 AGAIN_S = 5.0
 """Seconds after which what has failed is tried again."""
+CONFIRM_S = 60.0
+"""Seconds that a machine has to confirm a first lease."""
 ALONE_S = 30.0
 """Seconds after which a coordinator ends that has nothing to keep, or only what has ended."""
 WHY_MAX = 300
@@ -78,6 +82,8 @@ class _Following:
 
     task: asyncio.Task[None]
     saves: str = ""
+    is_hearing: bool = False
+    """Whether something that it has told is being written."""
     unneeded: set[str] = field(default_factory=set)
 
 
@@ -133,11 +139,16 @@ class Coordinator:
                 del self._kept[name]
 
     async def _change(self, kept: Kept) -> None:
-        """Note what is known now; it is on the disk when this returns. Raises HostError."""
+        """Note what is known now; it is on the disk when this returns. ``kept`` is made of what is
+        known at this moment. Raises HostError."""
         self._kept[kept.name] = kept
+        await self._write(kept.name)
+
+    async def _write(self, name: str) -> None:
+        """Write what is known by now."""
         async with self._writing:
-            latest = self._kept.get(kept.name, kept)
-            await asyncio.to_thread(self._book.write, latest)
+            if (latest := self._kept.get(name)) is not None:
+                await asyncio.to_thread(self._book.write, latest)
 
     # Leases
 
@@ -148,7 +159,9 @@ class Coordinator:
             task = asyncio.create_task(self._follow(host), name="quicksand-leases")
             self._following[host] = _Following(task)
         for host in self._following.keys() - wanted:
-            self._following.pop(host).task.cancel()
+            # What was heard is written first.
+            if not self._following[host].is_hearing:
+                self._following.pop(host).task.cancel()
 
     async def _follow(self, host: str) -> None:
         """Answer a machine for as long as that is cancelled."""
@@ -156,18 +169,23 @@ class Coordinator:
             with contextlib.suppress(QuicksandError):
                 async with self._doing.machine(host) as machine:
                     async for line in machine.lines():
-                        machine.answer(await self.hear(host, line))
-            await asyncio.sleep(1.0)
+                        machine.answer(await self._hear(host, line))
+            await asyncio.sleep(CONNECT_S)
 
-    async def hear(self, host: str, line: Line) -> Told:
+    async def _hear(self, host: str, line: Line) -> Told:
         """What a machine is answered. Raises HostError; it must not be answered then."""
-        told, changed = self._judge.hear(host, line, self._clock(), self._kept.values())
-        for kept in changed:
-            await self._change(kept)
-        if (following := self._following.get(host)) is not None:
-            following.saves = line.saves
-            told = replace(told, unneeded=tuple(following.unneeded))
-            following.unneeded.clear()
+        following = self._following[host]
+        following.saves, following.is_hearing = line.saves, True
+        try:
+            told, changed = self._judge.hear(host, line, self._clock(), self._kept.values())
+            # All at once: what is known must not be replaced by what was known before.
+            self._kept.update({kept.name: kept for kept in changed})
+            for kept in changed:
+                await self._write(kept.name)
+        finally:
+            following.is_hearing = False
+        told = replace(told, unneeded=tuple(following.unneeded))
+        following.unneeded.clear()
         return told
 
     # What is to be done
@@ -175,11 +193,10 @@ class Coordinator:
     async def _look_at(self, name: str) -> None:
         if name in self._work or self._clock() < self._not_before.get(name, 0.0):
             return
+        wishes = await asyncio.to_thread(self._book.wishes, name)
         kept = self._kept[name]
-        is_ending = await asyncio.to_thread(self._book.has_wish, name, Wish.END)
-        if await self._is_let_go(kept):
-            await self._change(replace(kept, phase=Phase.LEASED))
-            return
+        is_ending = Wish.END in wishes
+        # Nothing may come between what is decided and that no more leases are granted.
         step = self._judge.decide(kept, self._clock(), is_ending=is_ending)
         work: Callable[[Kept], Coroutine[None, None, None]]
         match step:
@@ -188,24 +205,17 @@ class Coordinator:
             case Step.REMOVE:
                 work = self._remove
             case Step.RESTART_HERE | Step.RESTART_ELSEWHERE:
-                # From this moment on, no lease is granted for the epoch that was.
                 kept = self._kept[name] = starting(kept, step)
                 work = self._restart
             case Step.GO_ON:
                 work = self._end if is_ending and not kept.host else self._restart
             case Step.NOTHING:
-                if kept.phase is not Phase.LEASED or is_ending or not await self._is_save_due(kept):
+                if is_ending or not self._is_save_due(kept, is_wanted=Wish.SAVE in wishes):
                     return
                 work = self._export
         task = asyncio.create_task(self._do(kept, work), name="quicksand-kept")
         self._work[name] = task
         task.add_done_callback(lambda _: self._work.pop(name, None))
-
-    async def _is_let_go(self, kept: Kept) -> bool:
-        """Whether the program that has started it has let go of it, and its machine ends it."""
-        if kept.phase is not Phase.PLACED or not kept.is_fenced:
-            return False
-        return await asyncio.to_thread(self._book.has_wish, kept.name, Wish.KEEP)
 
     async def _do(self, kept: Kept, work: Callable[[Kept], Coroutine[None, None, None]]) -> None:
         try:
@@ -235,7 +245,7 @@ class Coordinator:
     async def _restart(self, kept: Kept) -> None:
         """Start it; what an earlier coordinator has begun to start is looked for first."""
         name = kept.name
-        await self._change(kept)
+        await self._write(name)
         if kept.is_here:
             await self._doing.start_here(kept)
             how = "on its own machine, from its own disk"
@@ -243,8 +253,8 @@ class Coordinator:
             if kept.host and not await self._is_nothing_left(kept):
                 return
             host, id_ = await self._doing.start_elsewhere(self._kept[name], self._chosen)
-            kept = replace(self._kept[name], host=host, id=id_)
-            how = _origin(kept)
+            kept = replace(kept, host=host, id=id_)
+            how = _origin(self._kept[name])
         try:
             placed = replace(self._kept[name], host=kept.host, id=kept.id, phase=Phase.PLACED)
             restarted = f"{_when(time.time())}, {how}"
@@ -261,10 +271,12 @@ class Coordinator:
         await self._change(replace(self._kept[kept.name], host=host))
 
     async def _confirmed(self, name: str) -> None:
-        """Wait until the machine has said that it ends the sandbox with its lease."""
+        """Wait until the machine has said that it ends the sandbox with its lease. Raises
+        FleetError; what has become of it is seen by the next look then."""
+        deadline = self._clock() + CONFIRM_S
         while not self._kept[name].is_fenced:
-            if self._kept[name].phase is not Phase.PLACED:
-                raise QuicksandError(f"{name} has ended while it was being restarted")
+            if self._clock() >= deadline:
+                raise FleetError(f"the machine of {name!r} has not confirmed its lease")
             await asyncio.sleep(LOOK_S / 5)
 
     async def _is_nothing_left(self, kept: Kept) -> bool:
@@ -274,15 +286,16 @@ class Coordinator:
         if runs:
             self._not_before[kept.name] = self._clock() + AGAIN_S
             return False
-        await self._change(starting(replace(kept, id=id_), Step.RESTART_ELSEWHERE))
+        latest = replace(self._kept[kept.name], id=id_)
+        await self._change(starting(latest, Step.RESTART_ELSEWHERE))
         return True
 
     # Saves
 
-    async def _is_save_due(self, kept: Kept) -> bool:
-        if await asyncio.to_thread(self._book.has_wish, kept.name, Wish.SAVE):
-            return True
-        if kept.exported is None:
+    def _is_save_due(self, kept: Kept, *, is_wanted: bool) -> bool:
+        if kept.phase is not Phase.LEASED:
+            return False
+        if is_wanted or kept.exported is None:
             return True
         last = self._saved_at.setdefault(kept.name, self._clock())
         return kept.every is not None and self._clock() >= last + kept.every

@@ -56,8 +56,9 @@ class MachineOfLeases:
     def __init__(self, paths: Paths) -> None:
         self._paths = paths
         self._registry = Registry(paths)
-        self._fenced: dict[str, int] = {}
-        """The epochs for which keepers have taken leases of this process, by ids."""
+        self._fenced: dict[str, tuple[int, bool]] = {}
+        """By ids, the epochs for which keepers have taken leases of this process, and whether they
+        have said that the sandbox was let go of."""
 
     def away(self) -> None: ...
 
@@ -106,13 +107,15 @@ class MachineOfLeases:
         with contextlib.suppress(OSError, ValueError):
             lease = read_lease(place)
             entry = self._registry.inspect(id_)
+            epoch, is_let_go = self._fenced.get(id_, (0, False))
             if lease is not None and entry is not None:
                 return Held(
                     id=id_,
                     name=lease.name,
                     epoch=lease.epoch,
                     state=State.RUNNING if entry.is_live else _how_it_ended(place, lease),
-                    is_fenced=self._fenced.get(id_) == lease.epoch,
+                    is_fenced=epoch == lease.epoch,
+                    is_let_go=epoch == lease.epoch and is_let_go,
                     is_superseded=bool(lease.superseded_by),
                 )
         return None
@@ -154,8 +157,8 @@ class MachineOfLeases:
         async with await KeeperLink.connect(
             runtime_dir(self._paths, grant.id).keeper_socket
         ) as keeper:
-            await keeper.ask("lease", epoch=grant.epoch, until=until)
-        self._fenced[grant.id] = grant.epoch
+            reply = await keeper.ask("lease", epoch=grant.epoch, until=until)
+        self._fenced[grant.id] = grant.epoch, reply.get("let_go") is True
 
     def _permit(self, permit: Grant, until: float) -> None:
         """Let the sandbox be started here, as a new epoch."""

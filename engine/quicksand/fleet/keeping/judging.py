@@ -110,7 +110,8 @@ class Judge:
             self._granted[kept.name, kept.epoch] = now  # noted before it is sent
             told = replace(told, grants=(*told.grants, _grant(kept)))
         if runs and one is not None and one.epoch == kept.epoch and one.is_fenced:
-            kept = replace(kept, is_fenced=True)
+            phase = Phase.LEASED if one.is_let_go else kept.phase
+            kept = replace(kept, is_fenced=True, phase=phase)
         return told, kept
 
     def ends_at(self, kept: Kept) -> float:

@@ -100,7 +100,6 @@ class KeptLife(FleetLife):
         self._epoch = kept.epoch
         await self._until(lambda now: now.is_fenced, FENCED_S, "it has no lease")
         await super().call("detach")
-        await asyncio.to_thread(self._book.wish, self._name, Wish.KEEP)
         await self._until(
             lambda now: now.exported is not None, EXPORTED_S, "no save of it is elsewhere"
         )

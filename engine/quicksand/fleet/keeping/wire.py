@@ -56,6 +56,8 @@ class Held:
     state: State
     is_fenced: bool = False
     """Whether its keeper has been given a lease of this epoch, and ends it with that."""
+    is_let_go: bool = False
+    """Whether it has outlived the program that has started it."""
     is_superseded: bool = False
 
 

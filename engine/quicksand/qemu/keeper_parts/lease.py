@@ -46,6 +46,11 @@ class Lease:
             return None
         return time.monotonic() + min(LOOK_S, max(0.0, self.until - now()))
 
+    @property
+    def is_holding(self) -> bool:
+        """Whether QEMU ends with this process."""
+        return self._leash_end is not None
+
     def hold(self, leash_end: int) -> None:
         """Keep the owner's end of the leash as long as this process lives."""
         if self._leash_end is not None:

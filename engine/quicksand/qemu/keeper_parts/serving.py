@@ -29,7 +29,8 @@ def serve(keeper: Keeper, client: Client, request: dict[str, object]) -> None:
              and restores the forwards that this connection's machines have taken from it; with
              a promotion, the resuming ends
     hold     with the owner's end of the leash: QEMU ends with this keeper (lease.py)
-    lease    {epoch, until}: QEMU may run until that moment of the clock `waiting.now`
+    lease    {epoch, until}: QEMU may run until that moment of the clock `waiting.now` ->
+             {let_go}: whether it ends with nothing else any more, besides the keeper
     """
     what = request["op"]
     if (serve_it := OTHERS.get(str(what))) is not None:
@@ -81,7 +82,7 @@ def _serve_hold(keeper: Keeper, client: Client, request: dict[str, object]) -> N
 
 def _serve_lease(keeper: Keeper, client: Client, request: dict[str, object]) -> None:
     keeper.lease.grant(int(str(request["epoch"])), float(str(request["until"])))
-    client.reply(ok=True)
+    client.reply(let_go=keeper.lease.is_holding and not keeper.owned)
 
 
 def _serve_wait(keeper: Keeper, client: Client, request: dict[str, object]) -> None:
