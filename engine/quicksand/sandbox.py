@@ -248,11 +248,9 @@ class Sandbox:
         """Connect to the running sandbox with that name or id. Closing this object leaves the VM
         running. If the guest's clock is off, it is corrected unless ``set_clock`` is False. On a
         ``host``, that of `Sandbox`, it is looked for by the first call that is awaited, and clocks
-        are that machine's business. With a ``fleet`` it is one with that name that was made with
-        ``restart``, wherever it is now.
+        are that machine's business. A ``fleet``, that of `Sandbox`, looks for it on its machines.
 
-        Raises SandboxNotFoundError, or StateError if the sandbox is not running; ConfigError if the
-        fleet keeps none of that name.
+        Raises SandboxNotFoundError, or StateError if the sandbox is not running.
         """
         if fleet is not None and fleet is not False:
             return cls._of(open_kept(fleet, id_or_name))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
@@ -13,8 +14,11 @@ from quicksand.fleet.desk import Desk, SharedDesks
 from quicksand.fleet.interface import Need, Reservation
 from quicksand.hosted.known import Known
 from quicksand.hosted.life import ENDS, FarLife
+from quicksand.hosted.methods import NEW
 from quicksand.records.config import SandboxConfig
 
+CLONES_MAX = 1000
+"""So many can be made at once (`Sandbox.clone`)."""
 Prepare = Callable[[str], Awaitable[None]]
 SETTLE_S = 5.0
 """Seconds to wait for machines that have not answered yet, before one of the others is chosen."""
@@ -63,8 +67,8 @@ class FleetLife(FarLife):
 
     async def start(self, at: str | None) -> None:
         """See `Sandbox.start`. Raises FleetError, too."""
-        if self._reservation is not None and self.is_there:
-            await super().start(at)
+        if self.last_place is not None and self.is_there:
+            await self._start_again(self.last_place, at)
             return
         fleet = self._opened()
         loop = asyncio.get_running_loop()
@@ -77,6 +81,33 @@ class FleetLife(FarLife):
             reservation = await fleet.reserve(need, timeout_s=max(0.0, deadline - loop.time()))
             if await self._start_on(fleet, reservation, at):
                 return
+
+    async def _start_again(self, place: str, at: str | None) -> None:
+        """Start it where its disk is, as soon as there is room."""
+        fleet = self._opened()
+        async with self._places(place, 1) as [reservation]:
+            if not self._is_held:
+                self._handle = reservation.id  # so the machine knows for which sandbox that is
+            await super().start(at)
+            await fleet.confirm(reservation, self.known.id)
+            self._reservation = reservation
+
+    @contextlib.asynccontextmanager
+    async def _places(self, place: str, count: int) -> AsyncIterator[list[Reservation]]:
+        """Places on one machine within the block. Raises FleetFullError, MemoryBudgetError."""
+        fleet = self._opened()
+        need = replace(need_of(self.known.config), on=place)
+        deadline = asyncio.get_running_loop().time() + fleet.wait_s
+        held: list[Reservation] = []
+        try:
+            for _ in range(count):
+                left = max(0.0, deadline - asyncio.get_running_loop().time())
+                held.append(await fleet.reserve(need, timeout_s=left))
+            yield held
+        finally:
+            for reservation in held:
+                if reservation is not self._reservation:
+                    await fleet.release(reservation)
 
     async def _start_on(self, fleet: Desk, reservation: Reservation, at: str | None) -> bool:
         """Start it there; return whether that machine had the memory. Raises as `start`."""
@@ -103,7 +134,10 @@ class FleetLife(FarLife):
         self.put_on(None)
 
     async def call(self, name: str, *args: Any, wanted: Any = None, **keywords: Any) -> Any:
-        """See `FarLife.call`."""
+        """See `FarLife.call`. Clones have places on their machine before they are made."""
+        if name in NEW and self.last_place is not None and type(args[0]) is int and args[0] > 0:
+            async with self._places(self.last_place, min(args[0], CLONES_MAX)):
+                return await super().call(name, *args, wanted=wanted, **keywords)
         found = await super().call(name, *args, wanted=wanted, **keywords)
         if name in ENDS and self._reservation is not None:
             await self._opened().release(self._reservation)

@@ -9,7 +9,8 @@ from quicksand.base.errors import ConfigError
 from quicksand.base.paths import paths
 from quicksand.base.progress import Progress
 from quicksand.fleet.desk import Desk
-from quicksand.fleet.keeping.book import Book, Kept, Phase
+from quicksand.fleet.finding import FoundLife
+from quicksand.fleet.keeping.book import find_kept
 from quicksand.fleet.keeping.life import KeptLife
 from quicksand.fleet.keeping.restart import Restart, find_restart
 from quicksand.fleet.life import FleetLife
@@ -39,17 +40,12 @@ def make_in_fleet(
 
 
 def open_in_fleet(fleet: Desk | bool, name: str) -> Parts:
-    """The parts of a sandbox that the fleet keeps, wherever it is. Raises ConfigError,
-    FleetError if it keeps none of that name."""
+    """The parts of a sandbox that is somewhere in the fleet; one that is kept is followed. Raises
+    ConfigError."""
     desk = _desk_of(fleet)
-    kept: Kept | None = Book(paths()).read(name)
-    if kept is None or kept.phase is Phase.ENDED:
-        raise ConfigError(
-            f"the fleet keeps no sandbox {name!r:.80}",
-            hint="one that was made without restart= is found on its machine: "
-            'Sandbox.attach(NAME, host=fleet.host("box"))',
-        )
-    return FarParts(KeptLife.of(desk, kept)).as_parts()
+    kept = find_kept(paths(), name)
+    life = FoundLife(desk, name) if kept is None else KeptLife.of(desk, kept)
+    return FarParts(life).as_parts()
 
 
 def _desk_of(fleet: Desk | bool) -> Desk | None:

@@ -198,3 +198,13 @@ class Book:
 
     def _wish(self, name: str, wish: Wish) -> Path:
         return self.place / f"{check_name(name)}.{wish.value}"
+
+
+def find_kept(paths: Paths, name: str) -> Kept | None:
+    """The sandbox that is kept by that name; None if there is none, also since it has ended or its
+    record is damaged. Blocks."""
+    try:
+        kept = Book(paths).read(name)
+    except (OSError, ValueError, ConfigError):
+        return None
+    return None if kept is None or kept.phase is Phase.ENDED else kept
