@@ -79,6 +79,7 @@ if TYPE_CHECKING:
         Need,
         Reservation,
     )
+    from quicksand.fleet.keeping.kept import KeptSandbox
     from quicksand.fleet.keeping.restart import Restart
     from quicksand.guest.connections import GuestConnection, GuestListener
     from quicksand.guest.datagrams import GuestDatagrams
@@ -200,6 +201,7 @@ __all__ = [
     "ImageError",
     "ImageNotFound",
     "ImageProvider",
+    "KeptSandbox",
     "Key",
     "Lack",
     "Login",
@@ -334,6 +336,7 @@ _HOMES = {
     ),
     "fleet.batch": ("BatchResult",),
     "fleet.fleet": ("Fleet",),
+    "fleet.keeping.kept": ("KeptSandbox",),
     "fleet.keeping.restart": ("Restart",),
     "fleet.interface": (
         "FleetEvent",

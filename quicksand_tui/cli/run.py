@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from quicksand.records.config import NetworkMode
@@ -24,6 +24,9 @@ from quicksand_tui.cli.written import say_written
 from quicksand_tui.model.text import clean
 from quicksand_tui.verbs.start_facts import start_facts
 
+if TYPE_CHECKING:
+    from quicksand.fleet.fleet import Fleet
+
 
 @command_of("run")
 @machine_options()
@@ -36,6 +39,8 @@ def run_command(
     cold: bool,
     save: str | None,
     detach: bool,
+    fleet: bool,
+    restart_elsewhere: bool,
     remove: bool,
     argv: tuple[str, ...],
     interactive: bool,
@@ -69,7 +74,15 @@ def run_command(
     An image that was made of a container image may have a user, a directory and variables for its
     commands, which --user, --cwd and --env replace. With --entrypoint its own command is run, with
     COMMAND in place of its own words.
+
+    With --fleet it runs on one of the machines that `fleet status` shows; paths are that machine's.
+    With --restart-elsewhere a save of it is sent to another one when it has started, and every ten
+    minutes. If its machine is lost, it is started there from the last of them, under the same name.
     """
+    if restart_elsewhere and not (fleet and name and not remove):
+        raise click.UsageError("--restart-elsewhere needs --fleet and --name, and excludes --rm")
+    if fleet and save is not None:
+        raise click.UsageError("--save does not go with --fleet: its machine has the saves")
     wish = Wish(argv, env, user, cwd, timeout, interactive, entrypoint)
     plan = _Plan(
         image=image,
@@ -81,6 +94,8 @@ def run_command(
         warm=not cold,
         save=save,
         detach=detach,
+        fleet=fleet,
+        restart=restart_elsewhere,
         in_terminal=_decide_terminal(wish, tty=tty, detach=detach, save=save, as_json=as_json),
         keys=parse_keys(detach_keys),
         as_json=as_json,
@@ -125,6 +140,8 @@ class _Plan:
     warm: bool
     save: str | None
     detach: bool
+    fleet: bool
+    restart: bool
     in_terminal: bool
     keys: bytes
     as_json: bool
@@ -132,6 +149,16 @@ class _Plan:
 
 
 async def _run(plan: _Plan, signals: Signals) -> int:
+    if not plan.fleet:
+        return await _run_on(None, plan, signals)
+    from quicksand.fleet.fleet import Fleet  # noqa: PLC0415
+
+    async with Fleet.open() as fleet:
+        return await _run_on(fleet, plan, signals)
+
+
+async def _run_on(fleet: Fleet | None, plan: _Plan, signals: Signals) -> int:
+    """Runs it on a machine of the fleet, or here."""
     progress = StartProgress(plan.name or plan.image)
     sandbox = Sandbox(
         image=plan.image,
@@ -140,6 +167,8 @@ async def _run(plan: _Plan, signals: Signals) -> int:
         warm=plan.warm,
         trust=plan.trust,
         build=plan.build,
+        fleet=fleet,
+        restart=plan.restart,
         progress_callback=progress.stage,
         **plan.options,
     )

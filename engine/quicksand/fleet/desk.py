@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Self
 from quicksand.base.errors import ConfigError, RemoteError
 from quicksand.base.paths import paths
 from quicksand.fleet.interface import BackEnd, FleetEvent, FleetHost, HostState, Need, Reservation
+from quicksand.fleet.keeping.kept import KeptSandbox, list_kept
 from quicksand.fleet.keeping.running import ensure_coordinator
 from quicksand.fleet.opening import open_back_end
 from quicksand.fleet.waiting import seen_waiting
@@ -96,6 +97,10 @@ class Desk:
                 raise one
         pairs = zip(names, found, strict=True)
         return {name: one for name, one in pairs if not isinstance(one, BaseException)}
+
+    async def kept(self) -> Sequence[KeptSandbox]:
+        """The sandboxes of this user's fleets that were made with ``restart``, by name."""
+        return await asyncio.to_thread(list_kept, paths())
 
     # Places
 
