@@ -130,11 +130,7 @@ class Sandbox:
         absolute; image and save are looked for by `start`.
 
         ``fleet``: a `Fleet` that finds a machine when it starts, or True for the one that is up.
-
-        ``restart``: start it elsewhere if its machine of the fleet is lost, from the last save that
-        was exported: a `Restart`, or True for its defaults. Such a sandbox has a name, and outlives
-        this program if it is not stopped.
-
+        ``restart``: a `Restart`, or True: start it elsewhere if that machine is lost.
         Raises ConfigError for a bad value, UnknownOptionError (a TypeError) for an unknown keyword,
         SaveError for a save that cannot be used; for a bundle BundleError (a SaveError),
         ImageNotFound, PathError.

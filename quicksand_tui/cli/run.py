@@ -74,24 +74,12 @@ def run_command(
     An image that was made of a container image may have a user, a directory and variables for its
     commands, which --user, --cwd and --env replace. With --entrypoint its own command is run, with
     COMMAND in place of its own words.
-
-    With --fleet it runs on one of the machines that `fleet status` shows; paths are that machine's.
-    With --restart-elsewhere a save of it is sent to another one when it has started, and every ten
-    minutes. If its machine is lost, it is started there from the last of them, under the same name.
     """
-    if restart_elsewhere and not (fleet and name and not remove):
-        raise click.UsageError("--restart-elsewhere needs --fleet and --name, and excludes --rm")
-    if fleet and save is not None:
-        raise click.UsageError("--save does not go with --fleet: its machine has the saves")
     wish = Wish(argv, env, user, cwd, timeout, interactive, entrypoint)
+    start = {**machine, "image": image, "name": name, "trust": trust, "warm": not cold}
+    start |= {"ephemeral": remove or None, "build": False if as_json and build is None else build}
     plan = _Plan(
-        image=image,
-        name=name,
-        ephemeral=True if remove else None,
-        options=machine,
-        trust=trust,
-        build=False if as_json and build is None else build,
-        warm=not cold,
+        start=start,
         save=save,
         detach=detach,
         fleet=fleet,
@@ -131,13 +119,8 @@ def _decide_terminal(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    image: str
-    name: str | None
-    ephemeral: bool | None
-    options: dict[str, Any]
-    trust: bool
-    build: bool | None
-    warm: bool
+    start: dict[str, Any]
+    """Keywords of `Sandbox`."""
     save: str | None
     detach: bool
     fleet: bool
@@ -146,6 +129,16 @@ class _Plan:
     keys: bytes
     as_json: bool
     wish: Wish
+
+    def __post_init__(self) -> None:
+        """Raises UsageError for options that exclude each other."""
+        start = self.start
+        if self.restart and not (self.fleet and start["name"] and not start["ephemeral"]):
+            raise click.UsageError(
+                "--restart-elsewhere needs --fleet and --name, and excludes --rm"
+            )
+        if self.fleet and self.save is not None:
+            raise click.UsageError("--save does not go with --fleet: its machine has the saves")
 
 
 async def _run(plan: _Plan, signals: Signals) -> int:
@@ -159,18 +152,9 @@ async def _run(plan: _Plan, signals: Signals) -> int:
 
 async def _run_on(fleet: Fleet | None, plan: _Plan, signals: Signals) -> int:
     """Runs it on a machine of the fleet, or here."""
-    progress = StartProgress(plan.name or plan.image)
+    progress = StartProgress(plan.start["name"] or plan.start["image"])
     sandbox = Sandbox(
-        image=plan.image,
-        name=plan.name,
-        ephemeral=plan.ephemeral,
-        warm=plan.warm,
-        trust=plan.trust,
-        build=plan.build,
-        fleet=fleet,
-        restart=plan.restart,
-        progress_callback=progress.stage,
-        **plan.options,
+        fleet=fleet, restart=plan.restart, progress_callback=progress.stage, **plan.start
     )
     told = sandbox.notices
     for notice in told:

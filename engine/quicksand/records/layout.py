@@ -26,8 +26,7 @@
         qemu.log[.1]            QEMU's stderr, the last two pieces
         engine.log[.1]          what was tried and not possible, and why (base/effort.py)
         exit.json               how the last run ended; while it runs, exit.json.tmp is its space
-        lease.json              a fleet keeps it: which epoch it is (leases.py)
-        trash.json              in the trash: its name, when and why it was removed
+        lease.json, trash.json  a fleet keeps it (leases.py); when and why it was removed
     <data>/sandboxes/.trash/<id>/   a sandbox that was removed; it can be brought back for a week
     <data>/sandboxes/.trash/overdue.json    since when which of them are known to be due
 
@@ -198,10 +197,6 @@ class SandboxDir:
     def reserved_exit(self) -> Path:
         """Made by the keeper at a start (keeper_parts/files.py): space for `exit`."""
         return self.root / "exit.json.tmp"
-
-    @property
-    def lease(self) -> Path:
-        return self.root / "lease.json"
 
     @property
     def trashed(self) -> Path:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from quicksand.base.boot import boot_id
 from quicksand.base.errors import StateError
 from quicksand.base.fields import Fields
 from quicksand.base.files import read_json, write_json
@@ -14,8 +15,6 @@ from quicksand.base.remedies import Remedy, Words
 from quicksand.records.layout import SandboxDir
 
 SCHEMA = 1
-BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-"""Another one each time that the machine boots (random(4))."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,26 +49,23 @@ class LeaseRecord:
         )
 
 
-def boot_id() -> str:
-    """The id of the machine's present boot; "" where there is none."""
-    try:
-        return BOOT_ID.read_text(encoding="ascii").strip()[:64]
-    except OSError:
-        return ""
+def lease_file(place: SandboxDir) -> Path:
+    """Where it is."""
+    return place.root / "lease.json"
 
 
 def read_lease(place: SandboxDir) -> LeaseRecord | None:
     """The lease of a sandbox; None if no fleet keeps it. Raises ValueError for a damaged one,
     OSError."""
     try:
-        return LeaseRecord.from_json(read_json(place.lease))
+        return LeaseRecord.from_json(read_json(lease_file(place)))
     except FileNotFoundError:
         return None
 
 
 def write_lease(place: SandboxDir, lease: LeaseRecord) -> None:
     """Replace it. Raises HostError."""
-    write_json(place.lease, lease.to_json())
+    write_json(lease_file(place), lease.to_json())
 
 
 def use_permission(place: SandboxDir, name: str, now: float) -> None:
@@ -80,7 +76,7 @@ def use_permission(place: SandboxDir, name: str, now: float) -> None:
     except (OSError, ValueError) as error:
         raise StateError(
             f"whether a fleet keeps {name!r} cannot be read: {error}",
-            hint=f"have a look at {place.lease}",
+            hint=f"have a look at {lease_file(place)}",
         ) from error
     if lease is None:
         return

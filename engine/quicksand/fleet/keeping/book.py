@@ -120,6 +120,8 @@ class Book:
 
     def __init__(self, paths: Paths) -> None:
         self.place = fleet_dir(paths) / "kept"
+        self.log = paths.engine_log
+        """Where it is noted what was tried and not possible."""
 
     def read_all(self) -> dict[str, Kept]:
         """All of them by their names. One that cannot be read is passed over: nothing is done about

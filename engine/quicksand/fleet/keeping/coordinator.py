@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from quicksand.base.effort import best_effort
 from quicksand.base.errors import FleetError, QuicksandError
 from quicksand.base.text import printable
 from quicksand.fleet.keeping.book import Book, Exported, Kept, Phase, Wish
@@ -82,6 +83,8 @@ class _Following:
 
     task: asyncio.Task[None]
     saves: str = ""
+    why: str = ""
+    """Why it was not reached last."""
     is_hearing: bool = False
     """Whether something that it has told is being written."""
     unneeded: set[str] = field(default_factory=set)
@@ -166,10 +169,12 @@ class Coordinator:
     async def _follow(self, host: str) -> None:
         """Answer a machine for as long as that is cancelled."""
         while True:
-            with contextlib.suppress(QuicksandError):
+            try:
                 async with self._doing.machine(host) as machine:
                     async for line in machine.lines():
                         machine.answer(await self._hear(host, line))
+            except QuicksandError as error:
+                self._following[host].why = str(error)
             await asyncio.sleep(CONNECT_S)
 
     async def _hear(self, host: str, line: Line) -> Told:
@@ -223,7 +228,7 @@ class Coordinator:
         except QuicksandError as error:
             self._not_before[kept.name] = self._clock() + AGAIN_S
             why = printable(" · ".join(str(error).split("\n")))[:WHY_MAX]
-            with contextlib.suppress(QuicksandError):
+            with best_effort("note why it failed", self._book.log):
                 await self._change(replace(self._kept[kept.name], trouble=why))
 
     async def _end(self, kept: Kept) -> None:
@@ -239,7 +244,7 @@ class Coordinator:
         """Remove an exported save here, and from machines that are followed."""
         for following in self._following.values():
             following.unneeded.add(name)
-        with contextlib.suppress(QuicksandError):
+        with best_effort("remove an exported save", self._book.log):
             await self._doing.remove_exported(name)
 
     async def _restart(self, kept: Kept) -> None:

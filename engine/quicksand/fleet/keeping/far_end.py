@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
+from quicksand.base.boot import boot_id
 from quicksand.base.effort import best_effort
 from quicksand.base.errors import QuicksandError, RemoteProtocolError
 from quicksand.base.files import read_json
@@ -36,7 +37,7 @@ from quicksand.qemu.keeper_link import KeeperLink
 from quicksand.qemu.keeper_parts.waiting import now
 from quicksand.qemu.stopping import end_processes
 from quicksand.records.layout import SandboxDir, runtime_dir, sandbox_dir
-from quicksand.records.leases import LeaseRecord, boot_id, read_lease, write_lease
+from quicksand.records.leases import LeaseRecord, lease_file, read_lease, write_lease
 from quicksand.records.registry import Registry, taken_hint
 from quicksand.records.sandboxes import is_id
 from quicksand.remote.link import Request
@@ -200,7 +201,7 @@ class MachineOfLeases:
         place = sandbox_dir(self._paths, id_)
         lease = read_lease(place)
         if lease is not None and not lease.superseded_by:
-            place.lease.unlink(missing_ok=True)
+            lease_file(place).unlink(missing_ok=True)
         self._fenced.pop(id_, None)
 
 

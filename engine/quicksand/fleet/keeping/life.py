@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
-from quicksand.base.errors import FleetError, QuicksandError
+from quicksand.base.effort import best_effort
+from quicksand.base.errors import FleetError
 from quicksand.base.paths import paths
 from quicksand.base.progress import Progress
 from quicksand.base.threads import to_the_end
@@ -125,7 +125,7 @@ class KeptLife(FleetLife):
 
     async def _give_up(self) -> None:
         """End a sandbox that could not be kept."""
-        with contextlib.suppress(QuicksandError, OSError):
+        with best_effort("end a sandbox that cannot be kept", self._book.log):
             if self._epoch:
                 await asyncio.to_thread(self._book.wish, self._name, Wish.END)
             await super().call("trash")

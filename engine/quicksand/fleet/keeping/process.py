@@ -9,13 +9,14 @@ import sys
 from pathlib import Path
 
 from quicksand.base.effort import best_effort
-from quicksand.base.files import map_os_errors, try_lock
+from quicksand.base.files import map_os_errors, read_json, try_lock
 from quicksand.base.paths import Paths, make_private_dir, paths
 from quicksand.fleet.desk import Desk
 from quicksand.fleet.keeping.book import Book
 from quicksand.fleet.keeping.coordinator import Coordinator
 from quicksand.fleet.keeping.machines import Machines
 from quicksand.fleet.keeping.running import lock_of
+from quicksand.qemu.keeper_parts.bounds import no_core_files
 from quicksand.records.fleet_files import fleet_file
 
 
@@ -40,12 +41,13 @@ async def coordinate(ours: Paths) -> None:
 def _which(place: Path) -> object:
     """What differs when another fleet is up."""
     try:
-        return json.loads(place.read_bytes()).get("made")
+        return read_json(place).get("made")
     except (OSError, ValueError):
         return None
 
 
 def main() -> None:
+    no_core_files()
     json.load(sys.stdin)
     os.chdir("/")  # it must keep no directory in use
     ours = paths()

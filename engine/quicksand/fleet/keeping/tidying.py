@@ -4,7 +4,6 @@ saves have, and pages of the book."""
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Collection
 
 from quicksand.base.effort import best_effort
@@ -18,9 +17,12 @@ from quicksand.saves.save_removal import remove_save
 def remove_exported(paths: Paths, name: str) -> None:
     """Remove an exported save of this machine for good, if it has it. Blocks. Raises SaveError
     while something needs it, HostError."""
-    if KEPT_SAVE.fullmatch(name):
-        with contextlib.suppress(SaveNotFoundError):
-            remove_save(paths.saves / name, paths, now=True)
+    if not KEPT_SAVE.fullmatch(name):
+        return
+    try:
+        remove_save(paths.saves / name, paths, now=True)
+    except SaveNotFoundError:
+        return
 
 
 async def end_keeping(paths: Paths, hosts: Collection[str]) -> None:

@@ -42,11 +42,6 @@ def serve(keeper: Keeper, client: Client, request: dict[str, object]) -> None:
         client.forwards = [str(rule) for rule in forwards] if isinstance(forwards, list) else []
         client.reply(ok=True)
         return
-    if what == "finish":
-        if request.get("again") and keeper.is_left():
-            keeper.finishers.start(keeper.current.unfinished, keeper.messages)
-        client.reply(running=bool(keeper.finishers.pids) or keeper.is_guarded())
-        return
     name = str(request["name"])
     if what == "launch":
         _serve_launch(keeper, client, name, request)
@@ -70,6 +65,12 @@ def serve(keeper: Keeper, client: Client, request: dict[str, object]) -> None:
         case _:
             raise ValueError(f"{what} is not possible for machine {name}")
     client.reply(ok=True)
+
+
+def _serve_finish(keeper: Keeper, client: Client, request: dict[str, object]) -> None:
+    if request.get("again") and keeper.is_left():
+        keeper.finishers.start(keeper.current.unfinished, keeper.messages)
+    client.reply(running=bool(keeper.finishers.pids) or keeper.is_guarded())
 
 
 def _serve_hold(keeper: Keeper, client: Client, request: dict[str, object]) -> None:
@@ -143,5 +144,8 @@ def _serve_turn(keeper: Keeper, client: Client, name: str) -> None:
     client.reply(ok=True)
 
 
-OTHERS = {"wait": _serve_wait, "own": _serve_own, "hold": _serve_hold, "lease": _serve_lease}
-"""Requests that are about the sandbox, and no machine of it."""
+OTHERS = {
+    **{"wait": _serve_wait, "own": _serve_own, "finish": _serve_finish},
+    **{"hold": _serve_hold, "lease": _serve_lease},
+}
+"""Requests that name no machine."""

@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from quicksand.base.boot import boot_id
 from quicksand.base.errors import StateError
 from quicksand.base.files import read_json, write_json
 from quicksand.base.paths import Paths
@@ -29,7 +30,13 @@ from quicksand.hosted.codec import ForeignValueError, encode
 from quicksand.qemu.keeper_parts.waiting import now
 from quicksand.records.config import SandboxConfig
 from quicksand.records.layout import SandboxDir, sandbox_dir
-from quicksand.records.leases import LeaseRecord, boot_id, read_lease, use_permission, write_lease
+from quicksand.records.leases import (
+    LeaseRecord,
+    lease_file,
+    read_lease,
+    use_permission,
+    write_lease,
+)
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record
 
@@ -104,7 +111,7 @@ async def test_only_the_fleet_starts_it_and_a_permission_is_for_one_start(places
     use_permission(place, "web", now())
     with pytest.raises(StateError):
         use_permission(place, "web", now())
-    place.lease.write_text("{}")
+    lease_file(place).write_text("{}")
     with pytest.raises(StateError, match="cannot be read"):
         use_permission(place, "web", now())
     await machine.obey(Told(asked=now(), released=(OTHER,)))
@@ -134,7 +141,7 @@ async def test_answers_to_an_earlier_request_count_nothing(
         second = decode_line((await channel.piece()).data)
         assert second.asked > first.asked and [one.id for one in second.held] == [ID]
         channel.tell("tell", told=encode(replace(released, asked=second.asked)))
-        await until(lambda: not sandbox_dir(places, ID).lease.exists(), "its release")
+        await until(lambda: not lease_file(sandbox_dir(places, ID)).exists(), "its release")
         channel.tell("enough")
         channel.close()
         await asyncio.sleep(0)
