@@ -131,6 +131,7 @@ class Sandbox:
 
         ``fleet``: a `Fleet` that finds a machine when it starts, or True for the one that is up.
         ``restart``: a `Restart`, or True: start it elsewhere if that machine is lost.
+
         Raises ConfigError for a bad value, UnknownOptionError (a TypeError) for an unknown keyword,
         SaveError for a save that cannot be used; for a bundle BundleError (a SaveError),
         ImageNotFound, PathError.
