@@ -16,6 +16,7 @@ from quicksand.base.errors import (
     AgentError,
     AgentUnreachableError,
     BootTimeoutError,
+    GuestPanicError,
     HistoryError,
     HostError,
     MachineError,
@@ -52,6 +53,7 @@ from quicksand.qemu.started_machine import (
     why_gone,
     why_panicked,
 )
+from quicksand.records.config import Accelerator
 from quicksand.records.last_run import find_panic
 from quicksand.records.layout import MachineDir, SandboxDir, runtime_dir, sandbox_dir
 from quicksand.records.nodes import Head, Node, new_id
@@ -68,6 +70,10 @@ from quicksand.warm.templates import Templates, make_in_background
 T = TypeVar("T")
 
 PANIC_POLL_S = 0.25
+
+FAULT = "Fatal exception"
+"""What the kernel panics with after a fault in its own code (arch/x86/kernel/dumpstack.c,
+arch/arm64/kernel/traps.c), and not for want of a root, a driver or an init."""
 
 
 async def boot(
@@ -93,7 +99,7 @@ async def boot(
     watch, parts = found.watch, found.parts
     watch.begin("disk")
     if not warm:
-        return await _start(registry, record, lock, watch, parts, at=at)
+        return await _start_again_after_fault(registry, record, lock, watch, parts, at)
     templates = Templates(registry.paths, record, parts)
     template = await asyncio.to_thread(templates.find)
     if template is not None:
@@ -105,7 +111,7 @@ async def boot(
             watch.note = f"the template did not work: {error}"
     else:
         watch.note = templates.refusal or "there was no template of this machine yet"
-    machine = await _start(registry, record, lock, watch, parts)
+    machine = await _start_again_after_fault(registry, record, lock, watch, parts)
     try:
         with best_effort("have a template made", registry.paths.engine_log):
             await make_in_background(templates, beside=machine.run.qemu_pid)
@@ -121,6 +127,29 @@ def _publish(machine: MachineDir, run: RunState, published: Published, record: R
     published.claim(machine.root.parent)
     publish_state(machine, run)
     published.hand_over(record.id)
+
+
+async def _start_again_after_fault(
+    registry: Registry,
+    record: Record,
+    lock: int,
+    watch: Stopwatch,
+    parts: Parts,
+    at: str | None = None,
+) -> StartedMachine:
+    """As `_start`. Once in many thousand boots an emulated processor runs an instruction that the
+    kernel is replacing, and the kernel takes that for a fault of its own; it starts again then,
+    once, as the sandbox's user would."""
+    try:
+        return await _start(registry, record, lock, watch, parts, at=at)
+    except GuestPanicError:
+        panic = await asyncio.to_thread(find_panic, sandbox_dir(registry.paths, record.id))
+        if parts.status.accelerator is not Accelerator.TCG or FAULT not in panic:
+            raise
+    machine = await _start(registry, record, lock, watch, parts, at=at)
+    notice = f"the emulated guest was started twice, since its kernel failed at first: {panic}"
+    machine.notices = (*machine.notices, notice)
+    return machine
 
 
 async def _start(

@@ -90,3 +90,18 @@ def test_it_is_small(places: Paths) -> None:
     assert image is not None
     files = [path for path in image.disk.parent.iterdir() if path.is_file()]
     assert sum(path.stat().st_size for path in files) <= SIZE_MAX
+
+
+@pytest.mark.parametrize("user", ["root", "quicksand"])
+async def test_a_login_shell_starts_no_program_for_what_debians_own_profile_says(
+    vm: Sandbox, user: str
+) -> None:
+    said = []
+    for profile in ("/etc/profile", "/usr/share/base-files/profile"):
+        script = f'. {profile}; PS1=x; . {profile}; echo "$PATH|$PS1"; set -o'
+        command = ["env", "-i", "/bin/bash", "--noprofile", "-c", script]
+        said.append((await vm.execute(command, user=user)).stdout)
+    assert said[0] == said[1] != ""
+    script = "PATH=/nowhere; . /etc/profile 2>&1"
+    alone = await vm.execute(["/bin/bash", "--noprofile", "-c", script], user=user)
+    assert (alone.stdout, alone.exit_code) == ("", 0)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from quicksand.base.boot_timing import Stopwatch
+from quicksand.base.errors import GuestPanicError
 from quicksand.base.paths import Paths
 from quicksand.qemu.planning import Found
-from quicksand.records.config import SandboxConfig
+from quicksand.records.config import Accelerator, SandboxConfig
+from quicksand.records.layout import sandbox_dir
 from quicksand.records.registry import Registry
 from quicksand.warm import starting
 
@@ -33,7 +36,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Running:
     """What a start returns that finds no template."""
     running = Running()
 
-    async def start(*_: object) -> Any:
+    async def start(*_: object, **__: object) -> Any:
         return running
 
     monkeypatch.setattr(starting, "_start", start)
@@ -76,3 +79,51 @@ async def test_a_template_that_cannot_be_ordered_does_not_keep_a_machine_from_it
     monkeypatch.setattr(starting, "make_in_background", order)
     assert await begin(places) is machine
     assert not machine.ended
+
+
+@dataclass
+class Booted:
+    notices: tuple[str, ...] = ("its memory is not shared",)
+
+
+@pytest.mark.parametrize(
+    ("panics", "accelerator", "starts"),
+    [
+        (["Fatal exception in interrupt"], Accelerator.TCG, 2),
+        (["Fatal exception", "Fatal exception"], Accelerator.TCG, 2),
+        (["Attempted to kill init!"], Accelerator.TCG, 1),
+        (["Fatal exception in interrupt"], Accelerator.KVM, 1),
+    ],
+    ids=["once", "always", "no-init", "real-processor"],
+)
+async def test_an_emulated_guest_whose_kernel_faults_as_it_boots_is_started_once_more(
+    places: Paths,
+    monkeypatch: pytest.MonkeyPatch,
+    panics: list[str],
+    accelerator: Accelerator,
+    starts: int,
+) -> None:
+    record = blank_record(SandboxConfig.parse({"image": "debian"}))
+    console = sandbox_dir(places, record.id).console_log
+    console.parent.mkdir(parents=True)
+    left, started = list(panics), []
+
+    async def start(*_: object, **how: object) -> Any:
+        started.append(how)
+        if not left:
+            return Booted()
+        console.write_text(f"[    0.3] Kernel panic - not syncing: {left.pop(0)}\n")
+        raise GuestPanicError("the guest's kernel panicked while the guest booted")
+
+    monkeypatch.setattr(starting, "_start", start)
+    parts: Any = SimpleNamespace(status=SimpleNamespace(accelerator=accelerator))
+    found = Found(watch=Stopwatch(None), parts=parts)
+    boot = starting.boot(Registry(places), record, -1, at="a", found=found)
+    if len(panics) < starts:
+        notices = (await boot).notices
+        assert notices[0] == "its memory is not shared"
+        assert "Fatal exception in interrupt" in notices[1]
+    else:
+        with pytest.raises(GuestPanicError):
+            await boot
+    assert started == [{"at": "a"}] * starts
