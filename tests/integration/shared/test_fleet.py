@@ -64,6 +64,7 @@ async def test_a_sandbox_gets_a_place_and_gives_it_back(fleet: Fleet) -> None:
     await until(lambda: not any(host.sandboxes for host in fleet.hosts()), "its place to be free")
 
 
+@pytest.mark.soak
 async def test_a_start_again_and_clones_have_places_and_it_is_found_by_its_name(
     fleet: Fleet, nodes: tuple[NodeRecord, ...]
 ) -> None:

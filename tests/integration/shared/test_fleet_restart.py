@@ -8,6 +8,7 @@ import contextlib
 import functools
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
 
 import pytest
 from quicksand import Fleet, Restart, Sandbox
@@ -16,6 +17,7 @@ from quicksand.errors import StateError
 from quicksand.fleet.keeping import judging
 from quicksand.fleet.keeping.book import Book, Kept, Phase
 from quicksand.fleet.nodes import end_fleet, make_nodes, sandboxes_of
+from quicksand.fleet.over_ray.lifecycle import end_ray, start_ray
 from quicksand.records.registry import Registry
 
 from tests.conftest import fresh_places
@@ -23,7 +25,7 @@ from tests.integration.shared.kept import Nodes, Onlooker, coordinator
 
 pytestmark = pytest.mark.vm
 
-TERMS = Restart(every=None, lease=8)
+TERMS = Restart(every=None, lease=6)
 LONG_S = 180.0
 
 
@@ -37,11 +39,19 @@ def places(prepared: Paths) -> Iterator[Paths]:
 async def nodes(
     places: Paths, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> AsyncIterator[Nodes]:
-    monkeypatch.setattr(judging, "MARGIN_S", 3.0)
-    found = Nodes(places, make_nodes(places, request.param).nodes, monkeypatch)
-    async with coordinator(places):
-        yield found
-    await end_fleet(places, told=lambda _: None)
+    monkeypatch.setattr(judging, "MARGIN_S", 2.0)
+    count, with_ray = request.param
+    found = Nodes(places, make_nodes(places, count).nodes, monkeypatch)
+    if with_ray:
+        pytest.importorskip("ray")
+        await asyncio.to_thread(start_ray, places)
+    try:
+        async with coordinator(places):
+            yield found
+    finally:
+        if with_ray:
+            await asyncio.to_thread(end_ray, places)
+        await end_fleet(places, told=lambda _: None)
 
 
 async def until(condition: Callable[[], object], what: str, *, seconds: float = 30.0) -> None:
@@ -67,9 +77,16 @@ def is_up(places: Paths, name: str, epoch: int) -> bool:
     return now.epoch == epoch and now.phase is Phase.LEASED
 
 
-@pytest.mark.parametrize("nodes", [2], indirect=True)
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        pytest.param((2, False), id="ssh"),
+        pytest.param((2, True), id="ray", marks=pytest.mark.soak),
+    ],
+    indirect=True,
+)
 async def test_a_sandbox_of_a_lost_node_goes_on_elsewhere_and_the_old_one_stays_stopped(
-    nodes: Nodes, places: Paths
+    nodes: Nodes, places: Paths, tmp_path: Path
 ) -> None:
     onlooker = Onlooker(nodes)
     with onlooker.looking():
@@ -79,7 +96,7 @@ async def test_a_sandbox_of_a_lost_node_goes_on_elsewhere_and_the_old_one_stays_
             first, old_id = str(sandbox.host), sandbox.id
             await sandbox.execute("echo kept > /root/kept; sync")
             exported = kept(places, "web").exported
-            await sandbox.save("mine")
+            await sandbox.save("mine", workspace=str(tmp_path))
             await until(
                 lambda: kept(places, "web").exported != exported, "the export", seconds=LONG_S
             )
@@ -95,15 +112,15 @@ async def test_a_sandbox_of_a_lost_node_goes_on_elsewhere_and_the_old_one_stays_
             with pytest.raises(StateError, match="goes on at"):
                 await Sandbox.open(old_id, host=fleet.host(first)).start()
             assert Sandbox.attach("web", fleet=fleet).host == sandbox.host
-            await sandbox.stop()
+            await sandbox.stop(grace=0)
             await until(lambda: Book(places).read("web") is None, "it to be forgotten")
     assert onlooker.looks > 10 and not onlooker.twice
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("nodes", [3], indirect=True)
+@pytest.mark.parametrize("nodes", [pytest.param((3, False), id="three")], indirect=True)
 async def test_nodes_that_are_killed_cut_off_and_frozen_have_no_sandbox_twice(
-    nodes: Nodes, places: Paths
+    nodes: Nodes, places: Paths, tmp_path: Path
 ) -> None:
     onlooker = Onlooker(nodes)
     names = [f"web-{number}" for number in range(6)]
@@ -125,7 +142,7 @@ async def test_nodes_that_are_killed_cut_off_and_frozen_have_no_sandbox_twice(
         for sandbox in made:
             await sandbox.execute(f"echo {sandbox.name} > /root/name; sync")
             written[sandbox.name] = time.time()
-            await sandbox.save("mine")
+            await sandbox.save("mine", workspace=str(tmp_path / str(sandbox.name)))
         for name in names:
             await until(functools.partial(is_exported, name), "exports", seconds=LONG_S)
         for name, lose in (
