@@ -128,7 +128,6 @@ class Sandbox:
         ``host``: another machine that runs it: ``ssh://USER@HOST:PORT``, a name of the config's
         table [hosts], or a `RemoteHost`; "local" is this one. Paths are that machine's, and must be
         absolute; image and save are looked for by `start`.
-
         ``fleet``: a `Fleet` that finds a machine when it starts, or True for the one that is up.
         ``restart``: a `Restart`, or True: start it elsewhere if that machine is lost.
 

@@ -27,6 +27,7 @@ pytestmark = pytest.mark.vm
 
 TERMS = Restart(every=None, lease=6)
 LONG_S = 180.0
+AWAY_S = 30.0
 
 
 @pytest.fixture(scope="module")
@@ -77,34 +78,43 @@ def is_up(places: Paths, name: str, epoch: int) -> bool:
     return now.epoch == epoch and now.phase is Phase.LEASED
 
 
-@pytest.mark.parametrize(
-    "nodes",
-    [
-        pytest.param((2, False), id="ssh"),
-        pytest.param((2, True), id="ray", marks=pytest.mark.soak),
-    ],
-    indirect=True,
-)
-async def test_a_sandbox_of_a_lost_node_goes_on_elsewhere_and_the_old_one_stays_stopped(
-    nodes: Nodes, places: Paths, tmp_path: Path
-) -> None:
+async def restarted(nodes: Nodes, places: Paths, fleet: Fleet) -> tuple[Sandbox, str, str]:
+    """A sandbox whose node was lost, which goes on elsewhere; that node, and its id there."""
+    sandbox = Sandbox(image="debian", name="web", fleet=fleet, restart=TERMS)
+    await sandbox.start()
+    first, old_id = str(sandbox.host), sandbox.id
+    nodes.kill(first)
+    await until(lambda: is_up(places, "web", 2), "the second epoch", seconds=LONG_S)
+    # This object has followed it.
+    assert (await sandbox.execute("echo here")).stdout == "here\n"
+    assert sandbox.host != first
+    return sandbox, first, old_id
+
+
+@pytest.mark.parametrize("nodes", [pytest.param((2, False), id="ssh")], indirect=True)
+async def test_a_sandbox_of_a_lost_node_goes_on_elsewhere(nodes: Nodes, places: Paths) -> None:
     onlooker = Onlooker(nodes)
     with onlooker.looking():
         async with Fleet.open(wait_s=60) as fleet:
-            sandbox = Sandbox(image="debian", name="web", fleet=fleet, restart=TERMS)
-            await sandbox.start()
-            first, old_id = str(sandbox.host), sandbox.id
-            await sandbox.execute("echo kept > /root/kept; sync")
-            exported = kept(places, "web").exported
-            await sandbox.save("mine", workspace=str(tmp_path))
-            await until(
-                lambda: kept(places, "web").exported != exported, "the export", seconds=LONG_S
-            )
-            nodes.kill(first)
-            await until(lambda: is_up(places, "web", 2), "the second epoch", seconds=LONG_S)
-            # This object has followed it.
-            assert (await sandbox.execute("cat /root/kept")).stdout == "kept\n"
-            assert sandbox.host != first
+            sandbox, first, _ = await restarted(nodes, places, fleet)
+            [now] = await fleet.kept()
+            assert (now.host, now.epoch, now.is_coordinated) == (sandbox.host, 2, True)
+            assert f"{first} was lost" in now.restarted and list(now.older_on) == [first]
+            await sandbox.stop(grace=0)
+    assert onlooker.looks > 10 and not onlooker.twice
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    "nodes",
+    [pytest.param((2, False), id="ssh"), pytest.param((2, True), id="ray")],
+    indirect=True,
+)
+async def test_a_node_that_comes_back_has_the_old_one_stopped(nodes: Nodes, places: Paths) -> None:
+    onlooker = Onlooker(nodes)
+    with onlooker.looking():
+        async with Fleet.open(wait_s=60) as fleet:
+            sandbox, first, old_id = await restarted(nodes, places, fleet)
             nodes.come_back(first)
             await until(lambda: not kept(places, "web").older, "the first to be told", seconds=60)
             old = Registry(nodes.by_name[first].paths(places)).find(old_id)
@@ -115,6 +125,27 @@ async def test_a_sandbox_of_a_lost_node_goes_on_elsewhere_and_the_old_one_stays_
             await sandbox.stop(grace=0)
             await until(lambda: Book(places).read("web") is None, "it to be forgotten")
     assert onlooker.looks > 10 and not onlooker.twice
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("nodes", [pytest.param((2, False), id="ssh")], indirect=True)
+async def test_what_was_not_asked_to_be_restarted_loses_nothing_by_a_node_that_is_away(
+    nodes: Nodes, places: Paths
+) -> None:
+    async with Fleet.open(wait_s=60) as fleet:
+        sandbox = Sandbox(image="debian", name="plain", fleet=fleet)
+        await sandbox.start()
+        sandbox.detach()
+        await sandbox.execute("echo kept > /dev/shm/kept")
+        name = str(sandbox.host)
+        before = nodes.processes(name, served=False)
+        nodes.freeze(name)
+        end = time.monotonic() + AWAY_S
+        await until(lambda: time.monotonic() > end, "the node to be away", seconds=2 * AWAY_S)
+        nodes.thaw(name)
+        assert (await sandbox.execute("cat /dev/shm/kept")).stdout == "kept\n"
+        assert nodes.processes(name, served=False) == before and not await fleet.kept()
+        await sandbox.trash()
 
 
 @pytest.mark.soak

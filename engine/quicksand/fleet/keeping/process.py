@@ -6,10 +6,10 @@ import asyncio
 import json
 import os
 import sys
-from pathlib import Path
 
 from quicksand.base.effort import best_effort
-from quicksand.base.files import map_os_errors, read_json, try_lock
+from quicksand.base.errors import FleetError
+from quicksand.base.files import map_os_errors, try_lock
 from quicksand.base.paths import Paths, make_private_dir, paths
 from quicksand.fleet.desk import Desk
 from quicksand.fleet.keeping.book import Book
@@ -17,12 +17,12 @@ from quicksand.fleet.keeping.coordinator import Coordinator
 from quicksand.fleet.keeping.machines import Machines
 from quicksand.fleet.keeping.running import lock_of
 from quicksand.qemu.keeper_parts.bounds import no_core_files
-from quicksand.records.fleet_files import fleet_file
+from quicksand.records.fleet_record import FleetRecord, read_fleet
 
 
 async def coordinate(ours: Paths) -> None:
-    """Be the coordinator of this data directory until there is nothing to keep, or another fleet is
-    up; return at once if there is one. Raises FleetError, HostError."""
+    """Be the coordinator of this data directory until there is nothing to keep; return at once if
+    there is one. Raises FleetError if no fleet is left, HostError."""
     place = lock_of(ours)
     make_private_dir(place.parent)
     with map_os_errors(place):
@@ -30,20 +30,29 @@ async def coordinate(ours: Paths) -> None:
     if lock is None:
         return
     try:
-        before = _which(fleet_file(ours))
-        async with Desk.open() as desk:
-            coordinator = Coordinator(Book(ours), Machines(desk, ours))
-            await coordinator.run(is_over=lambda: _which(fleet_file(ours)) != before)
+        while True:
+            before = await asyncio.to_thread(_which, ours)
+            async with Desk.open() as desk:
+                coordinator = Coordinator(Book(ours), Machines(desk, ours))
+                await coordinator.run(is_over=lambda: _which(ours) != before)  # noqa: B023 - in it
+            if await asyncio.to_thread(_is_done, ours, before):
+                return
     finally:
         os.close(lock)
 
 
-def _which(place: Path) -> object:
-    """What differs when another fleet is up."""
+def _which(ours: Paths) -> object:
+    """What differs when another fleet is up. The machines of the config are one, up or not."""
     try:
-        return read_json(place).get("made")
-    except (OSError, ValueError):
+        record = read_fleet(ours) or FleetRecord()
+    except FleetError:
         return None
+    return record.back_end, [node.id for node in record.nodes]
+
+
+def _is_done(ours: Paths, before: object) -> bool:
+    """Whether nothing is kept, or it is the same fleet, and nobody needs a coordinator."""
+    return _which(ours) == before or not any(Book(ours).place.glob("*.json"))
 
 
 def main() -> None:
