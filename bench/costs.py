@@ -5,7 +5,7 @@ python -m bench.costs [--sandboxes 1,4,8] [--recorded 1,10,100,1000] [--clients 
 
 The parts are `running` (real VMs, each with a forwarded port, the first with a mount as well:
 memory, descriptors, threads and sockets of each kind of process), `disk` (overlay, checkpoint and
-save of one of them), `listing` (the registry's list, with so many stopped sandboxes on disk),
+save of one of them), `listing` (what the registry takes with so many stopped sandboxes on disk),
 `clients` (ssh to this machine, over a private sshd: what each client needs at both ends) and
 `watching` (what it costs to be told of changes). Memory is PSS: pages that processes share count in
 part. Figures of several processes are medians. Memory and counts are sound on a busy host; seconds
@@ -24,7 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,8 @@ from quicksand.remote.destination import Destination
 
 from bench.commands import record_of
 from quicksand_tui.cli.measuring.machines import make_warm
-from quicksand_tui.door.far_wire import Learner, Lines
+from quicksand_tui.door.far_wire import Learner
+from quicksand_tui.door.wire_values import Lines
 from tests.conftest import fresh_places
 from tests.ssh_server import FarHost, far_environ, with_sshd
 
@@ -181,21 +182,32 @@ def make_recorded(data: Path, count: int) -> Registry:
     return registry
 
 
+@contextmanager
+def timed(taken: dict[str, list[float]], name: str) -> Iterator[None]:
+    """Add the milliseconds of processor time that the block takes."""
+    began = time.process_time()
+    yield
+    taken.setdefault(name, []).append((time.process_time() - began) * 1000)
+
+
 def measure_listing(options: argparse.Namespace) -> Figures:
-    """By the number of stopped sandboxes on disk: milliseconds of the registry's list, and of
-    making the directory of one more."""
+    """By the number of stopped sandboxes on disk: milliseconds of processor time of the registry's
+    list, of those that run, of finding one by its name, and of making the directory of one more."""
     found = {}
     for count in options.recorded:
         with tempfile.TemporaryDirectory(prefix="qsl-") as directory:
             registry = make_recorded(Path(directory), count)
-            taken: dict[str, list[float]] = {"list_ms": [], "make_ms": []}
+            taken: dict[str, list[float]] = {}
             for number in range(options.rounds):
-                began = time.perf_counter()
-                assert len(registry.list()) == count + number
-                listed = time.perf_counter()
-                os.close(registry.create(record_of(count + number)))
-                taken["list_ms"].append((listed - began) * 1000)
-                taken["make_ms"].append((time.perf_counter() - listed) * 1000)
+                with timed(taken, "list_ms"):
+                    assert len(registry.list()) == count + number
+                with timed(taken, "list_live_ms"):
+                    assert not registry.list_live()
+                with timed(taken, "find_ms"):
+                    assert registry.named(f"bench-{count // 2}") or count == 1
+                registry = Registry(registry.paths)  # or it would know where it has found it
+                with timed(taken, "make_ms"):
+                    os.close(registry.create(record_of(count + number)))
             kib = Footprint(registry.paths.sandboxes).size / 1024 / (count + options.rounds)
         middle = {name: round(statistics.median(values), 2) for name, values in taken.items()}
         found[str(count)] = {**middle, "disk_kib_each": round(kib, 1)}

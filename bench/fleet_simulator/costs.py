@@ -26,12 +26,12 @@ class Costs:
     line_s: float = 0.001
     """M: a client's processor time for each line that a host tells it."""
     look_s: float = 0.0001
-    """M: a far end's processor time for each sandbox on its host, once a second and at each
-    change: it looks at all of them."""
-    change_s: float = 0.005
+    """M: a far end's processor time for each sandbox on its host that runs, once a second, and at
+    each change."""
+    change_s: float = 0.003
     """M: the same for a change, besides that look."""
-    make_s: float = 0.0005
-    """M: what a start takes more for each sandbox that is there: what died is looked for first."""
+    make_s: float = 0.00002
+    """M: what a start takes more for each sandbox that is there: its record is read."""
 
     answer_s: float = 30.0
     """C: a host that does not say within this whether it has the memory is left for another."""

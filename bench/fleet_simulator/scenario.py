@@ -12,7 +12,7 @@ class Design(StrEnum):
     """How a place is found."""
 
     SSH = "ssh"
-    """Each client is connected to all hosts, and asks the one that it believes to be best."""
+    """Each client is connected to all hosts, and asks one by what it believes (`Choice`)."""
     RAY = "ray"
     """A head keeps the books."""
 
@@ -25,7 +25,7 @@ class Choice(StrEnum):
     OWN_ORDER = "own-order"
     """The same, but each client has an order of its own."""
     TWO = "two"
-    """The better of two that are drawn."""
+    """The better of two that are drawn, as fleets do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,7 @@ class Scenario:
     """Share of sandboxes that end with their client."""
     restarts: float = 0.5
     """Share of the others that are started elsewhere if their host is gone."""
-    choice: Choice = Choice.MOST_FREE
+    choice: Choice = Choice.TWO
     fenced: bool = True
     """A host ends what is to be restarted elsewhere when its lease is over."""
     faults: Faults = field(default_factory=Faults)

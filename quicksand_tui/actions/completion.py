@@ -199,7 +199,7 @@ class _Choices:
         ]
         saves = [
             Candidate(save.address, f"save, {size_text(save.size)}")
-            for save in self.world.saves.saves
+            for save in self.world.saves.of("").saves
             if not save.trouble
         ]
         return [*images, *saves]

@@ -8,7 +8,12 @@ from quicksand_tui.model.frozen import frozen
 from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.world import Panel
 from quicksand_tui.verbs import checkpoints, saves, starting
-from quicksand_tui.verbs.commands import command_about, command_line
+from quicksand_tui.verbs.commands import (
+    command_about,
+    command_line,
+    command_words,
+    shown_command,
+)
 from quicksand_tui.views.layout import Tab
 
 if TYPE_CHECKING:
@@ -58,13 +63,13 @@ def hint_for(selection: Selection, tab: Tab | None = None) -> CommandHint:
             if selection.in_tree:
                 found = _checkpoint_hint(sandbox, selection.checkpoint)
             elif tab is Tab.LOG:
-                found = CommandHint(command_line("logs", follow=True, name=sandbox.name))
-            elif tab is Tab.DESKTOP and sandbox.shows_screen:
-                found = CommandHint(command_line("view", name=sandbox.name))
+                found = CommandHint(command_about("logs", sandbox.name, "follow"))
+            elif tab is Tab.DESKTOP and sandbox.has_display:
+                found = CommandHint(command_about("view", sandbox.name))
             elif tab is Tab.STATS:
-                found = CommandHint(command_line("stats", names=[sandbox.name]))
+                found = CommandHint(command_about("stats", sandbox.name))
             elif tab is Tab.MOUNTS:
-                found = CommandHint(command_line("mounts", names=[sandbox.name]))
+                found = CommandHint(command_about("mounts", sandbox.name))
             elif sandbox.state in OPENED_BY:
                 found = _enter(command_about(OPENED_BY[sandbox.state], sandbox.name))
     return found or LISTS[selection.panel]
@@ -76,15 +81,16 @@ def _enter(command: str) -> CommandHint:
 
 def _checkpoint_hint(sandbox: SandboxView, checkpoint: CheckpointView | None) -> CommandHint:
     if checkpoint is None:
-        return CommandHint(command_line("tree", name=sandbox.name))
+        return CommandHint(command_about("tree", sandbox.name))
     is_live = sandbox.state in (State.RUNNING, State.PAUSED)
     go = checkpoints.revert if is_live else starting.start
     return _enter(go(checkpoint.id, shown=checkpoint.name).command_for(sandbox.name))
 
 
 def save_hint(save: SaveView) -> CommandHint:
-    return _enter(command_line("run", image=save.address))
+    return _enter(shown_command(command_words("run", image=save.address), save.host))
 
 
 def trash_hint(trashed: TrashedView) -> CommandHint:
-    return _enter(saves.bring_back([], shown=trashed.id).command_for())
+    verb = saves.bring_back([], shown=trashed.id, host=trashed.host)
+    return _enter(verb.command_for())

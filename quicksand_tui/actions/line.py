@@ -364,7 +364,7 @@ def checkpoint_named(word: str, sandbox: SandboxView | None) -> CheckpointView:
 
 def _find_source(word: str, world: World, target: Target) -> Target:
     """A save takes precedence over an image of the same name, as in the shell command."""
-    saves = world.saves
+    saves = world.saves.of("")
     for save in saves.saves:
         if word == save.address:
             return _with(target, save=save)

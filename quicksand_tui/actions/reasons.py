@@ -164,7 +164,8 @@ def open_(world: World, selection: Selection) -> str | None:
             return "no image is selected"
         return new(world, selection)
     if selection.panel is Panel.SAVES:
-        return None if selection.save is not None else "no save is selected"
+        save = selection.save
+        return "no save is selected" if save is None else saves_reasons.away(save)
     if start(world, selection) is None:
         return None
     if selection.sandbox is not None and selection.sandbox.state is State.PAUSED:

@@ -6,13 +6,13 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from quicksand_tui.actions import reasons
-from quicksand_tui.actions.wrapped import Reason, here_only
 from quicksand_tui.model.frozen import frozen
 from quicksand_tui.model.keymap import BEHIND_PREFIX
 from quicksand_tui.verbs.commands import Value, command_about
 from quicksand_tui.verbs.rows import find_verb
 
 if TYPE_CHECKING:
+    from quicksand_tui.actions.wrapped import Reason
     from quicksand_tui.verbs.row import Parameter
 
 
@@ -102,18 +102,12 @@ class Action:
     """Whether it opens a line for text, into which a text goes that begins with its key."""
     takes_keys: bool = False
     """Whether it opens a shell, which takes what is typed behind its key."""
-    instead: str = ""
-    """What does the same with a sandbox of another machine ({host} and {name}), if this cannot; ""
-    if it can."""
     changes: bool = False
     """Whether it changes anything, so that a read-only app refuses it. True as well if its verb
     does."""
 
     def __post_init__(self) -> None:
-        if self.instead:
-            reason = here_only(self.disabled_reason, self.instead)
-            object.__setattr__(self, "disabled_reason", reason)
-        if self.verb and not find_verb(self.verb).reads:
+        if self.verb and not find_verb(self.verb).only_reads(self.flags):
             object.__setattr__(self, "changes", True)
         if self.changes:
             object.__setattr__(self, "disabled_reason", reasons.guarded(self.disabled_reason))

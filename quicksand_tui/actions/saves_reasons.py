@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from quicksand_tui.model.jobs import Job, JobVerb
+from quicksand_tui.model.world import MachineState
+from quicksand_tui.verbs.commands import command_words, shown_command
 from quicksand_tui.views.saves import DOING, names_text, trouble_of
 
 if TYPE_CHECKING:
-    from quicksand_tui.model.saves import SaveView
+    from quicksand_tui.model.saves import SaveView, TrashedView
     from quicksand_tui.model.world import Selection, World
 
 
@@ -16,6 +18,11 @@ def _none(world: World, what: str) -> str:
     if not world.saves.loaded:
         return "the saves are just being read"
     return f"no save is {what}"
+
+
+def away(view: SaveView | TrashedView) -> str | None:
+    """Returns that its machine does not answer, so that nothing can be done with it."""
+    return f"{view.host} is away: {view.short_name} is shown as it was" if view.away else None
 
 
 def _busy(world: World, key: str, name: str) -> str | None:
@@ -36,6 +43,8 @@ def begin(world: World, selection: Selection) -> str | None:
     save, why = _only(world, selection, "a start")
     if save is None:
         return why
+    if save.away:
+        return away(save)
     trouble, problems = trouble_of(save)
     if trouble:
         return f"{save.name} cannot be used: {problems[0] if problems else trouble}"
@@ -48,6 +57,10 @@ def export(world: World, selection: Selection) -> str | None:
     save, why = _only(world, selection, "an export")
     if save is None:
         return why
+    if save.host:
+        there = f"not from here: {save.short_name} is on {save.host}"
+        name = command_words("export", name=save.address, file="FILE")
+        return f"{there}; `{shown_command(name, save.host)}` writes it to a file here"
     if trouble_of(save)[0] == "damaged":
         return f"{save.name} is damaged: it would arrive so"
     return _busy(world, save.key, save.name)
@@ -65,8 +78,28 @@ def several(world: World, selection: Selection) -> str | None:
     """Checks an action on one or more saves that must not be busy with another job."""
     if not selection.saves:
         return _none(world, "selected")
-    busy = (_busy(world, save.key, save.name) for save in selection.saves)
+    busy = (away(save) or _busy(world, save.key, save.name) for save in selection.saves)
     return next((why for why in busy if why is not None), None)
+
+
+def import_(world: World, selection: Selection) -> str | None:
+    if not (host := selection.machine):
+        return None
+    there = shown_command(command_words("import", file="FILE"), host)
+    return f"from here files are imported on this machine only; `{there}` does it on {host}"
+
+
+def prune(world: World, selection: Selection) -> str | None:
+    """Checks pruning the saves of the machine that the cursor is on."""
+    machine = world.machine(selection.machine)
+    if machine is None:
+        return listed(world, selection)
+    if machine.state is not MachineState.THERE:
+        return f"{machine.name} cannot be reached now"
+    part = world.saves.of(machine.name)
+    if not part.loaded:
+        return f"the saves of {machine.name} are just being read"
+    return None if part.saves else f"no save is on {machine.name}"
 
 
 def selected(world: World, selection: Selection) -> str | None:
@@ -98,12 +131,16 @@ def job_to_cancel(world: World, selection: Selection) -> Job | None:
 def trashed(world: World, selection: Selection) -> str | None:
     if not selection.trash:
         return _none_in_trash(world)
-    busy = (_busy(world, found.key, found.name) for found in selection.trash)
+    busy = (away(found) or _busy(world, found.key, found.name) for found in selection.trash)
     return next((why for why in busy if why is not None), None)
 
 
 def in_trash(world: World, selection: Selection) -> str | None:
     return None if selection.trashed is not None else _none_in_trash(world)
+
+
+def trash_listed(world: World, selection: Selection) -> str | None:
+    return None if world.saves.trash else _none_in_trash(world)
 
 
 def _none_in_trash(world: World) -> str:

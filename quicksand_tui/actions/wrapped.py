@@ -1,10 +1,10 @@
-"""Reasons made of others: of all marked sandboxes, and of what is possible on this machine only."""
+"""Reasons made of others: of all marked sandboxes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from quicksand_tui.model.world import Panel, Selection, World
+from quicksand_tui.model.world import Selection, World
 
 Reason = Callable[[World, Selection], str | None]
 """Returns why an action is not possible now; None if it is."""
@@ -21,17 +21,3 @@ def each(reason: Reason) -> Reason:
         return None if None in reasons else reasons[0]
 
     return of_marked
-
-
-def here_only(reason: Reason, instead: str) -> Reason:
-    """Makes the reason of an action that is possible with sandboxes of this machine only;
-    ``instead`` says what does the same."""
-
-    def refuse(world: World, selection: Selection) -> str | None:
-        sandbox = selection.sandbox
-        if sandbox is None or not sandbox.host or selection.panel is not Panel.SANDBOXES:
-            return reason(world, selection)
-        there = f"not from here: {sandbox.short_name} is on {sandbox.host}"
-        return f"{there}; {instead.format(host=sandbox.host, name=sandbox.short_name)}"
-
-    return refuse

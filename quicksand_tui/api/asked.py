@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Any
 
 from quicksand_tui.api.errors import ApiError
 from quicksand_tui.api.fields import Body
+from quicksand_tui.api.network import Wanted
 
 TIMEOUT_S = 300
 """Seconds that a sandbox has if its request says nothing (v2)."""
@@ -41,9 +41,7 @@ class Asked:
     on_timeout: str = KILL
     auto_resume: bool = False
     pauses_memory: bool = True
-    internet: bool = True
-    is_public: bool = True
-    network: dict[str, Any] = field(default_factory=dict)
+    network: Wanted = field(default_factory=Wanted)
 
     @classmethod
     def parse(cls, body: Body, *, timeout_s: int) -> Asked:
@@ -51,10 +49,6 @@ class Asked:
         for name in _NOT_HERE:
             if body.any(name):
                 raise ApiError(501, f"{name} is not implemented by quicksand-tui")
-        network = body.part("network")
-        for name in ("allowOut", "denyOut", "rules", "egressProxy"):
-            if network.any(name):
-                raise ApiError(501, f"network.{name} is not implemented by quicksand-tui")
         auto_resume = body.part("autoResume").flag("enabled", False)
         pauses_memory = body.flag("autoPauseMemory", True)
         if auto_resume and not pauses_memory:
@@ -67,11 +61,10 @@ class Asked:
             on_timeout=PAUSE if body.flag("autoPause", False) else KILL,
             auto_resume=auto_resume,
             pauses_memory=pauses_memory,
-            internet=body.flag("allow_internet_access", True),
-            is_public=network.flag("allowPublicTraffic", True),
-            network={"allowPublicTraffic": False} if not network.flag("allowPublicTraffic", True)
-            else {},
-        )  # fmt: skip
+            network=Wanted.parse(
+                body.part("network"), internet=body.flag("allow_internet_access", True)
+            ),
+        )
 
 
 def template_name(text: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from aiohttp import BodyPartReader, web
-from quicksand import AgentRefusedError, GuestFileNotFoundError, Login, QuicksandError
+from quicksand import GuestFileNotFoundError, Login, QuicksandError
 
 from quicksand_tui.api.errors import ApiError, RpcError, file_error
 from quicksand_tui.api.fields import whole
@@ -205,10 +205,7 @@ async def _store(
             raise ApiError(400, f"{parent_of(place)} is no directory")
     except GuestFileNotFoundError:
         await guest.filesystem.make_directories(parent_of(place), login)
-    try:
-        await files.write(place, content, user=login.name, in_place=True, metadata=notes)
-    except AgentRefusedError as error:
-        raise file_error(error) from error
+    await files.write(place, content, user=login.name, in_place=True, metadata=notes)
     told: dict[str, Any] = {"path": place, "name": name_of(place), "type": "file"}
     if notes:
         told["metadata"] = dict(notes)

@@ -20,6 +20,7 @@ from quicksand_tui.api.gate import whole as to_its_end
 from quicksand_tui.api.keys import Keys
 from quicksand_tui.api.live import Live
 from quicksand_tui.api.making import ALIASES, FORKS_MAX, Making, digest_of
+from quicksand_tui.api.network import Egress
 from quicksand_tui.api.records import State
 from quicksand_tui.api.sandboxes import Sandboxes
 
@@ -62,7 +63,7 @@ class ControlRoutes:
             ("GET", f"{one}/metrics", self._metrics),
             ("GET", f"{one}/logs", self._logs),
             ("GET", f"/v2{one}/logs", self._logs),
-            ("PUT", f"{one}/network", _not_here("changing the network of a running sandbox")),
+            ("PUT", f"{one}/network", self._set_network),
             ("POST", f"{one}/snapshots", self._snapshot),
             ("GET", "/snapshots", self._list_snapshots),
             ("POST", f"{one}/fork", self._fork),
@@ -172,6 +173,13 @@ class ControlRoutes:
         live = self._one(request, owner)
         body = Body(parse_json(await read_body(request)))
         await self._sandboxes.set_timeout(live, body.whole("timeout", most=TIMEOUT_MAX_S))
+        return web.Response(status=204)
+
+    async def _set_network(self, request: web.Request, owner: str) -> web.Response:
+        live = self._one(request, owner)
+        body = Body(parse_json(await read_body(request)))
+        internet = body.flag("allow_internet_access", True)
+        await self._making.set_egress(live, Egress.parse(body, internet=internet))
         return web.Response(status=204)
 
     async def _refresh(self, request: web.Request, owner: str) -> web.Response:

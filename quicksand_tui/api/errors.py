@@ -14,10 +14,10 @@ from typing import Any
 from quicksand import (
     AgentError,
     AgentRefusedError,
+    AgentTooOldError,
     CheckpointNotFoundError,
     ConfigError,
     DiskSpaceError,
-    HostError,
     ImageNotFound,
     MachineError,
     MemoryBudgetError,
@@ -26,6 +26,8 @@ from quicksand import (
     SaveNotFoundError,
     StateError,
 )
+
+from quicksand_tui.model.remedies import hint_of, text_of
 
 NOT_FOUND = "The sandbox was not found"
 PORT_CLOSED = "The sandbox is running but port is not open"
@@ -93,20 +95,42 @@ def no_such_sandbox(id_: str) -> ApiError:
     return ApiError(404, f"there is no sandbox {id_!r:.80}")
 
 
+def is_too_old(error: QuicksandError) -> bool:
+    """Whether the guest's agent, which a snapshot or a running sandbox may have of an older version
+    than this server's, cannot do what was asked of it."""
+    if isinstance(error, AgentRefusedError):
+        return error.code == "no_such_method"
+    return isinstance(error, AgentTooOldError)
+
+
 def told(error: QuicksandError) -> str:
-    """The message of an error of the engine, and what it advises."""
-    hint = error.hint
-    return f"{error} ({hint})" if hint else str(error)
+    """The message of an error of the engine, and what it advises, in the words of the commands:
+    who speaks to this server does not use the engine's Python."""
+    said, hint = text_of(error), hint_of(error)
+    if is_too_old(error):
+        return f"{said}. {_OLDER}"
+    return said if hint in said else f"{said} ({hint})"
+
+
+_OLDER = (
+    "The agent in this sandbox is older than this server: pause the sandbox without its memory and "
+    "connect to it again, which gives it a new agent, or make a new sandbox"
+)
 
 
 def api_error(error: QuicksandError) -> ApiError:
     """The control plane's answer to an error of the engine."""
     match error:
+        case _ if is_too_old(error):
+            return ApiError(501, told(error))
         case MemoryBudgetError() | DiskSpaceError():
             return ApiError(503, told(error), headers=DO_NOT_RETRY)
-        case ImageNotFound() | SaveNotFoundError() | CheckpointNotFoundError():
-            return ApiError(404, told(error))
-        case SandboxNotFoundError():
+        case (
+            ImageNotFound()
+            | SaveNotFoundError()
+            | CheckpointNotFoundError()
+            | SandboxNotFoundError()
+        ):
             return ApiError(404, told(error))
         case ConfigError():
             return ApiError(400, told(error))
@@ -120,7 +144,6 @@ _CODES: Mapping[str, str] = {
     "bad_request": "invalid_argument",
     "forbidden": "permission_denied",
     "not_found": "not_found",
-    "no_such_method": "unimplemented",
     "exists": "already_exists",
     "busy": "failed_precondition",
     "too_large": "resource_exhausted",
@@ -135,6 +158,8 @@ _CODES: Mapping[str, str] = {
 def rpc_error(error: QuicksandError) -> RpcError:
     """A procedure's answer to an error of the engine."""
     match error:
+        case _ if is_too_old(error):
+            return RpcError("unimplemented", told(error))
         case AgentRefusedError():
             return RpcError(_CODES.get(error.code, "internal"), told(error))
         case ConfigError():
@@ -143,8 +168,6 @@ def rpc_error(error: QuicksandError) -> RpcError:
             return RpcError("unavailable", told(error))
         case StateError():
             return RpcError("resource_exhausted", told(error))
-        case HostError():
-            return RpcError("internal", told(error))
         case _:
             return RpcError("internal", told(error))
 
@@ -162,6 +185,8 @@ _STATUS_OF_REFUSAL: Mapping[str, int] = {
 
 def file_error(error: QuicksandError) -> ApiError:
     """The answer of `/files` to an error of the engine."""
+    if is_too_old(error):
+        return ApiError(501, told(error))
     if isinstance(error, IsADirectoryError | NotADirectoryError):
         return ApiError(400, told(error))
     if isinstance(error, AgentRefusedError):

@@ -31,6 +31,9 @@ AGENT_PORT = 49983
 BODY_S = 60.0
 """Seconds that a JSON body may take to arrive."""
 
+LEFT = 499
+"""The status that is noted of a request whose client has left."""
+
 _HOST = re.compile(r"(?P<port>[0-9]{1,5})-(?P<id>[a-z0-9]{1,63})\.")
 _OURS = re.compile(r"(?:[a-z0-9_-]{1,63}\.)*localhost")
 
@@ -70,13 +73,17 @@ def middleware(names: frozenset[str], to_port: ToPort, tell: Callable[[str], Non
             return answer_error(ApiError(421, "this server is not called so"))
         try:
             address = address_of(request)
-            if address is not None and address[1] != AGENT_PORT:
-                return await to_port(request, *address)
-            return await handler(request)
+            is_port = address is not None and address[1] != AGENT_PORT
+            return await (to_port(request, *address) if address and is_port else handler(request))
         except RpcError as error:
             return web.json_response(error.body(), status=error.status)
         except (ApiError, QuicksandError, web.HTTPException) as error:
             return answer_error(_as_api_error(error))
+        except ConnectionResetError:
+            # The client has left, or is cut off. If this went on, aiohttp would write a traceback.
+            if request.transport is not None:
+                request.transport.abort()
+            return web.Response(status=LEFT)
         except (ConnectionError, asyncio.CancelledError):
             raise
         except Exception as error:  # noqa: BLE001 - a fault of ours ends one request only

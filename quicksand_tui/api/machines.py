@@ -79,14 +79,14 @@ class Machines:
         """The names of all that run."""
         return frozenset(
             entry.name
-            for entry in self._registry.list()
+            for entry in self._registry.list_live()
             if entry.status in (Status.RUNNING, Status.PAUSED)
         )
 
     def usage(self) -> list[Usage]:
         """What each machine takes that runs. Blocks for I/O."""
         found = []
-        for entry in self._registry.list():
+        for entry in self._registry.list_live():
             if entry.run is not None:
                 seconds, _ = process_usage(entry.run.qemu_pid)
                 memory, _ = qemu_memory(entry.run.qemu_pid, entry.run.qemu_command)

@@ -15,6 +15,7 @@ from quicksand_tui.api import interpreter
 from quicksand_tui.api.asked import Asked
 from quicksand_tui.api.errors import ApiError
 from quicksand_tui.api.live import Live
+from quicksand_tui.api.network import Egress, changed, require_kept
 from quicksand_tui.api.records import SandboxRecord, SnapshotRecord, State, new_id, new_token
 from quicksand_tui.api.sandboxes import Sandboxes
 
@@ -119,6 +120,7 @@ class Making:
         """Make sandboxes that go on from the present state of one that runs: all or none."""
         if not 1 <= count <= FORKS_MAX:
             raise ApiError(400, f"count must be from 1 to {FORKS_MAX}")
+        self._inherited(live)
         made: list[Live] = []
         for _ in range(count):
             record = replace(
@@ -211,15 +213,47 @@ class Making:
             pauses_memory=asked.pauses_memory,
             token=new_token(),
             traffic_token=new_token(),
-            is_public=asked.is_public,
-            internet=asked.internet and self._usual.internet,
+            is_public=asked.network.is_public,
+            internet=self._internet(asked.network.egress, snapshot),
             cpus=size.cpus,
             memory_mb=size.memory_mb,
             disk_mb=0,
             metadata=asked.metadata,
             env=asked.env,
-            network=asked.network,
+            network=asked.network.told(),
+            host_mask=asked.network.host_mask,
         )
+
+    def _internet(self, egress: Egress, snapshot: SnapshotRecord | None) -> bool:
+        """Whether a new sandbox has the internet. Raises ApiError (501) for rules that it would not
+        keep."""
+        if snapshot is None:
+            has_internet = egress.internet and self._usual.internet
+        else:
+            has_internet = self._inherited(self._sandboxes.of_snapshot(snapshot))
+        require_kept(egress, has_internet=has_internet)
+        return has_internet
+
+    def _inherited(self, source: Live) -> bool:
+        """Whether what goes on from a sandbox, whose machine it has, has the internet. Raises
+        ApiError (403) if no new one of this server may have it."""
+        if source.record.internet and not self._usual.internet:
+            raise ApiError(
+                403,
+                "what that is made of has the internet, which this server gives to none: it was "
+                "started without --internet",
+            )
+        return source.record.internet
+
+    async def set_egress(self, live: Live, egress: Egress) -> None:
+        """Replace the rules of what a sandbox may reach. Raises ApiError (501) for those that it
+        would not keep."""
+        async with live.lock:
+            record = live.record
+            require_kept(egress, has_internet=record.internet)
+            if self._usual.internet and not record.internet and egress.internet:
+                raise ApiError(501, "a sandbox that has no internet gets none: make one that has")
+            await live.save(network=changed(record.network, egress))
 
 
 async def _require_user(sandbox: Sandbox) -> str:

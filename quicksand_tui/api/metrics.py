@@ -18,7 +18,7 @@ from quicksand.base.exposition import CONTENT_TYPE, Histogram, Metric, counter, 
 from quicksand.base.memory import available_memory
 
 from quicksand_tui.api.errors import ApiError
-from quicksand_tui.api.gate import AGENT_PORT, address_of, is_ours
+from quicksand_tui.api.gate import AGENT_PORT, LEFT, address_of, is_ours
 from quicksand_tui.api.keys import FIRST_OWNER, Keys
 from quicksand_tui.api.machines import Usage
 from quicksand_tui.api.records import State
@@ -30,8 +30,6 @@ READER = "metrics"
 BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Of the histogram of requests. A stream's time is that until its end."""
 
-LEFT = 499
-"""The status that is noted of a request whose client has left."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

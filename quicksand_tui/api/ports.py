@@ -19,9 +19,10 @@ from aiohttp import web
 from quicksand import AgentRefusedError, GuestConnection, QuicksandError
 
 from quicksand_tui.api import interpreter
-from quicksand_tui.api.errors import PORT_CLOSED, ApiError
+from quicksand_tui.api.errors import PORT_CLOSED, ApiError, is_too_old
 from quicksand_tui.api.gate import is_same, is_token, require_running
 from quicksand_tui.api.live import Guest, Live
+from quicksand_tui.api.network import masked
 from quicksand_tui.api.rpc import Streams
 from quicksand_tui.api.sandboxes import Sandboxes
 from quicksand_tui.api.tasks import Tasks
@@ -74,12 +75,15 @@ class PortRoutes:
             try:
                 connection = await _dial(live.guest(), port)
             except AgentRefusedError as error:
+                if is_too_old(error):
+                    raise
                 raise ApiError(502, PORT_CLOSED, sandboxId=id_, port=port) from error
             async with connection, _session(connection, self._sandboxes.tasks) as session:
                 url = f"http://guest{path if path.startswith('/') else '/' + path}"
+                mask = masked(live.record.host_mask, port)
                 if request.headers.get("Upgrade", "").lower() == "websocket":
-                    return await _carry_websocket(request, session, url)
-                return await _carry_request(request, session, url)
+                    return await _carry_websocket(request, session, url, mask)
+                return await _carry_request(request, session, url, mask)
         except aiohttp.ClientError as error:
             raise ApiError(502, f"the answer of port {port} is no HTTP: {error}") from error
         finally:
@@ -161,19 +165,27 @@ async def _to_guest(connection: GuestConnection, reader: asyncio.StreamReader) -
         connection.write_eof()
 
 
-def _passed_on(headers: Any, *, without: frozenset[str] = frozenset()) -> list[tuple[str, str]]:
+def _passed_on(
+    headers: Any, *, without: frozenset[str] = frozenset(), host: str = ""
+) -> list[tuple[str, str]]:
+    """The headers that go on to the other side, with ``host`` in place of the Host unless it is
+    ""."""
     named = {name.strip().lower() for name in headers.get("Connection", "").split(",")}
     left_out = _ONE_HOP | named | without
-    return [(name, text) for name, text in headers.items() if name.lower() not in left_out]
+    passed = [(name, text) for name, text in headers.items() if name.lower() not in left_out]
+    if not host:
+        return passed
+    return [("Host", host), *((name, text) for name, text in passed if name.lower() != "host")]
 
 
 async def _carry_request(
-    request: web.Request, session: aiohttp.ClientSession, url: str
+    request: web.Request, session: aiohttp.ClientSession, url: str, host: str
 ) -> web.StreamResponse:
     # A packed body has been unpacked by the server.
     packed = frozenset({"content-encoding", "content-length"})
     is_packed = "Content-Encoding" in request.headers
-    headers = _passed_on(request.headers, without=packed if is_packed else frozenset())
+    without = packed if is_packed else frozenset()
+    headers = _passed_on(request.headers, without=without, host=host)
     async with session.request(
         request.method,
         url,
@@ -206,11 +218,11 @@ _WEBSOCKET = frozenset(
 
 
 async def _carry_websocket(
-    request: web.Request, session: aiohttp.ClientSession, url: str
+    request: web.Request, session: aiohttp.ClientSession, url: str, host: str
 ) -> web.StreamResponse:
     offered = request.headers.get("Sec-WebSocket-Protocol", "")
     protocols = tuple(word.strip() for word in offered.split(",") if word.strip())
-    headers = _passed_on(request.headers, without=_WEBSOCKET)
+    headers = _passed_on(request.headers, without=_WEBSOCKET, host=host)
     async with session.ws_connect(
         url, headers=headers, protocols=protocols, max_msg_size=MESSAGE_MAX, autoclose=False
     ) as inner:

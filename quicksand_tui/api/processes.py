@@ -11,7 +11,7 @@ from typing import Any
 
 from quicksand import AgentRefusedError, QuicksandError, Sandbox
 
-from quicksand_tui.api.errors import RpcError
+from quicksand_tui.api.errors import RpcError, is_too_old, rpc_error
 from quicksand_tui.api.fanout import LISTENERS_MAX, Cut, Listener
 from quicksand_tui.api.lines import Line, Lines
 from quicksand_tui.api.process import (
@@ -250,6 +250,8 @@ class Processes:
 
 
 def _cannot_start(error: AgentRefusedError) -> RpcError:
+    if is_too_old(error):
+        return rpc_error(error)
     if error.parameter == "user":
         return RpcError("unauthenticated", f"invalid username: {error}")
     if error.parameter in ("argv", "shell", "cwd") or error.code in ("not_found", "bad_request"):

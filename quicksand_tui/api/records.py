@@ -80,6 +80,8 @@ class SandboxRecord:
     env: dict[str, str] = field(default_factory=dict)
     network: dict[str, Any] = field(default_factory=dict)
     """The rules that a client gave, told back to it."""
+    host_mask: str = ""
+    """The Host that requests to its ports have there (`network.masked`); "" for their own."""
     request_key: str = ""
     """The idempotency key of the request that made it, "" without one."""
     request_digest: str = ""
@@ -123,6 +125,7 @@ class SandboxRecord:
             metadata=_texts(found.any("metadata", default={})),
             env=_texts(found.any("env", default={})),
             network=network if isinstance(network, dict) else {},
+            host_mask=found.text("host_mask", default=""),
             request_key=found.text("request_key", default=""),
             request_digest=found.text("request_digest", default=""),
         )

@@ -9,7 +9,7 @@ import time
 
 from quicksand import AgentRefusedError, Login, QuicksandError, Sandbox
 
-from quicksand_tui.api.errors import RpcError
+from quicksand_tui.api.errors import RpcError, is_too_old
 
 USERS_MAX = 200
 """Of one guest that are remembered."""
@@ -45,6 +45,8 @@ class Users:
         try:
             login = await self._guest.find_user(name)
         except AgentRefusedError as error:
+            if is_too_old(error):
+                raise
             raise RpcError("unauthenticated", f"invalid username: {error}") from error
         if len(self._logins) < USERS_MAX:
             self._logins[name] = login

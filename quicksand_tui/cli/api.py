@@ -8,16 +8,17 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
-from quicksand.base.errors import ConfigError, HostError
+from quicksand.base.errors import ConfigError, HostError, ImageNotFound
 from quicksand.base.paths import paths
+from quicksand.life.image_building import build_if_missing
 from quicksand.records.config import SandboxConfig
 
 from quicksand_tui.api.keys import Keys
-from quicksand_tui.api.making import Usual
+from quicksand_tui.api.making import BASE, Usual
 from quicksand_tui.api.places import api_dir
 from quicksand_tui.cli.addresses import parse_address
 from quicksand_tui.cli.commands import command_of
-from quicksand_tui.cli.output import Exit, print_json, print_table, say
+from quicksand_tui.cli.output import Exit, complain, print_json, print_table, say
 from quicksand_tui.cli.runner import run_async
 
 if TYPE_CHECKING:
@@ -71,6 +72,10 @@ def api_command(
     Keys(api_dir(paths())).require()
 
     async def main(signals: Signals) -> int:
+        try:
+            await build_if_missing(image, paths(), build=False)
+        except ImageNotFound as error:
+            complain(error, about=f"the template {BASE}")
         async with serving(paths(), options, say) as (bound_host, bound_port):
             shown = f"[{bound_host}]" if ":" in bound_host else bound_host
             click.echo(f"listening at http://{shown}:{bound_port}; for programs that use it:")

@@ -18,6 +18,7 @@ from quicksand.base.errors import (
     StateError,
 )
 from quicksand.base.paths import paths
+from quicksand.display.sought import no_display
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Status
 from quicksand.sandbox import Sandbox
@@ -150,8 +151,6 @@ def _find(name: str, *, with_display: bool) -> Entry:
     must have one: that it does not run, if so, would be half of the truth."""
     entry = Registry(paths()).find(name)
     if with_display and entry.record is not None and not entry.record.config.enable_display:
-        from quicksand.life.display import no_display  # noqa: PLC0415
-
         raise no_display(entry.name)
     return entry
 

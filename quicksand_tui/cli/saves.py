@@ -36,7 +36,7 @@ from quicksand_tui.cli.runner import Signals, run_async
 from quicksand_tui.cli.standing import Rate
 from quicksand_tui.model.amounts import date_text, megabytes_text, seconds_text
 from quicksand_tui.model.text import clean
-from quicksand_tui.verbs import saves
+from quicksand_tui.verbs import saves, verdicts
 from quicksand_tui.verbs.saves import Swept, sweep_trash
 
 if TYPE_CHECKING:
@@ -214,20 +214,20 @@ def verify(names: tuple[str, ...], deep: bool, as_json: bool) -> int:
         return [save for store in all_stores(paths()) for save in store.list()]
 
     async def main(signals: Signals) -> int:
-        verb = saves.verify([], deep=deep, find=find)
+        verb = verdicts.verify([], deep=deep, find=find)
         async with shown(rate.look):
             verified = await verb.carry_out("", rate.take)
-        verdicts = verified.verdicts
+        found = verified.verdicts
         if as_json:
             print_json(verb.facts("", verified))
         else:
-            _print(verdicts)
+            _print(found)
             if deep:
                 read, took = megabytes_text(verified.size), seconds_text(verified.seconds)
                 say(f"read {read} in {took}")
-            elif verdicts:
+            elif found:
                 say("quick check; --deep reads every byte")
-        is_good = all(verdict.is_whole for verdict in verdicts)
+        is_good = all(verdict.is_whole for verdict in found)
         return Exit.OK if is_good else Exit.FAILURE
 
     return run_async(main)

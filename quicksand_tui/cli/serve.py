@@ -20,6 +20,7 @@ from quicksand_tui.cli.commands import command_of
 from quicksand_tui.cli.host_choice import HERE
 from quicksand_tui.cli.output import Exit
 from quicksand_tui.door.far_end import WatchOffer
+from quicksand_tui.door.far_end_saves import SavesOffer
 from quicksand_tui.verbs.rows import VERBS
 
 PROGRAM = (sys.executable, "-P", "-m", "quicksand_tui")
@@ -43,6 +44,7 @@ def serve_command(stdio: bool) -> int:
         *all_offers(lambda: quicksand.Sandbox),
         *fleet_offers(),
         WatchOffer(),
+        SavesOffer(),
     )
     asyncio.run(serve_stdio(PROGRAM, _check, offers))
     return Exit.OK

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from quicksand.base.files import map_os_errors
 from quicksand.base.paths import Paths, make_private_dir, paths
+from quicksand.records.host_sockets import ssh_masters
 
 from quicksand_tui.cli.whole_files import write_whole
 
@@ -91,7 +92,7 @@ def config_file(places: Paths) -> Path:
 def sockets_dir(places: Paths) -> Path | None:
     """Returns the directory for the sockets of ssh's masters; None if a path in it would be too
     long for a socket."""
-    found = places.runtime / "ssh"
+    found = ssh_masters(places)
     return found if len(os.fsencode(found)) <= SOCKET_SPACE else None
 
 

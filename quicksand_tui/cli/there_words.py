@@ -132,7 +132,7 @@ def read_line(argv: Sequence[str]) -> Line:
         stdin=stdin,
         # What streams between the machines has a gap after a break: it cannot go on.
         once=not (
-            record.reads
+            record.only_reads(names)
             or (record.name in WITH_US and DETACH not in names)
             or stdin
             or _writes_stdout(given, record)

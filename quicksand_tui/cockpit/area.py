@@ -338,7 +338,7 @@ class Area(Vertical):
     ) -> None:
         """Shows the line of tabs on the ``edge`` of the area, and what is ``said`` above; with
         ``typing``, keys go to a shell, and it says so."""
-        with_desktop = sandbox is not None and sandbox.shows_screen
+        with_desktop = sandbox is not None and sandbox.has_display
         found = tabs_of(self._tab, with_tree=with_tree, with_desktop=with_desktop)
         tabs = tuple((tab.value, LABELS.get(tab, tab.value.capitalize())) for tab in found)
         if typing and self.shells.keeps_keys:

@@ -94,7 +94,7 @@ class Below:
         sandbox = selection.sandbox
         has_room = self._area.size.height >= SCREENS_ROWS_MIN
         if self._screens is None:
-            if checkpoint is None or sandbox is None or not (sandbox.shows_screen and has_room):
+            if checkpoint is None or sandbox is None or not (sandbox.has_display and has_room):
                 return
             self._screens = on_demand.ThenAndNow(
                 self._service, ascii_only=self._ascii, id="screens"
@@ -108,7 +108,7 @@ class Below:
         wanted = (
             may
             and sandbox is not None
-            and sandbox.shows_screen
+            and sandbox.has_display
             and selection.panel is Panel.SANDBOXES
             and not selection.in_tree
             and known.glance is None

@@ -195,6 +195,8 @@ def _no_screen(sandbox: SandboxView | None) -> str:
             f"{clip(sandbox.name, TITLE_CELLS)} has no display; "
             "`run --display` makes a sandbox with one."
         )
+    if sandbox.away:
+        return f"{clip(sandbox.host, TITLE_CELLS)} is away: its screen cannot be seen now."
     if sandbox.state is not State.RUNNING and sandbox.state is not State.PAUSED:
         return f"It is {sandbox.state.value}: it has no screen now."
     return ""

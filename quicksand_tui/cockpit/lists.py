@@ -10,6 +10,7 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 
 from quicksand_tui.model.sandboxes import SandboxView
+from quicksand_tui.model.saves import SaveView
 from quicksand_tui.model.world import MACHINE_KEY, MachineView, Panel, World
 from quicksand_tui.views.filters import nothing_matches
 from quicksand_tui.views.image_rows import (
@@ -19,7 +20,8 @@ from quicksand_tui.views.image_rows import (
     image_row,
     plan_image_columns,
 )
-from quicksand_tui.views.machines import Listed, arrange_listed, is_head, listed, listed_row
+from quicksand_tui.views.machines import Listed as Sandboxed
+from quicksand_tui.views.machines import arrange_listed, is_head, listed, listed_row
 from quicksand_tui.views.rows import (
     ORDERS,
     SEARCHED,
@@ -29,22 +31,21 @@ from quicksand_tui.views.rows import (
     sandbox_keys,
 )
 from quicksand_tui.views.saves import ORDERS as SAVE_ORDERS
-from quicksand_tui.views.saves import (
-    arrange,
-    empty_saves_text,
+from quicksand_tui.views.saves import empty_saves_text, plan_saves_columns
+from quicksand_tui.views.saves_machines import (
+    Saved,
+    arrange_saves,
+    listed_saves,
     marked_text,
-    plan_saves_columns,
-    save_row,
+    saved_row,
 )
 from quicksand_tui.widgets.browser import Browser, Listing, Title
+from quicksand_tui.widgets.listed import Listed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from quicksand_tui.model.sandboxes import ImageView
-    from quicksand_tui.model.saves import SaveView
 
-SANDBOXES: Listing[Listed] = Listing(
+SANDBOXES: Listing[Sandboxed] = Listing(
     title="Sandboxes",
     plan=plan_sandbox_columns,
     needs=list_needs,
@@ -58,12 +59,13 @@ SANDBOXES: Listing[Listed] = Listing(
     placeholder="words, !word, state:running, image:debian",
     searched=SEARCHED,
 )
-SAVES: Listing[SaveView] = Listing(
+SAVES: Listing[Saved] = Listing(
     title="Saves",
     plan=plan_saves_columns,
     keys=lambda world: f"enter starts from it · {world.keymap.hint('saves')} manages them",
-    row=save_row,
-    arrange=arrange,
+    row=saved_row,
+    arrange=arrange_saves,
+    is_head=is_head,
     orders=SAVE_ORDERS,
     marked_text=marked_text,
     placeholder="words, !word, base:debian, problem",
@@ -94,9 +96,8 @@ class Lists(Vertical):
         self.panel = Panel.SANDBOXES
         """The visible list."""
         self._there: tuple[SandboxView, ...] = ()
-        self._listed: Sequence[Listed] = ()
-        self._of: tuple[object, object] = (None, None)
-        """The sandboxes and machines of `_listed`."""
+        self._listed = Listed(listed, lambda world: (world.sandboxes, world.machines))
+        self._listed_saves = Listed(listed_saves, lambda world: (world.saves, world.machines))
         self._wanted = ""
         """The name of a sandbox that the cursor goes to as soon as it appears."""
 
@@ -133,10 +134,7 @@ class Lists(Vertical):
             before.display = False
 
     def show(self, world: World) -> None:
-        things = self._listed
-        if world.sandboxes is not self._of[0] or world.machines is not self._of[1]:
-            self._of = (world.sandboxes, world.machines)
-            things = self._listed = listed(world)
+        things = self._listed.of(world)
         self.sandboxes.show(things, world, partial(empty_text, world), world.error)
         if self.images.is_attached:
             self.images.show(
@@ -144,7 +142,8 @@ class Lists(Vertical):
             )
         if self.panel is Panel.SAVES:
             saves = world.saves
-            self.saves.show(saves.saves, world, partial(empty_saves_text, saves), saves.error)
+            kept = self._listed_saves.of(world)
+            self.saves.show(kept, world, partial(empty_saves_text, saves), saves.error)
         counts = {
             Panel.SANDBOXES: len(world.sandboxes),
             Panel.SAVES: len(world.saves.saves) if world.saves.loaded else 0,
@@ -162,6 +161,12 @@ class Lists(Vertical):
         self.browser.show_titles(titles)
         self._there = world.sandboxes
         self._go_to_wanted()
+
+    @property
+    def save(self) -> SaveView | None:
+        """The save under the cursor."""
+        chosen = self.saves.selected
+        return chosen if isinstance(chosen, SaveView) else None
 
     @property
     def sandbox(self) -> SandboxView | None:

@@ -20,7 +20,12 @@ class Miniature(DesktopView, can_focus=False):
 
     def show(self, sandbox: SandboxView | None) -> None:
         """Shows the screen of a sandbox; None hides it, and watches none."""
-        shown = sandbox is not None and sandbox.shows_screen and sandbox.state in HAS_SCREEN
+        shown = (
+            sandbox is not None
+            and sandbox.has_display
+            and sandbox.state in HAS_SCREEN
+            and not sandbox.away
+        )
         self.display = shown
         self.watch_screen(sandbox.id if sandbox is not None and shown else "")
         self.adapt()

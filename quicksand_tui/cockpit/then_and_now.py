@@ -60,7 +60,7 @@ class ThenAndNow(Widget):
     ) -> None:
         """Shows a checkpoint of a sandbox with a display; None hides it. ``compared`` is shown
         instead of the present, the earlier one on the left."""
-        if sandbox is None or checkpoint is None or not sandbox.shows_screen or checkpoint.error:
+        if sandbox is None or checkpoint is None or not sandbox.has_display or checkpoint.error:
             self._want(None)
             return
         other: str | None

@@ -155,7 +155,7 @@ class Tiles:
         elif terminals:
             return {TileKey(view.id, Kind.SHELL, one.session, one.birth): one for one in terminals}
         kind = Kind.CONSOLE if self._last_command_of(view.id) is None else Kind.OUTPUT
-        return {TileKey(view.id, Kind.DESKTOP if view.shows_screen else kind): None}
+        return {TileKey(view.id, Kind.DESKTOP if view.has_display else kind): None}
 
     def _feed(self) -> None:
         """Takes what terminals have written, and parses for `PARSE_S`."""

@@ -10,18 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quicksand.base.errors import QuicksandError
-from quicksand.base.paths import paths
-from quicksand.records.registry import Registry
-from quicksand.sandbox import Sandbox
 
 from quicksand_tui.door.guest_input import GuestInput
 from quicksand_tui.door.screen import Screen
 from quicksand_tui.model.text import error_text
 
 if TYPE_CHECKING:
-    from quicksand.records.layout import MachineDir
-
     from quicksand_tui.door.protocol import ScreenSink
+    from quicksand_tui.door.screen_here import ScreenPlace
     from quicksand_tui.pixels.keysyms import Chord
 
 RETRY_S = 2.0
@@ -37,13 +33,14 @@ class EngineScreen:
 
     def __init__(
         self,
-        sandbox_id: str,
+        find: Callable[[], ScreenPlace],
         sink: ScreenSink,
         *,
         engine: asyncio.AbstractEventLoop,
         tasks: set[asyncio.Task[Any]],
     ) -> None:
-        self._id = sandbox_id
+        """``find`` finds where the screen is, on the engine's loop."""
+        self._find = find
         self._sink = sink
         self._engine = engine
         self._tasks = tasks
@@ -113,46 +110,43 @@ class EngineScreen:
             self._main.cancel()
 
     async def _run(self) -> None:
-        registry = Registry(paths())
+        place = self._find()
         while True:
-            machine = registry.machine(self._id)
+            before = place.mark
             try:
-                await self._show(machine)
+                await self._show(place)
             except (QuicksandError, OSError) as error:
                 self._sink.gone(error_text(error))
-            await self._until_another(registry, machine)
+            await self._until_another(place, before)
 
-    async def _until_another(self, registry: Registry, machine: MachineDir) -> None:
+    async def _until_another(self, place: ScreenPlace, before: object) -> None:
         """Waits for the machine of a revert, or of another start; or a while, to try the same one
         again."""
         deadline = self._engine.time() + RETRY_S
         while True:
             await asyncio.sleep(POLL_S)
-            now = registry.machine(self._id)
-            is_due = now != machine or self._engine.time() > deadline
-            with contextlib.suppress(OSError):  # looks again
-                if is_due and now.vnc_socket.exists():
-                    return
+            now = place.mark
+            if now is not None and (now != before or self._engine.time() > deadline):
+                return
 
-    async def _show(self, machine: MachineDir) -> None:
+    async def _show(self, place: ScreenPlace) -> None:
         """Shows the screen of one QEMU. Raises QuicksandError when it is gone."""
-        with contextlib.closing(Sandbox.open(self._id)) as sandbox:
-            async with sandbox.display() as client, Screen.open(machine) as screen:
-                self._input = GuestInput(client, sandbox, self._sink.told)
-                self._screen = screen
-                tasks = {
-                    self._engine.create_task(self._input.run(), name="quicksand-desktop-keys"),
-                    self._engine.create_task(self._draw(screen), name="quicksand-desktop-pictures"),
-                }
-                try:
-                    done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-                finally:
-                    self._input = self._screen = None
-                    for task in tasks:
-                        task.cancel()
-                    await asyncio.wait(tasks)
-                for task in done:
-                    task.result()
+        async with place.open() as found, Screen.open(found.place) as screen:
+            self._input = GuestInput(found.client, found.sandbox, self._sink.told)
+            self._screen = screen
+            tasks = {
+                self._engine.create_task(self._input.run(), name="quicksand-desktop-keys"),
+                self._engine.create_task(self._draw(screen), name="quicksand-desktop-pictures"),
+            }
+            try:
+                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                self._input = self._screen = None
+                for task in tasks:
+                    task.cancel()
+                await asyncio.wait(tasks)
+            for task in done:
+                task.result()
 
     async def _draw(self, screen: Screen) -> None:
         """Passes pictures on. Raises DisplayError when the screen is gone."""

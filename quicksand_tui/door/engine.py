@@ -22,6 +22,7 @@ from quicksand_tui.door.far_guest import reach_there
 from quicksand_tui.door.far_verbs import carry_out_there
 from quicksand_tui.door.protocol import ShellView
 from quicksand_tui.door.reach import reach_here
+from quicksand_tui.door.screen_here import ScreenHere
 from quicksand_tui.door.terminals import PANE_NAME, birth_of
 from quicksand_tui.model.changed import by_directory
 from quicksand_tui.model.jobs import CommandOutput, Failure, OperationError
@@ -29,7 +30,7 @@ from quicksand_tui.model.overview import ChangedPlace, Changes, Glance
 from quicksand_tui.model.sandboxes import GuestView, ProcessView
 from quicksand_tui.model.text import sanitise, sanitise_lines
 from quicksand_tui.pixels.small import fit, read_png
-from quicksand_tui.verbs.saves import Verified
+from quicksand_tui.verbs.verdicts import Verified, VerifiedThere
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -38,8 +39,10 @@ if TYPE_CHECKING:
     from quicksand_tui.door.far_host import FarHost
     from quicksand_tui.door.reach import Guest
     from quicksand_tui.door.saves_look import Found
+    from quicksand_tui.door.screen_here import ScreenPlace
     from quicksand_tui.model.diffs import DiffSpec, DiffView, TextDiff
     from quicksand_tui.model.losing import Losing
+    from quicksand_tui.model.saves import VerdictView
     from quicksand_tui.pixels.cells import Cells
     from quicksand_tui.verbs.record import Report, Verb
 
@@ -49,6 +52,9 @@ SHELLS_WAIT_S = 2.0
 """Seconds to wait for a guest to list its terminals."""
 ANSWER_S = 5.0
 """Seconds to wait for a guest to report about itself."""
+SCALE_THERE = 0.25
+"""How large a picture for a tile is that comes from another machine, a second for each tile: enough
+for 320 cells of a usual screen."""
 BUSIEST = 50
 """How many processes of a guest are shown."""
 COMMAND_LIMIT = 200
@@ -73,34 +79,47 @@ class Engine:
         learn: Callable[[Mapping[str, Found]], None],
         find_there: Callable[[str], tuple[FarHost, str] | None],
         open_there: Callable[[FarHost, str], Sandbox],
+        screen_there: Callable[[FarHost, str], ScreenPlace],
+        learn_there: Callable[[FarHost, Mapping[str, VerdictView]], None],
     ) -> None:
-        """Calls ``learn`` with the verdicts of verified saves, by key. ``find_there`` returns the
-        machine of a sandbox, and its id there; None if it is this machine's. ``open_there`` opens
-        one of another machine."""
+        """Calls ``learn`` with the verdicts of verified saves, by key, and ``learn_there`` with
+        those of another machine. ``find_there`` returns the machine of a sandbox, and its id there;
+        None if it is this machine's. ``open_there`` opens one of another machine, and
+        ``screen_there`` is the way to its screen."""
         self._learn = learn
         self._find_there = find_there
         self._open_there = open_there
+        self._screen_there = screen_there
+        self._learn_there = learn_there
 
     def reach(self, sandbox_id: str) -> AbstractAsyncContextManager[Guest]:
         """Reaches a guest of any machine, as `door.reach.Reach`."""
         there = self._find_there(sandbox_id)
         return reach_here(sandbox_id) if there is None else reach_there(*there)
 
+    def opened(self, sandbox_id: str, *, must_run: bool = False) -> Sandbox:
+        """Opens a sandbox of any machine."""
+        if (there := self._find_there(sandbox_id)) is not None:
+            return self._open_there(*there)
+        return Sandbox.attach(sandbox_id) if must_run else Sandbox.open(sandbox_id)
+
+    def screen(self, sandbox_id: str) -> ScreenPlace:
+        """The way to the screen of a sandbox of any machine."""
+        there = self._find_there(sandbox_id)
+        return ScreenHere(sandbox_id) if there is None else self._screen_there(*there)
+
     @contextlib.contextmanager
     def _opened(self, sandbox_id: str, *, must_run: bool = False) -> Iterator[Sandbox]:
-        """A sandbox of any machine."""
-        there = self._find_there(sandbox_id)
-        if there is not None:
-            sandbox = self._open_there(*there)
-        else:
-            sandbox = Sandbox.attach(sandbox_id) if must_run else Sandbox.open(sandbox_id)
-        with contextlib.closing(sandbox):
+        with contextlib.closing(self.opened(sandbox_id, must_run=must_run)) as sandbox:
             yield sandbox
 
     async def carry_out(self, verb: Verb[T], sandbox_id: str, report: Report) -> T:
         """Carries out a verb, as `Verb.carry_out`."""
         if (there := self._find_there(sandbox_id)) is not None:
-            return await carry_out_there(there[0], verb, there[1], report)
+            done = await carry_out_there(there[0], verb, there[1], report)
+            if isinstance(done, VerifiedThere):
+                self._learn_there(there[0], done.views())
+            return done
         result = await verb.carry_out(sandbox_id, report)
         self._note(result)
         return result
@@ -160,8 +179,9 @@ class Engine:
     ) -> Cells:
         with self._opened(sandbox_id) as sandbox:
             if not at:
+                scale = None if self._find_there(sandbox_id) is None else SCALE_THERE
                 async with asyncio.timeout(ANSWER_S):
-                    image = await sandbox.screenshot(format="image")
+                    image = await sandbox.screenshot(format="image", scale=scale)
                 return await asyncio.to_thread(fit, image, *room)
             data = await sandbox.checkpoint_screen(at)
         if data is None:

@@ -4,18 +4,20 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from quicksand.base.disk_changes import DiskChanges
 from quicksand.guest.agent.wire import Stream
 from quicksand.remote.hello import WATCH
 
 from quicksand_tui.door import on_demand
-from quicksand_tui.door.far_wire import SANDBOXES_MAX, difference, encode_line
+from quicksand_tui.door.far_wire import SANDBOXES_MAX, difference
+from quicksand_tui.door.wire_values import encode_line
 from quicksand_tui.model.jobs import OperationError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from quicksand.remote.channel import Channel
     from quicksand.remote.link import Request
@@ -26,18 +28,16 @@ if TYPE_CHECKING:
 LOOK_EVERY_S = 1.0
 """The longest time between two looks at the disk: for what leaves no trace in a directory, such as
 the use of the CPU. All else is told by the system."""
+LOOK_AT_ALL_EVERY_S = 10.0
+"""The longest time between two looks at all sandboxes: for file systems that do not tell
+everything, such as those of other machines. The looks between are at those that run."""
 
 
-class WatchOffer:
-    """The request `watch`, as an offer of the far end (`remote.serving.Offer`). Nothing of it is
-    kept for a client that may come again."""
+class StatelessOffer:
+    """An offer of the far end (`remote.serving.Offer`) of which nothing is kept for a client that
+    may come again."""
 
-    capability = WATCH
-    methods = frozenset({WATCH})
     is_empty = True
-
-    async def answer(self, request: Request, _: Callable[[], Awaitable[None]]) -> None:
-        await answer_watch(request)
 
     def away(self) -> None: ...
 
@@ -48,15 +48,19 @@ class WatchOffer:
     async def settle(self) -> None: ...
 
 
-async def answer_watch(request: Request) -> None:
-    """Sends the world, and then each change as it happens, until the client has gone. A client that
-    reads slowly gets fewer, larger changes. Raises RemoteError at its end."""
-    watch = _Watch(request.channel)
-    request.answer()
-    tasks = [
-        asyncio.create_task(watch.take_wishes(), name="quicksand-wishes"),
-        asyncio.create_task(watch.tell(), name="quicksand-tell"),
-    ]
+class WatchOffer(StatelessOffer):
+    """The request `watch`."""
+
+    capability = WATCH
+    methods = frozenset({WATCH})
+
+    async def answer(self, request: Request, _: Callable[[], Awaitable[None]]) -> None:
+        await answer_watch(request)
+
+
+async def ending_together(*parts: Coroutine[Any, Any, None]) -> None:
+    """Does these until one of them ends, or fails, which is raised; the others are cancelled."""
+    tasks = [asyncio.create_task(part, name="quicksand-tell") for part in parts]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
@@ -65,6 +69,16 @@ async def answer_watch(request: Request) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
+
+
+async def answer_watch(request: Request) -> None:
+    """Sends the world, and then each change as it happens, until the client has gone. A client that
+    reads slowly gets fewer, larger changes. Raises RemoteError at its end."""
+    watch = _Watch(request.channel)
+    request.answer()
+    try:
+        await ending_together(watch.take_wishes(), watch.tell())
+    finally:
         watch.close()
 
 
@@ -94,19 +108,24 @@ class _Watch:
         """Tells what has changed, as soon as what was told before is under way."""
         reader = await asyncio.to_thread(on_demand.Reader)
         before: World | None = None
+        loop, has_changed, all_by = asyncio.get_running_loop(), True, 0.0
         while True:
             fresh, self._fresh = self._fresh, False
-            world = await asyncio.to_thread(_look, reader, self._visible, fresh)
+            is_quiet = not has_changed and self._changes.is_whole and loop.time() < all_by
+            if not is_quiet:
+                all_by = loop.time() + LOOK_AT_ALL_EVERY_S
+            looking = partial(_look, reader, self._visible, fresh=fresh, is_quiet=is_quiet)
+            world = await asyncio.to_thread(looking)
             if world is not None and (told := difference(before, world)):
                 await self._channel.send(Stream.STDOUT, encode_line(told))
                 before = world
-            if not self._changes.follow(set(reader.directories())):
-                await self._changes.wait(LOOK_EVERY_S)
+            has_changed = self._changes.follow_also([*reader.directories()])
+            has_changed = has_changed or await self._changes.wait(LOOK_EVERY_S)
 
 
-def _look(reader: Reader, visible: frozenset[str], fresh: bool) -> World | None:
+def _look(reader: Reader, visible: frozenset[str], *, fresh: bool, is_quiet: bool) -> World | None:
     """Looks at the disk; returns None if it cannot be read now."""
     try:
-        return reader.read(visible, fresh=fresh)
+        return reader.read(visible, fresh=fresh, is_quiet=is_quiet)
     except (OSError, OperationError, on_demand.QuicksandError):
         return None

@@ -28,7 +28,8 @@ from quicksand.remote.destination import Destination
 from quicksand.remote.hello import WATCH
 from quicksand.remote.node import NodeDestination, parse_address
 
-from quicksand_tui.door.far_wire import FarWorld, Learner, Lines, WireError
+from quicksand_tui.door.far_wire import FarWorld, Learner
+from quicksand_tui.door.wire_values import Lines, WireError
 from quicksand_tui.model.remedies import hint_of, text_of
 from quicksand_tui.model.sandboxes import SandboxView, at_host
 from quicksand_tui.model.text import sanitise
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 PAUSES_S = (1.0, 30.0)
 """The first and the longest pause between two attempts to connect, in seconds; each is twice as
 long as the one before."""
+
+SETTLE_S = 0.05
 
 GIVE_UP_S = 300.0
 """Seconds for which a command that is under way waits for its machine."""
@@ -98,7 +101,7 @@ class FarHost:
         self._tell_wishes: Callable[[], None] = lambda: None
         self._pause = 0.0
         """Seconds before the next attempt to connect."""
-        self._skew = 0.0
+        self.skew = 0.0
         """Seconds by which our clock is ahead of the machine's, as far as that can be seen."""
 
     # What others ask
@@ -144,6 +147,15 @@ class FarHost:
                     await asyncio.sleep(PAUSES_S[0])
         except TimeoutError:
             raise error from None
+
+    async def next_connection(self, before: int) -> int:
+        """Waits for a connection that is another one than ``before``, and returns it."""
+        while True:
+            await self._met.wait()
+            if self._welcomes != before:
+                return self._welcomes
+            await self._live.link.ended.wait()
+            await asyncio.sleep(SETTLE_S)  # until that is noted
 
     def can(self, capability: str) -> bool:
         """Returns whether the machine has said that it has a capability."""
@@ -255,8 +267,8 @@ class FarHost:
         now = self._clock()
         self._pause = 0.0
         skew = now - world.now
-        if abs(skew - self._skew) > SKEW_S:
-            self._skew = 0.0 if abs(skew) <= SKEW_S else skew
+        if abs(skew - self.skew) > SKEW_S:
+            self.skew = 0.0 if abs(skew) <= SKEW_S else skew
         state = MachineState.THERE
         if state is not self.view.state:
             self.view = replace(self.view, state=state, since=now, why="", hint="")
@@ -279,7 +291,7 @@ class FarHost:
             name=at_host(view.name, self.name),
             host=self.name,
         )
-        now = _shifted(now, self._skew) if self._skew else now
+        now = _shifted(now, self.skew) if self.skew else now
         return known if known == now and known.history == now.history else now
 
     def _note(self, state: MachineState, error: Exception) -> None:

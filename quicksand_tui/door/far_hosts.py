@@ -10,11 +10,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from quicksand_tui.door.far_host import FarHost
+from quicksand_tui.door.far_saves import FarSaves
 from quicksand_tui.model.sandboxes import split_host
+from quicksand_tui.model.saves import NO_SAVES, SavesView, all_together
 
 if TYPE_CHECKING:
     from quicksand.remote.askpass import Askpass
 
+    from quicksand_tui.model.saves import VerdictView
     from quicksand_tui.model.world import World
 
 
@@ -26,29 +29,44 @@ class FarHosts:
         self,
         changed: Callable[[], None],
         *,
+        saves_changed: Callable[[], None],
         tasks: set[asyncio.Task[None]],
         askpass: Callable[[], Askpass | None],
     ) -> None:
-        """Calls ``changed``, on the engine's loop, when a machine has told something. ``tasks`` are
-        those of that loop that are awaited when the app ends. ``askpass`` is as in `FarHost`."""
+        """Calls ``changed``, on the engine's loop, when a machine has told something, and
+        ``saves_changed`` when that is about saves. ``tasks`` are those of that loop that are
+        awaited when the app ends. ``askpass`` is as in `FarHost`."""
         self._changed = changed
+        self._saves_changed = saves_changed
         self._tasks = tasks
         self._askpass = askpass
         self._hosts: dict[str, FarHost] = {}
+        self._saves: dict[str, FarSaves] = {}
+        """By name, once a screen has shown saves."""
+        self._shown_saves: SavesView | None = None
+        """What `joined_saves` has returned last."""
         self._running: dict[str, asyncio.Task[None]] = {}
         """Tasks by the names of their machines, on the engine's loop."""
-        self._addresses: dict[str, str] = {}
+        self._known_by: dict[str, tuple[str, str]] = {}
+        """The address and the id of each."""
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def meet(self, addresses: Mapping[str, str], loop: asyncio.AbstractEventLoop) -> None:
+    def meet(
+        self,
+        addresses: Mapping[str, str],
+        loop: asyncio.AbstractEventLoop,
+        ids: Mapping[str, str],
+    ) -> None:
         """Sets the machines. Those that are no longer among them are left; nothing is connected to
-        before `want`, but for those that come later."""
+        before `want`, but for those that come later. ``ids`` tell those whose address may be that
+        of another one by now."""
         self._loop = loop
-        before, self._addresses = self._addresses, dict(addresses)
+        before = self._known_by
+        self._known_by = {name: (addresses[name], ids.get(name, "")) for name in addresses}
         hosts = {}
         for name, address in addresses.items():
             known = self._hosts.get(name)
-            same = known is not None and before.get(name) == address
+            same = known is not None and before.get(name) == self._known_by[name]
             hosts[name] = (
                 known
                 if same and known is not None
@@ -98,7 +116,50 @@ class FarHosts:
             error=world.error or next((host.error for host in hosts if host.error), ""),
         )
 
+    # Saves
+
+    def want_saves(self, *, wanted: bool, fresh: bool) -> None:
+        """Follows the saves of all machines from now on, or no more. Called in the thread that
+        reads. Without this, none is asked for them."""
+        if wanted or self._saves:
+            self._do(partial(self._follow_saves, wanted=wanted, fresh=fresh))
+
+    def joined_saves(self, own: SavesView) -> SavesView:
+        """Returns the saves of this machine with those of the others; the same object as before if
+        nothing has changed."""
+        hosts, known = list(self._hosts.values()), self._saves
+        if not hosts:
+            return own
+        parts = {"": own}
+        for host in hosts:
+            saves = known.get(host.name)
+            is_same = saves is not None and saves.host is host
+            parts[host.name] = saves.view if is_same and saves is not None else NO_SAVES
+        before = None if self._shown_saves is None else self._shown_saves.parts
+        if before is None or not _are_same(before, parts):
+            self._shown_saves = all_together(parts)
+        assert self._shown_saves is not None
+        return self._shown_saves
+
+    def note_verdicts(self, host: FarHost, verdicts: Mapping[str, VerdictView]) -> None:
+        """Remembers what was found of saves of a machine. On the engine's loop."""
+        if (saves := self._saves.get(host.name)) is not None:
+            saves.learn(verdicts)
+
     # On the engine's loop
+
+    def _follow_saves(self, *, wanted: bool, fresh: bool) -> None:
+        hosts, before = self._hosts, self._saves
+        for name, saves in before.items():
+            if not wanted or hosts.get(name) is not saves.host:
+                saves.leave()
+        kept = {name: one for name, one in before.items() if hosts.get(name) is one.host}
+        if wanted:
+            for name, host in hosts.items():
+                if name not in kept:
+                    kept[name] = FarSaves(host, changed=self._saves_changed, tasks=self._tasks)
+                kept[name].want(fresh=fresh)
+        self._saves = kept
 
     def _begin(self) -> None:
         self._do(self._run_all)
@@ -121,6 +182,11 @@ class FarHosts:
                 self._running[name] = task
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
+
+
+def _are_same(ones: Mapping[str, SavesView], others: Mapping[str, SavesView]) -> bool:
+    """Whether these are the same objects, in the same order."""
+    return list(ones) == list(others) and all(ones[name] is others[name] for name in ones)
 
 
 def _task_name(host: FarHost) -> str:

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from quicksand.base.errors import QuicksandError
+from quicksand.base.errors import QuicksandError, RemoteUnreachableError
 from quicksand.guest.agent.wire import Stream
 from quicksand.remote.asking import AskedCommand, CommandLine
 
-from quicksand_tui.door.far_wire import Lines, WireError
+from quicksand_tui.door.wire_values import Lines, WireError
 from quicksand_tui.model.jobs import Failure, OperationError
 from quicksand_tui.model.sandboxes import at_host
 from quicksand_tui.model.specs import NewSpec
@@ -38,6 +38,9 @@ WORDS_MAX = 600
 LINES_KEPT = 20
 LINE_SHOWN = 200
 
+FOUND = 1
+"""The exit code of a command that has found what it was to look for (`cli.output.Exit`)."""
+
 UNDONE_S = 60.0
 """Seconds that a cancelled command has to undo what it began."""
 
@@ -48,6 +51,10 @@ async def carry_out_there(host: FarHost, verb: Verb[T], sandbox_id: str, report:
     it was done."""
     if not verb.can_be_relayed:
         raise _failure(verb, f"{find_verb(verb.name).name} is not done on other machines from here")
+    if not host.connection:
+        # What is shown of it is as it was: nothing is begun with that. One that goes away later is
+        # waited for.
+        raise RemoteUnreachableError(host.away_words)
     listener = _Listener(lambda progress: report(_with_id(progress, host, verb.spec)))
     before = host.sandbox(sandbox_id)
     asked = AskedCommand(
@@ -55,7 +62,7 @@ async def carry_out_there(host: FarHost, verb: Verb[T], sandbox_id: str, report:
         CommandLine(
             argv=verb.relayed_words(sandbox_id),
             env={TELL: TELL_JSON},
-            once=not find_verb(verb.name).reads,
+            once=not find_verb(verb.name).only_reads(verb.flags),
         ),
         on_away=lambda _: report(Progress("", f"{host.name} is away: waiting for it")),
     )
@@ -70,7 +77,7 @@ async def carry_out_there(host: FarHost, verb: Verb[T], sandbox_id: str, report:
         asked.signal("TERM")
         raise _failure(verb, f"{host.name} answers what makes no sense: {error}") from error
     await asked.forget()
-    if asked.exit_code:
+    if asked.exit_code and not (verb.finds_faults and listener.has_found(asked.exit_code)):
         raise OperationError(listener.failure(verb.failed, asked.exit_code))
     try:
         result: T = verb.there(listener.relayed(before))
@@ -157,6 +164,10 @@ class _Listener:
             case _:
                 text = line.decode("utf-8", "replace")
                 self._other = [*self._other, sanitise(text, limit=LINE_SHOWN)][-LINES_KEPT:]
+
+    def has_found(self, exit_code: int) -> bool:
+        """Whether the command has ended as it should, with a result that is no good news."""
+        return exit_code == FOUND and bool(self._printed.strip()) and not self._errors
 
     def relayed(self, before: Any) -> Relayed:
         """Returns what was told. Raises ValueError for what is no JSON."""

@@ -26,6 +26,8 @@ class FleetView:
 
     nodes: Mapping[str, str] = field(default_factory=dict)
     """The addresses of its local nodes, by their names."""
+    ids: Mapping[str, str] = field(default_factory=dict)
+    """What tells nodes from those of an earlier fleet that had the same names."""
     drained: frozenset[str] = frozenset()
     """The names of machines that take nothing new."""
     waiting: int = 0
@@ -65,4 +67,5 @@ class FleetLook:
         if record is None:
             return NO_FLEET
         nodes = {node.name: f"{NODE_SCHEME}{node.name}" for node in record.nodes}
-        return FleetView(nodes=nodes, drained=record.drained)
+        ids = {node.name: node.id for node in record.nodes}
+        return FleetView(nodes=nodes, ids=ids, drained=record.drained)

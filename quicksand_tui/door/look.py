@@ -15,6 +15,7 @@ from quicksand.base.paths import paths
 from quicksand.base.process_usage import process_usage
 from quicksand.mounts.known import known_mounts
 from quicksand.records.fleet_files import claims_dir
+from quicksand.records.glances import names_in
 from quicksand.records.layout import runtime_dir
 from quicksand.records.mount import CIFS
 from quicksand.records.nodes import Node
@@ -143,10 +144,12 @@ class Reader:
 
     def __init__(self) -> None:
         self._paths = paths()
+        self._place = self._paths.sandboxes
         self._registry = Registry(self._paths)
         self._known: dict[str, tuple[Stamp, SandboxView]] = {}
-        self._seen: tuple[str, ...] = ()
-        """The directories of sandboxes: one that is new may have no record yet."""
+        self._moved: set[str] = set()
+        """The directories of sandboxes that are new, gone or changed, since `directories` was last
+        asked for: one that is new may have no record yet."""
         self._trees: dict[str, TreeReader] = {}
         self._cpu: dict[str, tuple[float, float]] = {}
         """By sandbox: (monotonic time, CPU seconds) of the last reading."""
@@ -157,9 +160,16 @@ class Reader:
         self._next_usage = 0.0
 
     def read(
-        self, visible: frozenset[str], *, fresh: bool = False, sandboxes_only: bool = False
+        self,
+        visible: frozenset[str],
+        *,
+        fresh: bool = False,
+        sandboxes_only: bool = False,
+        is_quiet: bool = False,
     ) -> World:
-        """Reads everything, or only the sandboxes, which takes a third of the time at first."""
+        """Reads everything, or only the sandboxes, which takes a third of the time at first. With
+        ``is_quiet`` nothing has changed in `directories` since the last time, so that only what
+        leaves no trace there is looked at."""
         now = time.monotonic()
         due = fresh or now >= self._next_usage
         if fresh:
@@ -171,7 +181,7 @@ class Reader:
             self._known = {id_: ((), view) for id_, (_, view) in self._known.items()}
         if due and not sandboxes_only:
             self._next_usage = now + USAGE_EVERY_S
-        error = self._look_at_sandboxes(visible, due, now)
+        error = self._look_at_sandboxes(visible, due, now, is_quiet=is_quiet and not fresh)
         views = [view for _, view in self._known.values()]
         world = World(
             taken=time.time(),
@@ -198,19 +208,24 @@ class Reader:
         )
 
     def directories(self) -> Iterator[Path]:
-        """Yields the directories in which the names change when something happens to a sandbox."""
+        """Yields the directories in which the names change when something happens to a sandbox; of
+        sandboxes that have stopped, and have not changed since this was last asked, none."""
         yield self._paths.sandboxes
         yield self._paths.runtime
         yield self._paths.images
         yield claims_dir(self._paths)
-        for id_ in self._seen:
+        live = (id_ for id_, (_, view) in self._known.items() if view.is_live)
+        moved, self._moved = self._moved.union(live), set()
+        for id_ in moved:
             yield self._registry.place(id_).root
             yield self._registry.place(id_).checkpoints
             machine = self._registry.machine(id_).root
             yield machine
             yield machine.parent
 
-    def _look_at_sandboxes(self, visible: frozenset[str], due: bool, now: float) -> str:
+    def _look_at_sandboxes(
+        self, visible: frozenset[str], due: bool, now: float, *, is_quiet: bool
+    ) -> str:
         """Looks at all sandboxes. What cannot be read now stays as it was, and is looked at again
         the next time; returns why, or ""."""
         found: dict[str, tuple[Stamp, SandboxView]] = {}
@@ -219,32 +234,59 @@ class Reader:
             ids = directories(self._paths.sandboxes)
         except OSError as problem:
             return error_text(problem)
-        self._seen = tuple(ids)
+        runs = self._which_run()
         for id_ in ids:
+            known = self._known.get(id_)
+            if is_quiet and known is not None and self._rests(id_, known, visible, due):
+                found[id_] = known
+                continue
             try:
-                seen = self._look_at_sandbox(id_, visible, due, now)
+                stamp = self._stamp(id_, has_run=runs is None or id_ in runs)
+                if known is None or known[0] != stamp:
+                    self._moved.add(id_)
+                seen = self._look_at_sandbox(id_, stamp, visible, due, now)
             except (OSError, QuicksandError) as problem:
                 error = error_text(problem)
-                seen = ((), _unreadable(id_, self._known.get(id_), error))
+                seen = ((), _unreadable(id_, known, error))
             if seen is not None:
                 found[id_] = seen
+        self._moved |= self._known.keys() - found.keys()
         self._known = found
         self._trees = {id_: tree for id_, tree in self._trees.items() if id_ in found}
         self._cpu = {id_: value for id_, value in self._cpu.items() if id_ in found}
         self._meters = {id_: value for id_, value in self._meters.items() if id_ in found}
         return error
 
+    def _which_run(self) -> frozenset[str] | None:
+        """Returns the names in the runtime directory; None if they cannot be read."""
+        try:
+            return frozenset(names_in(self._paths.runtime))
+        except OSError:
+            return None
+
+    @staticmethod
+    def _rests(
+        id_: str, known: tuple[Stamp, SandboxView], visible: frozenset[str], due: bool
+    ) -> bool:
+        """Whether nothing can have happened to a sandbox but what its directories tell."""
+        stamp, view = known
+        is_followed = stamp and not view.is_live and id_ not in visible
+        return bool(is_followed) and not (due and _has_errors(view))
+
+    def _stamp(self, id_: str, *, has_run: bool) -> Stamp:
+        """Returns what changes with the names in its directories; those of what runs are looked at
+        if there is one at all. Raises OSError."""
+        own = dir_stamp(self._place / id_)
+        if not has_run:
+            return own
+        runtime = runtime_dir(self._paths, id_).root  # where forwards are that come while it runs
+        return (*own, *dir_stamp(self._registry.machine(id_).root), *dir_stamp(runtime))
+
     def _look_at_sandbox(
-        self, id_: str, visible: frozenset[str], due: bool, now: float
+        self, id_: str, stamp: Stamp, visible: frozenset[str], due: bool, now: float
     ) -> tuple[Stamp, SandboxView] | None:
         """Returns a sandbox with its stamp; None if there is none. Raises OSError and
         QuicksandError."""
-        roots = (
-            self._registry.place(id_).root,
-            self._registry.machine(id_).root,
-            runtime_dir(self._paths, id_).root,  # where forwards are that come while it runs
-        )
-        stamp = tuple(found for root in roots for found in dir_stamp(root))
         known = self._known.get(id_)
         same = known is not None and known[0] == stamp
         doubted = due and known is not None and _has_errors(known[1])

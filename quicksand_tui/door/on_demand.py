@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from quicksand_tui.door.far_hosts import FarHosts
     from quicksand_tui.door.far_log import FarLog
     from quicksand_tui.door.far_sandbox import open_there
+    from quicksand_tui.door.far_screen import ScreenThere
     from quicksand_tui.door.fleet_look import FleetLook
     from quicksand_tui.door.logs import FileLog
     from quicksand_tui.door.look import Reader
@@ -41,6 +42,7 @@ __all__ = [
     "Reader",
     "Registry",
     "SavesReader",
+    "ScreenThere",
     "TrafficWatch",
     "ask_traffic",
     "open_there",
@@ -63,6 +65,7 @@ _HOMES = {
     "quicksand_tui.door.ssh_questions": ("askpass_for",),
     "quicksand_tui.door.far_log": ("FarLog",),
     "quicksand_tui.door.far_sandbox": ("open_there",),
+    "quicksand_tui.door.far_screen": ("ScreenThere",),
     "quicksand_tui.door.fleet_look": ("FleetLook",),
     "quicksand_tui.door.logs": ("FileLog",),
     "quicksand_tui.door.look": ("Reader",),

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quicksand.base.errors import QuicksandError
-from quicksand.sandbox import Sandbox
 
 from quicksand_tui.model.amounts import seconds_text, size_text
 from quicksand_tui.model.text import clean, error_text
 
 if TYPE_CHECKING:
     from quicksand.display.recording import Recorded, Recording
+    from quicksand.sandbox import Sandbox
 
 ENDED = {
     "sandbox": "the sandbox has ended",
@@ -38,16 +38,16 @@ class EngineRecording:
 
     def __init__(
         self,
-        sandbox_id: str,
+        opened: Callable[[], Sandbox],
         path: Path,
         ended: Callable[[str], None],
         *,
         engine: asyncio.AbstractEventLoop,
         tasks: set[asyncio.Task[Any]],
     ) -> None:
-        """``ended`` is called once, on the engine's loop, with what was written or why nothing
-        was."""
-        self._id = sandbox_id
+        """``opened`` opens the sandbox. ``ended`` is called once, on the engine's loop, with what
+        was written or why nothing was."""
+        self._opened = opened
         self._path = path
         self._ended = ended
         self._engine = engine
@@ -78,7 +78,7 @@ class EngineRecording:
 
     async def _run(self) -> None:
         try:
-            with contextlib.closing(Sandbox.open(self._id)) as sandbox:
+            with contextlib.closing(self._opened()) as sandbox:
                 async with sandbox.record(self._path) as self._recording:
                     if self._stopped:
                         self._recording.stop()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -72,6 +71,14 @@ class SavesReader:
         """Remembers the verdicts of verified saves, by key."""
         self._verdicts = {**self._verdicts, **verdicts}
 
+    def directories(self) -> set[Path]:
+        """Returns the directories in which something changes when a save comes or goes; in place
+        of one that is not there, the one where it will be. Raises QuicksandError."""
+        found = set()
+        for path in _directories(self._paths):
+            found.add(next(place for place in (path, *path.parents) if place.exists()))
+        return found
+
     def read(self, *, fresh: bool = False) -> SavesView:
         """Returns the saves; the same object as before if nothing has changed. If they cannot be
         read now, they stay as they were, with an ``error``, and are read again the next time."""
@@ -87,7 +94,7 @@ class SavesReader:
         except (OSError, QuicksandError) as error:
             self._stamp = None
             view = replace(view, loaded=True, error=error_text(error))
-        view = _with_verdicts(view, self._verdicts)
+        view = with_verdicts(view, self._verdicts)
         if view != self._view:
             self._view = view
         return self._view
@@ -131,7 +138,7 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def _with_verdicts(view: SavesView, verdicts: Mapping[str, Found]) -> SavesView:
+def with_verdicts(view: SavesView, verdicts: Mapping[str, Found]) -> SavesView:
     """Returns the view with its verdicts; the same object if nothing is new."""
     known = [(save, _verdict_of(save, verdicts)) for save in view.saves] if verdicts else []
     if all(save.verdict == verdict for save, verdict in known):
@@ -147,11 +154,15 @@ def _verdict_of(save: SaveView, verdicts: Mapping[str, Found]) -> VerdictView | 
 
 def _stamp(places: Paths) -> Stamp:
     """Returns what changes when a save, or something it depends on, comes or goes."""
+    return tuple(number for path in _directories(places) for number in _stat(path))
+
+
+def _directories(places: Paths) -> list[Path]:
     found = [places.sandboxes, trash_dir(places), places.images, workspaces_dir(places)]
     found += _entries(places.images)
     for store in known_stores(places):
         found += [store.root, store.house / TRASH]
-    return tuple(number for path in found for number in _stat(path))
+    return found
 
 
 def _entries(path: Path) -> list[Path]:
@@ -265,7 +276,7 @@ def _trashed(found: Trashed) -> TrashedView:
         id=_fit(found.id),
         name=_fit(found.save.name),
         removed=found.removed,
-        until=found.removed + TRASH_KEPT_S if found.was_save else math.inf,
+        until=found.removed + TRASH_KEPT_S if found.was_save else None,
         own=footprint.own,
         shared=footprint.shared,
         shared_files=footprint.shared_files,

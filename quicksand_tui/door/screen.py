@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 from quicksand.base.errors import DisplayError
+from quicksand.display.place import place_text
 
 from quicksand_tui.model.text import clean
 from quicksand_tui.pixels.orders import HEAD_BYTES, Drawn, Kind, Order, parse_head
@@ -18,7 +19,7 @@ from quicksand_tui.pixels.orders import HEAD_BYTES, Drawn, Kind, Order, parse_he
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from quicksand.records.layout import MachineDir
+    from quicksand.display.place import Place
 
 WORKER = "quicksand_tui.door.screen_worker"
 STDERR_MAX = 4096
@@ -39,10 +40,10 @@ class Screen:
     @classmethod
     @contextlib.asynccontextmanager
     async def open(
-        cls, machine: MachineDir, *, colours: str = "true", ascii_only: bool = False
+        cls, place: Place, *, colours: str = "true", ascii_only: bool = False
     ) -> AsyncIterator[Self]:
-        """Starts a process for the display of a machine. `Order` says how it is drawn."""
-        argv = ["-m", WORKER, str(machine.root), colours, "ascii" if ascii_only else "half"]
+        """Starts a process for the display at a place. `Order` says how it is drawn."""
+        argv = ["-m", WORKER, place_text(place), colours, "ascii" if ascii_only else "half"]
         # A session of its own: Ctrl-C in the terminal is for the viewer.
         process = await asyncio.create_subprocess_exec(
             sys.executable,

@@ -1,6 +1,6 @@
 """The process that encodes a guest's screen, so that doing it never delays a key:
-``python -m quicksand_tui.door.screen_worker DIRECTORY COLOURS GLYPHS``, of which the first is the
-machine's.
+``python -m quicksand_tui.door.screen_worker PLACE COLOURS GLYPHS``, of which the first says where
+the screen is (`quicksand.display.place`).
 
 Orders come on standard input, messages go to standard output (`quicksand_tui.pixels.orders`). It
 ends with its standard input.
@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from quicksand.base.errors import DisplayError
+from quicksand.display.place import Place, open_screen, parse_place
 from quicksand.display.rfb import BRISK_S, RfbClient
 from quicksand.display.screen import true_width
 from quicksand.qemu.keeper_parts.bounds import no_core_files
-from quicksand.records.layout import MachineDir
 
 from quicksand_tui.model.geometry import Rect
 from quicksand_tui.pixels.canvas import Canvas
@@ -45,10 +45,10 @@ class Worker:
     """Draws the changes of one screen, one picture at a time."""
 
     def __init__(
-        self, client: RfbClient, machine: MachineDir, colours: Colours, *, ascii_only: bool
+        self, client: RfbClient, place: Place, colours: Colours, *, ascii_only: bool
     ) -> None:
         self._client = client
-        self._machine = machine
+        self._place = place
         self._colours = colours
         self._ascii = ascii_only
         self._first_id = secrets.randbelow((1 << 31) // IDS) * IDS + 2
@@ -82,6 +82,10 @@ class Worker:
                     await self._save(self._order.save)
                 if self._may_draw():
                     await self._draw()
+                if update is not None and not self._is_seen:
+                    update.cancel()  # which loses nothing
+                    await asyncio.wait([update])
+                    update = None
                 if update is None and self._wants_update():
                     update = asyncio.create_task(self._next_update())
                 update = await self._wait(update)
@@ -121,9 +125,12 @@ class Worker:
 
     def _wants_update(self) -> bool:
         """Whether changes would be drawn: what is not asked for costs QEMU nothing."""
+        return self._is_seen and self._is_drained and not self._damage
+
+    @property
+    def _is_seen(self) -> bool:
         grid = self._order.grid
-        seen = self._order.save != self._saved or (grid[0] > 0 and grid[1] > 0)
-        return seen and self._is_drained and not self._damage
+        return self._order.save != self._saved or (grid[0] > 0 and grid[1] > 0)
 
     def _may_draw(self) -> bool:
         if not (self._is_drained and self._has_picture):
@@ -172,7 +179,7 @@ class Worker:
         """Returns what the guest shows, without the columns that VNC adds."""
         found = self._client.frame
         if (found.width, found.height) != self._seen:
-            self._width = await true_width(found, self._machine)
+            self._width = await true_width(found, self._place)
             self._seen = (found.width, found.height)
         return Frame(self._width, found.height, found.pixels, 4 * found.width)
 
@@ -238,11 +245,11 @@ async def _take_orders(worker: Worker) -> None:
         worker.take(Order.parse(line))
 
 
-async def _work(directory: str, colours: str, glyphs: str) -> None:
-    machine = MachineDir(Path(directory))
+async def _work(where: str, colours: str, glyphs: str) -> None:
+    place = parse_place(where)
     try:
-        async with RfbClient.open(machine.vnc_socket) as client:
-            worker = Worker(client, machine, Colours(colours), ascii_only=glyphs == "ascii")
+        async with open_screen(place) as client:
+            worker = Worker(client, place, Colours(colours), ascii_only=glyphs == "ascii")
             tasks = {
                 asyncio.create_task(_take_orders(worker)),
                 asyncio.create_task(worker.run()),

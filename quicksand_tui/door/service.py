@@ -6,24 +6,22 @@ import asyncio
 import contextlib
 import threading
 import time
-import traceback
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from quicksand_tui.door import on_demand
+from quicksand_tui.door.failures import describe_failure, reading
 from quicksand_tui.door.protocol import LogKind
-from quicksand_tui.model.jobs import Failure, OperationError
-from quicksand_tui.model.remedies import hint_of, text_of
-from quicksand_tui.model.text import sanitise, sanitise_lines
+from quicksand_tui.door.there import open_there, screen_there
+from quicksand_tui.model.jobs import OperationError
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
     from quicksand.remote.askpass import Askpass
-    from quicksand.sandbox import Sandbox
 
     from quicksand_tui.door.engine import Engine
     from quicksand_tui.door.far_host import FarHost
@@ -44,7 +42,7 @@ if TYPE_CHECKING:
     from quicksand_tui.door.ssh_questions import AskUser
     from quicksand_tui.door.traffic import TrafficWatch
     from quicksand_tui.model.sandboxes import TrafficRates
-    from quicksand_tui.model.saves import SavesView
+    from quicksand_tui.model.saves import SavesView, VerdictView
     from quicksand_tui.model.world import World
     from quicksand_tui.panes.content import GuestTerminal, Sink
     from quicksand_tui.verbs.record import Report, Verb
@@ -52,8 +50,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 CLOSE_WAIT_S = 10.0
 """Seconds that `close` waits for operations to undo what they began."""
-LOG_LINES = 40
-"""How many lines of a log a failure shows."""
 
 
 class EngineService:
@@ -67,6 +63,7 @@ class EngineService:
     _hosts: FarHosts | None = None
     """The other machines; None as long as none were met."""
     _told: Callable[[], None] = staticmethod(lambda: None)
+    _saves_told: Callable[[], None] = staticmethod(lambda: None)
     _askpass: Callable[[], Askpass | None] = staticmethod(lambda: None)
     """Makes what asks the user; None if nobody does."""
 
@@ -76,8 +73,8 @@ class EngineService:
         self._meeting = threading.Lock()
         self._of_config: Mapping[str, str] = {}
         """The addresses of the machines of the config, by their names."""
-        self._nodes: Mapping[str, str] = {}
-        """The same of the fleet's local nodes."""
+        self._fleet: FleetView | None = None
+        """The fleet whose local nodes were met."""
         self._fleet_look: FleetLook | None = None
         self._saves_reader: SavesReader | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -107,11 +104,11 @@ class EngineService:
         lets it read nothing now.
         """
         # The engine is imported here, in the reading thread.
-        with _reading("The record of the fleet cannot be read"):
+        with reading("The record of the fleet cannot be read"):
             fleet = self._follow_fleet()
         hosts = self._hosts
         own = visible if hosts is None else hosts.want(visible, fresh=fresh)
-        with self._looking, _reading("The store cannot be read"):
+        with self._looking, reading("The store cannot be read"):
             world = self._sandboxes.read(frozenset(own), fresh=fresh)
         world = replace(world, waiting=fleet.waiting, error=world.error or fleet.error)
         if hosts is None:
@@ -122,14 +119,24 @@ class EngineService:
 
     def _follow_fleet(self) -> FleetView:
         """Looks at the fleet, and meets its local nodes if they are others than before."""
-        if self._fleet_look is None:
-            self._fleet_look = on_demand.FleetLook()
-        fleet = self._fleet_look.read()
-        if fleet.nodes != self._nodes:
+        fleet, met = self._read_fleet(), self._fleet
+        if (fleet.ids != met.ids) if met is not None else fleet.ids:
             with self._meeting:
-                self._nodes = fleet.nodes
+                self._fleet = fleet
                 self._meet_all()
         return fleet
+
+    def _read_fleet(self) -> FleetView:
+        if self._fleet_look is None:
+            self._fleet_look = on_demand.FleetLook()
+        return self._fleet_look.read()
+
+    def find_node(self, name: str) -> str:
+        """Returns the address of a local node of the fleet that is up; "" if there is none of that
+        name, or if that cannot be read. Blocks."""
+        with contextlib.suppress(OSError, on_demand.QuicksandError):
+            return self._read_fleet().nodes.get(name, "")
+        return ""
 
     def meet(self, hosts: Mapping[str, str]) -> None:
         """Sets the other machines of the config: their addresses by their names. They are connected
@@ -139,19 +146,29 @@ class EngineService:
             self._meet_all()
 
     def _meet_all(self) -> None:
-        nodes = {name: self._nodes[name] for name in self._nodes if name not in self._of_config}
-        hosts = {**self._of_config, **nodes, **self.asked_for}
+        nodes: Mapping[str, str] = {} if self._fleet is None else self._fleet.nodes
+        others = {name: nodes[name] for name in nodes if name not in self._of_config}
+        hosts = {**self._of_config, **others, **self.asked_for}
         if self._hosts is None:
             if not hosts:
                 return
             self._hosts = on_demand.FarHosts(
-                self._tell_there, tasks=self._tasks, askpass=self._make_askpass
+                self._tell_there,
+                saves_changed=self._tell_saves,
+                tasks=self._tasks,
+                askpass=self._make_askpass,
             )
-        self._hosts.meet(hosts, self._engine_loop())
+        ids = {} if self._fleet is None else self._fleet.ids
+        of_nodes = {name: ids[name] for name in ids if hosts[name] == nodes[name]}
+        self._hosts.meet(hosts, self._engine_loop(), of_nodes)
 
     def when_told(self, tell: Callable[[], None]) -> None:
         """Has ``tell`` called, on the engine's loop, when another machine has told something."""
         self._told = tell
+
+    def when_saves_told(self, tell: Callable[[], None]) -> None:
+        """Has ``tell`` called, on the engine's loop, when another machine has told of its saves."""
+        self._saves_told = tell
 
     def when_asked(self, ask: AskUser, ui: asyncio.AbstractEventLoop) -> None:
         """Has ``ask`` called, on the loop ``ui``, when ssh has a question on the way to another
@@ -169,6 +186,9 @@ class EngineService:
     def _tell_there(self) -> None:
         self._told()
 
+    def _tell_saves(self) -> None:
+        self._saves_told()
+
     def joined(self, world: World | None) -> World | None:
         """Returns a world that was read before, with the other machines in it."""
         return world if world is None or self._hosts is None else self._hosts.joined(world)
@@ -176,7 +196,7 @@ class EngineService:
     def read_sandboxes(self) -> World:
         """Reads the sandboxes only, for the first frame: images and the host take much longer.
         Blocks and raises as `read`, which waits for it."""
-        with self._looking, _reading("The store cannot be read"):
+        with self._looking, reading("The store cannot be read"):
             return self._sandboxes.read(frozenset(), sandboxes_only=True)
 
     @property
@@ -203,12 +223,18 @@ class EngineService:
             self._tasks.add(self._traffic_task)
             self._traffic_task.add_done_callback(self._tasks.discard)
 
-    def read_saves(self, *, fresh: bool = False) -> SavesView:
-        """Reads all saves and the trash. Blocks, for seconds if there are thousands; called in a
-        thread, never by two at once. Returns the same object as before if no directory has changed,
-        unless ``fresh``. Broken items carry their error. Raises as `read` does."""
-        with _reading("The saves cannot be read"):
-            return self._saves.read(fresh=fresh)
+    def read_saves(self, *, fresh: bool = False, there: bool = False) -> SavesView:
+        """Reads all saves and the trash, with what the other machines have told of theirs. These
+        are asked for them while ``there`` is true, which is while a screen shows saves. Blocks, for
+        seconds if there are thousands; called in a thread, never by two at once. Returns the same
+        object as before if no directory has changed, unless ``fresh``. Broken items carry their
+        error. Raises as `read` does."""
+        hosts = self._hosts
+        if hosts is not None:
+            hosts.want_saves(wanted=there, fresh=fresh)
+        with reading("The saves cannot be read"):
+            own = self._saves.read(fresh=fresh)
+        return own if hosts is None else hosts.joined_saves(own)
 
     @property
     def _saves(self) -> SavesReader:
@@ -221,7 +247,7 @@ class EngineService:
         if (there := self._there(sandbox_id)) is not None:
             loop, tasks = self._engine_loop(), self._tasks
             return on_demand.FarLog(*there, kind, engine=loop, tasks=tasks)
-        with _reading("The log cannot be read"):
+        with reading("The log cannot be read"):
             place = on_demand.Registry(on_demand.paths()).place(sandbox_id)
         return on_demand.FileLog(place.console_log if kind is LogKind.CONSOLE else place.qemu_log)
 
@@ -271,10 +297,10 @@ class EngineService:
         return None if self._hosts is None else self._hosts.find(sandbox_id)
 
     def open_screen(self, sandbox_id: str, sink: ScreenSink) -> GuestScreen:
-        """Opens the screen of a sandbox of this machine. Never raises: ``sink`` is told of
-        failures."""
+        """Opens the screen of a sandbox. Never raises: ``sink`` is told of failures."""
+        engine, tasks = self._engine_loop(), self._tasks
         return on_demand.EngineScreen(
-            sandbox_id, sink, engine=self._engine_loop(), tasks=self._tasks
+            lambda: self._current_engine().screen(sandbox_id), sink, engine=engine, tasks=tasks
         )
 
     def record_screen(
@@ -283,7 +309,13 @@ class EngineService:
         """Records the screen of a sandbox into a new animated file. Never raises: ``ended`` is
         called once, on another thread, with what was written or why nothing was."""
         engine, tasks = self._engine_loop(), self._tasks
-        return on_demand.EngineRecording(sandbox_id, path, ended, engine=engine, tasks=tasks)
+        return on_demand.EngineRecording(
+            lambda: self._current_engine().opened(sandbox_id),
+            path,
+            ended,
+            engine=engine,
+            tasks=tasks,
+        )
 
     # The engine's thread
 
@@ -293,9 +325,15 @@ class EngineService:
             self._engine = on_demand.Engine(
                 self._saves.learn,
                 self._there,
-                _open_there,
+                open_there=open_there,
+                screen_there=screen_there,
+                learn_there=self._note_verdicts,
             )
         return self._engine
+
+    def _note_verdicts(self, host: FarHost, verdicts: Mapping[str, VerdictView]) -> None:
+        if self._hosts is not None:
+            self._hosts.note_verdicts(host, verdicts)
 
     async def _on_the_loop(self, title: str, work: Callable[[], Awaitable[T]]) -> T:
         """Runs ``work`` on the engine's loop. When cancelled, it cancels the work there and returns
@@ -370,15 +408,6 @@ class EngineService:
         self._loop = self._thread = None
 
 
-@contextlib.contextmanager
-def _reading(title: str) -> Iterator[None]:
-    """Turns an error of the engine into OperationError; one of the host stays OSError."""
-    try:
-        yield
-    except on_demand.QuicksandError as error:
-        raise OperationError(describe_failure(title, error)) from error
-
-
 def _serve(loop: asyncio.AbstractEventLoop) -> None:
     """Runs the engine's loop until it is stopped, then closes it."""
     try:
@@ -391,11 +420,6 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
         loop.close()
 
 
-def _open_there(host: FarHost, sandbox_id: str) -> Sandbox:
-    """Opens a sandbox of another machine; what that needs is imported at the first one."""
-    return on_demand.open_there(host, sandbox_id)
-
-
 def _resolve(ended: asyncio.Future[None]) -> None:
     if not ended.done():
         ended.set_result(None)
@@ -406,32 +430,6 @@ async def _until_done(ended: asyncio.Future[None]) -> None:
     while not ended.done():
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.shield(ended)
-
-
-def describe_failure(title: str, error: BaseException) -> Failure:
-    """Returns message, hint and end of the log of an error of the engine; of any other exception,
-    its type and the traceback, as a fault of the app."""
-    if isinstance(error, on_demand.QuicksandError):
-        log = str(getattr(error, "log", ""))
-        # str(error) includes the log.
-        message = str(error.args[0]) if log else text_of(error) or type(error).__name__
-        return Failure(
-            title=sanitise(title),
-            message=sanitise(message),
-            hint=sanitise(hint_of(error)),
-            log=_last_lines(log),
-        )
-    return Failure(
-        title=sanitise(title),
-        message=sanitise(f"{type(error).__name__}: {error}"),
-        hint="this is a bug in quicksand-tui; please report it",
-        log=_last_lines("".join(traceback.format_exception(error))),
-    )
-
-
-def _last_lines(log: str) -> tuple[str, ...]:
-    lines = [line.rstrip() for line in sanitise_lines(log.strip("\n"), width=400)]
-    return tuple(lines[-LOG_LINES:]) if any(lines) else ()
 
 
 async def shells_of(service: EngineService, sandbox_id: str) -> tuple[ShellView, ...]:

@@ -7,6 +7,9 @@ from pathlib import Path
 
 Stamp = tuple[int, ...]
 
+NO_STAMP = (0, 0)
+"""That of a directory that is not there."""
+
 
 def directories(path: Path) -> list[str]:
     """Returns the names of the directories in one, which need not exist. Raises OSError."""
@@ -22,5 +25,5 @@ def dir_stamp(path: Path) -> Stamp:
     try:
         found = path.stat()
     except FileNotFoundError:
-        return (0, 0)
+        return NO_STAMP
     return (found.st_ino, found.st_mtime_ns)

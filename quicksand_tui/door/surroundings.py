@@ -112,7 +112,12 @@ class Surroundings:
         use, claims = Claims(self._paths).look()
         kept = [taken for taken in claims.values() if taken]
         free = max(0, use.free - sum(kept))
-        return RoomView(memory=use.budget, free=free >> 26 << 26, claims=len(kept))
+        return RoomView(
+            memory=use.budget,
+            free=free >> 26 << 26,
+            claims=len(kept),
+            is_limit=BUDGET in os.environ,
+        )
 
 
 def _not_built(found: Sequence[ImageInfo]) -> tuple[ImageView, ...]:

@@ -197,7 +197,7 @@ def find_problems(spec: NewSpec, world: World) -> dict[str, str]:
         problems["file"] = "the path of a file"
     if problem := find_name_problem(spec.name, world):
         problems["name"] = problem
-    memory, free = spec.machine.get("memory"), world.host.memory_free
+    memory, free = spec.machine.get("memory"), world.host.free_for_new
     if memory and free is not None and "memory" not in problems and parse_memory(memory) > free:
         problems["memory"] = f"the host has {size_text(free)} free"
     if PORTS not in problems and (problem := _find_taken_port(spec, world)):

@@ -84,6 +84,6 @@ def last_of(spec: NewSpec) -> Last:
     """Returns the values to remember of a sandbox that was started: how it is made, and nothing of
     what it may reach."""
     begin = f"{SAVE}{spec.save}" if spec.save else f"{IMAGE}{spec.image}"
-    if spec.is_file:
-        begin = ""  # a path is typed anew
+    if spec.is_file or (spec.save and spec.host):
+        begin = ""  # a path is typed anew, and a save of another machine is none here
     return Last(begin=begin, image=spec.image, machine=_without_reach(spec.machine))

@@ -10,7 +10,7 @@ from quicksand.records.port_forwards import PortForward, Protocol, parse_forward
 
 from quicksand_tui.forms.checks import find_port_owner, look_at_ports
 from quicksand_tui.forms.form import Field, Form, Option, Values
-from quicksand_tui.verbs.commands import command_line
+from quicksand_tui.verbs.commands import command_about
 from quicksand_tui.verbs.ports import address_of, forward, suffix, unforward
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def copy_port_form(sandbox: SandboxView) -> Form:
                 options=lambda world, _: _all(_now(sandbox, world)),
             ),
         ),
-        command=lambda values: command_line("forward", name=sandbox.name),
+        command=lambda values: command_about("forward", sandbox.name),
         problems=_has_ended,
     )
 

@@ -311,7 +311,7 @@ def _remarks(values: Values, world: World) -> Mapping[str, str]:
     if is_save and not values["network_mode"]:
         is_file = values["begin"] == FILE
         remarks["network_mode"] = FILE_NETWORK if is_file else _saved_network(save)
-    if (free := world.host.memory_free) is not None and not remarks["memory"]:
+    if (free := world.host.free_for_new) is not None and not remarks["memory"]:
         remarks["memory"] = f"{size_text(free)} free"
     if save and save.ports and not values[PORTS]:
         remarks[PORTS] = f"as saved: {save.ports}"

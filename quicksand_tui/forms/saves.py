@@ -148,7 +148,7 @@ def _import_problems(values: Values, world: World) -> Mapping[str, str]:
     if not values["file"]:
         return {"file": "a file's name"}
     name = values["name"]
-    return _only("name", find_save_name_problem(name, world) if name else "")
+    return _only("name", find_save_name_problem(name, world.at("")) if name else "")
 
 
 def import_of(values: Values) -> HostVerb[Any]:
@@ -161,19 +161,32 @@ def import_of(values: Values) -> HostVerb[Any]:
 
 def restore_of(values: Values, trashed: TrashedView) -> HostVerb[Any]:
     """Returns what the form asks for."""
-    return saves.bring_back([Path(trashed.key)], name=values["name"], shown=trashed.id)
+    return restore(trashed, name=values["name"])
+
+
+def restore(trashed: TrashedView, *, name: str = "") -> HostVerb[Any]:
+    """Returns the verb that brings back one thing, on its machine, under its own name or another
+    one."""
+    return saves.bring_back(
+        [Path(trashed.own_key)],
+        name=name,
+        shown=trashed.id,
+        named=trashed.short_name,
+        host=trashed.host,
+    )
 
 
 def restore_form(trashed: TrashedView) -> Form:
     """Makes the form that asks for another name where the old one is taken."""
-    is_save = trashed.kind == "save"
+    is_save, name = trashed.kind == "save", trashed.short_name
 
     def suggest(now: World) -> str:
-        return suggest_save_name(trashed.name, now) if is_save else suggest_name(trashed.name, now)
+        there = now.at(trashed.host)
+        return suggest_save_name(name, there) if is_save else suggest_name(name, there)
 
     def problems(values: Values, now: World) -> Mapping[str, str]:
         find = find_save_name_problem if is_save else find_name_problem
-        return _only("name", find(values["name"], now))
+        return _only("name", find(values["name"], now.at(trashed.host)))
 
     return Form(
         title=f"There is a {trashed.kind} {clip(trashed.name, TITLE_CELLS)} already",

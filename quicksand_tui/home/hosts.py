@@ -15,6 +15,8 @@ LOCAL = "local"
 """The name of this machine."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 SCHEME = "ssh://"
+NODE_SCHEME = "node://"
+"""Begins the address of a local node of a fleet, which no config has."""
 ADDRESS_MAX = 600
 LOOKED_AT = 1024 * 1024
 """Bytes of a config that are looked at."""

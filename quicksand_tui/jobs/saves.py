@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from quicksand_tui.model.sandboxes import at_host
 from quicksand_tui.model.text import sanitise
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class SavesOperations:
         names = [view.name for view in about]
         self._operations.begin(
             verb,
-            sandbox_id=f"{verb.job.name.lower()}:{next(self._numbers)}",
+            sandbox_id=at_host(f"{verb.job.name.lower()}:{next(self._numbers)}", verb.host),
             name=sanitise(name) or (names[0] if len(names) == 1 else f"{len(names)} saves"),
             command=sanitise(command or verb.command_for(), limit=COMMAND_MAX),
             about=frozenset(view.key for view in about),

@@ -260,11 +260,6 @@ class SandboxView:
         """Its name among those of its machine."""
         return self.name.removesuffix(f"{AT}{self.host}") if self.host else self.name
 
-    @property
-    def shows_screen(self) -> bool:
-        """Whether its screen can be shown here: those of other machines are not sent."""
-        return self.has_display and not self.host
-
     def mount_at(self, key: str | None) -> MountView | None:
         return next((mount for mount in self.mounts if mount.key == key), None)
 

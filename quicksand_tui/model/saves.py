@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import field, replace
+from typing import TypeVar
 
 from quicksand_tui.model.frozen import frozen
+from quicksand_tui.model.sandboxes import AT, at_host
 
 FileKey = tuple[int, int]
 """Device and inode."""
@@ -30,10 +32,16 @@ class SaveView:
     """One save. All text but ``key`` is sanitised."""
 
     key: str
-    """Its path, not sanitised; never shown."""
+    """Its path, not sanitised; never shown. Of another machine, with `key_at` of that."""
     name: str
+    """In `SavesView.saves`, with `at_host`."""
+    host: str = ""
+    """The name of its machine; "" is this one."""
+    away: bool = False
+    """Its machine does not answer now: all this is as it was."""
     address: str = ""
-    """What commands call it: its name, or its path if another save has that name."""
+    """What commands of its machine call it: its name, or its path if another save has that
+    name."""
     place: str = ""
     """"user"; "workspace" for the current directory's store; "here" for the directory itself."""
     is_own: bool = True
@@ -90,20 +98,35 @@ class SaveView:
         """Bytes on disk, including shared files."""
         return self.own + self.shared
 
+    @property
+    def own_key(self) -> str:
+        """Its path on its machine."""
+        return own_key(self.key, self.host)
+
+    @property
+    def short_name(self) -> str:
+        """Its name among those of its machine."""
+        return self.name.removesuffix(f"{AT}{self.host}") if self.host else self.name
+
 
 @frozen
 class TrashedView:
     """A save or a sandbox in the trash."""
 
     key: str
-    """Its path, not sanitised; never shown."""
+    """As that of a save."""
     id: str
     """What commands call it."""
     name: str
+    """As that of a save."""
     removed: float
     """Unix time."""
-    until: float
-    """Unix time after which it may be removed for good; infinite for what was not a save."""
+    until: float | None = None
+    """Unix time after which it may be removed for good; None for what was not a save, which stays
+    until it is removed."""
+    host: str = ""
+    """As that of a save."""
+    away: bool = False
     kind: str = "save"
     """"save" or "sandbox"."""
     own: int = 0
@@ -113,17 +136,48 @@ class TrashedView:
     error: str = ""
     """Why it cannot be used."""
 
+    @property
+    def own_key(self) -> str:
+        """Its path on its machine."""
+        return own_key(self.key, self.host)
+
+    @property
+    def short_name(self) -> str:
+        """Its name among those of its machine."""
+        return self.name.removesuffix(f"{AT}{self.host}") if self.host else self.name
+
+
+Kept = TypeVar("Kept", SaveView, TrashedView)
+
+
+def key_at(path: str, host: str) -> str:
+    """Returns the key, among those of all machines, of what has a path on one."""
+    return f"{host}:{path}" if host else path
+
+
+def own_key(key: str, host: str) -> str:
+    """Returns the path of which `key_at` has made a key."""
+    return key[len(host) + 1 :] if host else key
+
+
+def by_machine(views: Iterable[Kept]) -> Mapping[str, tuple[Kept, ...]]:
+    """Returns these by the names of their machines."""
+    every = list(views)
+    names = dict.fromkeys(view.host for view in every)
+    return {name: tuple(view for view in every if view.host == name) for name in names}
+
 
 def freed_together(views: Iterable[SaveView | TrashedView]) -> int:
     """Returns the bytes that removing all of these would free, including files that only they
     share."""
     freed = 0
-    left: dict[FileKey, int] = {}
+    left: dict[tuple[str, FileKey], int] = {}
     for view in views:
         freed += view.own
         for key, (allocated, links, seen) in view.shared_files.items():
-            left[key] = left.get(key, links) - seen
-            if left[key] == 0:
+            there = (view.host, key)
+            left[there] = left.get(there, links) - seen
+            if left[there] == 0:
                 freed += allocated
     return freed
 
@@ -143,16 +197,42 @@ class SavesView:
     """All saves at one moment."""
 
     loaded: bool = True
-    """False until they have been read."""
+    """False until those of this machine have been read."""
     saves: tuple[SaveView, ...] = ()
     trash: tuple[TrashedView, ...] = ()
     """The most recently removed first."""
     error: str = ""
-    """Why they cannot be read, or ""."""
+    """Why they cannot be read, or ""; those of this machine."""
     size: int = 0
     """Bytes of all saves, counting each file once."""
     trash_frees: int = 0
     """Bytes that emptying the trash frees."""
+    parts: Mapping[str, SavesView] = field(default_factory=dict, repr=False, hash=False)
+    """Where there are other machines, those of each by its name, "" for this one. Names in there
+    are without their machine."""
+
+    def of(self, host: str) -> SavesView:
+        """Returns those of a machine."""
+        return self.parts.get(host, self if not host else NO_SAVES)
 
 
 NO_SAVES = SavesView(loaded=False)
+
+
+def all_together(parts: Mapping[str, SavesView]) -> SavesView:
+    """Returns the saves of all machines: of this one and, by their names, of others."""
+    here = parts[""]
+    saves = (_named(save) for part in parts.values() for save in part.saves)
+    trash = (_named(found) for part in parts.values() for found in part.trash)
+    return replace(
+        here,
+        saves=tuple(saves),
+        trash=tuple(sorted(trash, key=lambda found: -found.removed)),
+        size=sum(part.size for part in parts.values()),
+        trash_frees=sum(part.trash_frees for part in parts.values()),
+        parts=parts,
+    )
+
+
+def _named(view: Kept) -> Kept:
+    return replace(view, name=at_host(view.name, view.host)) if view.host else view

@@ -32,6 +32,8 @@ class RoomView:
     """What new ones may still have."""
     claims: int = 0
     """Places that are kept for sandboxes that do not run yet."""
+    is_limit: bool = False
+    """The machine refuses more, as a node does that has a part of its machine's memory."""
 
 
 @frozen
@@ -46,6 +48,13 @@ class HostView:
     """Bytes of memory that they take."""
     room: RoomView | None = None
     """Of machines of a fleet."""
+
+    @property
+    def free_for_new(self) -> int | None:
+        """The bytes of memory that a new sandbox can have; None if unknown."""
+        if self.room is None or not self.room.is_limit or self.memory_free is None:
+            return self.memory_free
+        return min(self.room.free, self.memory_free)
 
 
 class MachineState(StrEnum):
@@ -85,6 +94,9 @@ class MachineView:
         """Its row's key, which no sandbox has."""
         return f"{MACHINE_KEY}{self.name}"
 
+
+NONE_TOLD = SavesView()
+"""The saves of a machine that has not told of any: forms do not wait for them."""
 
 MACHINE_KEY = "machine:"
 HERE = MachineView(name="")
@@ -140,13 +152,15 @@ class World:
         return next((machine for machine in self.machines if machine.name == name), None)
 
     def at(self, name: str) -> World:
-        """Returns what a form needs of the machine with that name: its images, its sandboxes, and
-        what is free there. Of other machines, the saves are not known."""
+        """Returns what a form needs of the machine with that name: its images, its sandboxes, its
+        saves as far as they are known, and what is free there."""
         machine = self.machine(name)
         if machine is None:
             here = tuple(view for view in self.sandboxes if not view.host)
-            return replace(self, sandboxes=here) if self.machines else self
+            mine = replace(self, sandboxes=here, saves=self.saves.of(""))
+            return mine if self.machines else self
         there = (view for view in self.sandboxes if view.host == name)
+        part = self.saves.of(name)
         return replace(
             self,
             sandboxes=tuple(replace(view, name=view.short_name) for view in there),
@@ -154,7 +168,7 @@ class World:
             images_loaded=machine.state is not MachineState.CONNECTING,
             images_error="",
             host=machine.host,
-            saves=replace(NO_SAVES, loaded=True),
+            saves=part if part.loaded else NONE_TOLD,
         )
 
     @property

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from quicksand_tui.home.hosts import SCHEME, may_have_hosts
+from quicksand_tui.home.hosts import NODE_SCHEME, SCHEME, may_have_hosts
 from quicksand_tui.home.state import (
     AUTO,
     PANES_FILE,
@@ -167,9 +167,13 @@ def meet_machines(
     service: EngineService, hosts: Mapping[str, str], environ: Mapping[str, str]
 ) -> None:
     """Tells the service of the other machines: those of the config, and the one that is asked for
-    by its name or address, on which the app opens."""
+    by its name or address, on which the app opens. That may be a local node of the fleet, too."""
     wished = environ.get(HOST_VARIABLE, "")
-    service.opens_on = name = name_for(wished, hosts)
+    name = name_for(wished, hosts)
+    if wished and not name and (node := service.find_node(wished.removeprefix(NODE_SCHEME))):
+        # Met at once, and not with the first look at the fleet, so that the cursor goes there.
+        wished, name = node, node.removeprefix(NODE_SCHEME)
+    service.opens_on = name
     service.asked_for = {name: wished} if name and name not in hosts else {}
     service.meet(hosts)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from quicksand_tui.actions.registry import Scope
 from quicksand_tui.model.diffs import diff_specs
+from quicksand_tui.model.saves import by_machine
 from quicksand_tui.model.text import TITLE_CELLS, clip, sanitise
 from quicksand_tui.model.wall import LastCommand
 from quicksand_tui.screens import on_demand
@@ -177,14 +178,14 @@ class Dialogs:
         image: str | None,
         then: Callable[[NewSpec], None],
         *,
-        save: str = "",
+        save: SaveView | None = None,
         host: str = "",
     ) -> None:
-        """Shows the form of a new sandbox on the machine ``host``, with an image or the save of key
-        ``save`` chosen; ``then`` gets the result."""
-        begin = (
-            f"{on_demand.SAVE}{save}" if save else (f"{on_demand.IMAGE}{image}" if image else "")
-        )
+        """Shows the form of a new sandbox on the machine ``host``, with an image chosen, or on that
+        of a ``save`` with this; ``then`` gets the result."""
+        begin = f"{on_demand.IMAGE}{image}" if image else ""
+        if save is not None:
+            begin, host = f"{on_demand.SAVE}{save.key}", save.host
         last = on_demand.recall_last(self._memory.remembered)
         form, spec_of = on_demand.new_form(
             self._world(), begin=begin, last=last, usual=self._usual(), host=host
@@ -218,12 +219,14 @@ class Dialogs:
         self.ask(form, lambda values: self._operations.do(verb_of(values), sandbox))
 
     def ask_to_discard(self, saves: tuple[SaveView, ...]) -> None:
-        """Asks before deleting saves: to the trash, or for good."""
+        """Asks before deleting saves, of any machines: to the trash, or for good."""
         world = self._world()
-        keys, shown = [save.key for save in saves], [save.address for save in saves]
 
         def begin(*, now: bool) -> None:
-            self.save_operations.do(discard(keys, now=now, shown=shown), saves)
+            for host, of_one in by_machine(saves).items():
+                keys, shown = [save.own_key for save in of_one], [save.address for save in of_one]
+                verb = discard(keys, now=now, shown=shown, host=host)
+                self.save_operations.do(verb, of_one)
 
         trash = world.keymap.hint("trash", Scope.SAVES.value)
         one = f"the save {clip(saves[0].name, TITLE_CELLS)}"

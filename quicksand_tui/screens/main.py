@@ -189,7 +189,7 @@ class MainScreen(ActionScreen):
             machine=lists.machine if sandbox is None else sandbox.host,
             marked_sandboxes=marked,
             image=lists.images.selected,
-            save=lists.saves.selected if self.shows_saves else None,
+            save=lists.save if self.shows_saves else None,
             checkpoint=self.checkpoints.selected_of(sandbox),
             compared=self.checkpoints.compared_of(sandbox),
             in_tree=self.places.part is Part.TREE,

@@ -102,7 +102,7 @@ class MainActions(Doer):
             self.do_new()
         elif selection.panel is Panel.SAVES:
             if selection.save is not None:
-                self._dialogs.ask_for_new(None, self.create, save=selection.save.key)
+                self._dialogs.ask_for_new(None, self.create, save=selection.save)
         elif sandbox is not None and (
             sandbox.state is State.RUNNING or self._screen.world.job(sandbox.id) is not None
         ):

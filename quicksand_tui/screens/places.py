@@ -190,7 +190,7 @@ class Places:
         tabs = tabs_of(
             self.area.tab,
             with_tree=self.tree_is_tab,
-            with_desktop=sandbox is not None and sandbox.shows_screen,
+            with_desktop=sandbox is not None and sandbox.has_display,
         )
         at = tabs.index(self.area.tab) if self.area.tab in tabs else 0
         self.choose_tab(tabs[(at + by) % len(tabs)])

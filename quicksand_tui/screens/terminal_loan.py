@@ -14,9 +14,10 @@ from quicksand_tui.actions.reasons import READ_ONLY
 from quicksand_tui.door.service import shells_of
 from quicksand_tui.kit.telling import tell
 from quicksand_tui.model.jobs import Failure
+from quicksand_tui.model.sandboxes import split_host
 from quicksand_tui.model.text import error_text, plain, sanitise, sanitise_lines
 from quicksand_tui.screens.shells import ShellsScreen
-from quicksand_tui.verbs.commands import command_line
+from quicksand_tui.verbs.commands import command_about
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from quicksand_tui.door.service import EngineService
     from quicksand_tui.jobs.operations import Operations
     from quicksand_tui.model.sandboxes import SandboxView
+    from quicksand_tui.model.world import World
 
 
 STDERR_KEPT = 4096
@@ -39,10 +41,12 @@ class Ended(NamedTuple):
     failure: Failure | None = None
 
 
-def shell_argv(sandbox_id: str, session: str | None = None) -> list[str]:
-    """Returns the command `quicksand-tui shell` for this Python. ``-P`` keeps a directory named
-    quicksand_tui in the working directory from being imported."""
-    argv = [sys.executable, "-P", "-m", "quicksand_tui", "shell", sandbox_id]
+def shell_argv(sandbox_id: str, session: str | None = None, *, address: str = "local") -> list[str]:
+    """Returns the command `quicksand-tui shell` for this Python, on the machine with that address,
+    whichever the environment names. ``-P`` keeps a directory named quicksand_tui in the working
+    directory from being imported."""
+    program = [sys.executable, "-P", "-m", "quicksand_tui"]
+    argv = [*program, f"--host={address}", "shell", sandbox_id]
     return argv if session is None else [*argv, f"--session={session}"]
 
 
@@ -58,7 +62,7 @@ class FullShell:
         lend_terminal: Callable[[Callable[[], Coroutine[Any, Any, Ended]]], Awaitable[Ended]],
         failed: Callable[[Failure], None],
         ended: Callable[[], None],
-        now: Callable[[], float],
+        world: Callable[[], World],
         ascii_only: bool,
     ) -> None:
         """``lend_terminal`` runs a program on the app's terminal. Calls ``ended`` when the app has
@@ -69,7 +73,7 @@ class FullShell:
         self._lend_terminal = lend_terminal
         self._failed = failed
         self._ended = ended
-        self._now = now
+        self._world = world
         self._ascii = ascii_only
         self.opens = False
         """True from the key until the shell has the terminal; keys are already meant for it."""
@@ -97,13 +101,14 @@ class FullShell:
             session = await self._choose(sandbox)
             if session is None:
                 return
-            command = command_line("shell", name=sandbox.name, session=session)
+            command = command_about("shell", sandbox.name, session=session)
             self._operations.note_command(command, sandbox.id)
             banner = f"── {sandbox.name}: exit ends this shell, ctrl-] d leaves it running ──"
             self._loan = Loan(
-                shell_argv(sandbox.id, session or None),
+                self._argv(sandbox, session),
                 sandbox.name,
                 banner=plain(banner) if self._ascii else banner,
+                keeps_errors=not split_host(sandbox.id)[1],
             )
             ended = await self._lend_terminal(self._loan.run)
         finally:
@@ -113,24 +118,37 @@ class FullShell:
         if ended.failure is not None:
             self._failed(ended.failure)
 
+    def _argv(self, sandbox: SandboxView, session: str) -> list[str]:
+        own, host = split_host(sandbox.id)
+        machine = self._world().machine(host) if host else None
+        if machine is None:
+            return shell_argv(own, session or None)
+        # By a connection of its own: that of the app lets nobody ask on the terminal.
+        return shell_argv(own, session or None, address=machine.address)
+
     async def _choose(self, sandbox: SandboxView) -> str | None:
         """Asks which session to open; returns "" for a new terminal, None if the user leaves."""
         left = await shells_of(self._service, sandbox.id)
         if not left:
             return ""
         return await self._app.push_screen_wait(
-            ShellsScreen(sandbox.name, left, now=self._now(), ascii_only=self._ascii)
+            ShellsScreen(sandbox.name, left, now=self._world().taken, ascii_only=self._ascii)
         )
 
 
 class Loan:
     """A program that runs on the app's terminal."""
 
-    def __init__(self, argv: list[str], title: str, *, banner: str = "") -> None:
-        """``banner`` is a line written before the program starts."""
+    def __init__(
+        self, argv: list[str], title: str, *, banner: str = "", keeps_errors: bool = True
+    ) -> None:
+        """``banner`` is a line written before the program starts. ``keeps_errors``: what it writes
+        to stderr is shown in the app, too, if it fails; one that goes to another machine needs the
+        terminal for stderr as well."""
         self._argv = argv
         self._title = title
         self._banner = banner
+        self._stderr = asyncio.subprocess.PIPE if keeps_errors else None
         self._process: asyncio.subprocess.Process | None = None
 
     def terminate(self) -> None:
@@ -144,9 +162,7 @@ class Loan:
             if self._banner:
                 _write(1, f"{self._banner}\n".encode("utf-8", "replace"))
             try:
-                process = await asyncio.create_subprocess_exec(
-                    *self._argv, stderr=asyncio.subprocess.PIPE
-                )
+                process = await asyncio.create_subprocess_exec(*self._argv, stderr=self._stderr)
             except OSError as error:  # the host has no room for another process
                 title = sanitise(f"The shell in {self._title} did not begin")
                 return Ended(OWN_FAILURES[-1], Failure(title=title, message=error_text(error)))
@@ -158,25 +174,28 @@ class Loan:
                 if process.returncode is None:
                     process.terminate()
                     await process.wait()
+        if self._stderr is None and status == OWN_FAILURES[-1]:
+            return Ended(
+                status, self._failure(status, ["the other machine, or its guest, is away"])
+            )
         if status not in OWN_FAILURES or not said.strip():
             return Ended(status)  # the status of the shell's last command
         lines = [line for line in sanitise_lines(said) if line.strip()]
-        return Ended(
-            status,
-            Failure(
-                title=sanitise(f"The shell in {self._title} ended with status {status}"),
-                message=lines[0],
-                log=tuple(lines[1:]),
-            ),
+        return Ended(status, self._failure(status, lines))
+
+    def _failure(self, status: int, lines: list[str]) -> Failure:
+        return Failure(
+            title=sanitise(f"The shell in {self._title} ended with status {status}"),
+            message=lines[0],
+            log=tuple(lines[1:]),
         )
 
 
 async def _pass_on(process: asyncio.subprocess.Process) -> str:
     """Copies the program's stderr to the app's; returns its end, which the app's screen would
     hide."""
-    assert process.stderr is not None
     kept = b""
-    while data := await process.stderr.read(4096):
+    while process.stderr is not None and (data := await process.stderr.read(4096)):
         _write(2, data)
         kept = (kept + data)[-STDERR_KEPT:]
     return kept.decode("utf-8", "replace")

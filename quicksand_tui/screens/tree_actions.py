@@ -85,7 +85,7 @@ class TreeActions(Doer):
     def do_compare(self) -> None:
         sandbox, checkpoint = self._chosen
         self._places.checkpoints.compare(checkpoint)
-        if sandbox.shows_screen and self._places.area.tab not in (Tab.DETAILS, Tab.TREE):
+        if sandbox.has_display and self._places.area.tab not in (Tab.DETAILS, Tab.TREE):
             self._places.choose_tab(Tab.DETAILS)  # where the screens are
 
     def do_look(self) -> None:

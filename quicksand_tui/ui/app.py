@@ -187,7 +187,7 @@ class QuicksandApp(App[int]):
             lend_terminal=self.run_in_terminal,
             failed=self.show_failure,
             ended=partial(self.refresh_now, fresh=True),
-            now=lambda: self.world.taken,
+            world=lambda: self.world,
             ascii_only=self.ascii,
         )
 

@@ -102,7 +102,7 @@ class Orders:
         elif target.image is not None:
             self._dialogs.ask_for_new(target.image.name, create)
         elif (save := target.save) is not None:
-            self._dialogs.ask_for_new(None, create, save=save.key)
+            self._dialogs.ask_for_new(None, create, save=save)
         return True
 
     def _install(self, target: Target, selection: Selection) -> bool:

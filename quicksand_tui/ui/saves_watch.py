@@ -45,6 +45,13 @@ class SavesWatch:
     async def run(self) -> None:
         """Looks once, then regularly and when asked to, until no screen shows saves."""
         self.is_running = True
+        loop = asyncio.get_running_loop()
+
+        def told_there() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: the app ends
+                loop.call_soon_threadsafe(self._again.set)
+
+        self._service.when_saves_told(told_there)
         try:
             while True:
                 await self._look_once()
@@ -62,7 +69,8 @@ class SavesWatch:
         self._again.clear()
         lookers, self._lookers = self._lookers, []
         try:
-            view = await asyncio.to_thread(self._service.read_saves, fresh=fresh)
+            there = self._is_wanted()
+            view = await asyncio.to_thread(self._service.read_saves, fresh=fresh, there=there)
         except (OSError, OperationError) as error:
             # The saves stay as they were until a later look.
             view = replace(self.view, loaded=True, error=error_text(error))

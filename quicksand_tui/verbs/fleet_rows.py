@@ -16,7 +16,7 @@ FLEET_VERBS = (
                   flag("--ray", "Have Ray keep the places of local nodes.")),
             part("fleet status", JSON, reads=True),
             part("fleet drain",
-                  argument("name", Kind.TEXT, "HOST"),
+                  argument("name", Kind.FLEET_HOST, "HOST"),
                   flag("--off", "Place sandboxes there again.")),
             part("fleet down",
                   flag("--yes", "Ask nothing.")),

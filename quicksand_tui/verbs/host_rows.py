@@ -13,9 +13,9 @@ HOST_VERBS = (
         parts=(
             part("hosts list", JSON, reads=True),
             part("hosts add", argument("name"), argument("address", Kind.TEXT, "ssh://[USER@]HOST")),
-            part("hosts rm", argument("name")),
+            part("hosts rm", argument("name", Kind.HOST)),
             part("hosts check",
-                  argument("names", Kind.TEXT, "[NAME|ssh://…]...", repeatable=True,
+                  argument("names", Kind.HOST, "[NAME|ssh://…]...", repeatable=True,
                            required=False),
                   JSON, reads=True),
         )),

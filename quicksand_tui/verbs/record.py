@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from quicksand_tui.model.frozen import frozen
 from quicksand_tui.model.jobs import JobVerb
 from quicksand_tui.verbs import engine
-from quicksand_tui.verbs.commands import Value, command_about, words_about
+from quicksand_tui.verbs.commands import Value, command_about, shown_command, words_about
 from quicksand_tui.verbs.rows import find_verb
 
 if TYPE_CHECKING:
@@ -109,9 +109,16 @@ class Verb(ABC, Generic[T]):
     TypeError or ValueError for what makes no sense."""
     words: Callable[[str], Sequence[str]] | None = None
     """Returns the words of its command about a subject, if `values` are only to be shown."""
+    host: str = ""
+    """The machine on which it is done, if it is about no sandbox, which says that itself."""
+    finds_faults: bool = False
+    """Whether its command ends with 1 when it has found what it looks for: that is no failure."""
 
     def command_for(self, subject: str = "") -> str:
         """Returns the command that does the same to ``subject``."""
+        if self.host:
+            words = words_about(self.name, subject, *self.flags, **self.values)
+            return shown_command(words, self.host)
         return command_about(self.name, subject, *self.flags, **self.values)
 
     @property

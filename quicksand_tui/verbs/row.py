@@ -3,7 +3,7 @@ the help derive."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from enum import Enum, auto
 from typing import Any, NamedTuple
 
@@ -58,6 +58,10 @@ class Kind(Enum):
     """K=V or K: a variable of the guest's environment."""
     ARGV = auto()
     """A command of the guest with its arguments."""
+    HOST = auto()
+    """Another machine, by its name in the config."""
+    FLEET_HOST = auto()
+    """A machine of the fleet: one of those, or a local node."""
     THEME = auto()
     REST = auto()
     """The rest of the `:` line, as it is."""
@@ -107,6 +111,8 @@ class Parameter(NamedTuple):
     selected object, or the app asks for it."""
     by_place: bool = False
     """Whether the `:` line also takes the option's value without its flag."""
+    changes: bool = False
+    """Whether a verb that only reads changes something with this flag."""
 
     @property
     def word(self) -> str:
@@ -157,7 +163,7 @@ class VerbRecord(NamedTuple):
     summary: str = ""
     """Its line in that section."""
     reads: bool = False
-    """Whether it only reads."""
+    """Whether it only reads, unless one of its parameters says otherwise (`only_reads`)."""
     parts: tuple[VerbRecord, ...] = ()
     """The verbs that are called with a second word."""
     takes_rest: bool = False
@@ -181,6 +187,12 @@ class VerbRecord(NamedTuple):
             if found.name == name:
                 return found
         raise LookupError(f"{self.name} has no {name}")
+
+    def only_reads(self, given: Collection[str]) -> bool:
+        """Returns whether it changes nothing, with the parameters of these names ``given``."""
+        return self.reads and not any(
+            found.changes and found.name in given for found in self.parameters
+        )
 
     def walk(self) -> Iterator[VerbRecord]:
         """Yields the verb and its parts."""

@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from quicksand_tui.model.amounts import pause_text, seconds_text, size_text
+from quicksand_tui.model.amounts import pause_text, seconds_text
 from quicksand_tui.model.jobs import Failure, JobVerb, OperationError
 from quicksand_tui.model.remedies import hint_of, text_of
-from quicksand_tui.model.saves import VerdictView
 from quicksand_tui.model.specs import SaveSpec, Told
 from quicksand_tui.model.text import sanitise
 from quicksand_tui.verbs import engine
+from quicksand_tui.verbs.commands import command_words
 from quicksand_tui.verbs.record import HostVerb, Progress, Report, SandboxVerb, ignore
 from quicksand_tui.verbs.saved import Saved, SavedThere, tell_saved
 from quicksand_tui.verbs.stages import stage_text
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from quicksand.saves.save_removal import Removed
     from quicksand.saves.save_trash import Trashed
     from quicksand.saves.store import Save, SaveStore
-    from quicksand.saves.verifying import Verdict
 
     from quicksand_tui.model.keymap import Keymap
 
@@ -160,11 +159,13 @@ def discard(
     *,
     now: bool = False,
     shown: Sequence[str] = (),
+    host: str = "",
     each: Callable[[Removed | QuicksandError], None] = ignore,
 ) -> HostVerb[Discarded]:
     """Moves saves, given by name or path, to the trash, or removes them for good with ``now``.
-    Cancelling leaves those that are not yet removed. Commands call them ``shown``. ``each`` gets
-    what became of one as soon as that is sure, in another thread."""
+    Cancelling leaves those that are not yet removed. Commands call them ``shown``; ``host`` is the
+    machine where they are. ``each`` gets what became of one as soon as that is sure, in another
+    thread."""
 
     async def run(_: str, report: Report) -> Discarded:
         def work(check: Callable[[], None]) -> Discarded:
@@ -179,12 +180,17 @@ def discard(
 
         return await engine.in_stoppable_thread(work)
 
-    def tell(_: str, discarded: Discarded, keymap: Keymap) -> Told:
+    def tell(_: str, discarded: Discarded | DoneThere, keymap: Keymap) -> Told:
+        if isinstance(discarded, DoneThere):
+            return told(discarded.names, ())
         failed = [found for found in discarded.each if isinstance(found, Exception)]
         _require_all(failed, len(saves), "removed")
         names = [found.info.name for found in discarded.each if not isinstance(found, Exception)]
+        return told(names, _about(discarded.swept))
+
+    def told(names: Sequence[str], lines: tuple[str, ...]) -> Told:
         where = "deleted for good" if now else "in the trash for a week: T shows it"
-        return Told(summary=f"{_names(names)} {_is(names)} {where}", lines=_about(discarded.swept))
+        return Told(summary=f"{names_of(names)} {are(names)} {where}", lines=lines)
 
     return HostVerb(
         name="saves rm",
@@ -195,7 +201,17 @@ def discard(
         run=run,
         spec=tuple(saves),
         tell=tell,
+        host=host,
+        words=lambda _: command_words("saves rm", now=now, names=map(str, saves)),
+        there=lambda _: DoneThere(tuple(shown)),
     )
+
+
+class DoneThere(NamedTuple):
+    """What was done on another machine."""
+
+    names: Sequence[str]
+    """Those of what it was done to."""
 
 
 class Restored(NamedTuple):
@@ -207,10 +223,16 @@ class Restored(NamedTuple):
 
 
 def bring_back(
-    places: Sequence[str | Path], *, name: str = "", shown: str = ""
+    places: Sequence[str | Path],
+    *,
+    name: str = "",
+    shown: str = "",
+    named: str = "",
+    host: str = "",
 ) -> HostVerb[Restored]:
     """Restores saves, given by name, id or path in the trash, and sandboxes, given by path; under
-    ``name`` if one is given. A command calls a single one ``shown``."""
+    ``name`` if one is given. A command calls a single one ``shown``, and on the machine ``host`` it
+    is the one with this id, which was ``named`` so."""
 
     async def run(_: str, report: Report) -> Restored:
         sandboxes = engine.SandboxTrash(engine.Registry(engine.paths()))
@@ -235,11 +257,13 @@ def bring_back(
 
         return await engine.in_stoppable_thread(work)
 
-    def tell(_: str, restored: Restored, keymap: Keymap) -> Told:
+    def tell(_: str, restored: Restored | DoneThere, keymap: Keymap) -> Told:
+        if isinstance(restored, DoneThere):
+            return Told(summary=f"{names_of(restored.names)} is back")
         _require_all(restored.failed, len(places), "restored")
         back = restored.names
         return Told(
-            summary=f"{_names(back, 'things')} {_is(back)} back", lines=_about(restored.swept)
+            summary=f"{names_of(back, 'things')} {are(back)} back", lines=_about(restored.swept)
         )
 
     return HostVerb(
@@ -250,11 +274,21 @@ def bring_back(
         run=run,
         spec=tuple(places),
         tell=tell,
+        host=host,
+        words=lambda _: command_words("restore", new_name=name, name=shown),
+        there=lambda _: DoneThere((name or named or shown,)),
     )
 
 
-def purge(places: Sequence[Path], *, shown: Sequence[str] = ()) -> HostVerb[Sequence[str]]:
-    """Removes entries of the trash, given by path, for good. Commands call them ``shown``."""
+def purge(
+    places: Sequence[Path],
+    *,
+    shown: Sequence[str] = (),
+    named: Sequence[str] = (),
+    host: str = "",
+) -> HostVerb[Sequence[str]]:
+    """Removes entries of the trash, given by path, for good. Commands call them ``shown``, and on
+    the machine ``host`` they are those with these ids, which were ``named`` so."""
 
     async def run(_: str, report: Report) -> Sequence[str]:
         wanted = set(places)
@@ -280,17 +314,20 @@ def purge(places: Sequence[Path], *, shown: Sequence[str] = ()) -> HostVerb[Sequ
         run=run,
         spec=tuple(places),
         tell=lambda _, names, keymap: Told(
-            summary=f"{_names(names, 'things')} {_is(names)} deleted for good"
+            summary=f"{names_of(names, 'things')} {are(names)} deleted for good"
         ),
+        host=host,
+        words=lambda _: command_words("trash", empty=True, ids=shown),
+        there=lambda _: tuple(named),
     )
 
 
-def _names(names: Sequence[str], things: str = "saves") -> str:
+def names_of(names: Sequence[str], things: str = "saves") -> str:
     """Returns the name of a single thing, or the number of several."""
     return sanitise(names[0], limit=60) if len(names) == 1 else f"{len(names)} {things}"
 
 
-def _is(things: Sequence[object]) -> str:
+def are(things: Sequence[object]) -> str:
     return "is" if len(things) == 1 else "are"
 
 
@@ -314,111 +351,6 @@ def _message(error: Exception) -> str:
     return text_of(error) or type(error).__name__
 
 
-# Verifying
-
-
-class Verified(NamedTuple):
-    """The result of verifying saves."""
-
-    verdicts: Sequence[Verdict]
-    size: int
-    """Bytes read."""
-    seconds: float
-    when: float
-    """Unix time."""
-
-    def views(self) -> Mapping[str, tuple[str, VerdictView]]:
-        """Returns by key the id of each save, and its verdict as the app shows it."""
-        return {
-            str(verdict.save.root): (_id_of(verdict), self._view(verdict))
-            for verdict in self.verdicts
-        }
-
-    def _view(self, verdict: Verdict) -> VerdictView:
-        problems = (f"{file}: {text}" for file, text in verdict.problems.items())
-        return VerdictView(
-            deep=verdict.deep, when=self.when, problems=tuple(sanitise(text) for text in problems)
-        )
-
-
-def verify(
-    keys: Sequence[str],
-    *,
-    deep: bool = False,
-    find: Callable[[], Sequence[Save]] | None = None,
-    shown: Sequence[str] = (),
-) -> HostVerb[Verified]:
-    """Checks the files of saves from outside, or with ``deep`` every byte: of those that ``find``
-    returns, or of those with these keys, their paths. Commands call them ``shown``."""
-
-    async def run(_: str, report: Report) -> Verified:
-        started, size = time.perf_counter(), 0
-
-        def progress(done: int, total: int) -> None:
-            nonlocal size
-            size = total
-            report(Progress("", "reading", done=done, total=total))
-
-        report(Progress("", "looking"))
-        look = find or (lambda: [engine.load_save(Path(key)) for key in keys])
-        saves = await asyncio.to_thread(look)
-        verdicts = await engine.verify_saves(saves, engine.paths(), deep=deep, progress=progress)
-        return Verified(verdicts, size, time.perf_counter() - started, time.time())
-
-    return HostVerb(
-        name="saves verify",
-        flags=("deep",) if deep else (),
-        values={"names": shown},
-        job=JobVerb.VERIFY,
-        failed="The saves were not verified",
-        run=run,
-        spec=tuple(keys),
-        tell=_tell_verified,
-        facts=lambda _, verified: [_verdict_facts(verdict) for verdict in verified.verdicts],
-    )
-
-
-def _tell_verified(_: str, verified: Verified, keymap: Keymap) -> Told:
-    found = verified.verdicts
-    what = _names([verdict.save.root.name for verdict in found])
-    if bad := list(_problems(found)):
-        count = sum(not verdict.is_whole for verdict in found)
-        several = f"{count} of {len(found)} saves are not whole"
-        raise OperationError(
-            Failure(
-                title=several if len(found) > 1 else f"{what} is not whole",
-                message=bad[0],
-                hint="saves that share its layers may be damaged too: * and F read them all",
-                log=tuple(bad[1:SHOWN_MAX]),
-            )
-        )
-    if all(verdict.deep for verdict in found):
-        read = f"{size_text(verified.size)} read in {time_text(verified.seconds)}"
-        return Told(summary=f"{what} {_is(found)} whole: {read}")
-    return Told(summary=f"{what} {_is(found)} fine by a quick check; F reads every byte")
-
-
-def _problems(verdicts: Sequence[Verdict]) -> Iterator[str]:
-    for verdict in verdicts:
-        for file, text in verdict.problems.items():
-            yield f"{sanitise(verdict.save.root.name, limit=60)}: {sanitise(f'{file}: {text}')}"
-
-
 def time_text(seconds: float) -> str:
     """Returns a time that something took."""
     return pause_text(seconds) if seconds < 1 else seconds_text(seconds)
-
-
-def _id_of(verdict: Verdict) -> str:
-    manifest = verdict.save.manifest
-    return "" if manifest is None else sanitise(manifest.id, limit=200)
-
-
-def _verdict_facts(verdict: Verdict) -> dict[str, Any]:
-    return {
-        "name": verdict.save.name,
-        "path": str(verdict.save.root),
-        "deep": verdict.deep,
-        "whole": verdict.is_whole,
-        "problems": dict(verdict.problems),
-    }

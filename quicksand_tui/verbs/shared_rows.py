@@ -61,7 +61,7 @@ LINE_NOTE = option("-m --note", Kind.TEXT, "NOTE", "Add a note to it.", default=
                     on_line=True)
 DRY_RUN = flag("--dry-run", "List what would be removed, and remove nothing.")
 NOW = flag("--now", "Delete for good instead of moving to the trash.")
-EMPTY = flag("--empty", "Delete all of it for good, or only these IDs.")
+EMPTY = flag("--empty", "Delete all of it for good, or only these IDs.", changes=True)
 EVERYWHERE = flag("-a --all", "Include saves of other workspaces.", name="everywhere")
 NEW_NAME = option("--name --as", Kind.TEXT, "NEW", "Give it another name.", name="new_name")
 _MOVED = (

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from quicksand_tui.model.jobs import JobVerb
+from quicksand_tui.model.saves import own_key
 from quicksand_tui.model.text import TITLE_CELLS, clip, sanitise
 from quicksand_tui.verbs import engine
 from quicksand_tui.verbs.checkpoints import newest_automatic
@@ -158,6 +159,8 @@ def run_command(spec: NewSpec) -> str:
 def run_words(spec: NewSpec, *, relayed: bool = False) -> list[str]:
     """Returns the words of that command; with ``relayed`` as it is carried out for the app."""
     image = spec.image or "IMAGE"
+    if relayed and spec.save:
+        image = own_key(spec.save, spec.host)  # the very one, whatever other saves are called
     words = ["--name", spec.name or "NAME"]
     for keyword, record in machine_records().items():
         text = spec.machine.get(keyword, "")

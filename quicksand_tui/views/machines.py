@@ -45,7 +45,7 @@ def arrange_listed(things: Sequence[Listed], query: str, order: str) -> list[Lis
     return rows
 
 
-def is_head(thing: Listed) -> bool:
+def is_head(thing: object) -> bool:
     return isinstance(thing, MachineView)
 
 

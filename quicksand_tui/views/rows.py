@@ -339,13 +339,15 @@ def sandbox_row(view: SandboxView, world: World) -> Row:
         "ports": Cell(ports_text(view), "muted"),
         "last": Cell(last_text(view, world), "error" if view.error else "muted"),
     }
-    return Row(view.id, {key: _greyed(cell) for key, cell in cells.items()} if view.away else cells)
+    return Row(view.id, greyed(cells) if view.away else cells)
 
 
-def _greyed(cell: Cell) -> Cell:
-    """Returns the cell of a sandbox whose machine is away."""
-    lead = tuple((text, "muted") for text, _ in cell.lead)
-    return replace(cell, role="muted", lead=lead)
+def greyed(cells: Mapping[str, Cell]) -> dict[str, Cell]:
+    """Returns the cells of something whose machine is away."""
+    return {
+        key: replace(cell, role="muted", lead=tuple((text, "muted") for text, _ in cell.lead))
+        for key, cell in cells.items()
+    }
 
 
 def rates_text(rates: TrafficRates | None) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ from quicksand_tui.model.jobs import Job, JobVerb
 from quicksand_tui.model.saves import freed_together
 from quicksand_tui.model.text import clip
 from quicksand_tui.views.filters import filtered, in_order, nothing_matches
-from quicksand_tui.views.rows import PADDING, Cell, Column, Line, Row, Words
+from quicksand_tui.views.rows import PADDING, Cell, Column, Line, Row, Words, greyed
 
 if TYPE_CHECKING:
     from quicksand_tui.model.saves import SavesView, SaveView, TrashedView
@@ -25,6 +24,8 @@ DOING = {
     JobVerb.DISCARD: "removing",
     JobVerb.RESTORE: "restoring",
 }
+HERE_WORD = "local"
+"""This machine, for filters."""
 NAMES_SHOWN = 3
 NAME_CELLS = 40
 """Width of a name within a sentence."""
@@ -56,6 +57,7 @@ _FIELDS: dict[str, Callable[[SaveView], str]] = {
     "from": lambda view: view.parent,
     "note": lambda view: view.note,
     "place": lambda view: view.place,
+    "host": lambda view: view.host or HERE_WORD,
 }
 _TESTS: dict[str, Callable[[SaveView], bool]] = {
     "problem": lambda view: bool(trouble_of(view)[0]),
@@ -81,11 +83,16 @@ def arrange_trash(views: Sequence[TrashedView], query: str, order: str) -> Seque
         "name": lambda view: view.name.lower(),
         "frees": lambda view: -view.own,
     }
-    return in_order(filtered(views, query, _text), order, keys)
+    return in_order(filtered(views, query, _text, _TRASH_FIELDS), order, keys)
 
 
 def _text(view: TrashedView) -> str:
     return f"{view.name}\n{view.note}\n{view.id}".lower()
+
+
+_TRASH_FIELDS: dict[str, Callable[[TrashedView], str]] = {
+    "host": lambda view: view.host or HERE_WORD,
+}
 
 
 # Tables
@@ -125,8 +132,8 @@ def save_row(view: SaveView, world: World) -> Row:
     age = None if view.created is None else world.taken - view.created
     trouble, _ = trouble_of(view)
     cells = {
-        "name": Cell(view.name, "error" if trouble else ""),
-        "named": _named(view.name, trouble),
+        "name": Cell(view.short_name, "error" if trouble else ""),
+        "named": _named(view.short_name, trouble),
         "size": Cell(size_text(view.size), "muted"),
         "shared": Cell(size_text(view.shared) if view.shared else "", "muted"),
         "frees": Cell(size_text(view.own)),
@@ -136,7 +143,7 @@ def save_row(view: SaveView, world: World) -> Row:
         "children": Cell(str(len(view.children) or ""), "muted"),
         "note": _note(view, world.job_about(view.key)),
     }
-    return Row(view.key, cells)
+    return Row(view.key, greyed(cells) if view.away else cells)
 
 
 def _named(name: str, trouble: str) -> Cell:
@@ -177,8 +184,8 @@ def trash_row(view: TrashedView, world: World) -> Row:
     elif view.error:
         note = Cell(f"✗ damaged: {view.error}", "error")
     cells = {
-        "name": Cell(view.name, "error" if view.error else ""),
-        "named": _named(view.name, "damaged" if view.error else ""),
+        "name": Cell(view.short_name, "error" if view.error else ""),
+        "named": _named(view.short_name, "damaged" if view.error else ""),
         "kind": Cell(view.kind, "muted"),
         "frees": Cell(size_text(view.own)),
         "removed": Cell(age_text(world.taken - view.removed), "muted"),
@@ -186,12 +193,12 @@ def trash_row(view: TrashedView, world: World) -> Row:
         "id": Cell(view.id, "muted"),
         "note": note,
     }
-    return Row(view.key, cells)
+    return Row(view.key, greyed(cells) if view.away else cells)
 
 
 def left_text(view: TrashedView, now: float) -> str:
     """Returns how long it is certain to stay in the trash."""
-    if math.isinf(view.until):
+    if view.until is None:
         return "ever"
     return age_text(view.until - now) if view.until > now else "0"
 
@@ -276,7 +283,7 @@ def count_text(number: int, thing: str) -> str:
 
 def describe_save(view: SaveView, world: World) -> list[Line]:
     """Returns all facts of a save, those that matter for deleting it first."""
-    lines = _state_lines(view, world)
+    lines = [*_machine_lines(view, world), *_state_lines(view, world)]
     stays = f" · {size_text(view.shared)} shared with others stays" if view.shared else ""
     lines.append(("Deleting", [(f"frees {size_text(view.own)}", ""), (stays, "muted")]))
     if view.above:
@@ -303,6 +310,16 @@ def describe_save(view: SaveView, world: World) -> list[Line]:
     id_ = f" · {view.id}" if view.id else ""
     lines.append(("Path", [(f"{view.path}{id_}", "muted")]))
     return lines
+
+
+def _machine_lines(view: SaveView | TrashedView, world: World) -> list[Line]:
+    """Returns where it is, if that is not here."""
+    if not view.host:
+        return []
+    machine = world.machine(view.host)
+    since = "" if machine is None else age_text(max(0.0, world.taken - machine.since), wide=True)
+    away = f" · away since {since}: shown as it was" if view.away else ""
+    return [("Machine", [(view.host, ""), (away, "warning")])]
 
 
 def _state_lines(view: SaveView, world: World) -> list[Line]:
@@ -349,11 +366,11 @@ def _descent(view: SaveView) -> list[Words]:
 
 def describe_trashed(view: TrashedView, world: World) -> list[Line]:
     now = world.taken
-    lines: list[Line] = []
+    lines = _machine_lines(view, world)
     if view.error:
         lines += [("State", [("✗ damaged", "error")]), ("Why", [(view.error, "error")])]
     left = f"{left_text(view, now)} more for sure"
-    if math.isinf(view.until):
+    if view.until is None:
         left = "until it is removed: it was not a save, but lay where saves are"
     lines += [
         ("Removed", [(f"{age_text(now - view.removed)} ago", ""), (f" · stays {left}", "muted")]),

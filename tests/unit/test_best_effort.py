@@ -23,7 +23,7 @@ SILENT = {
     ("warm/spares/orders.py", "list"): "`read` reports it where orders are changed",
     ("records/trash.py", "_look_at"): "what cannot be read is shown as it is",
     # The other side is told by the end of its connection.
-    ("remote/agents.py", "_pass_on"): "the agent's client sees the end, and says what was lost",
+    ("remote/passing.py", "pass_on"): "the client sees the end, and says what was lost",
     ("remote/asking.py", "forget"): "the far end forgets by itself what nobody asks for",
     ("remote/serving.py", "_take"): "who says no hello of this client is hung up on",
     # A network loses datagrams, too, and does not tell.
@@ -31,6 +31,7 @@ SILENT = {
     ("hosted/calling.py", "call"): "a broken connection shows itself at the next call",
     ("hosted/holding.py", "_await_cancel"): "its client may come again, and is waited for",
     ("hosted/life.py", "_let_go"): "the far end lets go by itself of what has no client",
+    ("hosted/relayed_screen.py", "_serve"): "whoever looks sees the end, and tries again",
     ("hosted/save_moving.py", "_close"): "the far end closes it with the connection",
     # What was to be removed is gone.
     ("life/cloning.py", "_undo"): "the keeper of an ephemeral clone has removed it",

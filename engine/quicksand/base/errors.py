@@ -8,7 +8,8 @@
     ├── SandboxNotFoundError (LookupError) the caller: no sandbox of that name or id
     ├── NameTakenError                    the caller: another sandbox has the name
     ├── StateError                        the caller: not possible in this state (stopped, busy)
-    │   └── NoDisplayError                the caller: the machine has no screen
+    │   ├── NoDisplayError                the caller: the machine has no screen
+    │   └── AgentTooOldError              the guest's agent, out of a checkpoint, cannot do it
     ├── HostError                         the host lacks something
     │   ├── QemuNotFound, QemuTooOld, QemuLacksDevice
     │   ├── AcceleratorError              the accelerator asked for does not work here
@@ -156,6 +157,11 @@ class StateError(QuicksandError, RuntimeError):
 
 class NoDisplayError(StateError):
     """The machine has no screen, keyboard and pointer."""
+
+
+class AgentTooOldError(StateError):
+    """The guest's agent is of an older version, out of a checkpoint or of a sandbox that has run
+    for long, and cannot do what is asked for."""
 
 
 class HostError(QuicksandError, RuntimeError):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from quicksand.base.errors import DiskSpaceError, PathError
-from quicksand.base.regular import create, open_file, open_regular
+from quicksand.base.regular import create, open_file, open_regular, read_at_most
 from quicksand.base.removal import NotOursError
 
 JSON_MAX = 4 * 1024 * 1024
@@ -90,10 +90,9 @@ class PendingJson:
             self._temporary.unlink()
 
 
-def read_json(path: Path) -> dict[str, Any]:
+def read_json(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read a JSON object of at most 4 MiB. Raises OSError, ValueError for anything else."""
-    with open_file(path) as file:
-        text = file.read(JSON_MAX + 1)
+    text = read_at_most(path, JSON_MAX + 1)
     if len(text) > JSON_MAX:
         raise ValueError(f"{path} is larger than {JSON_MAX} bytes")
     try:
@@ -193,11 +192,12 @@ def give_back(path: Path, descriptor: int) -> None:
 
 def is_locked(path: Path) -> bool:
     """Whether any process holds the exclusive flock on ``path``. Raises OSError."""
-    if not os.path.lexists(path):
+    try:
+        descriptor = try_lock(path, shared=True, create=False)
+    except NotADirectoryError:
         return False
-    descriptor = try_lock(path, shared=True, create=False)
     if descriptor is None:
-        return path.exists()
+        return path.exists()  # or else it is missing
     os.close(descriptor)
     return False
 

@@ -1,9 +1,10 @@
 """The process that records a screen, so that packing pictures delays nobody: ``python -m
 quicksand.display.record_worker TASK``, where TASK is a `Task` as JSON.
 
-Lines on standard input are orders: ``connect`` and a machine's directory, or ``stop``. When it is
-closed, the recording ends, too. Lines of JSON on standard output are reports: ``pictures`` and
-``size`` after each picture, ``gone`` when a display was lost, at the end ``done`` or ``failed``.
+Lines on standard input are orders: ``connect`` and where the screen is (`place`), or ``stop``. When
+it is closed, the recording ends, too. Lines of JSON on standard output are reports: ``pictures``
+and ``size`` after each picture, ``gone`` when a display was lost, at the end ``done`` or
+``failed``.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ from quicksand.base.remedies import Words
 from quicksand.base.threads import in_thread_to_the_end
 from quicksand.display.animation import Animation, AnimationFormat, fit, scaled_size
 from quicksand.display.framebuffer import Framebuffer
+from quicksand.display.place import Place, open_screen, parse_place
 from quicksand.display.rfb import BRISK_S, CONNECT_TIMEOUT_S, RfbClient
 from quicksand.display.screen import true_width
 from quicksand.qemu.keeper_parts.bounds import no_core_files
-from quicksand.records.layout import MachineDir
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -66,7 +67,7 @@ class Recorder:
         self._task = task
         self._file = file
         self._form = AnimationFormat.of(Path(task.path))
-        self._machine: MachineDir | None = None
+        self._place: Place | None = None
         self._ordered = asyncio.Event()
         self._stopped = asyncio.Event()
         self._animation: Animation | None = None
@@ -81,8 +82,8 @@ class Recorder:
         self._width = 0
         """How much of a frame of that size the guest has."""
 
-    def connect(self, machine: MachineDir) -> None:
-        self._machine = machine
+    def connect(self, place: Place) -> None:
+        self._place = place
         self._ordered.set()
 
     def stop(self) -> None:
@@ -119,10 +120,10 @@ class Recorder:
         while True:
             await self._ordered.wait()
             self._ordered.clear()
-            assert self._machine is not None
+            assert self._place is not None
             try:
-                async with RfbClient.open(self._machine.vnc_socket) as client:
-                    return await self._record_from(client, self._machine)
+                async with open_screen(self._place) as client:
+                    return await self._record_from(client, self._place)
             except DisplayError as error:
                 if self._animation is None:
                     raise
@@ -130,7 +131,7 @@ class Recorder:
                     self._gone_at = asyncio.get_running_loop().time()
                 _say({"gone": str(error)})
 
-    async def _record_from(self, client: RfbClient, machine: MachineDir) -> str:
+    async def _record_from(self, client: RfbClient, place: Place) -> str:
         """Raises DisplayError when the display is gone."""
         loop = asyncio.get_running_loop()
         try:
@@ -142,7 +143,7 @@ class Recorder:
             self._gone_at = None
             if self._animation is not None and now - self._start >= self._task.seconds:
                 return "seconds"
-            if await self._add(client.frame, machine, now) > BYTES_MAX:
+            if await self._add(client.frame, place, now) > BYTES_MAX:
                 return "size"
             interval_s = 1 / self._task.fps
             end = self._start + self._task.seconds
@@ -153,12 +154,12 @@ class Recorder:
             except TimeoutError:
                 return "seconds"
 
-    async def _add(self, frame: Framebuffer, machine: MachineDir, now: float) -> int:
+    async def _add(self, frame: Framebuffer, place: Place, now: float) -> int:
         """Record a frame; returns the bytes of the file. Raises PathError, DiskSpaceError,
         ConfigError for a first one that is too large."""
         if (frame.width, frame.height) != self._seen:
             self._seen = frame.width, frame.height
-            self._width = await true_width(frame, machine)
+            self._width = await true_width(frame, place)
         with map_os_errors(Path(self._task.path)):
             size_bytes, pictures = await in_thread_to_the_end(
                 lambda: self._add_blocking(frame, now)
@@ -242,7 +243,7 @@ async def _take_orders(recorder: Recorder) -> None:
         while line := await reader.readline():
             word, _, rest = line.decode().strip().partition(" ")
             if word == "connect":
-                recorder.connect(MachineDir(Path(json.loads(rest))))
+                recorder.connect(parse_place(json.loads(rest)))
             elif word == "stop":
                 break
     recorder.stop()

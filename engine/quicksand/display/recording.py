@@ -22,8 +22,8 @@ from quicksand.base.threads import to_the_end
 from quicksand.display.animation import AnimationFormat
 from quicksand.display.checks import check_scale, is_number
 from quicksand.display.picture import check_target
+from quicksand.display.place import Place, place_text
 from quicksand.display.record_worker import Task, task_json
-from quicksand.records.layout import MachineDir
 
 WORKER = "quicksand.display.record_worker"
 FPS_MAX = 30.0
@@ -47,8 +47,8 @@ HINTS = {
 
 REPLACE = "choose another name, or say that it may be replaced (`--force`, replace=True)"
 
-FindMachine = Callable[[], MachineDir | None]
-"""Finds the directory of the QEMU that runs now; None if the sandbox has ended."""
+FindPlace = Callable[[], Place | None]
+"""Finds the screen of the QEMU that runs now; None if the sandbox has ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,11 +71,11 @@ class Recorded:
 class Recording:
     """A recording that runs, made by `Sandbox.record`."""
 
-    def __init__(self, process: asyncio.subprocess.Process, find: FindMachine) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, find: FindPlace) -> None:
         self._process = process
         self._find = find
-        self._machine: MachineDir | None = None
-        """The one that is recorded."""
+        self._place: Place | None = None
+        """That of what is recorded."""
         self._first = asyncio.Event()
         """There is a picture, or none will come."""
         self._finished = asyncio.Event()
@@ -92,7 +92,7 @@ class Recording:
     async def open(
         cls,
         path: Path,
-        find: FindMachine,
+        find: FindPlace,
         *,
         seconds: float,
         fps: float,
@@ -196,7 +196,7 @@ class Recording:
         """Have the worker connect to the machine that runs now; after one that was lost, to the
         next one, or after a while to the same."""
         loop = asyncio.get_running_loop()
-        before, deadline = self._machine, loop.time() + RETRY_S
+        before, deadline = self._place, loop.time() + RETRY_S
         found = self._find()
         while found is not None and before is not None and self._process.returncode is None:
             is_due = found != before or loop.time() > deadline
@@ -208,8 +208,8 @@ class Recording:
             self._sandbox_ended = True
             self._order("stop")
         else:
-            self._machine = found
-            self._order(f"connect {json.dumps(str(found.root))}")
+            self._place = found
+            self._order(f"connect {json.dumps(place_text(found))}")
 
     async def _end(self, following: asyncio.Task[None], temporary: Path) -> None:
         """End the worker, and what it may have left. Does not raise."""

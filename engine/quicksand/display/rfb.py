@@ -26,7 +26,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from enum import IntEnum, IntFlag
 from pathlib import Path
 from typing import Self
@@ -34,8 +34,12 @@ from typing import Self
 from quicksand.base.errors import DisplayError
 from quicksand.display.checks import check_size
 from quicksand.display.framebuffer import BYTES_PER_PIXEL, Cursor, Framebuffer, Rect
+from quicksand.display.packed import Unpacking
 
 CONNECT_TIMEOUT_S = 20.0
+
+CLOSE_S = 1.0
+"""Seconds for a server to take what was sent last."""
 
 BRISK_S = 0.25
 """Seconds after which a waiting client reminds QEMU. Without that, QEMU looks for changes less and
@@ -75,13 +79,27 @@ UPDATE, COLOURS, BELL, CUT_TEXT = range(4)
 
 
 class Encoding(IntEnum):
-    """Those that this client understands, and says so. Pixels come raw: through a local socket,
-    compressing them takes longer than copying them."""
+    """Those that this client understands. Through a local socket pixels come raw: compressing them
+    takes longer than copying them."""
 
     RAW = 0
+    ZLIB = 6
+    """See `Unpacking`."""
+    FAST = -255
+    """The compression level 1, the fastest; QEMU's own is 9 (ui/vnc.c, set_encodings)."""
     ALPHA_CURSOR = -314
     EXTENDED_DESKTOP_SIZE = -308
     DESKTOP_SIZE = -223
+
+
+ALWAYS = (
+    *(Encoding.RAW, Encoding.ALPHA_CURSOR),
+    *(Encoding.EXTENDED_DESKTOP_SIZE, Encoding.DESKTOP_SIZE),
+)
+"""What this client says that it understands, the best first."""
+
+COMPRESSED = (Encoding.ZLIB, Encoding.FAST)
+"""What it says before that of a screen of another machine."""
 
 
 class Buttons(IntFlag):
@@ -99,9 +117,17 @@ class Buttons(IntFlag):
 class RfbClient:
     """A connection to a VNC server, made by `open`."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        *,
+        compressed: bool = False,
+    ) -> None:
         self._reader = reader
         self._writer = writer
+        self._encodings = (*COMPRESSED, *ALWAYS) if compressed else ALWAYS
+        self._unpacking = Unpacking(reader) if compressed else None
         self.frame = Framebuffer.blank(0, 0)
         """The screen; see the module for when it changes."""
         self.cursor: Cursor | None = None
@@ -122,16 +148,25 @@ class RfbClient:
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def open(cls, path: Path, *, timeout: float = CONNECT_TIMEOUT_S) -> AsyncIterator[Self]:
-        """Connect to the server at the Unix socket ``path``. Raises DisplayError if nobody serves
-        there, if it refuses, or if it does not answer within ``timeout`` seconds."""
+    async def open(
+        cls,
+        path: Path,
+        *,
+        timeout: float = CONNECT_TIMEOUT_S,
+        first: bytes = b"",
+        compressed: bool = False,
+    ) -> AsyncIterator[Self]:
+        """Connect to the server at the Unix socket ``path``. ``first`` is written before all else,
+        and with ``compressed`` pixels may come so. Raises DisplayError if nobody serves there, if
+        it refuses, or if it does not answer within ``timeout`` seconds."""
         try:
             async with asyncio.timeout(timeout):
                 streams = await asyncio.open_unix_connection(path, limit=BUFFER_BYTES)
         except (OSError, TimeoutError) as error:
             raise DisplayError(f"the display cannot be reached at {path}: {error}") from error
-        client = cls(*streams)
+        client = cls(*streams, compressed=compressed)
         try:
+            streams[1].write(first)
             await client._greet(timeout)
             reading = asyncio.ensure_future(client._read_all())
             try:
@@ -141,8 +176,12 @@ class RfbClient:
                 await asyncio.wait((reading,))
         finally:
             streams[1].close()
-            with contextlib.suppress(OSError):
-                await streams[1].wait_closed()
+            try:
+                with contextlib.suppress(OSError):
+                    async with asyncio.timeout(CLOSE_S):
+                        await streams[1].wait_closed()
+            finally:
+                streams[1].transport.abort()  # the server does not take the rest
 
     # A viewer
 
@@ -253,8 +292,8 @@ class RfbClient:
         self._set_size(width, height)
         pixel_format = struct.pack(">BBBBHHHBBB3x", 32, 24, 0, 1, 255, 255, 255, 0, 8, 16)
         self._writer.write(struct.pack(">B3x", 0) + pixel_format)
-        encodings = struct.pack(f">{len(Encoding)}i", *Encoding)
-        self._writer.write(struct.pack(">BxH", 2, len(Encoding)) + encodings)
+        encodings = struct.pack(f">{len(self._encodings)}i", *self._encodings)
+        self._writer.write(struct.pack(">BxH", 2, len(self._encodings)) + encodings)
         await self._writer.drain()
 
     async def _reason(self) -> str:
@@ -307,7 +346,10 @@ class RfbClient:
         x, y, width, height, encoding = await self._numbers(">HHHHi")
         match encoding:
             case Encoding.RAW:
-                await self._read_pixels(Rect(x, y, width, height))
+                await self._read_pixels(Rect(x, y, width, height), self._reader.readexactly)
+                return True
+            case Encoding.ZLIB if self._unpacking is not None:
+                await self._read_packed(Rect(x, y, width, height), self._unpacking)
                 return True
             case Encoding.DESKTOP_SIZE:
                 self._set_size(width, height)
@@ -319,7 +361,13 @@ class RfbClient:
                 raise DisplayError(f"the display sent pixels in the unknown encoding {encoding}")
         return False
 
-    async def _read_pixels(self, rect: Rect) -> None:
+    async def _read_packed(self, rect: Rect, unpacking: Unpacking) -> None:
+        (length,) = await self._numbers(">I")
+        unpacking.begin(length, rect.width * rect.height * BYTES_PER_PIXEL)
+        await self._read_pixels(rect, unpacking.read)
+        await unpacking.end()
+
+    async def _read_pixels(self, rect: Rect, read: Callable[[int], Awaitable[bytes]]) -> None:
         frame = self.frame
         if not frame.contains(rect):
             raise DisplayError("the display sent pixels beyond its edge")
@@ -329,7 +377,7 @@ class RfbClient:
         rows = max(1, BAND_BYTES // row)
         for top in range(0, rect.height, rows):
             height = min(rows, rect.height - top)
-            data = await self._reader.readexactly(height * row)
+            data = await read(height * row)
             frame.put(Rect(rect.x, rect.y + top, rect.width, height), data)
         self._note(rect)
 

@@ -14,6 +14,7 @@ from quicksand.base.errors import QuicksandError, StateError
 from quicksand.base.threads import in_thread_to_the_end
 from quicksand.display.framebuffer import Framebuffer
 from quicksand.display.picture import Picture, read_size
+from quicksand.display.place import Place, RelayedScreen, ask_size
 from quicksand.display.queue import drives
 from quicksand.display.rfb import WIDTH_STEP
 from quicksand.qemu.qmp import Monitor
@@ -57,17 +58,21 @@ async def is_driven(machine: MachineDir) -> bool:
     return True
 
 
-async def true_width(frame: Framebuffer, machine: MachineDir) -> int:
+async def true_width(frame: Framebuffer, place: Place) -> int:
     """How many columns of VNC's ``frame`` are the guest's; all if QEMU cannot be asked."""
     if frame.width % WIDTH_STEP:
         return frame.width
     try:
         async with asyncio.timeout(WIDTH_S):
-            width, height = await take_size(machine)
+            width, height = await _size_at(place)
     except (QuicksandError, OSError, TimeoutError):
         return frame.width  # a QEMU that is just ending: then with some empty columns
     fits = height == frame.height and frame.width - WIDTH_STEP < width <= frame.width
     return width if fits else frame.width
+
+
+async def _size_at(place: Place) -> tuple[int, int]:
+    return await (ask_size(place) if isinstance(place, RelayedScreen) else take_size(place))
 
 
 async def _of_dump(machine: MachineDir, read: Callable[[int], Result]) -> Result:

@@ -1,8 +1,9 @@
-"""Where a sandbox is placed: pure functions of what is known of the machines."""
+"""Where a sandbox is placed: functions of what is known of the machines, and of chance."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+import random
+from collections.abc import Callable, Container, Sequence
 
 from quicksand.base.errors import FleetFullError
 from quicksand.base.memory import OVERHEAD
@@ -16,16 +17,33 @@ SHOWN_MAX = 20
 """Machines that an error names."""
 
 
+DRAWN = 2
+"""Machines of which the better one is asked."""
+
+Draw = Callable[[Sequence[int], int], Sequence[int]]
+"""Draws so many different numbers of a sequence, as `random.sample` does."""
+
+
 def wanted_bytes(need: Need) -> int:
     """What a sandbox takes of its machine's memory."""
     return need.memory_bytes + OVERHEAD
 
 
 def candidates(
-    hosts: Sequence[FleetHost], need: Need, refused: Container[str] = ()
+    hosts: Sequence[FleetHost],
+    need: Need,
+    refused: Container[str] = (),
+    *,
+    draw: Draw = random.sample,
 ) -> list[FleetHost]:
-    """The machines that have room, the best first: those that have the image, and of these the one
-    with the most free memory. Those in ``refused`` have said no already."""
+    """The machines that have room: first the one to be asked, then the others, the better ones
+    first. Those that have the image are better than all that do not, then who has more free memory.
+    Those in ``refused`` have said no already.
+
+    The one to be asked is the better of two that are drawn from those that have the image; if there
+    are none, from all. If each client asked the best of all, one that has fallen silent would draw
+    every wish until that is noticed, and clients that are told late would all meet at one
+    (docs/internals/scale.md)."""
     fitting = [
         host
         for host in hosts
@@ -33,15 +51,23 @@ def candidates(
         and host.name not in refused
         and host.free_bytes >= wanted_bytes(need)
     ]
-    return sorted(
+    ranked = sorted(
         fitting,
         key=lambda host: (
-            need.image is not None and need.image not in host.images,
+            _lacks_image(host, need),
             -host.free_bytes,
             host.sandboxes,
             host.name,
         ),
     )
+    best = sum(not _lacks_image(host, need) for host in ranked) or len(ranked)
+    if best > DRAWN:
+        ranked.insert(0, ranked.pop(min(draw(range(best), DRAWN))))
+    return ranked
+
+
+def _lacks_image(host: FleetHost, need: Need) -> bool:
+    return need.image is not None and need.image not in host.images
 
 
 def _may_take(host: FleetHost, need: Need) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
-from quicksand.base.errors import StateError
+from quicksand.base.errors import AgentTooOldError
 from quicksand.guest.agent.wire import Stream
 
 if TYPE_CHECKING:
@@ -64,9 +64,10 @@ def end_channel(session: Session, channel: Channel) -> None:
 
 
 def require_able(session: Session, capability: str, what: str) -> None:
-    """Raise StateError unless the agent can do it. One that a checkpoint holds may be older."""
+    """Raise AgentTooOldError unless the agent can do it. One that a checkpoint holds may be
+    older."""
     if not session.can(capability):
-        raise StateError(
+        raise AgentTooOldError(
             f"the guest's agent is too old to carry {what}",
             hint="stop the sandbox and start it again",
         )

@@ -199,8 +199,8 @@ class GuestFiles:
         ``in_place`` writes into the file that is there, so that its hard links and those who watch
         it stay with it; readers then see it grow, and what has arrived stays if the rest does not.
         An older agent replaces it all the same. ``metadata`` is noted about the file in place of
-        all that was (extended attributes ``user.e2b.KEY``, 4096 bytes at most): StateError if the
-        agent is too old for it, code "unsupported" if the file system keeps none.
+        all that was (extended attributes ``user.e2b.KEY``, 4096 bytes at most): AgentTooOldError if
+        the agent is older, code "unsupported" if the file system keeps none.
         """
         params: dict[str, Any] = {
             **_path("path", path),

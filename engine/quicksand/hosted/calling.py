@@ -24,12 +24,16 @@ from quicksand.remote.shared import Sharing
 Report = Callable[..., Any]
 
 
-async def require_capability(shared: Sharing, capability: str = CAPABILITY) -> None:
-    """Connect. Raises RemoteRefusedError if the other machine cannot do what is needed."""
+async def require_capability(
+    shared: Sharing, capability: str = CAPABILITY, *, to: str = ""
+) -> None:
+    """Connect. Raises RemoteRefusedError if the other machine cannot do what is needed; ``to`` says
+    what that is."""
     await shared.link()
     if not shared.can(capability):
         raise RemoteRefusedError(
-            f"the program on {shared.destination.short} is too old for {capability!r}",
+            f"the program on {shared.destination.short} is too old "
+            + (f"to {to}" if to else f"for {capability!r}"),
             code="unsupported",
             hint="install the same version on both machines",
         )

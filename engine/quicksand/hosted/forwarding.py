@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from quicksand.base.errors import QuicksandError, StateError
 from quicksand.base.loopback import listen
+from quicksand.guest.carried import require_able
 from quicksand.hosted.life import FarLife
 from quicksand.life.forwarder import carry, reset
 from quicksand.life.guest import InGuest
@@ -44,11 +45,7 @@ class FarForwarding:
         _require_tcp(protocol)
         wanted = PortForward(host=host, guest=guest)
         session = await self._life.session()
-        if not session.can("dial"):
-            raise StateError(
-                "the guest's agent is too old to carry connections",
-                hint="stop the sandbox and start it again",
-            )
+        require_able(session, "dial", "connections")
         sockets = listen(wanted.host)
         port = sockets[0].getsockname()[1]
         made = _Forward(guest)

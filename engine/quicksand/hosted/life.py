@@ -94,6 +94,11 @@ class FarLife:
 
     # The connection
 
+    @property
+    def connection(self) -> Sharing:
+        """The connection to its machine, which it uses from now on."""
+        return self._use()
+
     def _use(self) -> Sharing:
         if self._shared is None:
             self._shared = self.host.sharing()

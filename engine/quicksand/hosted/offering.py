@@ -9,7 +9,14 @@ from importlib import import_module
 from typing import Any
 
 from quicksand.base.paths import paths
-from quicksand.hosted.protocol import CAPABILITY, SANDBOX_METHODS, SAVE_METHODS, SAVES
+from quicksand.hosted.protocol import (
+    CAPABILITY,
+    SANDBOX_METHODS,
+    SAVE_METHODS,
+    SAVES,
+    SCREEN_METHODS,
+    SCREENS,
+)
 from quicksand.remote.link import Request
 from quicksand.remote.serving import Offer
 
@@ -72,7 +79,12 @@ def all_offers(find_sandbox: Callable[[], Any]) -> tuple[LateOffer, ...]:
         made: Offer = import_module("quicksand.hosted.save_offer").MovingSaves(paths())
         return made
 
+    def screens() -> Offer:
+        made: Offer = import_module("quicksand.hosted.screen_offer").Screens(paths())
+        return made
+
     return (
         LateOffer(CAPABILITY, SANDBOX_METHODS, sandboxes),
         LateOffer(SAVES, SAVE_METHODS, saves),
+        LateOffer(SCREENS, SCREEN_METHODS, screens),
     )

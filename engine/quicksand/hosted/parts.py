@@ -3,6 +3,7 @@ cannot be done there says so."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import io
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
@@ -14,9 +15,13 @@ from PIL import Image
 from quicksand.base.errors import ConfigError, StateError
 from quicksand.base.threads import in_thread_to_the_end
 from quicksand.display.picture import Format, write_picture
+from quicksand.display.place import open_screen
+from quicksand.display.recording import SECONDS, Recording
+from quicksand.display.sought import no_display, not_running
 from quicksand.guest.files import GuestFiles
 from quicksand.hosted.forwarding import FarForwarding
 from quicksand.hosted.life import FarLife
+from quicksand.hosted.relayed_screen import ScreenRelay
 from quicksand.hosted.watching import watch
 from quicksand.life.checkpoints import Checkpoints
 from quicksand.life.desktop import Desktop
@@ -27,6 +32,7 @@ from quicksand.life.pausing import Pausing
 
 if TYPE_CHECKING:
     from quicksand.base.boot_timing import BootTiming
+    from quicksand.display.rfb import RfbClient
     from quicksand.life.events import Event
     from quicksand.life.mounts import MountHandle
     from quicksand.life.parts import Parts
@@ -171,15 +177,54 @@ class FarDesktop(FarPart):
             return target
         return Image.open(io.BytesIO(data)) if is_object else data
 
-    def display(self) -> NoReturn:
-        refuse("display()", "screenshot() takes pictures")
+    @contextlib.asynccontextmanager
+    async def display(self) -> AsyncIterator[RfbClient]:
+        """Nothing is asked before the ``async with``."""
+        async with self._screen() as relay:
+            if relay.place is None:
+                raise not_running(self._life.name)
+            async with open_screen(relay.place) as client:
+                yield client
 
-    def record(self, *_: object, **__: object) -> NoReturn:
-        refuse("record()", "screenshot() takes pictures")
+    @contextlib.asynccontextmanager
+    async def record(
+        self,
+        path: str | Path,
+        *,
+        seconds: float = SECONDS,
+        fps: float = 10.0,
+        scale: float = 1.0,
+        replace: bool = False,
+    ) -> AsyncIterator[Recording]:
+        """The pictures come here, and the file is written here."""
+        target = Path(path).absolute()
+        async with (
+            self._screen() as relay,
+            Recording.open(
+                target,
+                lambda: relay.place,
+                seconds=seconds,
+                fps=fps,
+                scale=scale,
+                replace=replace,
+            ) as recording,
+        ):
+            yield recording
+
+    @contextlib.asynccontextmanager
+    async def _screen(self) -> AsyncIterator[ScreenRelay]:
+        life = self._life
+        if life.is_there:
+            await life.call("checkpoints")  # which one it is
+        if not life.known.id:
+            shows = life.known.config.enable_display
+            raise not_running(life.name) if shows else no_display(life.name)
+        async with ScreenRelay.open(life.connection, life.known.id) as relay:
+            yield relay
 
     @property
     def vnc_socket(self) -> Path:
-        refuse("vnc_socket", "it is a socket of that machine; screenshot() takes pictures")
+        refuse("vnc_socket", "it is a socket of that machine; display() connects to it from here")
 
     @property
     def vnc_port(self) -> None:

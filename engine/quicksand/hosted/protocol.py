@@ -33,5 +33,12 @@ SAVE_METHODS = (
 SAVES = "saves"
 """The capability of moving saves."""
 
+SCREENS = "screens"
+"""The capability of sending what sandboxes show, and taking keys and the pointer."""
+SCREEN_METHODS = ("screen", "screen_size")
+
+SCREENS_MAX = 32
+"""Screens that are sent to one client at the same time, as many as QEMU has for one screen."""
+
 PIECE = 1024 * 1024
 """Bytes of a save's file that are read in one step."""

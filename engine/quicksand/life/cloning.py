@@ -332,7 +332,7 @@ def forget(registry: Registry, embryo: Embryo) -> None:
 
 def free_names(registry: Registry, base: str, count: int) -> list[str]:
     """``count`` names that no sandbox has: base-1, base-2, and so on."""
-    taken = {entry.name for entry in registry.list()}
+    taken = registry.names()
     names: list[str] = []
     number = 1
     while len(names) < count:

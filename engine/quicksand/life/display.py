@@ -13,7 +13,6 @@ from quicksand.base.effort import best_effort
 from quicksand.base.errors import (
     AgentError,
     ConfigError,
-    NoDisplayError,
     StateError,
 )
 from quicksand.base.regular import read_word
@@ -36,9 +35,10 @@ from quicksand.display.picture import Format, write_picture
 from quicksand.display.recording import Recording
 from quicksand.display.rfb import RfbClient
 from quicksand.display.screen import is_driven, take_picture, take_size
+from quicksand.display.sought import machine_with_screen
 from quicksand.display.waiting import Until, check_text, wait_for, wait_for_text
 from quicksand.life.sandbox_life import Life
-from quicksand.records.layout import MachineDir, runtime_dir
+from quicksand.records.layout import MachineDir
 
 if TYPE_CHECKING:
     from quicksand.display.in_guest import Pointer
@@ -59,18 +59,6 @@ LATE_S = 0.2
 Region = tuple[int, int, int, int]
 
 
-def no_display(name: str) -> NoDisplayError:
-    """The error for a sandbox that has none, whether it runs or not."""
-    return NoDisplayError(
-        f"the sandbox {name!r} has no display",
-        hint=Words(
-            "make one that has: enable_display=True, or ",
-            Remedy("run_with_display"),
-            python="make one that has: enable_display=True",
-        ),
-    )
-
-
 class Display:
     """The display of one sandbox. Each method raises what its namesake in `Desktop` raises.
 
@@ -84,20 +72,8 @@ class Display:
 
     def machine(self) -> MachineDir:
         """The directory of the QEMU that runs now. Raises NoDisplayError, StateError."""
-        name = self._life.name
-        if not self._life.config.enable_display:
-            raise no_display(name)
-        if self._life.entry().run is None:
-            raise StateError(
-                f"the sandbox {name!r} is not running",
-                hint=Words(
-                    "`start`, or ",
-                    Remedy("start", name=name),
-                    ", starts it",
-                    python="`start` starts it",
-                ),
-            )
-        return runtime_dir(self._life.registry.paths, self._life.id).current()
+        life = self._life
+        return machine_with_screen(life.registry.paths, life.name, life.config, life.entry)
 
     def connect(self) -> AbstractAsyncContextManager[RfbClient]:
         return RfbClient.open(self.machine().vnc_socket)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from quicksand.base.files import is_locked, read_json
 from quicksand.base.paths import Paths
 from quicksand.base.processes import PROC, ProcessKind, holders_of, processes_of
+from quicksand.records.config import SandboxConfig
 from quicksand.records.dialled import ForwarderFiles, read_dialled
 from quicksand.records.last_run import crash_reason
 from quicksand.records.layout import MachineDir, RuntimeDir, SandboxDir, runtime_dir, sandbox_dir
@@ -20,13 +21,13 @@ YOUNG_S = 10.0
 DISK_FULL = "the host's disk is full; the sandbox resumes when there is space"
 
 
-def inspect(paths: Paths, id_: str) -> Entry | None:
-    """The state of one sandbox; None if it does not exist."""
+def inspect(paths: Paths, id_: str, known: dict[str, SandboxConfig] | None = None) -> Entry | None:
+    """The state of one sandbox; None if it does not exist. ``known`` as for `Record.from_json`."""
     place = sandbox_dir(paths, id_)
     name = id_
     try:
         lock = _look_at_lock(place)
-        record = Record.from_json(read_json(place.record))
+        record = Record.from_json(read_json(place.record), known)
         if record.id != id_:
             raise ValueError(f"bad record: it is of the sandbox {record.id!r}")
         name = record.name

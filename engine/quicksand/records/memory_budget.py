@@ -68,8 +68,8 @@ def read_use(registry: Registry, *, without: str = "") -> Use:
     ConfigError."""
     live = {
         entry.id: entry.record.config.memory_bytes + OVERHEAD
-        for entry in registry.list()
-        if entry.is_live and entry.record is not None and entry.id != without
+        for entry in registry.list_live()
+        if entry.record is not None and entry.id != without
     }
     return Use(budget=budget(), taken=sum(live.values()), running=frozenset(live))
 

@@ -26,13 +26,14 @@ def parse_choice(kind: type[Any], value: object, what: str, *, extra: Iterable[s
 def refuse_unknown(given: Iterable[str], known: Iterable[str]) -> None:
     """Raises UnknownOptionError for the first of ``given`` that is not in ``known``, and suggests a
     name."""
-    known = sorted(known)
+    accepted = frozenset(known)
     for name in given:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+        if name not in accepted:
+            names = sorted(accepted)
+            near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
             raise UnknownOptionError(
                 f"unknown option {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""),
-                hint=f"the options are {', '.join(known)}",
+                hint=f"the options are {', '.join(names)}",
             )
 
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 import builtins
 import contextlib
 import difflib
+import itertools
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -32,8 +33,9 @@ from quicksand.base.regular import NotAFileError
 from quicksand.base.remedies import Remedy, Words
 from quicksand.base.removal import belongs_to, make_marked, remove, require_ours, why_not_ours
 from quicksand.base.staging import sweep_staging
-from quicksand.records.config import check_name
-from quicksand.records.host_sockets import ASKPASS_SOCKETS, HOST_SOCKETS
+from quicksand.records.config import SandboxConfig, check_name
+from quicksand.records.glances import Glance, glance_at_all, ids_in, names_in
+from quicksand.records.host_sockets import ours_beside_sandboxes
 from quicksand.records.inspection import inspect
 from quicksand.records.last_run import write_end
 from quicksand.records.layout import (
@@ -59,6 +61,8 @@ class Registry:
     def __init__(self, paths: Paths) -> None:
         self.paths = paths
         self._kept: dict[tuple[object, str], Any] = {}
+        self._last_named: dict[str, str] = {}
+        """By name: the id that `named` has found."""
         self.expired: tuple[str, ...] = ()
         """Names of the sandboxes that `reap` has removed from the trash for good."""
 
@@ -83,8 +87,24 @@ class Registry:
 
     def list(self) -> list[Entry]:
         """Every sandbox, oldest first. One that cannot be read is listed as BROKEN, not raised."""
-        entries = [e for id_ in self._ids() if (e := self.inspect(id_)) is not None]
+        known: dict[str, SandboxConfig] = {}
+        found = (inspect(self.paths, id_, known) for id_ in self._ids())
+        entries = [entry for entry in found if entry is not None]
         return sorted(entries, key=lambda e: (e.record.created if e.record else 0.0, e.id))
+
+    def list_live(self) -> builtins.list[Entry]:
+        """Those that run or start, in no order. Stopped ones cost little more than a look at their
+        locks."""
+        found = []
+        for id_ in self._ids():
+            with contextlib.suppress(OSError):  # whose lock is none is broken, and nobody holds it
+                if self.is_live(id_) and (entry := self.inspect(id_)) is not None:
+                    found.append(entry)
+        return [entry for entry in found if entry.is_live]
+
+    def names(self) -> set[str]:
+        """The names that sandboxes have, and perhaps some that are free by now."""
+        return {glance.name for glance in self._glances()}
 
     def find(self, id_or_name: str) -> Entry:
         """The sandbox with that name or id, or an unambiguous prefix of the id, at least 4 digits.
@@ -103,19 +123,16 @@ class Registry:
 
     def named(self, name: str) -> Entry | None:
         """The sandbox with exactly that name; None if there is none, whatever has it for its id."""
-        for id_ in self._ids():
-            if self._recorded_name(id_) == name:
-                known = self.inspect(id_)
-                if known is not None and known.name == name:
-                    return known
+        # Whoever had the name when it was last asked for has it still, as a rule.
+        before = self._last_named.get(name)
+        likely = (glance.id for glance in self._glances() if glance.name == name)
+        for id_ in likely if before is None else itertools.chain((before,), likely):
+            known = self.inspect(id_)
+            if known is not None and known.name == name:
+                self._last_named[name] = id_
+                return known
+        self._last_named.pop(name, None)
         return None
-
-    def _recorded_name(self, id_: str) -> str:
-        """The name that the record of a sandbox has, "" if none can be read; that is all that this
-        takes."""
-        with contextlib.suppress(OSError, ValueError):
-            return str(read_json(sandbox_dir(self.paths, id_).record).get("name"))
-        return ""
 
     def _not_found(self, asked: str, names: builtins.list[str]) -> SandboxNotFoundError:
         if any(asked in (trashed.id, trashed.name) for trashed in Trash(self.paths).list()):
@@ -145,9 +162,11 @@ class Registry:
         make_private_dir(self.paths.sandboxes)
         place = sandbox_dir(self.paths, record.id)
         with self._names_locked():
-            self.reap()
+            glances = [*self._glances()]
+            self._reap(glances)
+            self._expire()
             if not unlisted:
-                self._require_free(record.name, hint=taken_hint(record.name))
+                self._require_free(record.name, glances, hint=taken_hint(record.name))
             with map_os_errors(place.root):
                 make_marked(place.root)
             lock = None
@@ -174,17 +193,17 @@ class Registry:
         """Reserve a name within the block. Raises NameTakenError, with ``hint``, if a sandbox has
         it, StateError if the lock on names is held for too long."""
         with self._names_locked():
-            self._require_free(name, hint=hint)
+            self._require_free(name, self._glances(), hint=hint)
             yield
 
-    def _require_free(self, name: str, *, hint: Words) -> None:
+    def _require_free(self, name: str, glances: Iterable[Glance], *, hint: Words) -> None:
         """Names that differ in capitals alone are one: they are host names for ssh, which does not
         tell them apart where it looks for a connection to go on with."""
         wanted = name.casefold()
-        for id_ in self._ids():
+        for glance in glances:
             # Only one that has the name is inspected: with hundreds of them that takes a while.
-            if wanted in (id_, self._recorded_name(id_).casefold()):
-                other = self.inspect(id_)
+            if wanted in (glance.id, glance.name.casefold()):
+                other = self.inspect(glance.id)
                 if other is None or wanted not in (other.name.casefold(), other.id):
                     continue
                 if name in (other.name, other.id):
@@ -302,12 +321,20 @@ class Registry:
         have stopped, and runtime directories without a machine. Returns their ids. Live sandboxes
         and directories without quicksand's mark (see `strangers`) are never touched. If one cannot
         be removed, the others still are."""
+        reaped = self._reap(self._glances())
+        self._expire()
+        return reaped
+
+    def _reap(self, glances: Iterable[Glance]) -> builtins.list[str]:
+        """Do what `reap` does, but for the trash. Most sandboxes have stopped as they should, and
+        are not looked at any further."""
+        suspects = {glance.id for glance in glances if glance.may_be_left}
         reaped = []
-        for id_ in {*self._ids(), *self._runtime_ids()}:
+        for id_ in suspects.union(ids_in(self.paths.runtime)):
             with best_effort(f"remove what {id_} has left", self.paths.engine_log):
                 if self._reap_one(id_):
                     reaped.append(id_)
-        for name in _entries(self.paths.sandboxes):
+        for name in names_in(self.paths.sandboxes):
             if name.startswith(REMOVED):
                 with contextlib.suppress(OSError):
                     require_ours(self.paths.sandboxes / name)
@@ -315,9 +342,11 @@ class Registry:
                     remove(self.paths.sandboxes / name)
         with best_effort("remove unfinished imports", self.paths.engine_log):
             sweep_staging(self.paths.sandboxes, forget=remove_memory)
+        return reaped
+
+    def _expire(self) -> None:
         with best_effort("empty the trash of what is due", self.paths.engine_log):
             self.expired += tuple(gone.name for gone in Trash(self.paths).expire())
-        return reaped
 
     def _reap_one(self, id_: str) -> bool:
         place, runtime = sandbox_dir(self.paths, id_), runtime_dir(self.paths, id_)
@@ -353,16 +382,14 @@ class Registry:
         """Directories among the sandboxes' that lack quicksand's mark: path -> what is wrong. They
         are never touched."""
         found = {}
+        beside = ours_beside_sandboxes(self.paths.runtime)
         roots = [self.paths.runtime, self.paths.sandboxes, trash_dir(self.paths)]
         roots += [self.paths.memory] if self.paths.memory is not None else []
         for root in roots:
-            for name in _entries(root):
+            for name in names_in(root):
                 path = root / name
                 ours = name.startswith(".") and root == self.paths.sandboxes
-                ours = ours or (
-                    root == self.paths.runtime
-                    and any(names.fullmatch(name) for names in (HOST_SOCKETS, ASKPASS_SOCKETS))
-                )
+                ours = ours or (root == self.paths.runtime and name in beside)
                 ours = ours or (name == NOTE and root == trash_dir(self.paths))
                 if not ours and (why := why_not_ours(path)):
                     found[path] = why
@@ -382,10 +409,10 @@ class Registry:
         return record.discard or not record.committed
 
     def _ids(self) -> builtins.list[str]:
-        return [name for name in _entries(self.paths.sandboxes) if is_id(name)]
+        return ids_in(self.paths.sandboxes)
 
-    def _runtime_ids(self) -> builtins.list[str]:
-        return [name for name in _entries(self.paths.runtime) if is_id(name)]
+    def _glances(self) -> Iterator[Glance]:
+        return glance_at_all(self.paths.sandboxes)
 
     @contextlib.contextmanager
     def _names_locked(self) -> Iterator[None]:
@@ -403,13 +430,6 @@ class Registry:
 def taken_hint(name: str) -> Words:
     """A hint for the case that a sandbox has the name already."""
     return Words("choose another, or ", Remedy("trash", name=name), " first")
-
-
-def _entries(path: Path) -> list[str]:
-    try:
-        return [found.name for found in path.iterdir()]
-    except (FileNotFoundError, NotADirectoryError):
-        return []
 
 
 def publish_state(machine: MachineDir, run: RunState) -> None:

@@ -77,8 +77,12 @@ class Record:
         }
 
     @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Record:
-        """Parse a record. Raises ValueError naming what is wrong."""
+    def from_json(
+        cls, value: dict[str, Any], known: dict[str, SandboxConfig] | None = None
+    ) -> Record:
+        """Parse a record. ``known`` are configs that were read before: of a thousand sandboxes
+        most have one of a few, and to read one takes half of the time. Raises ValueError naming
+        what is wrong."""
         if value.get("schema_version") != SCHEMA:
             raise ValueError(f"schema_version {value.get('schema_version')!r} is not {SCHEMA}")
         found = Fields(value, "bad record")
@@ -86,7 +90,7 @@ class Record:
             return cls(
                 id=found.text("id"),
                 name=check_name(found.any("name")),
-                config=SandboxConfig.parse(found.any("config")),
+                config=_read_config(found.any("config"), {} if known is None else known),
                 image_digest=found.text("image_digest"),
                 chain=found.texts("chain"),
                 created=found.real("created"),
@@ -94,8 +98,16 @@ class Record:
                 discard=found.flag("discard"),
                 source=_read_source(found.any("source")),
             )
-        except (TypeError, ConfigError) as error:
+        except (TypeError, ConfigError, RecursionError) as error:
             raise ValueError(f"bad record: {error!r}") from error
+
+
+def _read_config(value: Any, known: dict[str, SandboxConfig]) -> SandboxConfig:
+    """Raises TypeError, ConfigError."""
+    said = repr(value)
+    if said not in known:
+        known[said] = SandboxConfig.parse(value)
+    return known[said]
 
 
 def _read_source(value: object) -> SaveSource | None:

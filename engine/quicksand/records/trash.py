@@ -192,6 +192,8 @@ class Trash:
         """Remove the sandboxes with these ids for good; returns those that were removed. It is no
         error if some are gone already. Raises HostError, StateError if one cannot be removed, after
         removing the others."""
+        if not ids:
+            return []
         gone: builtins.list[TrashedSandbox] = []
         failure: QuicksandError | None = None
         for found in self.list():
@@ -212,8 +214,19 @@ class Trash:
         """Remove for good what has been here for longer than TRASH_KEPT_S, and was found so a day
         ago, too (base/ageing.py). Raises as `empty`."""
         now = time.time() if now is None else now
-        overdue = [t.id for t in self.list() if t.is_dated and t.is_overdue(now)]
+        overdue = [t.id for t in self._long_there(now) if t.is_dated and t.is_overdue(now)]
         return self.empty(confirm(self.root, overdue, now))
+
+    def _long_there(self, now: float) -> Iterator[TrashedSandbox]:
+        """Yield those that by their trash.json alone have been here for long, or that have none
+        that can be read. Each start asks for these, so the others are not looked at further."""
+        for id_ in self._ids():
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError, OverflowError):
+                about = read_json(SandboxDir(self.root / id_).trashed)
+                if now - when_removed(about) <= TRASH_KEPT_S:
+                    continue
+            with contextlib.suppress(OSError):  # another process may just be removing it
+                yield self._look_at(id_)
 
 
 def when_removed(about: Mapping[str, Any]) -> float:

@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Callable
 from quicksand.base.errors import (
     AgentError,
     AgentUnreachableError,
-    RemoteError,
     RemoteProtocolError,
     RemoteRefusedError,
     RevertedError,
@@ -28,8 +27,8 @@ from quicksand.records.layout import AGENT_PORTS, MachineDir, RuntimeDir, runtim
 from quicksand.records.registry import Registry
 from quicksand.remote.channel import Channel
 from quicksand.remote.link import Link, Request
+from quicksand.remote.passing import pass_on
 
-READ = 64 * 1024
 LEASE_TIMEOUT_S = 10.0
 HANDSHAKE_S = 15.0
 
@@ -64,7 +63,7 @@ async def relay(request: Request) -> None:
             raise AgentUnreachableError(f"the guest cannot be reached: {error}") from error
         try:
             request.answer(token=token)
-            await _pass_on(request.channel, Stream.STDOUT, reader, writer, tell_why)
+            await pass_on(request.channel, Stream.STDOUT, reader, writer, tell_why)
         finally:
             writer.close()
     finally:
@@ -102,10 +101,10 @@ class RelayedAgent:
             ours, theirs = socket.socketpair()
             reader, writer = await asyncio.open_connection(sock=theirs)
         except BaseException:
-            channel.close()
+            channel.abandon(Stream.INPUT)
             raise
         passing = asyncio.create_task(
-            _pass_on(channel, Stream.INPUT, reader, writer), name="quicksand-agent"
+            pass_on(channel, Stream.INPUT, reader, writer), name="quicksand-agent"
         )
         passing.add_done_callback(lambda _: channel.close())
         loop = asyncio.get_running_loop()
@@ -155,40 +154,3 @@ async def agent_session(link: Link, sandbox: str) -> AsyncIterator[Session]:
     finally:
         agent.close()
         await agent.ended()
-
-
-async def _pass_on(
-    channel: Channel,
-    mine: Stream,
-    reader: asyncio.StreamReader,
-    writer: asyncio.StreamWriter,
-    at_end: Callable[[], None] = lambda: None,
-) -> None:
-    """Pass bytes on between a channel and a socket; ``mine`` is the stream that this end sends, and
-    ``at_end`` is called before its end. Return when one of them has ended."""
-
-    async def out() -> None:
-        while data := await reader.read(READ):
-            await channel.send(mine, data)
-
-    async def back() -> None:
-        while data := (await channel.piece()).data:
-            writer.write(data)
-            await writer.drain()
-
-    ways = [
-        asyncio.create_task(out(), name="quicksand-agent-out"),
-        asyncio.create_task(back(), name="quicksand-agent-back"),
-    ]
-    try:
-        with contextlib.suppress(RemoteError, OSError):
-            done, _ = await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-            for way in done:
-                way.result()
-    finally:
-        for way in ways:
-            way.cancel()
-        await asyncio.wait(ways)
-        at_end()
-        channel.finish(mine)
-        writer.close()

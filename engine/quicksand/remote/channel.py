@@ -66,6 +66,8 @@ class Channel:
         """Bytes of each incoming stream for which no credit was given back yet."""
         self._uncredited = dict.fromkeys(incoming, 0)
         self._ended: set[int] = set()
+        self._finished: set[int] = set()
+        """Those of our streams that we have ended."""
         self._credit: dict[int, int] = {}
         self._events: deque[tuple[dict[str, Any], int]] = deque()
         self._event_bytes = 0
@@ -177,12 +179,20 @@ class Channel:
             await self._link.drain()
 
     def finish(self, stream: int) -> None:
-        """End a stream. Does nothing once the link has ended."""
-        self._link.post(wire.encode_data(self.number, stream, b""))
+        """End a stream. Does nothing if it has ended, or the link."""
+        if stream not in self._finished:
+            self._finished.add(stream)
+            self._link.post(wire.encode_data(self.number, stream, b""))
 
     def tell(self, event: str, **facts: Any) -> None:
         """Send an event. Does nothing once the link has ended."""
         self._link.post(wire.encode_message({"event": event, "channel": self.number, **facts}))
+
+    def abandon(self, stream: int) -> None:
+        """End our stream, by which the other end sees that nobody is there, and forget the
+        channel."""
+        self.finish(stream)
+        self.close()
 
     def close(self) -> None:
         """Forget the channel; what still arrives for it is passed over."""

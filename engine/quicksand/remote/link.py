@@ -268,10 +268,14 @@ class Link:
         channel = self._find(message.get("id"))
         if channel is None:
             return
-        if self._answer is not None or (channel.reply.done() and "error" not in message):
+        # Who has given up may not have had the time to forget the channel.
+        was_answered = channel.reply.done() and not channel.reply.cancelled()
+        if self._answer is not None or (was_answered and "error" not in message):
             raise RemoteProtocolError(f"{self.peer.name} answers what was not asked")
         if size > wire.SMALL_MAX:
             raise RemoteProtocolError(f"{self.peer.name} sent an answer of {size} bytes")
+        if channel.reply.cancelled():
+            return
         if "error" not in message and isinstance(message.get("result"), dict):
             channel.reply.set_result(message["result"])
         else:

@@ -31,6 +31,8 @@ COMPLETERS: Mapping[Kind, str] = {
     Kind.TRASHED: "trash.complete_all_trash",
     Kind.TRASHED_SAVE: "trash.complete_trash",
     Kind.COPIED: "sandboxes.complete_copied",
+    Kind.HOST: "hosts.complete_hosts",
+    Kind.FLEET_HOST: "hosts.complete_fleet_hosts",
     Kind.MOUNT: "mounts.complete_mount",
     Kind.MOUNTED: "mounts.complete_mounted",
 }

@@ -279,6 +279,9 @@ class FakeMachines:
         self.fails: Exception | None = None
         """The next start, clone or pause raises it."""
 
+        self.orders: dict[str, dict[str, Any]] = {}
+        """With what each sandbox was started."""
+
         self.images = {"debian", "my-save"}
         self.prepare: Callable[[FakeGuest], None] | None = None
         """It is called with the guest of each start."""
@@ -293,6 +296,7 @@ class FakeMachines:
 
     async def start(self, name: str, image: str, **more: Any) -> FakeGuest:
         self.calls.append(("start", image))
+        self.orders[name] = more
         if self.starting is not None:
             await self.starting.wait()
         self._fail()
@@ -476,8 +480,10 @@ def make_sandboxes(machines: FakeMachines, place: Path, told: list[str]) -> Sand
     return Sandboxes(cast(Machines, machines), Records(place, told.append), told.append)
 
 
-async def make_client(sandboxes: Sandboxes, keys: Keys, told: list[str]) -> TestClient[Any, Any]:
-    options = Options(host="127.0.0.1", port=0, usual=USUAL, names=frozenset({"called.example"}))
+async def make_client(
+    sandboxes: Sandboxes, keys: Keys, told: list[str], usual: Usual = USUAL
+) -> TestClient[Any, Any]:
+    options = Options(host="127.0.0.1", port=0, usual=usual, names=frozenset({"called.example"}))
     app = make_app(sandboxes, keys, options, told.append)
     # A test's server cancels handlers whose clients leave, as ours does.
     client: TestClient[Any, Any] = TestClient(TestServer(app))

@@ -324,9 +324,7 @@ async def test_a_fork_that_fails_is_told_for_each_and_leaves_nothing(api: Api) -
     assert len(api.machines.found) == len(list(api.sandboxes)) == 1
 
 
-@pytest.mark.parametrize(
-    ("method", "path"), [("PUT", "/sandboxes/x/network"), ("POST", "/v3/templates")]
-)
+@pytest.mark.parametrize(("method", "path"), [("POST", "/v2/templates"), ("POST", "/v3/templates")])
 async def test_what_there_is_not_says_so(api: Api, method: str, path: str) -> None:
     response = await api.call(method, path, {})
     assert response.status == 501

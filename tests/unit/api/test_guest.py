@@ -11,6 +11,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from quicksand import AgentRefusedError, AgentTooOldError
 
 from quicksand_tui.api import fanout, lines, rpc
 from quicksand_tui.api.contents import filename_of
@@ -495,3 +496,31 @@ async def test_many_processes_go_over_several_connections_which_are_closed_again
 
     await until(lambda: second.closed)
     assert not first.closed
+
+
+async def test_what_a_guests_older_agent_cannot_do_is_unimplemented(api: Api) -> None:
+    made = await api.create()
+    guest = api.guest(made)
+
+    async def lacks(*_: object, **__: object) -> Any:
+        raise AgentTooOldError("the guest's agent is too old to carry this")
+
+    async def unknown(*_: object, **__: object) -> Any:
+        raise AgentRefusedError("no such method", code="no_such_method")
+
+    for failing in (lacks, unknown):
+        guest.watch = guest.spawn = guest.dial = failing  # type: ignore[method-assign, attr-defined]
+        guest.files.write = failing  # type: ignore[method-assign]
+        watch = await api.rpc(made, "filesystem.Filesystem/CreateWatcher", {"path": "/"})
+        assert (watch.status, (await watch.json())["code"]) == (501, "unimplemented")
+        (end,) = await api.run(made, "true")
+        assert end["end of stream"]["error"]["code"] == "unimplemented"
+        port = await api.client.get(f"/ports/8000-{made['sandboxID']}/")
+        upload = await api.client.post("/files?path=/x", data=b"", headers=api.headers(made))
+        assert (port.status, upload.status) == (501, 501)
+        assert "older than this server" in (await upload.json())["message"]
+
+    guest.find_user = unknown  # type: ignore[method-assign]
+    headers = {"Authorization": "Basic bmV3Og=="}  # new:
+    stat = await api.rpc(made, "filesystem.Filesystem/Stat", {"path": "/"}, **headers)
+    assert (stat.status, (await stat.json())["code"]) == (501, "unimplemented")

@@ -13,10 +13,13 @@ from typing import Any
 
 import aiohttp
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import make_mocked_request
 from yarl import URL
 
 from quicksand_tui.api import fanout, gate, rpc
 from quicksand_tui.api.fields import BODY_MAX
+from quicksand_tui.api.gate import LEFT, middleware
 from tests.unit.api.fakes import Api, envelope, next_message, until
 
 BOMBS = {
@@ -213,3 +216,17 @@ async def test_a_body_that_does_not_come_is_not_waited_for(
     response = await api.client.post("/v2/sandboxes", data=slowly(), headers={"X-API-KEY": api.key})
     assert response.status == 408
     assert api.machines.calls == []
+
+
+async def test_a_client_that_has_left_is_no_fault_of_the_server() -> None:
+    async def leaves(request: web.Request) -> web.StreamResponse:
+        raise ConnectionResetError("Cannot write to closing transport")
+
+    told: list[str] = []
+    request = make_mocked_request("GET", "/files", headers={"Host": "127.0.0.1"})
+    gate = middleware(frozenset(), lambda *_: leaves(request), told.append)
+
+    assert (await gate(request, leaves)).status == LEFT
+    assert request.transport is not None
+    request.transport.abort.assert_called_once()  # type: ignore[attr-defined]
+    assert not told

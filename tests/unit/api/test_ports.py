@@ -144,3 +144,15 @@ async def test_what_is_not_public_wants_the_token_for_it(api: Api, made: dict[st
     answer = await api.client.get(path, headers=right)
     assert answer.status == 207
     assert "E2b-Traffic-Access-Token" not in (await answer.json())["headers"]
+
+
+async def test_a_masked_host_takes_the_place_of_that_of_the_request(
+    api: Api, made: dict[str, Any]
+) -> None:
+    mask = "custom.example.com:${PORT}"
+    other = await api.create(network={"maskRequestHost": mask})
+    api.guest(other).dial = api.guest(made).dial  # type: ignore[attr-defined]
+    answer = await api.client.get(f"/ports/8000-{other['sandboxID']}/")
+    assert (await answer.json())["headers"]["Host"] == "custom.example.com:8000"
+    told = await (await api.call("GET", f"/sandboxes/{other['sandboxID']}")).json()
+    assert told["network"] == {"maskRequestHost": mask}

@@ -9,11 +9,20 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from quicksand import ConfigError, Login, PathError
+from quicksand import (
+    AgentRefusedError,
+    AgentTooOldError,
+    ConfigError,
+    ImageNotFound,
+    Login,
+    PathError,
+    QuicksandError,
+)
+from quicksand.base.remedies import Remedy, Words
 
 from quicksand_tui.api import wire
 from quicksand_tui.api.asked import Asked
-from quicksand_tui.api.errors import ApiError, RpcError
+from quicksand_tui.api.errors import ApiError, RpcError, api_error, file_error, rpc_error
 from quicksand_tui.api.fields import BODY_MAX, Body, parse_json
 from quicksand_tui.api.filesystem import moment
 from quicksand_tui.api.gate import is_ours
@@ -296,6 +305,12 @@ def test_another_authorization_is_refused(header: str) -> None:
         {"templateID": "base", "metadata": {str(i): "x" for i in range(65)}},
         {"templateID": "base", "autoResume": {"enabled": True}, "autoPauseMemory": False},
         {"templateID": "base", "autoResume": []}, {"templateID": "base", "network": 7},
+        {"templateID": "base", "network": {"denyOut": "0.0.0.0/0"}},
+        {"templateID": "base", "network": {"denyOut": ["example.com"]}},
+        {"templateID": "base", "network": {"allowOut": ["no name"]}},
+        {"templateID": "base", "network": {"allowOut": ["*"]}},
+        {"templateID": "base", "network": {"maskRequestHost": "a\r\nX: b"}},
+        {"templateID": "base", "network": {"maskRequestHost": "${HOME}"}},
     ],
 )  # fmt: skip
 def test_a_request_that_makes_no_sense_is_refused(value: dict[str, object]) -> None:
@@ -305,9 +320,41 @@ def test_a_request_that_makes_no_sense_is_refused(value: dict[str, object]) -> N
 
 
 @pytest.mark.parametrize(
-    "more", [{"iam": {"x": 1}}, {"volumeMounts": [1]}, {"network": {"denyOut": ["0.0.0.0/0"]}}]
+    "more",
+    [
+        {"iam": {"x": 1}},
+        {"volumeMounts": [1]},
+        {"network": {"rules": {"example.com": []}}},
+        {"network": {"egressProxy": {"host": "x"}}},
+    ],
 )
 def test_what_is_not_implemented_is_said_and_not_ignored(more: dict[str, object]) -> None:
     with pytest.raises(ApiError) as caught:
         Asked.parse(Body({"templateID": "base", **more}), timeout_s=300)
     assert caught.value.status == 501
+
+
+def test_what_helps_is_said_once_and_as_a_command() -> None:
+    hint = Words(Remedy("build_image", name="debian"), " builds it")
+    missing = ImageNotFound(Words("Image not found: 'debian' is not built yet; ", hint), hint=hint)
+    assert api_error(missing).message == (
+        "Image not found: 'debian' is not built yet; `quicksand-tui images build debian` builds it"
+    )
+
+
+TOO_OLD = [
+    AgentTooOldError("the guest's agent is too old to carry watches", hint="start it again"),
+    AgentRefusedError('no such method: "x"', code="no_such_method"),
+]
+
+
+@pytest.mark.parametrize("error", TOO_OLD)
+def test_what_an_older_agent_cannot_do_is_unimplemented_and_no_fault_of_the_server(
+    error: QuicksandError,
+) -> None:
+    procedure = rpc_error(error)
+    assert (procedure.code, procedure.status) == ("unimplemented", 501)
+    for failure in (procedure, api_error(error), file_error(error)):
+        assert failure.status == 501
+        assert "older than this server" in failure.message
+        assert "start it again" not in failure.message, "a client cannot do that"

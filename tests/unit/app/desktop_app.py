@@ -14,7 +14,7 @@ from typing import Any
 
 from quicksand.display.rfb import RfbClient
 
-from quicksand_tui.door import desktop, service
+from quicksand_tui.door import desktop, screen_here, service
 from quicksand_tui.door.protocol import ScreenSink
 from quicksand_tui.opening.opening import run_app
 from tests.unit.app.fakes import FULL, WEB, FakeService
@@ -34,7 +34,8 @@ class Service(FakeService):
 
     def open_screen(self, sandbox_id: str, sink: ScreenSink) -> Any:
         loop = asyncio.get_running_loop()
-        return desktop.EngineScreen(sandbox_id, sink, engine=loop, tasks=self._tasks)
+        place = screen_here.ScreenHere(sandbox_id)
+        return desktop.EngineScreen(lambda: place, sink, engine=loop, tasks=self._tasks)
 
 
 async def type_text(text: str) -> None:
@@ -49,6 +50,6 @@ for name, value in (
     ("Registry", lambda _: SimpleNamespace(machine=machine)),
     ("Sandbox", SimpleNamespace(open=lambda _: sandbox)),
 ):
-    setattr(desktop, name, value)
+    setattr(screen_here, name, value)
 service.EngineService = Service  # type: ignore[misc]
 sys.exit(run_app())

@@ -21,7 +21,8 @@ from quicksand_tui.model.saves import (
 from quicksand_tui.verbs.bundles import Sent
 from quicksand_tui.verbs.record import Progress, Report, Verb
 from quicksand_tui.verbs.saved import Saved
-from quicksand_tui.verbs.saves import Discarded, Restored, Swept, Verified
+from quicksand_tui.verbs.saves import Discarded, Restored, Swept
+from quicksand_tui.verbs.verdicts import Verified
 
 NOW = 1_800_000_000.0
 KIB, MIB = 1 << 10, 1 << 20
@@ -150,7 +151,7 @@ class FakeSaves:
         )
         """What an import brings."""
 
-    def read_saves(self, *, fresh: bool = False) -> SavesView:
+    def read_saves(self, *, fresh: bool = False, there: bool = False) -> SavesView:
         if fresh:
             self.calls.append("read saves fresh")
         return self.kept

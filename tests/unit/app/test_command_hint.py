@@ -29,6 +29,7 @@ from tests.unit.app.fakes import (
 )
 
 SPACED = replace(WEB, name="it's")
+FAR = replace(WEB, id=f"{WEB.id}@box", name="web@box", host="box", has_display=True)
 
 
 @pytest.mark.parametrize(
@@ -49,6 +50,11 @@ SPACED = replace(WEB, name="it's")
         (Selection(sandbox=replace(WEB, state=State.STARTING)), None, "ps -a"),
         (Selection(sandbox=WEB), Tab.LOG, "logs -f web"),
         (Selection(sandbox=WEB), Tab.STATS, "stats web"),
+        (Selection(sandbox=FAR), Tab.DESKTOP, "--host box view web"),
+        (Selection(sandbox=FAR), Tab.LOG, "--host box logs -f web"),
+        (Selection(sandbox=FAR), Tab.MOUNTS, "--host box mounts web"),
+        (Selection(sandbox=FAR), Tab.STATS, "--host box stats web"),
+        (Selection(sandbox=FAR, in_tree=True), None, "--host box tree web"),
         (Selection(sandbox=WEB, in_tree=True), None, "tree web"),
         (Selection(sandbox=WEB, in_tree=True, checkpoint=CLEAN), None, "revert web clean"),
         (Selection(sandbox=DB, in_tree=True, checkpoint=CLEAN), None, "start db --at clean"),

@@ -25,7 +25,7 @@ from quicksand_tui.model.amounts import size_text
 from quicksand_tui.model.jobs import OperationError
 from quicksand_tui.model.saves import SaveView
 from quicksand_tui.model.specs import ExportSpec, ImportSpec, NewSpec, SaveSpec, Told
-from quicksand_tui.verbs import bundles, saves, starting
+from quicksand_tui.verbs import bundles, saves, starting, verdicts
 from quicksand_tui.verbs.record import Progress
 from tests.unit.aged import make_overdue
 from tests.unit.app.carrying import carry_out, told_of
@@ -181,10 +181,10 @@ async def test_what_is_no_bundle_changes_nothing(service: EngineService, dev: st
 
 async def test_verifying_tells_and_the_views_know_it(service: EngineService, dev: str) -> None:
     service.read_saves()
-    told = await told_of(service, saves.verify([dev], deep=False))
+    told = await told_of(service, verdicts.verify([dev], deep=False))
     assert told.summary == "dev is fine by a quick check; F reads every byte"
     reports: Reports = []
-    told = await told_of(service, saves.verify([dev], deep=True), report=reports.append)
+    told = await told_of(service, verdicts.verify([dev], deep=True), report=reports.append)
     assert told.summary.startswith("dev is whole: ")
     assert reports[-1].total > 0
     verdict = only(service).verdict
@@ -200,7 +200,7 @@ async def test_what_is_not_whole_is_told_with_the_file(
     data[-1] ^= 1
     layer.write_bytes(data)
     with pytest.raises(OperationError) as caught:
-        await told_of(service, saves.verify([dev, whole], deep=True))
+        await told_of(service, verdicts.verify([dev, whole], deep=True))
     failure = caught.value.failure
     assert failure.title == "1 of 2 saves are not whole"
     assert failure.message.startswith("dev: overlays/0.qcow2: ")
@@ -210,7 +210,7 @@ async def test_what_is_not_whole_is_told_with_the_file(
     assert found["whole"] is not None and not found["whole"].problems
     (Path(dev) / MANIFEST).unlink()
     with pytest.raises(OperationError) as caught:
-        await told_of(service, saves.verify([dev], deep=False))
+        await told_of(service, verdicts.verify([dev], deep=False))
     assert caught.value.failure.title == "dev is not whole"
 
 
@@ -225,7 +225,7 @@ async def test_verifying_can_be_cancelled(
             reading.set()
             go_on.wait(10)
 
-    task = asyncio.create_task(told_of(service, saves.verify([dev], deep=True), report=report))
+    task = asyncio.create_task(told_of(service, verdicts.verify([dev], deep=True), report=report))
     assert await asyncio.to_thread(reading.wait, 10)
     task.cancel()
     # The engine's loop hears of it before it hears of anything else, and only then it goes on.

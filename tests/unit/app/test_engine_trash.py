@@ -19,7 +19,13 @@ from quicksand_tui.verbs import removal, saves
 from quicksand_tui.verbs.record import Progress, ignore
 from tests.unit.cli.run_cli import make_stopped
 
-ENGINE = Engine(lambda verdicts: None, lambda _: None, lambda *_: pytest.fail("it is here"))
+ENGINE = Engine(
+    lambda verdicts: None,
+    lambda _: None,
+    open_there=lambda *_: pytest.fail("it is here"),
+    screen_there=lambda *_: pytest.fail("it is here"),
+    learn_there=lambda *_: pytest.fail("it is here"),
+)
 
 
 async def delete(sandbox_id: str) -> RemovedView:

@@ -270,7 +270,7 @@ class Failing(FakeService):
             denied()
         return super().read(**wanted)
 
-    def read_saves(self, *, fresh: bool = False) -> Any:
+    def read_saves(self, *, fresh: bool = False, there: bool = False) -> Any:
         if self.fails == "read_saves":
             denied()
         return super().read_saves(fresh=fresh)

@@ -29,10 +29,10 @@ from quicksand_tui.door.service import EngineService
 from quicksand_tui.model.diffs import DiffSpec
 from quicksand_tui.model.jobs import OperationError
 from quicksand_tui.model.sandboxes import State
-from quicksand_tui.model.specs import CheckpointSpec
+from quicksand_tui.model.specs import CheckpointSpec, ExportSpec
 from quicksand_tui.model.ssh_questions import SshQuestion
 from quicksand_tui.model.world import MachineState, MachineView, World
-from quicksand_tui.verbs import checkpoints, life, removal, saves, starting
+from quicksand_tui.verbs import bundles, checkpoints, life, removal, starting
 from quicksand_tui.verbs.record import Progress, ignore
 from tests.conftest import wait_for
 from tests.ssh_server import far_environ, without_sshd
@@ -256,7 +256,7 @@ async def test_a_failure_has_the_words_and_the_hint_of_the_other_machine(
         assert failure.message == "the sandbox 'web' is not running"
         assert "tree" in failure.hint
         with pytest.raises(OperationError) as error:
-            await service.carry_out(saves.discard(("x",)), view.id, ignore)
+            await service.carry_out(bundles.export("x", ExportSpec(file="x")), view.id, ignore)
         assert "not done on other machines" in error.value.failure.message
 
 

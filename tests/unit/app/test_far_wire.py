@@ -17,9 +17,10 @@ from quicksand.guest.agent.wire import Stream
 from quicksand.remote.channel import Channel
 from quicksand.remote.link import Request
 
-from quicksand_tui.door import far_wire
+from quicksand_tui.door import far_wire, wire_values
 from quicksand_tui.door.far_end import answer_watch
-from quicksand_tui.door.far_wire import Learner, Lines, WireError, difference, encode_line
+from quicksand_tui.door.far_wire import Learner, difference
+from quicksand_tui.door.wire_values import Lines, WireError, encode_line
 from quicksand_tui.model.sandboxes import SandboxView, State
 from quicksand_tui.model.world import World
 from tests.unit.app.fakes import FULL, KEPT, NOW, WEB, WEB_MOUNTS, WEB_PAST
@@ -124,7 +125,7 @@ def test_text_of_a_machine_is_harmless_and_short() -> None:
     (made,) = view.tree.checkpoints
     for text in (view.name, view.error, made.tag, made.note, found.error):
         assert text.isprintable()
-        assert len(text) <= far_wire.TEXT_MAX
+        assert len(text) <= wire_values.TEXT_MAX
 
 
 json_values = st.recursive(
@@ -163,7 +164,7 @@ def test_lines_come_in_any_pieces(sent: list[bytes], data: st.DataObject) -> Non
 
 
 def test_a_line_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(far_wire, "LINE_MAX", 100)
+    monkeypatch.setattr(wire_values, "LINE_MAX", 100)
     with pytest.raises(WireError):
         list(Lines().feed(b"x" * 101))
     with pytest.raises(WireError):
@@ -172,7 +173,7 @@ def test_a_line_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_kept_of_a_machine_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(far_wire, "LINES_MAX", 10_000)
+    monkeypatch.setattr(wire_values, "LINES_MAX", 10_000)
     learner = Learner()
     with pytest.raises(WireError, match="told more than"):
         for number in range(100):

@@ -16,7 +16,9 @@ from quicksand.records.fleet_record import set_drained
 from quicksand.records.waiting import WaitingList
 
 from quicksand_tui.door.service import EngineService
+from quicksand_tui.forms.sandbox import new_form
 from quicksand_tui.model.world import HostView, MachineState, MachineView, RoomView, World
+from quicksand_tui.opening.opening import meet_machines
 from quicksand_tui.views.machines import describe_machine, listed_row
 from quicksand_tui.views.rows import host_text
 from tests.unit.app.fakes import FULL, GIB, FakeService, screen_text, shown, until
@@ -101,6 +103,43 @@ async def test_a_node_tells_of_places_that_are_kept(service: EngineService, plac
         claims.drop(held)
 
 
+async def test_a_fleet_that_goes_down_and_up_at_once_is_connected_to_anew(
+    service: EngineService, places: Paths
+) -> None:
+    service.meet({})
+    await nodes_there(service)
+    await end_fleet(places, told=lambda _: None)
+    made = make_nodes(places, 2)
+    # A place that is kept at a new node is told by that node only.
+    claims = Claims(replace(places, data=made.nodes[0].data(places)))
+    held = claims.take("a" * 32, 256 * MIB)
+    try:
+        async with asyncio.timeout(60):
+            while sum(r.claims for r in rooms(await world_of(service))) != 1:
+                await asyncio.sleep(0.02)
+        assert len((await nodes_there(service)).machines) == 2
+    finally:
+        claims.drop(held)
+
+
+async def test_the_app_opens_on_the_node_that_is_asked_for(
+    service: EngineService, places: Paths
+) -> None:
+    for wished in ("node-2", "node://node-2"):
+        meet_machines(service, {}, {"QUICKSAND_HOST": wished})
+        assert service.opens_on == "node-2"
+        # It has its header before the first look at the fleet.
+        assert node(service.joined(FULL) or FULL, "node-2").address == "node://node-2"
+    meet_machines(service, {}, {"QUICKSAND_HOST": "node-3"})
+    assert service.opens_on == "" and not service.asked_for
+    meet_machines(service, {"node-2": "ssh://elsewhere"}, {"QUICKSAND_HOST": "node-2"})
+    assert service.opens_on == "node-2" and not service.asked_for
+    async with shown(FakeService(replace(FULL, machines=(NODE, LOST)))) as (app, _):
+        app.service.opens_on = "node-1"
+        app.main.complete("node-1")
+        assert app.main.selection.machine == "node-1"
+
+
 def rooms(world: World) -> list[RoomView]:
     return [one.host.room for one in world.machines if one.host.room is not None]
 
@@ -153,6 +192,28 @@ def test_a_machine_of_the_fleet_is_described() -> None:
     assert "1.0G of 4.0G free for sandboxes" in text
     assert "2 places are kept for sandboxes that start" in text
     assert "drained: the fleet places nothing new here" in text
+
+
+def test_the_form_knows_what_a_node_may_have_and_not_what_its_machine_has() -> None:
+    host = HostView(memory_free=6 * GIB, room=RoomView(memory=4 * GIB, free=GIB, is_limit=True))
+    limited = replace(NODE, host=host)
+    world = replace(WORLD, machines=(limited,))
+    form, _ = new_form(world, host="node-1")
+    values = {field.id: field.value for field in form.fields} | {"name": "a"}
+    assert form.remarks({**values, "memory": ""}, world)["memory"] == "1.0G free"
+    assert form.problems({**values, "memory": "2G"}, world)["memory"] == "the host has 1.0G free"
+    assert "memory" not in form.problems({**values, "memory": "512M"}, world)
+    # A machine that only keeps books for a fleet refuses nothing by them.
+    books = replace(host, room=RoomView(memory=4 * GIB, free=GIB))
+    world = replace(WORLD, machines=(replace(limited, host=books),))
+    assert "memory" not in form.problems({**values, "memory": "2G"}, world)
+
+
+async def test_a_node_says_that_its_room_is_its_limit(
+    service: EngineService, places: Paths
+) -> None:
+    service.meet({})
+    assert all(room.is_limit for room in rooms(await nodes_there(service)))
 
 
 async def test_the_list_says_how_many_wait() -> None:

@@ -178,14 +178,18 @@ async def test_a_machine_that_is_away_is_grey_and_refuses_with_a_reason() -> Non
         assert {cell.role for cell in row.cells.values()} == {"muted"}
 
 
-async def test_what_is_not_possible_there_says_what_does_it() -> None:
+async def test_a_screen_there_is_shown_here_as_long_as_its_machine_is_there() -> None:
     desktop = far(replace(WEB_PAST, has_display=True), BOX)
-    async with shown(FakeService(replace(WORLD, sandboxes=(desktop,))), size=WIDE) as (app, pilot):
+    service = FakeService(replace(WORLD, sandboxes=(desktop,)))
+    async with shown(service, size=WIDE) as (app, pilot):
         await select(pilot, desktop)
-        assert "Desktop" not in screen_text(app)
+        assert "Desktop" in screen_text(app)
         await pilot.press("w")
-        told = "not from here: web is on box; `quicksand-tui --host box view web` shows its screen"
-        await until(lambda: told in toasts(app))
+        await until(lambda: f"screen {desktop.id}" in service.calls)
+        await until(lambda: "quicksand-tui --host box view web" in screen_text(app))
+        service.world = replace(service.world, sandboxes=(replace(desktop, away=True),))
+        await until(lambda: "box is away: its screen cannot be seen now." in screen_text(app))
+        assert service.screens[-1].closed
 
 
 def test_checkpoints_there_are_compared_as_here_unless_their_machine_is_away() -> None:

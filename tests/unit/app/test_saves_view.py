@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import pytest
@@ -213,7 +212,7 @@ def test_the_details_say_who_has_not_made_it() -> None:
 
 
 def test_what_was_no_save_stays_in_the_trash() -> None:
-    kept = replace(GONE, until=math.inf)
+    kept = replace(GONE, until=None)
     assert left_text(kept, NOW) == "ever"
     told = {label: "".join(text for text, _ in p) for label, p in describe_trashed(kept, WORLD)}
     assert "until it is removed" in told["Removed"]

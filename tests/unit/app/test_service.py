@@ -11,7 +11,8 @@ from collections.abc import Iterator
 import pytest
 from quicksand.base.errors import BootTimeoutError, NameTakenError
 
-from quicksand_tui.door.service import LOG_LINES, EngineService, describe_failure
+from quicksand_tui.door.failures import LOG_LINES, describe_failure
+from quicksand_tui.door.service import EngineService
 from quicksand_tui.model.jobs import OperationError
 from quicksand_tui.model.specs import NewSpec
 from quicksand_tui.verbs import starting

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shlex
 import subprocess
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from quicksand.base.errors import HostError
 from quicksand.base.files import try_lock
 from quicksand.base.paths import paths
 
+from quicksand_tui.api import server
 from quicksand_tui.api.places import api_dir
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
@@ -84,6 +88,22 @@ def test_there_is_one_server_for_a_data_directory(capsys: pytest.CaptureFixture[
     assert run(["api", "--listen", "127.0.0.1:0"]) != Exit.OK
     assert "another server" in capsys.readouterr().err
     os.close(lock)
+
+
+def test_an_image_that_is_not_there_yet_is_told_at_the_start(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @contextlib.asynccontextmanager
+    async def serving(*_: object) -> AsyncIterator[tuple[str, int]]:
+        raise HostError("it would serve")
+        yield "", 0
+
+    monkeypatch.setattr(server, "serving", serving)
+    assert run(["api", "--listen", "127.0.0.1:0", "--image", "alpine-desktop"]) != Exit.OK
+    told = capsys.readouterr().err
+    assert "template base: Image not found: 'alpine-desktop'" in told
+    assert "`quicksand-tui " in told
+    assert "it would serve" in told, "the image may be made while the server runs"
 
 
 def test_without_the_extra_it_is_named() -> None:

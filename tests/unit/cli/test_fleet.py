@@ -15,8 +15,8 @@ from quicksand.base.paths import Paths
 from quicksand.fleet import desk
 from quicksand.fleet.keeping.book import Book, Exported, Kept, Older, Phase
 from quicksand.records.config import SandboxConfig
-from quicksand.records.fleet_files import machine_id
-from quicksand.records.fleet_record import read_fleet
+from quicksand.records.fleet_files import fleet_file, machine_id
+from quicksand.records.fleet_record import FleetRecord, NodeRecord, read_fleet, write_fleet
 from quicksand.records.host_sockets import HOST_SOCKETS
 from quicksand.records.registry import Registry
 
@@ -24,6 +24,7 @@ from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
 from tests.conftest import blank_record, wait_for
 from tests.ssh_server import FarHost, far_environ, without_sshd
+from tests.unit.cli.test_main import complete
 
 
 def test_from_up_to_down(places: Paths, capfd: pytest.CaptureFixture[str]) -> None:
@@ -150,3 +151,24 @@ def test_status_shows_what_is_kept_and_that_nobody_renews_its_lease(
         assert words in err
     assert run(["fleet", "down", "--yes"]) == Exit.OK
     assert not Book(places).read_all()
+
+
+def test_names_of_machines_are_completed(
+    places: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text('[hosts]\nbox = "ssh://me@box"\nbarn = "ssh://barn"\n')
+    monkeypatch.setenv("QUICKSAND_CONFIG", str(config))
+    assert complete("quicksand-tui hosts rm b", 3) == ["barn", "box"]
+    assert complete("quicksand-tui hosts check b", 3) == ["barn", "box"]
+    assert complete("quicksand-tui fleet drain bo", 3) == ["box"]
+    write_fleet(places, FleetRecord(drained=frozenset({"box"})))
+    assert complete("quicksand-tui fleet drain b", 3) == ["barn"]
+    assert complete("quicksand-tui fleet drain --off b", 4) == ["box"]
+    node = NodeRecord(id="0a1b2c3d", name="node-1", memory_bytes=1, cpus=1)
+    write_fleet(places, FleetRecord(nodes=(node,)))
+    assert complete("quicksand-tui fleet drain ", 3) == ["node-1"]
+    fleet_file(places).write_text("nonsense")
+    assert complete("quicksand-tui fleet drain b", 3) == ["barn", "box"]
+    config.write_text("nonsense")
+    assert complete("quicksand-tui fleet drain b", 3) == [""]

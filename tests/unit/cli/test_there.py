@@ -313,6 +313,9 @@ def test_the_machine_stands_in_front_of_the_command(
         ("exec w -- df -h", "exec -- w df -h", False, False),
         ("exec w -- ls --help", "exec -- w ls --help", False, False),
         ("stop --all", "stop --all", True, False),
+        ("trash", "trash", False, False),
+        ("trash --empty a", "trash --empty -- a", True, False),
+        ("saves trash --empty", "saves trash --empty", True, False),
     ],
 )
 def test_a_line_is_read_before_it_is_sent(

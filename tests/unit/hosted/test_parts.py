@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import inspect
+from pathlib import Path
 from typing import Any
 
 import pytest
 from quicksand import Mount, RemoteHost, Sandbox
-from quicksand.errors import ConfigError, StateError, UnknownOptionError
+from quicksand.errors import ConfigError, NoDisplayError, StateError, UnknownOptionError
 from quicksand.hosted.known import Known
 from quicksand.hosted.life import FarLife
 from quicksand.hosted.parts import FarParts
@@ -15,7 +16,7 @@ from quicksand.life.parts import LocalParts, Parts
 from quicksand.records.config import SandboxConfig
 
 HOST = "ssh://nobody@nowhere.invalid"
-NOT_THERE = ("display", "record", "vnc_socket", "logs", "save_on_stop")
+NOT_THERE = ("vnc_socket", "logs", "save_on_stop")
 """What a sandbox of another machine refuses."""
 
 PARTS = sorted(
@@ -74,7 +75,7 @@ def _part_with(sandbox: Sandbox, name: str) -> Any:
 
 @pytest.mark.parametrize("name", NOT_THERE)
 def test_what_is_not_there_says_what_to_do(there: Sandbox, name: str) -> None:
-    arguments: dict[str, tuple[Any, ...]] = {"record": ("x.gif",), "save_on_stop": ("x", None)}
+    arguments: dict[str, tuple[Any, ...]] = {"save_on_stop": ("x", None)}
     with pytest.raises(StateError, match="another machine") as refused:
         found = getattr(there, name)
         found(*arguments.get(name, ()))
@@ -142,3 +143,14 @@ async def test_a_sandbox_that_never_started_there_needs_no_connection(there: San
     there.close()
     with pytest.raises(StateError, match="not running"):
         there.detach()
+
+
+async def test_the_screen_of_a_sandbox_that_never_started_needs_no_connection_either(
+    there: Sandbox, tmp_path: Path
+) -> None:
+    with_screen = Sandbox(image="debian", name="web", host=HOST, enable_display=True)
+    for sandbox, error in ((there, NoDisplayError), (with_screen, StateError)):
+        for look in (sandbox.display(), sandbox.record(tmp_path / "x.gif")):
+            with pytest.raises(error):
+                async with look:
+                    pass

@@ -181,7 +181,7 @@ def test_an_unknown_recipe_says_which_there_are() -> None:
         ('"sudo",', '"sudo; reboot",', "sudo; reboot"),
         ('"cifs"', '"$(reboot)"', "module"),
         ('size = "8G"', 'size = "8"', "less than 1G"),
-        ('size = "8G"', "", "line 54: disk.size is missing"),
+        ('size = "8G"', "", "line 55: disk.size is missing"),
         ("[disk]", "surprise = 1\n[disk]", "kernel.surprise is unknown"),
         ('suite = "trixie"', "suite = 13", "not a line of text"),
         ("[system]", "[system", "wrong"),

@@ -21,6 +21,8 @@ class FakeDesktop:
         self.events: list[tuple[str, int, int, int]] = []
         """("key", keysym, down, 0) or ("pointer", x, y, buttons), as they came."""
         self.viewers = 0
+        self.reminders = 0
+        """How often viewers have asked to look for changes."""
         self._picture = picture.convert("RGBX")
         self._version = 1
         self._changes: list[tuple[int, tuple[int, int, int, int]]] = []
@@ -117,6 +119,7 @@ class FakeDesktop:
             self.events.append(("pointer", x, y, buttons))
         elif kind == 6:
             await reader.readexactly(7)
+            self.reminders += 1
         else:
             raise AssertionError(f"message {kind}")
 

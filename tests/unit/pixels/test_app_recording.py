@@ -15,7 +15,7 @@ from quicksand.base.errors import StateError
 from quicksand.display.recording import Recording
 from quicksand.records.layout import MachineDir
 
-from quicksand_tui.door import recordings
+from quicksand_tui.door import engine
 from quicksand_tui.door.service import EngineService
 from tests.conftest import wait_for
 from tests.unit.pixels.fake_desktop import FakeDesktop
@@ -33,7 +33,7 @@ def sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
             yield found
 
     found = SimpleNamespace(record=record, close=lambda: None)
-    monkeypatch.setattr(recordings, "Sandbox", SimpleNamespace(open=lambda _: found))
+    monkeypatch.setattr(engine, "Sandbox", SimpleNamespace(open=lambda _: found))
     return found
 
 
@@ -75,7 +75,7 @@ def test_what_cannot_be_recorded_is_told(tmp_path: Path, monkeypatch: pytest.Mon
     def refuse(_: str) -> Any:
         raise StateError("the sandbox is not running")
 
-    monkeypatch.setattr(recordings, "Sandbox", SimpleNamespace(open=refuse))
+    monkeypatch.setattr(engine, "Sandbox", SimpleNamespace(open=refuse))
     told: queue.Queue[str] = queue.Queue()
     service = EngineService()
     try:

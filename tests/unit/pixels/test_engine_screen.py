@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 from quicksand.display.rfb import RfbClient
 
-from quicksand_tui.door import desktop as door
+from quicksand_tui.door import screen_here as door
 from quicksand_tui.door.protocol import GuestScreen
 from quicksand_tui.door.service import EngineService
 from quicksand_tui.pixels.keysyms import Chord

@@ -7,12 +7,14 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from PIL import Image
 from quicksand.base.errors import StateError
 from quicksand.display import screen as display
-from quicksand.display.framebuffer import Framebuffer
+from quicksand.display.framebuffer import Framebuffer, Rect
 from quicksand.display.rfb import RfbClient
 from quicksand.records.layout import MachineDir
 
@@ -125,3 +127,30 @@ async def test_a_machine_that_cannot_be_asked_has_the_width_of_vnc(
     monkeypatch.setattr(display, "WIDTH_S", 0.01)
     monkeypatch.setattr(display, "take_size", lambda _: asyncio.Event().wait())
     assert await display.true_width(Framebuffer.blank(1408, 9), MachineDir(tmp_path)) == 1408
+
+
+async def test_a_screen_that_is_covered_is_not_asked_for_changes(tmp_path: Path) -> None:
+    asked, ended = asyncio.Event(), asyncio.Event()
+
+    async def next_update(*, brisk_s: float | None) -> list[Rect]:
+        asked.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        return []
+
+    client: Any = SimpleNamespace(next_update=next_update, frame=Framebuffer.blank(16, 16))
+    worker = Worker(client, MachineDir(tmp_path), Colours.TRUE, ascii_only=False)
+    worker.take(ORDER)
+    task = asyncio.create_task(worker.run())
+    async with asyncio.timeout(60):
+        await asked.wait()
+        asked.clear()
+        worker.take(replace(ORDER, grid=(0, 0, 10, 20)))
+        await ended.wait()
+        assert not asked.is_set()
+        worker.take(ORDER)
+        await asked.wait()
+    task.cancel()
+    await asyncio.wait({task})

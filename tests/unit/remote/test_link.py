@@ -303,3 +303,37 @@ async def test_a_connection_that_this_end_ends_is_no_longer_read() -> None:
     with pytest.raises(RemoteUnreachableError, match="another connection"):
         await channel.reply
     other.close()
+
+
+async def test_who_gives_up_before_the_answer_leaves_the_connection_to_the_others() -> None:
+    async with links(echo) as (asking, _):
+        channel = asking.open("echo")
+
+        async def wait() -> None:
+            await channel.reply
+
+        waiting = asyncio.create_task(wait())
+        await asyncio.sleep(0)
+        waiting.cancel()  # the answer comes before it is known that nobody waits
+        await until(waiting.done, "it to give up")
+        assert await asking.request("echo", word="still there")
+        channel.abandon(Stream.INPUT)
+
+
+async def test_a_stream_ends_once_however_often_that_is_said() -> None:
+    async with links(echo) as (asking, _):
+        channel = asking.open("echo")
+        await channel.reply
+        channel.finish(Stream.INPUT)
+        channel.finish(Stream.INPUT)
+        assert (await channel.event())["exit_code"] == 0
+        channel.abandon(Stream.INPUT)
+        assert await asking.request("echo")
+
+
+async def test_an_abandoned_request_ends_at_the_other_end() -> None:
+    async with links(echo) as (asking, answering):
+        channel = asking.open("echo")
+        await channel.reply
+        channel.abandon(Stream.INPUT)
+        await until(lambda: not answering._tasks, "the request to end")

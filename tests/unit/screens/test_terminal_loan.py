@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,22 @@ from pytest import CaptureFixture
 from quicksand_tui.door.protocol import ShellView
 from quicksand_tui.kit.hands import Hands
 from quicksand_tui.model.jobs import Failure
+from quicksand_tui.model.world import MachineView
 from quicksand_tui.screens.reports import FailureScreen
 from quicksand_tui.screens.shells import ShellsScreen
 from quicksand_tui.screens.terminal_loan import Ended, Loan, shell_argv
 from quicksand_tui.ui.app import QuicksandApp
-from tests.unit.app.fakes import NOW, WEB, FakeService, SlowHands, ready, screen_text, until
+from tests.unit.app.fakes import (
+    FULL,
+    NOW,
+    WEB,
+    FakeService,
+    SlowHands,
+    ready,
+    screen_text,
+    select,
+    until,
+)
 
 
 class AppWithoutTerminal(QuicksandApp):
@@ -43,10 +55,25 @@ async def test_s_runs_the_command_shell_and_comes_back() -> None:
         await pilot.press("f")
         await until(lambda: app.lent)
         assert app.lent == [shell_argv(WEB.id)]
-        assert app.lent[0][-2:] == ["shell", WEB.id]
+        assert app.lent[0][-3:] == ["--host=local", "shell", WEB.id]
         assert app.banner == "── web: exit ends this shell, ctrl-] d leaves it running ──"
         await until(lambda: "$ quicksand-tui shell web" in screen_text(app))
         assert app.screen is app.main
+
+
+async def test_on_another_machine_it_runs_over_an_ssh_of_its_own() -> None:
+    box = MachineView(name="box", address="ssh://me@box")
+    there = replace(WEB, id=f"{WEB.id}@box", name="web@box", host="box")
+    world = replace(FULL, sandboxes=(there,), machines=(box,))
+    app = AppWithoutTerminal(Ended(7), FakeService(world))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await ready(pilot)
+        await select(pilot, there)
+        await pilot.press("f")
+        await until(lambda: app.lent)
+        assert app.lent == [shell_argv(WEB.id, address="ssh://me@box")]
+        assert app.lent[0][-3:] == ["--host=ssh://me@box", "shell", WEB.id]
+        await until(lambda: "$ quicksand-tui --host box shell web" in screen_text(app))
 
 
 async def test_a_shell_that_could_not_be_opened_is_explained() -> None:
@@ -146,3 +173,14 @@ async def test_cancelling_ends_the_program(tmp_path: Path) -> None:
     task.cancel()
     await asyncio.wait((task,))
     assert not Path(f"/proc/{pid}").exists()
+
+
+async def test_one_that_needs_all_of_the_terminal_has_said_there_why_it_failed(
+    capfd: CaptureFixture[str],
+) -> None:
+    code = "import sys; sys.stderr.write('no way to box'); sys.exit(125)"
+    ended = await Loan([sys.executable, "-c", code], "web@box", keeps_errors=False).run()
+    assert ended.failure is not None
+    assert "web@box ended with status 125" in ended.failure.title
+    assert "away" in ended.failure.message
+    assert capfd.readouterr().err == "no way to box"

@@ -28,6 +28,7 @@ from quicksand_tui.verbs import (
     removal,
     saves,
     starting,
+    verdicts,
 )
 from quicksand_tui.verbs.record import SandboxVerb, Verb, ignore
 from quicksand_tui.verbs.rows import find_verb
@@ -56,7 +57,7 @@ VERBS: list[Verb[Any]] = [
     saves.discard(["/saves/dev"], now=True, shown=["dev"]),
     saves.bring_back([Path("/saves/.trash/dev")], name="dev2", shown="abc"),
     saves.purge([Path("/saves/.trash/dev")], shown=["abc"]),
-    saves.verify(["/saves/dev"], deep=True, shown=["dev"]),
+    verdicts.verify(["/saves/dev"], deep=True, shown=["dev"]),
     bundles.export("dev", ExportSpec(file="dev.quicksand", full=True)),
     bundles.import_(ImportSpec(file="dev.quicksand", name="dev2")),
 ]

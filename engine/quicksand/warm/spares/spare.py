@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -16,8 +17,9 @@ from quicksand.base.files import is_locked, read_json
 from quicksand.base.paths import Paths
 from quicksand.base.settings import OFF, SPARES
 from quicksand.qemu.planning import Parts
-from quicksand.records.layout import AGENT_PORTS, runtime_dir, sandbox_dir
-from quicksand.records.sandboxes import Record, RunState, is_id
+from quicksand.records.glances import ids_in
+from quicksand.records.layout import AGENT_PORTS, SandboxDir, runtime_dir, sandbox_dir
+from quicksand.records.sandboxes import Record, RunState
 from quicksand.warm.templates import Templates
 
 SCHEMA = 1
@@ -85,10 +87,13 @@ def has_spares(paths: Paths) -> bool:
 
 
 def _roots(paths: Paths) -> Iterator[Path]:
+    sandboxes = paths.sandboxes
+    place, name = os.fspath(sandboxes), SandboxDir(sandboxes).spare.name
     with contextlib.suppress(OSError):
-        for root in paths.sandboxes.iterdir():
-            if is_id(root.name) and (root / "spare.json").exists():
-                yield root
+        for id_ in ids_in(sandboxes):
+            # Each start asks this of all sandboxes, so no more is made of them than a text.
+            if os.path.lexists(f"{place}/{id_}/{name}"):
+                yield sandboxes / id_
 
 
 def _read(paths: Paths, root: Path) -> Spare | None:

@@ -1,0 +1,169 @@
+"""The near end of a screen of another machine: a Unix socket of ours whose connections lead to it,
+so that viewers, and processes that draw or record, need not know of other machines.
+
+A connection begins with one byte, which says what it is for (`display.place`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, Self
+
+from quicksand.base.errors import (
+    QuicksandError,
+    RemoteProtocolError,
+    RemoteUnreachableError,
+    SandboxNotFoundError,
+    StateError,
+)
+from quicksand.base.paths import make_private_dir, paths
+from quicksand.display.place import SIZE, TO_SIZE, TO_VNC, RelayedScreen
+from quicksand.display.rfb import CLOSE_S
+from quicksand.guest.agent.wire import Stream
+from quicksand.hosted.calling import require_capability
+from quicksand.hosted.errors import decode_error
+from quicksand.hosted.protocol import SCREENS
+from quicksand.records.host_sockets import SCREEN_SOCKETS, screen_socket
+from quicksand.remote.abandoned import remove_abandoned
+from quicksand.remote.channel import Channel
+from quicksand.remote.passing import pass_on
+from quicksand.remote.shared import Sharing
+
+CONNECTIONS_MAX = 16
+"""Connections to one screen at the same time; more are closed."""
+
+FIRST_S = 10.0
+"""Seconds within which a connection must say what it is for."""
+
+ANSWER_S = 30.0
+"""Seconds to wait for the other machine's answer."""
+
+STEADY_S = 1.0
+"""Seconds after which the end of a connection is taken for that of the machine which showed it."""
+
+SIDE_MAX = 2**16
+"""Pixels of a side, as VNC has it."""
+
+
+class ScreenRelay:
+    """Leads to the screen of one sandbox, made by `open`."""
+
+    def __init__(self, shared: Sharing, sandbox: str, path: Path) -> None:
+        self._shared = shared
+        self._sandbox = sandbox
+        self._path = path
+        self._turn = 0
+        self._has_ended = False
+        self._is_open = True
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def open(cls, shared: Sharing, sandbox: str) -> AsyncIterator[Self]:
+        """Ask for the screen of a sandbox, given by its id there, and listen. Raises
+        NoDisplayError, StateError if it does not run, SandboxNotFoundError, RemoteError, which says
+        if that machine is too old."""
+        await require_capability(shared, SCREENS, to="send screens")
+        runtime = paths().runtime
+        relay = cls(shared, sandbox, screen_socket(runtime, secrets.token_hex(16)))
+        async with relay._asked("screen"):
+            pass  # it can be seen
+        make_private_dir(runtime)
+        await remove_abandoned(runtime, SCREEN_SOCKETS)
+        with contextlib.closing(socket.socket(socket.AF_UNIX)) as listening:
+            try:
+                listening.bind(str(relay._path))
+                relay._path.chmod(0o600)
+                server = await asyncio.start_unix_server(relay._take, sock=listening)
+                try:
+                    yield relay
+                finally:
+                    asyncio.get_running_loop().remove_reader(listening)
+                    try:
+                        await asyncio.sleep(0)  # asyncio loses who has just been accepted
+                    finally:
+                        server.close()
+                        await relay._end()
+            finally:
+                relay._path.unlink(missing_ok=True)
+
+    @property
+    def place(self) -> RelayedScreen | None:
+        """Where the screen is now; None once the sandbox has ended."""
+        return None if self._has_ended else RelayedScreen(self._path, self._turn)
+
+    def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._tasks) >= CONNECTIONS_MAX or not self._is_open:
+            writer.close()
+            return
+        task = asyncio.create_task(self._serve(reader, writer), name="quicksand-screen")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: writer.close())  # also of one that never began
+
+    async def _end(self) -> None:
+        self._is_open = False
+        tasks = list(self._tasks)
+        try:
+            if tasks:  # a key that was pressed just before still arrives
+                await asyncio.wait(tasks, timeout=CLOSE_S)
+        finally:
+            for task in tasks:
+                task.cancel()
+            if tasks:
+                await asyncio.wait(tasks)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve a connection to its end. One that fails ends, and whoever made it tries again."""
+        with contextlib.suppress(QuicksandError, OSError, EOFError):
+            async with asyncio.timeout(FIRST_S):
+                first = await reader.readexactly(1)
+            if first == TO_SIZE:
+                writer.write(SIZE.pack(*await self._ask_size()))
+                await writer.drain()
+            elif first == TO_VNC:
+                async with self._asked("screen") as (channel, _):
+                    began = asyncio.get_running_loop().time()
+                    await pass_on(channel, Stream.INPUT, reader, writer)
+                self._turn += asyncio.get_running_loop().time() - began > STEADY_S
+
+    async def _ask_size(self) -> tuple[int, int]:
+        """Raises what the other machine answers, and RemoteError."""
+        async with self._asked("screen_size") as (_, answer):
+            match answer:
+                case {"width": int(width), "height": int(height)} if (
+                    0 < width < SIDE_MAX and 0 < height < SIDE_MAX
+                ):
+                    return width, height
+        raise RemoteProtocolError(f"{self._shared.destination.short} tells a size that is none")
+
+    @contextlib.asynccontextmanager
+    async def _asked(self, method: str) -> AsyncIterator[tuple[Channel, dict[str, Any]]]:
+        """A request about the sandbox, and its answer. Raises as `_ask_size`."""
+        name = self._shared.destination.short
+        channel: Channel | None = None
+        try:
+            try:
+                async with asyncio.timeout(ANSWER_S):
+                    link = await self._shared.link()
+                    channel = link.open(method, sandbox=self._sandbox)
+                    answer = await channel.reply
+            except TimeoutError:
+                raise RemoteUnreachableError(
+                    f"{name} did not answer {method!r} within {ANSWER_S:g} s"
+                ) from None
+            if "error" in answer:
+                raise decode_error(answer["error"], name)
+            self._has_ended = False
+            yield channel, answer
+        except (StateError, SandboxNotFoundError):
+            self._has_ended = True
+            raise
+        finally:
+            if channel is not None:
+                channel.abandon(Stream.INPUT)

@@ -1,0 +1,90 @@
+"""Tells another machine's app which saves are here and what is in the trash, and what changes: the
+request `watch_saves` of `serve --stdio`. It is asked for while that app shows them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+from quicksand.base.disk_changes import DiskChanges
+from quicksand.base.errors import QuicksandError
+from quicksand.guest.agent.wire import Stream
+
+from quicksand_tui.door import on_demand
+from quicksand_tui.door.far_end import StatelessOffer, ending_together
+from quicksand_tui.door.saves_wire import LEAVE, LOOK, WATCH_SAVES, difference
+from quicksand_tui.door.wire_values import encode_line
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+    from quicksand.remote.channel import Channel
+    from quicksand.remote.link import Request
+
+    from quicksand_tui.door.saves_look import SavesReader
+    from quicksand_tui.model.saves import SavesView
+
+LOOK_EVERY_S = 10.0
+"""The longest time between two looks at the disk: for what leaves no trace in a directory. All else
+is told by the system."""
+
+
+class SavesOffer(StatelessOffer):
+    """The request `watch_saves`, as an offer of the far end (`remote.serving.Offer`)."""
+
+    capability = WATCH_SAVES
+    methods = frozenset({WATCH_SAVES})
+
+    async def answer(self, request: Request, _: Callable[[], Awaitable[None]]) -> None:
+        """Sends the saves, and then each change as it happens, until the client leaves."""
+        watch = _Watch(request.channel)
+        request.answer()
+        try:
+            await ending_together(watch.take_wishes(), watch.tell())
+        finally:
+            watch.close()
+
+
+class _Watch:
+    """What one client is told."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._changes = DiskChanges()
+        self._fresh = False
+
+    def close(self) -> None:
+        self._changes.close()
+
+    async def take_wishes(self) -> None:
+        """Takes what the client wants, until it leaves. Raises RemoteError when it has gone."""
+        while True:
+            event = (await self._channel.event()).get("event")
+            if event == LOOK:
+                self._fresh = True
+                self._changes.note()
+            elif event == LEAVE:
+                return
+
+    async def tell(self) -> None:
+        """Tells what has changed, as soon as what was told before is under way."""
+        reader = await asyncio.to_thread(on_demand.SavesReader)
+        before: SavesView | None = None
+        while True:
+            fresh, self._fresh = self._fresh, False
+            view, directories = await asyncio.to_thread(_look, reader, fresh)
+            for told in difference(before, view):
+                await self._channel.send(Stream.STDOUT, encode_line(told))
+            before = view
+            if not self._changes.follow(directories):
+                await self._changes.wait(LOOK_EVERY_S)
+
+
+def _look(reader: SavesReader, fresh: bool) -> tuple[SavesView, set[Path]]:
+    """Reads the saves, and says where they are."""
+    with contextlib.suppress(OSError, QuicksandError):
+        directories = reader.directories()
+        return reader.read(fresh=fresh), directories
+    return reader.read(fresh=fresh), set()

@@ -1,0 +1,192 @@
+"""Verifies saves: `saves verify`."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from quicksand_tui.model.amounts import size_text
+from quicksand_tui.model.jobs import Failure, JobVerb, OperationError
+from quicksand_tui.model.saves import VerdictView
+from quicksand_tui.model.specs import Told
+from quicksand_tui.model.text import sanitise
+from quicksand_tui.verbs import engine
+from quicksand_tui.verbs.commands import command_words
+from quicksand_tui.verbs.record import HostVerb, Progress, Relayed, Report
+from quicksand_tui.verbs.saves import SHOWN_MAX, are, names_of, time_text
+
+if TYPE_CHECKING:
+    from quicksand.saves.store import Save
+    from quicksand.saves.verifying import Verdict
+
+    from quicksand_tui.model.keymap import Keymap
+
+CHECKED_MAX = 20_000
+"""Verdicts that are read of another machine."""
+PROBLEMS_MAX = 1000
+
+
+class Verified(NamedTuple):
+    """The result of verifying saves."""
+
+    verdicts: Sequence[Verdict]
+    size: int
+    """Bytes read."""
+    seconds: float
+    when: float
+    """Unix time."""
+
+    def views(self) -> Mapping[str, tuple[str, VerdictView]]:
+        """Returns by key the id of each save, and its verdict as the app shows it."""
+        return {
+            str(verdict.save.root): (_id_of(verdict), _checked(verdict).view(self.when))
+            for verdict in self.verdicts
+        }
+
+    @property
+    def checked(self) -> Sequence[Checked]:
+        return [_checked(verdict) for verdict in self.verdicts]
+
+
+class Checked(NamedTuple):
+    """One save that was verified, on any machine."""
+
+    path: str
+    name: str
+    deep: bool
+    is_whole: bool
+    problems: Mapping[str, str]
+    """By file."""
+
+    def view(self, when: float) -> VerdictView:
+        """Returns the verdict as the app shows it."""
+        texts = [f"{file}: {text}" for file, text in self.problems.items()][:PROBLEMS_MAX]
+        return VerdictView(deep=self.deep, when=when, problems=tuple(map(sanitise, texts)))
+
+
+class VerifiedThere(NamedTuple):
+    """The result of verifying saves of another machine."""
+
+    checked: Sequence[Checked]
+    when: float
+
+    def views(self) -> Mapping[str, VerdictView]:
+        """Returns the verdicts as the app shows them, by the paths of the saves there."""
+        return {one.path: one.view(self.when) for one in self.checked}
+
+
+def _checked(verdict: Verdict) -> Checked:
+    save = verdict.save
+    return Checked(
+        str(save.root), save.root.name, verdict.deep, verdict.is_whole, dict(verdict.problems)
+    )
+
+
+def verify(
+    keys: Sequence[str],
+    *,
+    deep: bool = False,
+    find: Callable[[], Sequence[Save]] | None = None,
+    shown: Sequence[str] = (),
+    host: str = "",
+) -> HostVerb[Verified]:
+    """Checks the files of saves from outside, or with ``deep`` every byte: of those that ``find``
+    returns, or of those with these keys, their paths. Commands call them ``shown``; ``host`` is the
+    machine where they are."""
+
+    async def run(_: str, report: Report) -> Verified:
+        started, size = time.perf_counter(), 0
+
+        def progress(done: int, total: int) -> None:
+            nonlocal size
+            size = total
+            report(Progress("", "reading", done=done, total=total))
+
+        report(Progress("", "looking"))
+        look = find or (lambda: [engine.load_save(Path(key)) for key in keys])
+        saves = await asyncio.to_thread(look)
+        verdicts = await engine.verify_saves(saves, engine.paths(), deep=deep, progress=progress)
+        return Verified(verdicts, size, time.perf_counter() - started, time.time())
+
+    return HostVerb(
+        name="saves verify",
+        flags=("deep",) if deep else (),
+        values={"names": shown},
+        job=JobVerb.VERIFY,
+        failed="The saves were not verified",
+        run=run,
+        spec=tuple(keys),
+        tell=_tell_verified,
+        facts=lambda _, verified: [_verdict_facts(verdict) for verdict in verified.verdicts],
+        host=host,
+        words=lambda _: command_words("saves verify", deep=deep, as_json=True, names=keys),
+        there=_verified_there,
+        finds_faults=True,
+    )
+
+
+def _verified_there(told: Relayed) -> VerifiedThere:
+    if not isinstance(told.json, list):
+        raise TypeError("the verdicts are no list")
+    found = []
+    for one in told.json[:CHECKED_MAX]:
+        facts = engine.Fields(one, "the verdict")
+        problems = facts.any("problems")
+        if not isinstance(problems, dict):
+            raise TypeError("the problems are no table")
+        found.append(
+            Checked(
+                path=facts.text("path"),
+                name=facts.text("name"),
+                deep=facts.flag("deep"),
+                is_whole=facts.flag("whole"),
+                problems={str(file): str(text) for file, text in problems.items()},
+            )
+        )
+    return VerifiedThere(found, time.time())
+
+
+def _tell_verified(_: str, verified: Verified | VerifiedThere, keymap: Keymap) -> Told:
+    found = verified.checked
+    what = names_of([one.name for one in found])
+    if bad := list(_problems(found)):
+        count = sum(not one.is_whole for one in found)
+        several = f"{count} of {len(found)} saves are not whole"
+        raise OperationError(
+            Failure(
+                title=several if len(found) > 1 else f"{what} is not whole",
+                message=bad[0],
+                hint="saves that share its layers may be damaged too: * and F read them all",
+                log=tuple(bad[1:SHOWN_MAX]),
+            )
+        )
+    if all(one.deep for one in found):
+        read = "every byte was read"
+        if isinstance(verified, Verified):
+            read = f"{size_text(verified.size)} read in {time_text(verified.seconds)}"
+        return Told(summary=f"{what} {are(found)} whole: {read}")
+    return Told(summary=f"{what} {are(found)} fine by a quick check; F reads every byte")
+
+
+def _problems(found: Sequence[Checked]) -> Iterator[str]:
+    for one in found:
+        for file, text in one.problems.items():
+            yield f"{sanitise(one.name, limit=60)}: {sanitise(f'{file}: {text}')}"
+
+
+def _id_of(verdict: Verdict) -> str:
+    manifest = verdict.save.manifest
+    return "" if manifest is None else sanitise(manifest.id, limit=200)
+
+
+def _verdict_facts(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "name": verdict.save.name,
+        "path": str(verdict.save.root),
+        "deep": verdict.deep,
+        "whole": verdict.is_whole,
+        "problems": dict(verdict.problems),
+    }
