@@ -80,6 +80,8 @@ if TYPE_CHECKING:
         Need,
         Reservation,
     )
+    from quicksand.fleet.keeping.kept import KeptSandbox
+    from quicksand.fleet.keeping.restart import Restart
     from quicksand.guest.connections import GuestConnection, GuestListener
     from quicksand.guest.datagrams import GuestDatagrams
     from quicksand.guest.directories import DirectoryWatch, WatchEvent, WatchKind
@@ -201,6 +203,7 @@ __all__ = [
     "ImageError",
     "ImageNotFound",
     "ImageProvider",
+    "KeptSandbox",
     "Key",
     "Lack",
     "Login",
@@ -234,6 +237,7 @@ __all__ = [
     "RemoteUnreachableError",
     "Reservation",
     "ResolvedImage",
+    "Restart",
     "RevertedError",
     "RuntimeInfo",
     "Sandbox",
@@ -335,6 +339,8 @@ _HOMES = {
     ),
     "fleet.batch": ("BatchResult",),
     "fleet.fleet": ("Fleet",),
+    "fleet.keeping.kept": ("KeptSandbox",),
+    "fleet.keeping.restart": ("Restart",),
     "fleet.interface": (
         "FleetEvent",
         "FleetEventKind",

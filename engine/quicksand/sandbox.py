@@ -27,11 +27,12 @@ from quicksand.life.saves import Saves
 from quicksand.records.config import SandboxConfig, check_name
 from quicksand.records.option_values import refuse_unknown
 from quicksand.records.registry import Registry
-from quicksand.where import is_elsewhere, make_parts, open_parts
+from quicksand.where import is_elsewhere, make_parts, open_kept, open_parts
 
 if TYPE_CHECKING:
     from quicksand.base.progress import Progress
     from quicksand.fleet.fleet import Fleet
+    from quicksand.fleet.keeping.restart import Restart
     from quicksand.guest.files import GuestFiles
     from quicksand.hosted.host import RemoteHost
     from quicksand.records.params import MachineOptions, ResumeOptions
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 OPTIONS = tuple(SandboxConfig.__dataclass_fields__)
 OWN = (
     *("name", "ephemeral", "warm", "build", "progress_callback"),
-    *("save", "workspace", "base_dir", "trust", "host", "fleet"),
+    *("save", "workspace", "base_dir", "trust", "host", "fleet", "restart"),
 )
 
 
@@ -98,6 +99,7 @@ class Sandbox:
         trust: bool = False,
         host: str | RemoteHost | None = None,
         fleet: Fleet | bool | None = None,
+        restart: Restart | bool | None = None,
         progress_callback: Progress | None = None,
         **options: Unpack[MachineOptions],
     ) -> None:
@@ -126,8 +128,8 @@ class Sandbox:
         ``host``: another machine that runs it: ``ssh://USER@HOST:PORT``, a name of the config's
         table [hosts], or a `RemoteHost`; "local" is this one. Paths are that machine's, and must be
         absolute; image and save are looked for by `start`.
-
         ``fleet``: a `Fleet` that finds a machine when it starts, or True for the one that is up.
+        ``restart``: a `Restart`, or True: start it elsewhere if that machine is lost.
 
         Raises ConfigError for a bad value, UnknownOptionError (a TypeError) for an unknown keyword,
         SaveError for a save that cannot be used; for a bundle BundleError (a SaveError),
@@ -142,7 +144,7 @@ class Sandbox:
             **{"build": build, "save": save, "workspace": workspace, "base_dir": base_dir},
             **{"trust": trust, "progress_callback": progress_callback},
         }
-        self._parts = make_parts(host, fleet, own, options)
+        self._parts = make_parts(host, fleet, restart, own, options)
 
     @classmethod
     def _of(cls, parts: Parts) -> Sandbox:
@@ -232,15 +234,22 @@ class Sandbox:
 
     @classmethod
     def attach(
-        cls, id_or_name: str, *, set_clock: bool = True, host: str | RemoteHost | None = None
+        cls,
+        id_or_name: str,
+        *,
+        set_clock: bool = True,
+        host: str | RemoteHost | None = None,
+        fleet: Fleet | bool | None = None,
     ) -> Sandbox:
         """Connect to the running sandbox with that name or id. Closing this object leaves the VM
         running. If the guest's clock is off, it is corrected unless ``set_clock`` is False. On a
         ``host``, that of `Sandbox`, it is looked for by the first call that is awaited, and clocks
-        are that machine's business.
+        are that machine's business. A ``fleet``, that of `Sandbox`, looks for it on its machines.
 
         Raises SandboxNotFoundError, or StateError if the sandbox is not running.
         """
+        if fleet is not None and fleet is not False:
+            return cls._of(open_kept(fleet, id_or_name))
         if is_elsewhere(host):
             return cls._of(open_parts(host, id_or_name))
         return cls._of(attach_here(id_or_name, set_clock=set_clock))

@@ -12,6 +12,7 @@ from quicksand.life.parts import Parts
 
 if TYPE_CHECKING:
     from quicksand.fleet.fleet import Fleet
+    from quicksand.fleet.keeping.restart import Restart
     from quicksand.hosted.host import RemoteHost
 
 LOCAL = "local"
@@ -21,6 +22,7 @@ LOCAL = "local"
 def make_parts(
     host: str | RemoteHost | None,
     fleet: Fleet | bool | None,
+    restart: Restart | bool | None,
     own: Mapping[str, Any],
     options: Mapping[str, Any],
 ) -> Parts:
@@ -29,9 +31,11 @@ def make_parts(
     if fleet is not None and fleet is not False:
         if host is not None:
             raise ConfigError("host and fleet exclude each other: a fleet chooses the machine")
-        from quicksand.fleet.life import make_in_fleet  # noqa: PLC0415
+        from quicksand.fleet.making import make_in_fleet  # noqa: PLC0415
 
-        return make_in_fleet(fleet, own, options)
+        return make_in_fleet(fleet, restart, own, options)
+    if restart:
+        raise ConfigError("restart is for sandboxes of a fleet: pass fleet=, too")
     if is_elsewhere(host):
         from quicksand.hosted.making import make_there  # noqa: PLC0415
 
@@ -44,6 +48,13 @@ def open_parts(host: str | RemoteHost, id_or_name: str, **how: Any) -> Parts:
     from quicksand.hosted.making import open_there  # noqa: PLC0415
 
     return open_there(host, id_or_name, **how)
+
+
+def open_kept(fleet: Fleet | bool, name: str) -> Parts:
+    """The parts of a sandbox that a fleet keeps, by its name."""
+    from quicksand.fleet.making import open_in_fleet  # noqa: PLC0415
+
+    return open_in_fleet(fleet, name)
 
 
 def is_elsewhere(host: str | RemoteHost | None) -> TypeGuard[str | RemoteHost]:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from quicksand.fleet.interface import FleetHost
+    from quicksand.fleet.keeping.kept import KeptSandbox
 
 SETTLE_S = 15.0
 """Seconds that machines have to answer."""
@@ -93,7 +94,8 @@ def _start_ray(*, is_new: bool) -> None:
 
 @command_of("fleet status")
 def status(as_json: bool) -> int:
-    """Show the machines of the fleet. Exits with 1 if one of them cannot be used."""
+    """Show the machines of the fleet, and the sandboxes that are restarted elsewhere if theirs is
+    lost. Exits with 1 if a machine cannot be used."""
     return run_async(lambda _: _show(as_json=as_json))
 
 
@@ -101,6 +103,7 @@ async def _show(*, as_json: bool) -> int:
     async with Fleet.open() as fleet:
         await fleet.settle(timeout_s=SETTLE_S)
         hosts = fleet.hosts()
+        kept = await fleet.kept()
     waiting = await asyncio.to_thread(WaitingList(paths()).count)
     if as_json:
         print_json([_facts(host) for host in hosts])
@@ -109,10 +112,33 @@ async def _show(*, as_json: bool) -> int:
         print_table(heads, [_row(host) for host in hosts])
         if waiting:
             say(f"{waiting} {'sandbox waits' if waiting == 1 else 'sandboxes wait'} for a place")
+        if kept:
+            print_table(("KEPT", "ON", "EPOCH", "SAVED", "SAVE ON"), [*map(_kept_row, kept)])
+        for one in kept:
+            _say_more(one)
         for host in hosts:
             if host.why and host.state in AWAY:
                 complain(host.why, about=host.name)
     return Exit.FAILURE if any(host.state in AWAY for host in hosts) else Exit.OK
+
+
+def _kept_row(one: KeptSandbox) -> tuple[object, ...]:
+    saved = "" if one.saved_at is None else f"{show_age(one.saved_at)} ago"
+    where = f"starting {one.host}".strip() if one.is_starting else one.host
+    return (one.name, where, one.epoch, saved, " ".join(one.saved_on))
+
+
+def _say_more(one: KeptSandbox) -> None:
+    """What there is to say of a kept sandbox besides its row."""
+    if one.restarted:
+        say(f"{one.name}: restarted {sanitise(one.restarted)}")
+    if one.older_on:
+        hosts = ", ".join(one.older_on)
+        say(f"{one.name}: {hosts} has an earlier epoch, and will be told when it is back")
+    if one.trouble:
+        complain(sanitise(one.trouble), about=one.name)
+    if not one.is_coordinated:
+        complain("no coordinator renews its lease", about=one.name)
 
 
 def _row(host: FleetHost) -> tuple[object, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from quicksand.records.config import NetworkMode
@@ -24,6 +24,9 @@ from quicksand_tui.cli.written import say_written
 from quicksand_tui.model.text import clean
 from quicksand_tui.verbs.start_facts import start_facts
 
+if TYPE_CHECKING:
+    from quicksand.fleet.fleet import Fleet
+
 
 @command_of("run")
 @machine_options()
@@ -36,6 +39,8 @@ def run_command(
     cold: bool,
     save: str | None,
     detach: bool,
+    fleet: bool,
+    restart_elsewhere: bool,
     remove: bool,
     argv: tuple[str, ...],
     interactive: bool,
@@ -71,16 +76,14 @@ def run_command(
     COMMAND in place of its own words.
     """
     wish = Wish(argv, env, user, cwd, timeout, interactive, entrypoint)
+    start = {**machine, "image": image, "name": name, "trust": trust, "warm": not cold}
+    start |= {"ephemeral": remove or None, "build": False if as_json and build is None else build}
     plan = _Plan(
-        image=image,
-        name=name,
-        ephemeral=True if remove else None,
-        options=machine,
-        trust=trust,
-        build=False if as_json and build is None else build,
-        warm=not cold,
+        start=start,
         save=save,
         detach=detach,
+        fleet=fleet,
+        restart=restart_elsewhere,
         in_terminal=_decide_terminal(wish, tty=tty, detach=detach, save=save, as_json=as_json),
         keys=parse_keys(detach_keys),
         as_json=as_json,
@@ -116,32 +119,42 @@ def _decide_terminal(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    image: str
-    name: str | None
-    ephemeral: bool | None
-    options: dict[str, Any]
-    trust: bool
-    build: bool | None
-    warm: bool
+    start: dict[str, Any]
+    """Keywords of `Sandbox`."""
     save: str | None
     detach: bool
+    fleet: bool
+    restart: bool
     in_terminal: bool
     keys: bytes
     as_json: bool
     wish: Wish
 
+    def __post_init__(self) -> None:
+        """Raises UsageError for options that exclude each other."""
+        start = self.start
+        if self.restart and not (self.fleet and start["name"] and not start["ephemeral"]):
+            raise click.UsageError(
+                "--restart-elsewhere needs --fleet and --name, and excludes --rm"
+            )
+        if self.fleet and self.save is not None:
+            raise click.UsageError("--save does not go with --fleet: its machine has the saves")
+
 
 async def _run(plan: _Plan, signals: Signals) -> int:
-    progress = StartProgress(plan.name or plan.image)
+    if not plan.fleet:
+        return await _run_on(None, plan, signals)
+    from quicksand.fleet.fleet import Fleet  # noqa: PLC0415
+
+    async with Fleet.open() as fleet:
+        return await _run_on(fleet, plan, signals)
+
+
+async def _run_on(fleet: Fleet | None, plan: _Plan, signals: Signals) -> int:
+    """Runs it on a machine of the fleet, or here."""
+    progress = StartProgress(plan.start["name"] or plan.start["image"])
     sandbox = Sandbox(
-        image=plan.image,
-        name=plan.name,
-        ephemeral=plan.ephemeral,
-        warm=plan.warm,
-        trust=plan.trust,
-        build=plan.build,
-        progress_callback=progress.stage,
-        **plan.options,
+        fleet=fleet, restart=plan.restart, progress_callback=progress.stage, **plan.start
     )
     told = sandbox.notices
     for notice in told:

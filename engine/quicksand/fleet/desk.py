@@ -10,7 +10,10 @@ from types import TracebackType
 from typing import Any, ClassVar, Self
 
 from quicksand.base.errors import ConfigError, RemoteError
+from quicksand.base.paths import paths
 from quicksand.fleet.interface import BackEnd, FleetEvent, FleetHost, HostState, Need, Reservation
+from quicksand.fleet.keeping.kept import KeptSandbox, list_kept
+from quicksand.fleet.keeping.running import ensure_coordinator
 from quicksand.fleet.opening import open_back_end
 from quicksand.fleet.waiting import seen_waiting
 from quicksand.hosted.host import RemoteHost
@@ -68,7 +71,9 @@ class Desk:
         await self._back_end.close()
 
     async def settle(self, *, timeout_s: float = 10.0) -> None:
-        """Wait until each machine has answered, or has been seen not to, at most so long."""
+        """Wait until each machine has answered, or has been seen not to, at most so long. What is
+        kept gets a coordinator again if its own was lost."""
+        await ensure_coordinator(paths())
         events = self.watch()
         async with contextlib.aclosing(events):  # type: ignore[type-var]
             with contextlib.suppress(TimeoutError):
@@ -92,6 +97,10 @@ class Desk:
                 raise one
         pairs = zip(names, found, strict=True)
         return {name: one for name, one in pairs if not isinstance(one, BaseException)}
+
+    async def kept(self) -> Sequence[KeptSandbox]:
+        """The sandboxes of this user's fleets that were made with ``restart``, by name."""
+        return await asyncio.to_thread(list_kept, paths())
 
     # Places
 

@@ -71,6 +71,10 @@ class Need:
     cpus: int = 1
     image: str | None = None
     """Machines that have the image of this name are preferred."""
+    on: str | None = None
+    """The only machine that will do; None if any does."""
+    but: str | None = None
+    """A machine that will not do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

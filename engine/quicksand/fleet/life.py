@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
-from quicksand.base.errors import ConfigError, MemoryBudgetError
+from quicksand.base.errors import MemoryBudgetError
 from quicksand.base.progress import Progress
 from quicksand.fleet.desk import Desk, SharedDesks
 from quicksand.fleet.interface import Need, Reservation
 from quicksand.hosted.known import Known
 from quicksand.hosted.life import ENDS, FarLife
-from quicksand.hosted.making import describe
-from quicksand.hosted.parts import FarParts
-from quicksand.life.parts import Parts
+from quicksand.hosted.methods import NEW
 from quicksand.records.config import SandboxConfig
 
+CLONES_MAX = 1000
+"""So many can be made at once (`Sandbox.clone`)."""
+Prepare = Callable[[str], Awaitable[None]]
 SETTLE_S = 5.0
 """Seconds to wait for machines that have not answered yet, before one of the others is chosen."""
 
@@ -31,9 +34,17 @@ class FleetLife(FarLife):
         opening: dict[str, Any],
         *,
         progress: Progress | None = None,
+        prepare: Prepare | None = None,
+        wait_s: float | None = None,
+        but: str | None = None,
     ) -> None:
-        """Without a ``fleet`` it is the one that this program shares."""
+        """Without a ``fleet`` it is the one that this program shares. ``prepare`` is awaited with
+        the name of the chosen machine before anything is done there. ``wait_s``: seconds for which
+        it waits for a place, if not those of the fleet; ``but``: a machine where it must not be."""
         super().__init__(None, known, opening, progress=progress)
+        self._prepare = prepare
+        self._wait_s = wait_s
+        self._but = but
         self._fleet = fleet
         self._shared_fleet: Desk | None = None
         """The shared one, while it is used."""
@@ -56,19 +67,47 @@ class FleetLife(FarLife):
 
     async def start(self, at: str | None) -> None:
         """See `Sandbox.start`. Raises FleetError, too."""
-        if self._reservation is not None and self.is_there:
-            await super().start(at)
+        if self.last_place is not None and self.is_there:
+            await self._start_again(self.last_place, at)
             return
         fleet = self._opened()
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + fleet.wait_s
+        wait_s = fleet.wait_s if self._wait_s is None else self._wait_s
+        deadline = loop.time() + wait_s
         # Else all would go to the machine that answers first.
-        await fleet.settle(timeout_s=min(SETTLE_S, fleet.wait_s))
-        need = need_of(self.known.config)
+        await fleet.settle(timeout_s=min(SETTLE_S, wait_s))
+        need = replace(need_of(self.known.config), but=self._but)
         while True:
             reservation = await fleet.reserve(need, timeout_s=max(0.0, deadline - loop.time()))
             if await self._start_on(fleet, reservation, at):
                 return
+
+    async def _start_again(self, place: str, at: str | None) -> None:
+        """Start it where its disk is, as soon as there is room."""
+        fleet = self._opened()
+        async with self._places(place, 1) as [reservation]:
+            if not self._is_held:
+                self._handle = reservation.id  # so the machine knows for which sandbox that is
+            await super().start(at)
+            await fleet.confirm(reservation, self.known.id)
+            self._reservation = reservation
+
+    @contextlib.asynccontextmanager
+    async def _places(self, place: str, count: int) -> AsyncIterator[list[Reservation]]:
+        """Places on one machine within the block. Raises FleetFullError, MemoryBudgetError."""
+        fleet = self._opened()
+        need = replace(need_of(self.known.config), on=place)
+        deadline = asyncio.get_running_loop().time() + fleet.wait_s
+        held: list[Reservation] = []
+        try:
+            for _ in range(count):
+                left = max(0.0, deadline - asyncio.get_running_loop().time())
+                held.append(await fleet.reserve(need, timeout_s=left))
+            yield held
+        finally:
+            for reservation in held:
+                if reservation is not self._reservation:
+                    await fleet.release(reservation)
 
     async def _start_on(self, fleet: Desk, reservation: Reservation, at: str | None) -> bool:
         """Start it there; return whether that machine had the memory. Raises as `start`."""
@@ -76,6 +115,8 @@ class FleetLife(FarLife):
         self.put_on(fleet.host(reservation.host), reservation.id)
         self._reservation, self.last_place = reservation, reservation.host
         try:
+            if self._prepare is not None:
+                await self._prepare(reservation.host)
             await super().start(at)
             await fleet.confirm(reservation, self.known.id)
         except MemoryBudgetError as error:
@@ -93,7 +134,10 @@ class FleetLife(FarLife):
         self.put_on(None)
 
     async def call(self, name: str, *args: Any, wanted: Any = None, **keywords: Any) -> Any:
-        """See `FarLife.call`."""
+        """See `FarLife.call`. Clones have places on their machine before they are made."""
+        if name in NEW and self.last_place is not None and type(args[0]) is int and args[0] > 0:
+            async with self._places(self.last_place, min(args[0], CLONES_MAX)):
+                return await super().call(name, *args, wanted=wanted, **keywords)
         found = await super().call(name, *args, wanted=wanted, **keywords)
         if name in ENDS and self._reservation is not None:
             await self._opened().release(self._reservation)
@@ -112,14 +156,3 @@ class FleetLife(FarLife):
 def need_of(config: SandboxConfig) -> Need:
     """What a sandbox needs of its machine."""
     return Need(memory_bytes=config.memory_bytes, cpus=config.cpus, image=config.image)
-
-
-def make_in_fleet(fleet: Desk | bool, own: Mapping[str, Any], options: Mapping[str, Any]) -> Parts:
-    """The parts of a sandbox that `start` places. ``own`` are the keywords of `Sandbox` that are no
-    options of the machine. Raises ConfigError."""
-    if fleet is not True and not isinstance(fleet, Desk):
-        raise ConfigError(f"fleet must be a Fleet or True, not {fleet!r:.80}")
-    known, opening = describe(own, options)
-    progress: Progress | None = own["progress_callback"]
-    life = FleetLife(None if fleet is True else fleet, known, opening, progress=progress)
-    return FarParts(life).as_parts()

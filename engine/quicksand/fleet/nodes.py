@@ -20,6 +20,8 @@ from quicksand.base.paths import Paths, make_private_dir
 from quicksand.base.removal import make_marked, remove
 from quicksand.base.text import size_text
 from quicksand.base.threads import in_thread_to_the_end
+from quicksand.fleet.keeping.running import await_end
+from quicksand.fleet.keeping.tidying import end_keeping
 from quicksand.fleet.remedies import ADD_MACHINES, BRING_UP, END_IT
 from quicksand.life.sandbox_removal import remove_sandbox
 from quicksand.records.fleet_files import nodes_dir, nodes_runtime
@@ -139,9 +141,12 @@ async def end_fleet(paths: Paths, *, told: Callable[[str], None]) -> None:
         record = read_fleet(paths)
         if record is None:
             raise FleetError("no fleet is up", hint=BRING_UP)
+        await end_keeping(paths, [node.name for node in record.nodes])
         for node in record.nodes:
             await _end_node(paths, node, told)
         remove_fleet(paths)
+    if record.nodes and not await await_end(paths):
+        raise FleetError("the fleet's coordinator does not end", hint="do it again")
 
 
 async def _end_node(paths: Paths, node: NodeRecord, told: Callable[[str], None]) -> None:

@@ -10,13 +10,18 @@ from quicksand.remote.serving import Offer
 
 FLEET = "fleet"
 METHODS = ("capacity", "claim")
+KEEPING, KEEPING_METHODS = "keeping", ("leases",)
 
 
-def fleet_offer() -> LateOffer:
-    """The offer, for `serve_stdio`."""
+def fleet_offers() -> tuple[LateOffer, ...]:
+    """The offers, for `serve_stdio`."""
 
     def load() -> Offer:
         made: Offer = import_module("quicksand.fleet.far_end").MachineOfFleets(paths())
         return made
 
-    return LateOffer(FLEET, METHODS, load)
+    def keeping() -> Offer:
+        made: Offer = import_module("quicksand.fleet.keeping.far_end").MachineOfLeases(paths())
+        return made
+
+    return LateOffer(FLEET, METHODS, load), LateOffer(KEEPING, KEEPING_METHODS, keeping)

@@ -12,6 +12,7 @@ from quicksand.base.text import size_text
 from quicksand.fleet.interface import FleetHost, HostLack, HostState, Lack, Need
 from quicksand.fleet.remedies import ADD_MACHINES
 
+AWAY = (HostState.UNREACHABLE, HostState.UNFIT)
 SHOWN_MAX = 20
 """Machines that an error names."""
 
@@ -46,7 +47,9 @@ def candidates(
     fitting = [
         host
         for host in hosts
-        if host.takes_new and host.name not in refused and host.free_bytes >= wanted_bytes(need)
+        if _may_take(host, need)
+        and host.name not in refused
+        and host.free_bytes >= wanted_bytes(need)
     ]
     ranked = sorted(
         fitting,
@@ -67,13 +70,25 @@ def _lacks_image(host: FleetHost, need: Need) -> bool:
     return need.image is not None and need.image not in host.images
 
 
+def _may_take(host: FleetHost, need: Need) -> bool:
+    """Whether it may be placed there, as far as that is no matter of memory. A drained machine
+    takes what is there already."""
+    if not _is_meant(host, need):
+        return False
+    return host.takes_new if need.on is None else host.state not in AWAY
+
+
+def _is_meant(host: FleetHost, need: Need) -> bool:
+    return need.on in (None, host.name) and host.name != need.but
+
+
 def can_ever_fit(hosts: Sequence[FleetHost], need: Need) -> bool:
     """Whether waiting makes sense: some machine would have room if it were empty, or may have more
     than is known of it."""
     return any(
-        host.state in (HostState.UNREACHABLE, HostState.UNFIT)
-        or host.memory_bytes >= wanted_bytes(need)
+        host.state in AWAY or host.memory_bytes >= wanted_bytes(need)
         for host in hosts
+        if _is_meant(host, need)
     )
 
 
@@ -84,7 +99,8 @@ def lacks_of(
     return tuple(
         lack
         for host in hosts
-        if (lack := _lack_of(host, need, is_refused=host.name in refused)) is not None
+        if _is_meant(host, need)
+        and (lack := _lack_of(host, need, is_refused=host.name in refused)) is not None
     )
 
 

@@ -259,6 +259,7 @@ class HeldSandboxes:
                 await asyncio.to_thread(Claims(paths()).bind, str(handle), made.id)
             case {"name": str(name), "must_run": bool(must_run), "to_end_it": bool(to_end_it)}:
                 made = await asyncio.to_thread(self._reach, name, must_run, to_end_it, handle)
+                await asyncio.to_thread(Claims(paths()).bind, str(handle), made.id)
             case _:
                 raise _bad("handle and open name no sandbox")
         self._hold(str(handle), made, params)

@@ -67,7 +67,25 @@ def open_there(
     progress_callback: Progress | None = None,
 ) -> Parts:
     """The parts of a sandbox that is there, which the first call looks for."""
+    life = life_of(
+        find_host(host),
+        id_or_name,
+        must_run=must_run,
+        to_end_it=to_end_it,
+        progress=progress_callback,
+    )
+    return FarParts(life).as_parts()
+
+
+def life_of(
+    host: RemoteHost,
+    id_or_name: str,
+    *,
+    must_run: bool = False,
+    to_end_it: bool = False,
+    progress: Progress | None = None,
+) -> FarLife:
+    """The life of a sandbox that is there, which the first call looks for."""
     known = Known(id="", name=id_or_name, config=SandboxConfig(image="unknown"))
     opening = {"name": id_or_name, "must_run": must_run, "to_end_it": to_end_it}
-    life = FarLife(find_host(host), known, opening, progress=progress_callback)
-    return FarParts(life).as_parts()
+    return FarLife(host, known, opening, progress=progress)

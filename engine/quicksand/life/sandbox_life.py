@@ -25,7 +25,7 @@ from quicksand.base.files import is_locked
 from quicksand.base.settings import check_settings
 from quicksand.base.threads import to_the_end
 from quicksand.guest.agent.link import AgentLink
-from quicksand.life import machinery
+from quicksand.life import leased, machinery
 from quicksand.life.basis import Basis, unpack_basis
 from quicksand.life.usable import refuse_unusable
 from quicksand.qemu.keeper_check import KeeperCheck
@@ -309,6 +309,7 @@ class Life:
     async def _start_again(self, record: Record, at: str | None) -> None:
         lock = self.registry.lock(record.id)
         try:
+            await asyncio.to_thread(leased.require_may_start, self.registry.paths, record)
             self._adopt(
                 await machinery.with_memory(
                     self.registry,
@@ -374,11 +375,11 @@ class Life:
 
     def detach(self) -> None:
         """Let the VM outlive this process. This object stays usable. Raises StateError if the
-        sandbox is not running."""
+        sandbox is not running, MachineError if a fleet keeps it and its keeper does not answer."""
         if self._link is None:
             raise StateError("the sandbox is not running")
         if self._machine is not None:
-            self._machine.process.detach()
+            leased.detach(self.registry.paths, self.id, self._machine.process)
             self._machine = None
 
     # Its end

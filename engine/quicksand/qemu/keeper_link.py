@@ -13,6 +13,8 @@ from quicksand.base.errors import MachineError, StateError
 from quicksand.base.remedies import Remedy, Words
 
 REPLY_MAX = 64 * 1024
+HOLD_S = 5.0
+"""Seconds that a keeper has to take the leash."""
 
 
 class KeeperLink:
@@ -95,6 +97,21 @@ class KeeperLink:
     def close(self) -> None:
         """Close the connection. Idempotent."""
         self._connection.close()
+
+
+def hold_leash(path: Path, leash_end: int) -> None:
+    """Give the keeper at that socket the owner's end of the leash. Blocks for milliseconds, or
+    `HOLD_S`. Raises MachineError."""
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(HOLD_S)
+            connection.connect(str(path))
+            socket.send_fds(connection, [b'{"op": "hold"}\n'], [leash_end])
+            reply = json.loads(connection.makefile("rb").readline(REPLY_MAX))
+    except (OSError, ValueError) as error:
+        raise MachineError(f"the keeper did not hold the leash: {error}") from error
+    if "error" in reply:
+        raise MachineError(f"the keeper did not hold the leash: {reply['error']}")
 
 
 def _gone(op: str) -> MachineError:

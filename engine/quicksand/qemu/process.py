@@ -15,6 +15,7 @@ from quicksand.base.errors import QemuDiedError
 from quicksand.base.threads import to_the_end
 from quicksand.qemu.binaries import QemuBinaries
 from quicksand.qemu.command import Inherited
+from quicksand.qemu.keeper_link import hold_leash
 from quicksand.qemu.keeper_parts.leash import let_off
 from quicksand.qemu.keeper_parts.tracking import VARIABLE
 from quicksand.records.layout import (
@@ -151,6 +152,15 @@ class OwnedProcess:
         if self._lifeline is not None:
             # This comes first and works alone, because the keeper may be dead.
             let_off(self._leash.theirs)
+            with contextlib.suppress(BrokenPipeError):
+                os.write(self._lifeline, b"D")
+            self.let_go()
+
+    def detach_to(self, keeper_socket: Path) -> None:
+        """Let QEMU outlive this process, but not its keeper. Raises MachineError if the keeper does
+        not take it; QEMU is then as attached as before."""
+        if self._lifeline is not None:
+            hold_leash(keeper_socket, self._leash.ours)
             with contextlib.suppress(BrokenPipeError):
                 os.write(self._lifeline, b"D")
             self.let_go()

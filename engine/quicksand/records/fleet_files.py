@@ -7,6 +7,7 @@
     <data>/fleet/claims/        memory that clients of other machines have claimed (claims.py)
     <data>/fleet/waiting/       sandboxes that wait for a place (waiting.py)
     <data>/fleet/places/        which place, as Ray keeps it, which sandbox has (over_ray/places.py)
+    <data>/fleet/kept/          sandboxes that are restarted elsewhere (fleet/keeping/book.py)
     <data>/fleet/nodes/<id>/    the data directory of a local node
     <runtime>-fleet/<id>/       its runtime directory
 """

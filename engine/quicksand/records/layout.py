@@ -26,7 +26,7 @@
         qemu.log[.1]            QEMU's stderr, the last two pieces
         engine.log[.1]          what was tried and not possible, and why (base/effort.py)
         exit.json               how the last run ended; while it runs, exit.json.tmp is its space
-        trash.json              in the trash: its name, when and why it was removed
+        lease.json, trash.json  a fleet keeps it (leases.py); when and why it was removed
     <data>/sandboxes/.trash/<id>/   a sandbox that was removed; it can be brought back for a week
     <data>/sandboxes/.trash/overdue.json    since when which of them are known to be due
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from quicksand import BatchResult, Fleet, Sandbox
 from quicksand.base.paths import Paths
-from quicksand.errors import FleetFullError, StateError
+from quicksand.errors import FleetFullError, SandboxNotFoundError, StateError
+from quicksand.fleet.interface import FleetEventKind
 from quicksand.fleet.nodes import end_fleet, make_nodes, sandboxes_of
 from quicksand.records.fleet_record import NodeRecord
 from quicksand.records.registry import Registry
@@ -61,6 +62,36 @@ async def test_a_sandbox_gets_a_place_and_gives_it_back(fleet: Fleet) -> None:
             await Sandbox(image="debian", memory=f"{host.memory_bytes}B", fleet=fleet).start()
         await fleet.drain(host.name, on=False)
     await until(lambda: not any(host.sandboxes for host in fleet.hosts()), "its place to be free")
+
+
+@pytest.mark.soak
+async def test_a_start_again_and_clones_have_places_and_it_is_found_by_its_name(
+    fleet: Fleet, nodes: tuple[NodeRecord, ...]
+) -> None:
+    placed: list[str] = []
+
+    async def look_on() -> None:
+        async for event in fleet.watch():
+            if event.kind is FleetEventKind.PLACED and event.reservation is not None:
+                placed.append(event.reservation.host)
+
+    looking = asyncio.create_task(look_on())
+    sandbox = Sandbox(image="debian", name="again", fleet=fleet)
+    await sandbox.start()
+    [clone] = await sandbox.clone()
+    await clone.trash()
+    await sandbox.stop(grace=0)
+    await sandbox.start()
+    found = Sandbox.attach("again", fleet=fleet)
+    assert (await found.execute("echo there")).stdout == "there\n" and found.host == sandbox.host
+    found.close()
+    await until(lambda: placed == [sandbox.host] * 3, "three places on one machine")
+    with pytest.raises(SandboxNotFoundError, match="no machine"):
+        await Sandbox.attach("nobody", fleet=fleet).execute("true")
+    await sandbox.trash()
+    await until(lambda: not any(host.reserved_bytes for host in fleet.hosts()), "all to be free")
+    looking.cancel()
+    await asyncio.wait([looking])
 
 
 async def test_commands_run_over_all_nodes_and_results_are_bounded(fleet: Fleet) -> None:

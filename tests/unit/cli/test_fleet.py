@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from quicksand.base.listing import own_sockets
 from quicksand.base.paths import Paths
+from quicksand.fleet import desk
+from quicksand.fleet.keeping.book import Book, Exported, Kept, Older, Phase
 from quicksand.records.config import SandboxConfig
 from quicksand.records.fleet_files import fleet_file, machine_id
 from quicksand.records.fleet_record import FleetRecord, NodeRecord, read_fleet, write_fleet
@@ -100,6 +102,55 @@ def test_a_machine_that_is_away_is_named_with_since_when(
     told = capfd.readouterr()
     assert "unreachable since" in told.out
     assert "no route to host" in told.err
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--restart-elsewhere", "--name", "web"], "needs --fleet"),
+        (["--fleet", "--restart-elsewhere"], "needs --fleet and --name"),
+        (["--fleet", "--restart-elsewhere", "--name", "web", "--rm"], "excludes --rm"),
+        (["--fleet", "--save", "mine"], "does not go with --fleet"),
+    ],
+)
+def test_run_refuses_what_a_fleet_cannot_do(
+    words: list[str], why: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["run", *words, "debian", "--", "true"]) == Exit.USAGE
+    assert why in capfd.readouterr().err
+
+
+def test_status_shows_what_is_kept_and_that_nobody_renews_its_lease(
+    places: Paths, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def nobody(_: Paths) -> None: ...
+
+    monkeypatch.setattr(desk, "ensure_coordinator", nobody)
+    assert run(["fleet", "up", "--local", "2"]) == Exit.OK
+    Book(places).add(
+        Kept(
+            name="web",
+            epoch=2,
+            phase=Phase.LEASED,
+            host="node-2",
+            id="0123456789ab",
+            lease=30.0,
+            every=None,
+            make="{}",
+            exported=Exported(name="web.kept-0123456789ab", at=1.0, hosts=("node-1",)),
+            older=(Older(host="node-1", id="0123456789ac", epoch=1),),
+            restarted="2026-11-27 10:07:30, from the save of 10:06, since node-1 was lost",
+            trouble="no room",
+        )
+    )
+    capfd.readouterr()
+    assert run(["fleet", "status"]) == Exit.OK
+    out, err = capfd.readouterr()
+    assert "web   node-2  2" in out and "node-1" in out.splitlines()[-1]
+    for words in ("since node-1 was lost", "earlier epoch", "no room", "no coordinator"):
+        assert words in err
+    assert run(["fleet", "down", "--yes"]) == Exit.OK
+    assert not Book(places).read_all()
 
 
 def test_names_of_machines_are_completed(

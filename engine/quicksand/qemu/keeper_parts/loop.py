@@ -23,6 +23,7 @@ from .files import (
 )
 from .finishing import Finishers
 from .launch import clear_of, inherited_descriptors, launch, monitor_arguments
+from .lease import Lease
 from .leash import is_on, is_pulled
 from .machines import Client, Machine
 from .memory import MemoryWatch
@@ -72,6 +73,7 @@ class Keeper:
         """Whether there is an owner, who would read the logs and remove the directory itself."""
         self.waiting: OwnerWait | None = None
         """The wait for an owner, while the sandbox belongs to nobody."""
+        self.lease = Lease()
         self.kill_at: float | None = None
         self.asked_to_stop = False
         self.machines: dict[str, Machine] = {}
@@ -222,9 +224,12 @@ class Keeper:
             if not self.is_guarded():
                 moments += [moment for machine in machines for moment in machine.looks_at]
             look_at = None if self.waiting is None else self.waiting.look_at
-            due = [moment for moment in (self.kill_at, look_at, *moments) if moment is not None]
+            moments += [self.kill_at, look_at, self.lease.look_at]
+            due = [moment for moment in moments if moment is not None]
             timeout = max(0.0, min(due) - time.monotonic()) * 1000 if due else None
-            for descriptor, _ in self.poll.poll(timeout):
+            events = self.poll.poll(timeout)
+            self.fence()  # before all else: this process may have been frozen
+            for descriptor, _ in events:
                 if (handler := self.handlers.get(descriptor)) is not None:
                     handler()
             for machine in self.machines.values():
@@ -236,6 +241,13 @@ class Keeper:
             if self.kill_at is not None and time.monotonic() >= self.kill_at:
                 self.current.kill()
                 self.kill_at = time.monotonic() + 1
+
+    def fence(self) -> None:
+        """Kill all QEMUs if the lease has ended: the sandbox may be started elsewhere now."""
+        if not self.lease.is_over and self.lease.has_ended():
+            self.lease.is_over = self.asked_to_stop = True
+            for machine in self.machines.values():
+                machine.kill()
 
     def wake(self, pipe: int) -> None:
         for number in os.read(pipe, 64):
@@ -338,7 +350,8 @@ class Keeper:
         asked = "true" if self.asked_to_stop else "false"
         code = "null" if self.current.code is None else self.current.code
         text = f'{{"code": {code}, "asked": {asked}, "machine": "{self.current.name}", '
-        text += f'"unix_time": {time.time():.3f}}}\n'
+        fenced = "true" if self.lease.is_over else "false"
+        text += f'"unix_time": {time.time():.3f}, "fenced": {fenced}}}\n'
         forwarder = open_if_there(os.path.join(self.runtime_dir, "forwarder.lock"))
         try:
             self.last_words.put(text)

@@ -28,21 +28,19 @@ def serve(keeper: Keeper, client: Client, request: dict[str, object]) -> None:
     guard    {on, forwards}: while on, the end of this connection resumes the current machine
              and restores the forwards that this connection's machines have taken from it; with
              a promotion, the resuming ends
+    hold     with the owner's end of the leash: QEMU ends with this keeper (lease.py)
+    lease    {epoch, until}: QEMU may run until that moment of the clock `waiting.now` ->
+             {let_go}: whether it ends with nothing else any more, besides the keeper
     """
     what = request["op"]
-    if what in ("wait", "own"):
-        (_serve_wait if what == "wait" else _serve_own)(keeper, client, request)
+    if (serve_it := OTHERS.get(str(what))) is not None:
+        serve_it(keeper, client, request)
         return
     if what == "guard":
         client.guards = bool(request["on"])
         forwards = request.get("forwards")
         client.forwards = [str(rule) for rule in forwards] if isinstance(forwards, list) else []
         client.reply(ok=True)
-        return
-    if what == "finish":
-        if request.get("again") and keeper.is_left():
-            keeper.finishers.start(keeper.current.unfinished, keeper.messages)
-        client.reply(running=bool(keeper.finishers.pids) or keeper.is_guarded())
         return
     name = str(request["name"])
     if what == "launch":
@@ -67,6 +65,25 @@ def serve(keeper: Keeper, client: Client, request: dict[str, object]) -> None:
         case _:
             raise ValueError(f"{what} is not possible for machine {name}")
     client.reply(ok=True)
+
+
+def _serve_finish(keeper: Keeper, client: Client, request: dict[str, object]) -> None:
+    if request.get("again") and keeper.is_left():
+        keeper.finishers.start(keeper.current.unfinished, keeper.messages)
+    client.reply(running=bool(keeper.finishers.pids) or keeper.is_guarded())
+
+
+def _serve_hold(keeper: Keeper, client: Client, request: dict[str, object]) -> None:
+    if keeper.leash is None or len(client.descriptors) != 1:
+        raise ValueError("there is no leash to hold")
+    keeper.lease.hold(client.descriptors[0])
+    client.descriptors = []
+    client.reply(ok=True)
+
+
+def _serve_lease(keeper: Keeper, client: Client, request: dict[str, object]) -> None:
+    keeper.lease.grant(int(str(request["epoch"])), float(str(request["until"])))
+    client.reply(let_go=keeper.lease.is_holding and not keeper.owned)
 
 
 def _serve_wait(keeper: Keeper, client: Client, request: dict[str, object]) -> None:
@@ -125,3 +142,10 @@ def _serve_turn(keeper: Keeper, client: Client, name: str) -> None:
     keeper.machines[name] = keeper.current
     client.guards = True  # if it is gone before it is done, the revert has to be finished
     client.reply(ok=True)
+
+
+OTHERS = {
+    **{"wait": _serve_wait, "own": _serve_own, "finish": _serve_finish},
+    **{"hold": _serve_hold, "lease": _serve_lease},
+}
+"""Requests that name no machine."""

@@ -1,0 +1,64 @@
+"""A sandbox of a fleet by its name alone: on which machine it is, the first call finds out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from quicksand.base.errors import SandboxNotFoundError, StateError
+from quicksand.base.remedies import Remedy, Words
+from quicksand.fleet.desk import Desk
+from quicksand.fleet.life import FleetLife
+from quicksand.fleet.placing import AWAY
+from quicksand.guest.agent.session import Session
+from quicksand.hosted.known import Known
+from quicksand.records.config import SandboxConfig
+
+
+class FoundLife(FleetLife):
+    """A sandbox that runs on one of the machines of a fleet."""
+
+    def __init__(self, fleet: Desk | None, name: str) -> None:
+        known = Known(id="", name=name, config=SandboxConfig(image="unknown"))
+        super().__init__(fleet, known, {"name": name, "must_run": True, "to_end_it": False})
+        self._name = name
+
+    @property
+    def where(self) -> str | None:
+        """See `FarLife.where`."""
+        return self.last_place
+
+    async def call(self, name: str, *args: Any, wanted: Any = None, **keywords: Any) -> Any:
+        """See `FarLife.call`."""
+        await self._find()
+        return await super().call(name, *args, wanted=wanted, **keywords)
+
+    async def session(self) -> Session:
+        """See `FarLife.session`."""
+        await self._find()
+        return await super().session()
+
+    async def _find(self) -> None:
+        """Raises SandboxNotFoundError; StateError if several have the name."""
+        if self.last_place is not None:
+            return
+        fleet = self._opened()
+        await fleet.settle()
+        found = [
+            host
+            for host, sandboxes in (await fleet.sandboxes()).items()
+            if any(self._name in (one.name, one.id) for one in sandboxes)
+        ]
+        if len(found) > 1:
+            raise StateError(
+                f"{' and '.join(found)} each have a sandbox {self._name!r:.80}",
+                hint=f"say which: host=fleet.host({found[0]!r})",
+            )
+        if not found:
+            away = [host.name for host in fleet.hosts() if host.state in AWAY]
+            unseen = f"; {', '.join(away)} cannot be asked" if away else ""
+            raise SandboxNotFoundError(
+                f"no machine of the fleet has a sandbox {self._name!r:.80}{unseen}",
+                hint=Words(Remedy("fleet_status"), " shows the machines"),
+            )
+        self.put_on(fleet.host(found[0]))
+        self.last_place = found[0]

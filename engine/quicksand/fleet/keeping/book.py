@@ -1,0 +1,212 @@
+"""The coordinator's book: which sandboxes are kept, where, and what is known of their saves.
+
+Each has a file, ``<data>/fleet/kept/<name>.json``. The program that starts one makes it; from then
+on only the coordinator writes it, before it acts on what it says. Programs ask for something by an
+empty file beside it (`Wish`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from quicksand.base.errors import ConfigError, NameTakenError
+from quicksand.base.files import lock_within, map_os_errors, read_json, write_json
+from quicksand.base.paths import Paths, make_private_dir
+from quicksand.hosted.codec import ForeignValueError, decode, encode
+from quicksand.records.config import check_name
+from quicksand.records.fleet_files import fleet_dir
+
+SCHEMA = 1
+LOCK_WAIT_S = 10.0
+
+
+class Phase(StrEnum):
+    """How far it is with a sandbox."""
+
+    PLACED = "placed"
+    """It was started, and still ends with the program that has started it. It is not restarted
+    elsewhere while its machine is away."""
+    LEASED = "leased"
+    """It runs with a lease, or its machine is away."""
+    STARTING = "starting"
+    """It is being started, or is to be."""
+    ENDED = "ended"
+    """It is kept no more; its machines have to be told."""
+
+
+class Wish(StrEnum):
+    """What a program asks of the coordinator."""
+
+    END = "end"
+    """Do not restart it: it is being ended."""
+    SAVE = "save"
+    """Export a save of it now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exported:
+    """The last save of a sandbox that is elsewhere."""
+
+    name: str
+    at: float
+    """Unix time of the moment that it has."""
+    hosts: Sequence[str]
+    """The machines that have it, besides the coordinator's own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Older:
+    """An earlier epoch that is still on a machine, which has to be told."""
+
+    host: str
+    id: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """A sandbox that is started elsewhere when its machine is lost."""
+
+    name: str
+    epoch: int
+    phase: Phase
+    host: str
+    """The machine where it is; with STARTING where it is being started, "" while that is open."""
+    id: str
+    """Its id there; "" if that is not known yet."""
+    lease: float
+    """Seconds."""
+    every: float | None
+    """Seconds between two saves; None for none but the first and those that are asked for."""
+    make: str = field(repr=False)
+    """How it is made: keywords of `Sandbox`, its whole config among them, as JSON."""
+    is_here: bool = False
+    """It was, or is being, started again where it was, from its own disk."""
+    is_fenced: bool = False
+    """With PLACED: its machine has confirmed that it ends it with its lease."""
+    exported: Exported | None = None
+    unneeded: Sequence[str] = ()
+    """Exported saves of earlier moments, to be removed."""
+    older: Sequence[Older] = ()
+    restarted: str = ""
+    """When and from what it was restarted last, in words."""
+    trouble: str = ""
+    """Why a save or a restart failed last."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {"schema_version": SCHEMA, "kept": encode(self)}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Kept:
+        """Parse one. Raises ValueError."""
+        if value.get("schema_version") != SCHEMA:
+            raise ValueError(f"schema_version {value.get('schema_version')!r} is not {SCHEMA}")
+        kept: Kept = decode(value.get("kept"), cls)
+        try:
+            check_name(kept.name)
+        except ConfigError as error:
+            raise ForeignValueError(str(error)) from None
+        return kept
+
+
+class Book:
+    """The kept sandboxes of one data directory. All methods block."""
+
+    def __init__(self, paths: Paths) -> None:
+        self.place = fleet_dir(paths) / "kept"
+        self.log = paths.engine_log
+        """Where it is noted what was tried and not possible."""
+
+    def read_all(self) -> dict[str, Kept]:
+        """All of them by their names. One that cannot be read is passed over: nothing is done about
+        it. Raises OSError."""
+        found = {}
+        for path in sorted(self.place.glob("*.json")):
+            with contextlib.suppress(FileNotFoundError, ValueError):
+                kept = Kept.from_json(read_json(path))
+                if kept.name == path.stem:
+                    found[kept.name] = kept
+        return found
+
+    def read(self, name: str) -> Kept | None:
+        """One of them; None if it is not kept. Raises ValueError if it is damaged, OSError."""
+        try:
+            return Kept.from_json(read_json(self._file(name)))
+        except FileNotFoundError:
+            return None
+
+    def add(self, kept: Kept) -> None:
+        """Begin to keep one. Raises NameTakenError, HostError."""
+        make_private_dir(self.place)
+        with map_os_errors(self.place):
+            lock = lock_within(self.place / ".lock", LOCK_WAIT_S)
+            try:
+                if lock is None or self._is_kept(kept.name):
+                    raise NameTakenError(
+                        f"the fleet keeps another sandbox {kept.name!r}", hint="choose another name"
+                    )
+                self._forget_wishes(kept.name)
+                self.write(kept)
+            finally:
+                if lock is not None:
+                    os.close(lock)
+
+    def _is_kept(self, name: str) -> bool:
+        try:
+            known = self.read(name)
+        except ValueError:
+            return True
+        return known is not None and known.phase is not Phase.ENDED
+
+    def write(self, kept: Kept) -> None:
+        """Replace what is known of one, so that it outlives a crash. Raises HostError."""
+        write_json(self._file(kept.name), kept.to_json())
+
+    def remove(self, name: str) -> None:
+        """Keep one no more. Raises HostError."""
+        with map_os_errors(self.place):
+            self._file(name).unlink(missing_ok=True)
+            self._forget_wishes(name)
+
+    def wish(self, name: str, wish: Wish) -> None:
+        """Ask the coordinator for something. Raises HostError."""
+        with map_os_errors(self.place):
+            self._wish(name, wish).touch(mode=0o600)
+
+    def has_wish(self, name: str, wish: Wish) -> bool:
+        """Whether that was asked for."""
+        return self._wish(name, wish).exists()
+
+    def wishes(self, name: str) -> frozenset[Wish]:
+        """All that is asked for."""
+        return frozenset(wish for wish in Wish if self.has_wish(name, wish))
+
+    def grant_wish(self, name: str, wish: Wish) -> None:
+        """It is being done."""
+        self._wish(name, wish).unlink(missing_ok=True)
+
+    def _forget_wishes(self, name: str) -> None:
+        for wish in Wish:
+            self.grant_wish(name, wish)
+
+    def _file(self, name: str) -> Path:
+        return self.place / f"{check_name(name)}.json"
+
+    def _wish(self, name: str, wish: Wish) -> Path:
+        return self.place / f"{check_name(name)}.{wish.value}"
+
+
+def find_kept(paths: Paths, name: str) -> Kept | None:
+    """The sandbox that is kept by that name; None if there is none, also since it has ended or its
+    record is damaged. Blocks."""
+    try:
+        kept = Book(paths).read(name)
+    except (OSError, ValueError, ConfigError):
+        return None
+    return None if kept is None or kept.phase is Phase.ENDED else kept

@@ -1,0 +1,68 @@
+"""The coordinator's process, and starting it. It goes on after the program that has started it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+
+from quicksand.base.effort import best_effort
+from quicksand.base.errors import FleetError
+from quicksand.base.files import map_os_errors, try_lock
+from quicksand.base.paths import Paths, make_private_dir, paths
+from quicksand.fleet.desk import Desk
+from quicksand.fleet.keeping.book import Book
+from quicksand.fleet.keeping.coordinator import Coordinator
+from quicksand.fleet.keeping.machines import Machines
+from quicksand.fleet.keeping.running import lock_of
+from quicksand.qemu.keeper_parts.bounds import no_core_files
+from quicksand.records.fleet_record import FleetRecord, read_fleet
+
+
+async def coordinate(ours: Paths) -> None:
+    """Be the coordinator of this data directory until there is nothing to keep; return at once if
+    there is one. Raises FleetError if no fleet is left, HostError."""
+    place = lock_of(ours)
+    make_private_dir(place.parent)
+    with map_os_errors(place):
+        lock = try_lock(place)
+    if lock is None:
+        return
+    try:
+        while True:
+            before = await asyncio.to_thread(_which, ours)
+            async with Desk.open() as desk:
+                coordinator = Coordinator(Book(ours), Machines(desk, ours))
+                await coordinator.run(is_over=lambda: _which(ours) != before)  # noqa: B023 - in it
+            if await asyncio.to_thread(_is_done, ours, before):
+                return
+    finally:
+        os.close(lock)
+
+
+def _which(ours: Paths) -> object:
+    """What differs when another fleet is up. The machines of the config are one, up or not."""
+    try:
+        record = read_fleet(ours) or FleetRecord()
+    except FleetError:
+        return None
+    return record.back_end, [node.id for node in record.nodes]
+
+
+def _is_done(ours: Paths, before: object) -> bool:
+    """Whether nothing is kept, or it is the same fleet, and nobody needs a coordinator."""
+    return _which(ours) == before or not any(Book(ours).place.glob("*.json"))
+
+
+def main() -> None:
+    no_core_files()
+    json.load(sys.stdin)
+    os.chdir("/")  # it must keep no directory in use
+    ours = paths()
+    with best_effort("coordinate the fleet", ours.engine_log):
+        asyncio.run(coordinate(ours))
+
+
+if __name__ == "__main__":
+    main()

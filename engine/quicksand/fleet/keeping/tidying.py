@@ -1,0 +1,36 @@
+"""Removes what is kept of sandboxes that are kept no more: exported saves, by names that no other
+saves have, and pages of the book."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+
+from quicksand.base.effort import best_effort
+from quicksand.base.errors import SaveNotFoundError
+from quicksand.base.paths import Paths
+from quicksand.fleet.keeping.book import Book
+from quicksand.fleet.keeping.wire import KEPT_SAVE
+from quicksand.saves.save_removal import remove_save
+
+
+def remove_exported(paths: Paths, name: str) -> None:
+    """Remove an exported save of this machine for good, if it has it. Blocks. Raises SaveError
+    while something needs it, HostError."""
+    if not KEPT_SAVE.fullmatch(name):
+        return
+    try:
+        remove_save(paths.saves / name, paths, now=True)
+    except SaveNotFoundError:
+        return
+
+
+async def end_keeping(paths: Paths, hosts: Collection[str]) -> None:
+    """Keep no sandbox of these machines any more: they are about to go. Raises HostError."""
+    book = Book(paths)
+    for kept in (await asyncio.to_thread(book.read_all)).values():
+        if kept.host in hosts or (not kept.host and kept.older and kept.older[-1].host in hosts):
+            await asyncio.to_thread(book.remove, kept.name)
+            if kept.exported is not None:
+                with best_effort("remove an exported save", paths.engine_log):
+                    await asyncio.to_thread(remove_exported, paths, kept.exported.name)

@@ -1,0 +1,54 @@
+"""Makes the parts of a `Sandbox` that a fleet places."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from quicksand.base.errors import ConfigError
+from quicksand.base.paths import paths
+from quicksand.base.progress import Progress
+from quicksand.fleet.desk import Desk
+from quicksand.fleet.finding import FoundLife
+from quicksand.fleet.keeping.book import find_kept
+from quicksand.fleet.keeping.life import KeptLife
+from quicksand.fleet.keeping.restart import Restart, find_restart
+from quicksand.fleet.life import FleetLife
+from quicksand.hosted.making import describe
+from quicksand.hosted.parts import FarParts
+from quicksand.life.parts import Parts
+
+
+def make_in_fleet(
+    fleet: Desk | bool,
+    restart: Restart | bool | None,
+    own: Mapping[str, Any],
+    options: Mapping[str, Any],
+) -> Parts:
+    """The parts of a sandbox that `start` places. ``own`` are the keywords of `Sandbox` that are no
+    options of the machine. Raises ConfigError."""
+    desk = _desk_of(fleet)
+    terms = find_restart(restart, own)
+    known, opening = describe(own, options)
+    progress: Progress | None = own["progress_callback"]
+    life = (
+        FleetLife(desk, known, opening, progress=progress)
+        if terms is None
+        else KeptLife(desk, known, opening, terms, own=own, progress=progress)
+    )
+    return FarParts(life).as_parts()
+
+
+def open_in_fleet(fleet: Desk | bool, name: str) -> Parts:
+    """The parts of a sandbox that is somewhere in the fleet; one that is kept is followed. Raises
+    ConfigError."""
+    desk = _desk_of(fleet)
+    kept = find_kept(paths(), name)
+    life = FoundLife(desk, name) if kept is None else KeptLife.of(desk, kept)
+    return FarParts(life).as_parts()
+
+
+def _desk_of(fleet: Desk | bool) -> Desk | None:
+    if fleet is not True and not isinstance(fleet, Desk):
+        raise ConfigError(f"fleet must be a Fleet or True, not {fleet!r:.80}")
+    return None if fleet is True else fleet

@@ -1,0 +1,24 @@
+"""What is different for a sandbox that a fleet keeps: who may start it, and what it ends with."""
+
+from __future__ import annotations
+
+from quicksand.base.paths import Paths
+from quicksand.qemu.keeper_parts.waiting import now
+from quicksand.qemu.process import OwnedProcess
+from quicksand.records.layout import runtime_dir, sandbox_dir
+from quicksand.records.leases import lease_file, use_permission
+from quicksand.records.sandboxes import Record
+
+
+def require_may_start(paths: Paths, record: Record) -> None:
+    """See `use_permission`. Blocks."""
+    use_permission(sandbox_dir(paths, record.id), record.name, now())
+
+
+def detach(paths: Paths, id_: str, process: OwnedProcess) -> None:
+    """Let a VM outlive this process. One that a fleet keeps may run no longer than its keeper is
+    there to end it. Raises MachineError, then it is not detached."""
+    if lease_file(sandbox_dir(paths, id_)).exists():
+        process.detach_to(runtime_dir(paths, id_).keeper_socket)
+    else:
+        process.detach()

@@ -1,0 +1,94 @@
+"""The lease of a sandbox that a fleet keeps (lease.json in its directory): which epoch of it this
+is, and whether it may be started here (docs/internals/fleet.md, "Restart elsewhere")."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from quicksand.base.boot import boot_id
+from quicksand.base.errors import StateError
+from quicksand.base.fields import Fields
+from quicksand.base.files import read_json, write_json
+from quicksand.base.remedies import Remedy, Words
+from quicksand.records.layout import SandboxDir
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseRecord:
+    """That a fleet keeps a sandbox. While the file is there, only the fleet starts it."""
+
+    name: str
+    """The name for which the fleet keeps it."""
+    epoch: int
+    boot: str
+    """The machine's boot in which it was written."""
+    superseded_by: str = ""
+    """The machine where a later epoch was started; "" if this is the latest that is known."""
+    may_start_until: float = 0.0
+    """The moment of the clock `keeper_parts.waiting.now` until which it may be started."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {"schema_version": SCHEMA, **{f: getattr(self, f) for f in self.__slots__}}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> LeaseRecord:
+        """Parse one. Raises ValueError."""
+        if value.get("schema_version") != SCHEMA:
+            raise ValueError(f"schema_version {value.get('schema_version')!r} is not {SCHEMA}")
+        found = Fields(value, "bad lease")
+        return cls(
+            name=found.text("name"),
+            epoch=found.whole("epoch"),
+            boot=found.text("boot"),
+            superseded_by=found.text("superseded_by"),
+            may_start_until=found.real("may_start_until"),
+        )
+
+
+def lease_file(place: SandboxDir) -> Path:
+    """Where it is."""
+    return place.root / "lease.json"
+
+
+def read_lease(place: SandboxDir) -> LeaseRecord | None:
+    """The lease of a sandbox; None if no fleet keeps it. Raises ValueError for a damaged one,
+    OSError."""
+    try:
+        return LeaseRecord.from_json(read_json(lease_file(place)))
+    except FileNotFoundError:
+        return None
+
+
+def write_lease(place: SandboxDir, lease: LeaseRecord) -> None:
+    """Replace it. Raises HostError."""
+    write_json(lease_file(place), lease.to_json())
+
+
+def use_permission(place: SandboxDir, name: str, now: float) -> None:
+    """Let a start go on, unless a fleet keeps the sandbox and has not permitted it: it may run
+    elsewhere. A permission is for one start. Raises StateError, HostError."""
+    try:
+        lease = read_lease(place)
+    except (OSError, ValueError) as error:
+        raise StateError(
+            f"whether a fleet keeps {name!r} cannot be read: {error}",
+            hint=f"have a look at {lease_file(place)}",
+        ) from error
+    if lease is None:
+        return
+    if lease.superseded_by:
+        raise StateError(
+            f"{name!r} is epoch {lease.epoch} of the sandbox {lease.name!r}, which goes on at "
+            f"{lease.superseded_by}: it is not started again",
+            hint=Words("a save of it can be started: ", Remedy("save", name=name)),
+        )
+    if lease.boot != boot_id() or now >= lease.may_start_until:
+        raise StateError(
+            f"a fleet keeps {name!r}, and only the fleet starts it: it may run elsewhere by now",
+            hint="look for it in the fleet; Sandbox.attach(…, fleet=True) finds it",
+        )
+    write_lease(place, replace(lease, may_start_until=0.0))

@@ -1,0 +1,300 @@
+"""The coordinator itself, with a book on the disk and machines that are none."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import json
+import os
+import random
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from dataclasses import replace
+
+import pytest
+from quicksand.base.errors import FleetFullError, NameTakenError, RemoteUnreachableError
+from quicksand.base.paths import Paths
+from quicksand.fleet.keeping import coordinator
+from quicksand.fleet.keeping.book import Book, Exported, Kept, Phase, Wish
+from quicksand.fleet.keeping.coordinator import Coordinator
+from quicksand.fleet.keeping.wire import Line, State, Told
+from quicksand.qemu.keeper_parts.lease import Lease
+
+from tests.unit.fleet.keeping.world import LEASE_S, TICK_S, Machine, Node, World, own_clock
+from tests.unit.remote.far import until
+
+REAL_S = 0.01
+"""Seconds of ours that a tick of the world takes."""
+
+
+class Connected(World):
+    """A world whose machines are connected to at most one coordinator."""
+
+    def __init__(self, book: Book) -> None:
+        super().__init__([1.0] * 3, [])
+        self.book = book
+        self.lines: dict[str, asyncio.Queue[Line]] = {}
+        self.exports = 0
+
+    def send_line(self, host: str, line: Line) -> None:
+        if host in self.lines:
+            self.lines[host].put_nowait(line)
+
+    def begin(self, name: str, host: str) -> None:
+        super().begin(name, host)
+        self.book.add(self.disk[name])
+
+    async def live(self) -> None:
+        while True:
+            self.time += TICK_S
+            for node in self.nodes.values():
+                node.work()
+            self.check()
+            await asyncio.sleep(REAL_S)
+
+
+class Asking:
+    def __init__(self, node: Node, lines: asyncio.Queue[Line]) -> None:
+        self._node, self._lines = node, lines
+
+    async def lines(self) -> AsyncIterator[Line]:
+        while True:
+            line = await self._lines.get()
+            if not self._node.answers:
+                raise RemoteUnreachableError("cut")
+            yield line
+
+    def answer(self, told: Told) -> None:
+        if self._node.answers:
+            self._node.obey(told)
+
+
+class Doing:
+    """What a coordinator does with these machines (`coordinator.Doing`)."""
+
+    def __init__(self, world: Connected) -> None:
+        self.world = world
+        self._started: dict[str, Machine] = {}
+        self.removed: list[str] = []
+
+    def _node(self, name: str) -> Node:
+        node = self.world.nodes[name]
+        if not node.answers:
+            raise RemoteUnreachableError(f"{name} is away")
+        return node
+
+    @contextlib.asynccontextmanager
+    async def machine(self, host: str) -> AsyncIterator[Asking]:
+        node = self._node(host)
+        lines = self.world.lines[host] = asyncio.Queue()
+        try:
+            yield Asking(node, lines)
+        finally:
+            if self.world.lines.get(host) is lines:
+                del self.world.lines[host]
+
+    async def start_elsewhere(
+        self, kept: Kept, chosen: Callable[[Kept, str], Coroutine[None, None, None]]
+    ) -> tuple[str, str]:
+        lost = kept.older[-1].host if kept.older else ""
+        ready = [one for one in self.world.nodes.values() if one.answers and one.name != lost]
+        if not ready:
+            raise FleetFullError("nobody has room")
+        node = random.choice(ready)
+        await chosen(kept, node.name)
+        node = self._node(node.name)
+        if any(one.name == kept.name and not one.is_superseded for one in node.machines.values()):
+            raise NameTakenError("there is one")
+        one = Machine(id=self.world.new_id(), name=kept.name, owner=self)
+        node.machines[one.id] = self._started[kept.name] = one
+        await asyncio.sleep(REAL_S)
+        return node.name, one.id
+
+    async def start_here(self, kept: Kept) -> None:
+        node = self._node(kept.host)
+        one = node.machines[kept.id]
+        if one.permitted is None or one.permitted[0] != kept.epoch or one.state is State.RUNNING:
+            raise NameTakenError("it may not be started")
+        one.permitted = None
+        one.state, one.lease, one.is_fenced = State.RUNNING, Lease(), False
+        one.owner, one.orphaned_at = self, None
+        self._started[kept.name] = one
+
+    async def let_go(self, kept: Kept) -> None:
+        self._node(kept.host)
+        one = self._started.pop(kept.name)
+        if one.state is not State.RUNNING:
+            raise RemoteUnreachableError("it has ended")
+        one.owner = None
+
+    async def abandon(self, name: str) -> None:
+        self._started.pop(name, None)
+
+    async def find_left_over(self, kept: Kept) -> tuple[str, bool]:
+        for one in self._node(kept.host).machines.values():
+            if one.name == kept.name and not one.is_superseded:
+                return one.id, one.state is State.RUNNING
+        return "", False
+
+    async def export(self, kept: Kept, saves: str) -> Exported:
+        assert saves == "/saves"
+        self.world.exports += 1
+        name = f"{kept.name}.kept-{os.urandom(6).hex()}"
+        return Exported(name=name, at=self.world.time, hosts=("n2",))
+
+    async def remove_exported(self, name: str) -> None:
+        self.removed.append(name)
+
+
+@pytest.fixture
+async def world(places: Paths, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Connected]:
+    monkeypatch.setattr(coordinator, "LOOK_S", REAL_S)
+    monkeypatch.setattr(coordinator, "CONNECT_S", REAL_S)
+    world = Connected(Book(places))
+    living = asyncio.create_task(world.live())
+    yield world
+    if living.done():
+        living.result()  # two ran at once
+    living.cancel()
+    await asyncio.wait([living])
+
+
+@contextlib.asynccontextmanager
+async def coordinating(world: Connected) -> AsyncIterator[Doing]:
+    doing = Doing(world)
+    world.coordinator = doing
+    keeping = Coordinator(world.book, doing, clock=lambda: world.time)
+    task = asyncio.create_task(keeping.run())
+    try:
+        yield doing
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+        world.coordinator = None
+        assert task.cancelled() or task.exception() is None
+
+
+def kept(world: Connected, name: str) -> Kept:
+    found = world.book.read(name)
+    assert found is not None
+    return found
+
+
+def is_past(world: Connected, time: float) -> bool:
+    return world.time > time
+
+
+def is_well(world: Connected, name: str) -> bool:
+    """Whether it runs once, leased, where the book says, and all machines know."""
+    now, found = kept(world, name), world.running(name)
+    return (
+        now.phase is Phase.LEASED
+        and not now.older
+        and [(host, one.id, one.epoch) for host, one in found] == [(now.host, now.id, now.epoch)]
+    )
+
+
+async def test_a_lost_machine_and_its_return(world: Connected) -> None:
+    world.begin("a", "n0")
+    async with coordinating(world):
+        await until(lambda: "n0" in world.lines, "the machine to ask")
+        world.nodes["n0"].go_down()
+        await until(lambda: kept(world, "a").epoch == 2 and world.running("a"), "the second epoch")
+        assert kept(world, "a").host != "n0"
+        world.nodes["n0"].is_down = False
+        await until(lambda: is_well(world, "a"), "the first to be marked")
+    assert "n0 was lost" in kept(world, "a").restarted
+
+
+async def test_a_sandbox_that_ends_by_itself_is_kept_no_more_and_its_saves_are_removed(
+    world: Connected,
+) -> None:
+    world.begin("a", "n0")
+    save = kept(world, "a").exported
+    async with coordinating(world) as doing:
+        await until(lambda: "n0" in world.lines, "the machine to ask")
+        [machine] = world.nodes["n0"].machines.values()
+        machine.state = State.STOPPED
+        await until(lambda: world.book.read("a") is None, "it to be forgotten")
+    assert not world.nodes["n0"].machines  # it was released there
+    assert save is not None and doing.removed == [save.name]
+
+
+async def test_saves_are_exported_at_the_start_when_asked_for_and_every_so_often(
+    world: Connected,
+) -> None:
+    world.begin("a", "n0")
+    world.book.write(replace(kept(world, "a"), exported=None))
+    async with coordinating(world) as doing:
+        await until(lambda: world.exports == 1, "the first save")
+        world.book.wish("a", Wish.SAVE)
+        await until(lambda: len(doing.removed) == 1, "the second, and the end of the first")
+    world.book.write(replace(kept(world, "a"), every=10.0))
+    async with coordinating(world):
+        await until(lambda: world.exports >= 4, "two more by themselves")
+
+
+async def test_what_its_program_ends_is_not_restarted(world: Connected) -> None:
+    world.begin("a", "n0")
+    async with coordinating(world):
+        await until(lambda: "n0" in world.lines, "the machine to ask")
+        world.book.wish("a", Wish.END)
+        world.nodes["n0"].go_down()
+        later = world.time + 4 * LEASE_S
+        await until(functools.partial(is_past, world, later), "a restart that does not come")
+        assert not world.running("a") and kept(world, "a").epoch == 1
+
+
+@pytest.mark.parametrize(
+    "seed", [1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 12))]
+)
+async def test_whatever_happens_each_sandbox_runs_once_in_the_end(
+    world: Connected, seed: int
+) -> None:
+    chance = random.Random(seed)
+    for number, name in enumerate("abc"):
+        world.begin(name, f"n{number}")
+    for _ in range(3):
+        async with coordinating(world):
+            for _ in range(2):
+                node = chance.choice(list(world.nodes.values()))
+                match chance.randrange(4):
+                    case 0:
+                        node.go_down()
+                    case 1:
+                        node.is_frozen = True
+                    case 2:
+                        node.is_cut = True
+                    case _:
+                        node.is_cut = node.is_down = False
+                        node.thaw()
+                later = world.time + chance.choice([1.0, 10.0, 30.0])
+                await until(functools.partial(is_past, world, later), "time to pass")
+    for node in world.nodes.values():
+        node.is_cut = node.is_down = False
+        node.thaw()
+    async with coordinating(world):
+        await until(lambda: all(is_well(world, name) for name in "abc"), "all to be well")
+
+
+def test_the_book_survives_damage_and_refuses_a_name_twice(places: Paths) -> None:
+    book = Book(places)
+    world = Connected(book)
+    world.begin("a", "n0")
+    with pytest.raises(NameTakenError):
+        book.add(world.disk["a"])
+    (book.place / "b.json").write_text("{")
+    (book.place / "c.json").write_text((book.place / "a.json").read_text())
+    assert list(book.read_all()) == ["a"]
+    with pytest.raises(json.JSONDecodeError):
+        book.read("b")
+    book.write(replace(world.disk["a"], phase=Phase.ENDED))
+    book.wish("a", Wish.END)
+    book.add(replace(world.disk["a"], epoch=2))
+    assert not book.has_wish("a", Wish.END)
+
+
+@pytest.fixture(autouse=True)
+def clock() -> Iterator[None]:
+    with own_clock():
+        yield
