@@ -68,18 +68,16 @@ def warm(
 ) -> int:
     """Boot a machine once and keep its state for later starts.
 
-    Even the first start continues from there then. IMAGE may be a bundle (a .quicksand file), which
-    is unpacked as `run` does it.
+    Even the first start continues from there then. IMAGE may be a bundle (a .quicksand file).
 
     A template fits one machine: give the same memory, CPUs, network and disk size as `run` will
-    get. After a cold start, `run` has a template made in the background; this command waits for it
-    and reports errors. The last used templates are kept, about 100 MB each.
+    get. `run` has one made in the background after a cold start; this command waits for it and
+    reports errors. The last used ones are kept, about 100 MB each.
 
     With --spares N, N of these machines wait from now on, started and paused. A start takes one
-    over and answers at once, and then another one is made. Each takes some 60 MiB of memory; they
-    are ended when the host is short of memory. --spares 0 ends the order for this machine, and
-    `doctor` lists all orders. With QUICKSAND_SPARES=off there are no spares; with
-    QUICKSAND_SPARES=use none are made in the background.
+    over and answers at once; another one is made then. Each takes some 60 MiB, and ends when the
+    host is short of memory. --spares 0 ends the order; `doctor` lists all. QUICKSAND_SPARES=off
+    allows none, QUICKSAND_SPARES=use makes none.
     """
     head = None
     if is_bundle(image):

@@ -114,8 +114,6 @@ def bring_back(*, new_name: str | None = None, start: bool = False) -> HostVerb[
         job=JobVerb.START,
         failed="The sandbox was not restored",
         run=run,
-        tell=lambda name, back, keymap: (
-            f"{name} is restored{' and running' if back.runs else ''}"
-        ),
+        tell=lambda name, back, keymap: f"{name} is restored{' and running' if back.runs else ''}",
         there=lambda told: Back("", "", "", start),
     )

@@ -154,7 +154,7 @@ async def test_deleting_marked_ones_names_them_all() -> None:
             "Delete 3 sandboxes?",
             "web: 42M of disk, 5 checkpoints",
             "1 of them run",
-            "U brings them back, T shows the trash.",
+            "U restores them, T shows the trash.",
         ):
             assert words in text
         await pilot.press("ctrl+y")

@@ -23,6 +23,7 @@ from quicksand.saves.store import SaveStore
 
 import quicksand_tui
 from quicksand_tui.door import look as reader
+from quicksand_tui.door import on_demand
 from quicksand_tui.door import service as door
 from quicksand_tui.door.logs import FileLog
 from quicksand_tui.door.look import Reader
@@ -238,6 +239,8 @@ def test_errors_of_the_engine_reach_the_app_as_what_it_shows(
     def refuse(*_: object) -> None:
         raise ConfigError("the place is on the moon", hint="bring it back")
 
+    for name in on_demand.__all__:  # or else what is first imported now keeps the fake
+        getattr(on_demand, name)
     for name in ("Reader", "SavesReader"):
         module = "look" if name == "Reader" else "saves_look"
         monkeypatch.setattr(f"quicksand_tui.door.{module}.{name}", refuse)
