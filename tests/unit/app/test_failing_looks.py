@@ -35,7 +35,7 @@ from quicksand_tui.model.world import HostView, World
 from quicksand_tui.screens.form import FormScreen
 from quicksand_tui.ui import saves_watch
 from quicksand_tui.ui.app import QuicksandApp
-from quicksand_tui.views.happenings import happenings
+from quicksand_tui.views.happenings import happenings, past
 from tests.unit.app.fakes import (
     FULL,
     KEPT,
@@ -309,6 +309,7 @@ async def sees(app: QuicksandApp, text: str) -> None:
 async def test_a_store_that_cannot_be_read_for_a_moment_keeps_its_list_and_its_shells() -> None:
     async with failing("s") as (app, _, service):
         await until(lambda: app.main.area.shells.workspace is not None)
+        before = [*app.world_watch.events]
         service.fails = "read"
         await sees(app, DENIED)
         assert [view.id for view in app.world.sandboxes] == [v.id for v in KEPT.sandboxes]
@@ -316,7 +317,7 @@ async def test_a_store_that_cannot_be_read_for_a_moment_keeps_its_list_and_its_s
         service.fails = ""
         await until(lambda: not app.world.error)
         await until(lambda: DENIED not in screen_text(app))
-        assert not app.world_watch.events
+        assert [*app.world_watch.events] == before
 
 
 async def test_a_store_that_could_not_be_read_at_first_is_read_later() -> None:
@@ -326,7 +327,7 @@ async def test_a_store_that_could_not_be_read_at_first_is_read_later() -> None:
         await sees(app, "The store cannot be read.")
         service.fails = ""
         await sees(app, "● running   web")
-        assert not app.world_watch.events
+        assert [*app.world_watch.events] == past(FULL), "nothing has happened meanwhile"
 
 
 async def test_saves_that_cannot_be_read_say_so_and_are_read_again(
