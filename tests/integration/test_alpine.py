@@ -184,6 +184,7 @@ async def test_it_is_not_uninstalled_below_a_sandbox(places: Paths, vm: Sandbox)
     assert "alpine" in command("images")
 
 
+@pytest.mark.soak
 async def test_a_layer_gets_packages_from_the_mirrors_that_its_base_trusts(
     places: Paths, tmp_path: Path
 ) -> None:
@@ -270,6 +271,7 @@ async def test_an_alpine_of_ones_own_is_built_from_a_mirror(places: Paths, tmp_p
         assert await say(vm, "cat /mnt/data/host") == "of the host"
 
 
+@pytest.mark.soak
 async def test_a_container_image_is_made_in_it_where_the_host_has_no_e2fsprogs(
     places: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

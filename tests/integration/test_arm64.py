@@ -112,6 +112,7 @@ async def try_checkpoints(vm: Sandbox) -> None:
     assert await say(vm, "cat /root/f; uname -m") == "one\naarch64"
 
 
+@pytest.mark.soak
 async def test_the_published_alpine_runs_on_another_processor(
     empty: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

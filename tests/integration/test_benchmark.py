@@ -39,6 +39,7 @@ def test_every_row_has_values(places: Paths) -> None:
     )
 
 
+@pytest.mark.soak
 async def test_the_large_guest_is_measured_right_after_it_has_written(
     places: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -97,6 +97,7 @@ async def test_a_start_at_a_checkpoint_goes_on_with_a_right_clock(places: Paths)
 
 
 @on_x86
+@pytest.mark.soak
 async def test_a_template_is_made_of_another_guest_if_the_clock_of_the_first_runs_wrong(
     own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

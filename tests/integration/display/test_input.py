@@ -248,6 +248,7 @@ async def test_a_machine_without_a_screen_says_how_to_get_one(places: Paths) -> 
         assert "-vnc" not in vm.qemu_command
 
 
+@pytest.mark.soak
 async def test_a_start_that_does_not_see_the_desktop_come(
     places: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -115,6 +115,7 @@ def _link(source: str, target: str) -> None:
     Path(target).hardlink_to(source)
 
 
+@pytest.mark.soak
 async def test_a_compressed_save_is_smaller_and_whole(workspace: Path) -> None:
     async with Sandbox(image="debian") as sb:
         await say(sb, "for i in $(seq 200000); do echo line $i; done > /root/text")

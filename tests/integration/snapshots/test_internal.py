@@ -60,6 +60,7 @@ def memory_of(vm: Sandbox, places: Paths) -> set[str]:
     return {path.name for path in sandbox_dir(places, vm.id).memory.iterdir()}
 
 
+@pytest.mark.soak
 async def test_memory_processes_and_disk_are_as_they_were_in_every_cycle(
     vm: Sandbox, places: Paths
 ) -> None:

@@ -71,6 +71,7 @@ async def test_a_full_memory_is_one_image_that_a_revert_maps(
     assert await say(vm, "cat /dev/shm/f; " + SUMS) == f"3\n{sums}"
 
 
+@pytest.mark.soak
 async def test_a_new_image_takes_over_when_most_of_the_memory_is_another(
     vm: Sandbox, place: SandboxDir
 ) -> None:

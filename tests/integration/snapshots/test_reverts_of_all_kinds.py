@@ -148,6 +148,7 @@ async def test_to_a_checkpoint_of_another_sandbox_and_a_clone_of_that(vm: Sandbo
     await is_at(vm, "box")
 
 
+@pytest.mark.soak
 async def test_a_disk_that_begins_elsewhere_is_read_whole(
     places: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:

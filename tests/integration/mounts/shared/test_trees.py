@@ -127,6 +127,7 @@ async def test_a_tree_of_the_hosts_is_the_same_in_guests(both: Both, elsewhere: 
     await compare_all(both, elsewhere)
 
 
+@pytest.mark.soak
 async def test_a_repository_is_the_same_everywhere(
     both: Both, elsewhere: Both, tmp_path: Path
 ) -> None:
@@ -226,6 +227,7 @@ with open(site / "RECORD", "a") as file:
 """
 
 
+@pytest.mark.soak
 async def test_what_tools_leave_is_the_same_everywhere(both: Both, elsewhere: Both) -> None:
     await both.run(f"{shlex.join(PYTHON)} -S -c {shlex.quote(BUILD)}")
     host = await compare_all(both, elsewhere, "links")
