@@ -132,9 +132,18 @@ class SharedConnection:
             await connection.close()
 
     async def _make_anew(self, connection: Connection) -> None:
+        """Give up when nobody uses it any more: a machine that is lost is tried for minutes."""
         broke = RemoteUnreachableError(f"the connection to {self.destination.short} broke")
-        if not await connection.again(broke, told=lambda _: None):
-            self.generation += 1
+        again = asyncio.create_task(connection.again(broke, told=lambda _: None))
+        unused = asyncio.create_task(self._unused.wait())
+        try:
+            await asyncio.wait([again, unused], return_when=asyncio.FIRST_COMPLETED)
+            if again.done() and not again.result():
+                self.generation += 1
+        finally:
+            again.cancel()
+            unused.cancel()
+            await asyncio.wait([again, unused])
 
     async def ended(self) -> None:
         """Wait until the connection has ended, if nobody uses it."""
