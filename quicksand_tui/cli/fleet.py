@@ -94,8 +94,9 @@ def _start_ray(*, is_new: bool) -> None:
 
 @command_of("fleet status")
 def status(as_json: bool) -> int:
-    """Show the machines of the fleet, and the sandboxes that are restarted elsewhere if theirs is
-    lost. Exits with 1 if a machine cannot be used."""
+    """Show the machines of the fleet, and what it restarts elsewhere.
+
+    Exits with 1 if a machine cannot be used."""
     return run_async(lambda _: _show(as_json=as_json))
 
 

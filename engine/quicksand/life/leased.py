@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from quicksand.base.paths import Paths
 from quicksand.qemu.keeper_parts.waiting import now
-from quicksand.qemu.process import OwnedProcess
 from quicksand.records.layout import runtime_dir, sandbox_dir
 from quicksand.records.leases import lease_file, use_permission
 from quicksand.records.sandboxes import Record
+
+if TYPE_CHECKING:
+    from quicksand.qemu.process import OwnedProcess
 
 
 def require_may_start(paths: Paths, record: Record) -> None:

@@ -237,7 +237,7 @@ async def test_deleting_asks_names_the_loss_and_stays_in_the_tree() -> None:
         await pilot.press("d")
         await until(lambda: isinstance(app.screen, ConfirmScreen))
         text = screen_text(app)
-        for words in ("Delete the checkpoint clean?", "as it was 2h ago", "before the upgrade"):
+        for words in ("Delete the checkpoint clean?", "what it was 2h ago", "before the upgrade"):
             assert words in text
         assert app.screen.query_one("#cancel", Button).has_focus
         await pilot.press("d", "enter")

@@ -172,8 +172,9 @@ def test_the_command_that_is_shown_starts_the_same_machine(
     assert (program, verb) == ("quicksand-tui", "run")
     run.run_command.main(words, standalone_mode=False)
     (plan,) = plans
-    assert (plan.image, plan.name, plan.detach) == (spec.image, spec.name, True)
-    assert plan.wish.argv == () and plan.ephemeral is None
+    start = plan.start
+    assert (start["image"], start["name"], plan.detach) == (spec.image, spec.name, True)
+    assert plan.wish.argv == () and start["ephemeral"] is None and not plan.fleet
     base = (
         {"image": "x"}
         if not spec.save
@@ -188,7 +189,9 @@ def test_the_command_that_is_shown_starts_the_same_machine(
         }
     )
     ours = SandboxConfig.parse({**base, **machine_keywords(spec)})
-    assert SandboxConfig.parse({**base, **plan.options}) == ours
+    others = {"image", "name", "trust", "warm", "ephemeral", "build"}
+    options = {key: value for key, value in start.items() if key not in others}
+    assert SandboxConfig.parse({**base, **options}) == ours
 
 
 def test_a_port_that_another_program_has_is_seen_on_this_host() -> None:

@@ -194,5 +194,5 @@ async def test_a_small_terminal_shows_them_in_a_dialog() -> None:
 async def test_a_checkpoint_without_a_screen_opens_no_dialog() -> None:
     async with in_tree(world(WEB_PAST)) as (app, pilot, _):
         await pilot.press("o")
-        await until(lambda: any("there are no screens" in words for words in toasts(app)))
+        await until(lambda: any("web has no display" in words for words in toasts(app)))
         assert app.screen is app.main

@@ -276,7 +276,7 @@ async def test_where_nothing_runs_the_key_says_so() -> None:
     async with shown(WallService(())) as (app, pilot):
         await pilot.press("W")
         await until(lambda: toasts(app))
-        assert toasts(app) == ["Nothing runs that could be watched"]
+        assert toasts(app) == ["nothing is running: a starts a stopped sandbox"]
 
 
 async def test_the_line_has_it_too() -> None:
