@@ -66,6 +66,8 @@ class SandboxOptions(MachineOptions, total=False):
     """A text, or a `RemoteHost`, which this room does not know."""
     fleet: Any
     """True, or a `Fleet`, which it does not know either."""
+    restart: Any
+    """True, or a `Restart`, likewise."""
     progress_callback: Progress | None
 
 

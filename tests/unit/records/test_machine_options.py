@@ -194,7 +194,8 @@ def test_every_option_is_in_the_command_that_is_shown(
         monkeypatch.setattr(runner, "run_in_sandbox", lambda main: asyncio.run(main(None)))
         run.run_command.main(words[2:], standalone_mode=False)
         (plan,) = plans
-        assert config.parse({"image": "x", **plan.options}) == given(config, texts)
+        options = {key: value for key, value in plan.start.items() if key in {*OPTIONS}}
+        assert config.parse({**options, "image": "x"}) == given(config, texts)
 
 
 def test_what_was_typed_last_is_there_again_but_for_what_reaches_beyond_the_guest(
@@ -296,4 +297,9 @@ def test_the_typed_keywords_are_the_options() -> None:
     own = set(inspect.signature(Sandbox.__init__).parameters) - {"self", "image", "options"}
     assert own == set(OWN)
     resume = ResumeOptions.__annotations__.keys()
-    assert resume == SandboxOptions.__annotations__.keys() - {"base_dir", "host", "fleet"}
+    assert resume == SandboxOptions.__annotations__.keys() - {
+        "base_dir",
+        "host",
+        "fleet",
+        "restart",
+    }
