@@ -48,8 +48,8 @@ class DiskChanges:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all that changes in the directories to be followed is told. Those that were not
-        there when that was asked are none."""
+        """Whether every change in the directories to be followed is noticed. A directory that did
+        not exist when it was to be followed does not count."""
         return self._descriptor >= 0 and not self._left_out
 
     def follow(self, directories: Collection[Path]) -> bool:

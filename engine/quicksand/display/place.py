@@ -23,7 +23,7 @@ TO_SIZE = b"S"
 SIZE = struct.Struct(">II")
 
 RELAYED = "relayed:"
-"""What the text of a relayed screen begins with; that of a machine is its directory."""
+"""The prefix of a relayed screen's text. A screen of this machine is written as its directory."""
 
 
 @dataclass(frozen=True, slots=True)

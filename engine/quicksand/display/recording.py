@@ -75,7 +75,7 @@ class Recording:
         self._process = process
         self._find = find
         self._place: Place | None = None
-        """That of what is recorded."""
+        """The place of the screen that is recorded."""
         self._first = asyncio.Event()
         """There is a picture, or none will come."""
         self._finished = asyncio.Event()

@@ -96,10 +96,10 @@ ALWAYS = (
     *(Encoding.RAW, Encoding.ALPHA_CURSOR),
     *(Encoding.EXTENDED_DESKTOP_SIZE, Encoding.DESKTOP_SIZE),
 )
-"""What this client says that it understands, the best first."""
+"""The encodings that this client offers to every VNC server, the preferred ones first."""
 
 COMPRESSED = (Encoding.ZLIB, Encoding.FAST)
-"""What it says before that of a screen of another machine."""
+"""The encodings that it prefers to those for a screen of another machine."""
 
 
 class Buttons(IntFlag):

@@ -15,7 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from quicksand.base.errors import ConfigError, NameTakenError
+from quicksand.base.errors import ConfigError, NameTakenError, StateError
 from quicksand.base.files import lock_within, map_os_errors, read_json, write_json
 from quicksand.base.paths import Paths, make_private_dir
 from quicksand.hosted.codec import ForeignValueError, decode, encode
@@ -24,6 +24,7 @@ from quicksand.records.fleet_files import fleet_dir
 
 SCHEMA = 1
 LOCK_WAIT_S = 10.0
+"""Seconds to wait while another program begins to keep a sandbox."""
 
 
 class Phase(StrEnum):
@@ -41,7 +42,7 @@ class Phase(StrEnum):
 
 
 class Wish(StrEnum):
-    """What a program asks of the coordinator."""
+    """What a program may ask the coordinator to do."""
 
     END = "end"
     """Do not restart it: it is being ended."""
@@ -142,20 +143,25 @@ class Book:
             return None
 
     def add(self, kept: Kept) -> None:
-        """Begin to keep one. Raises NameTakenError, HostError."""
+        """Begin to keep one. Raises NameTakenError, HostError, StateError if another program adds
+        one for longer than LOCK_WAIT_S."""
         make_private_dir(self.place)
         with map_os_errors(self.place):
             lock = lock_within(self.place / ".lock", LOCK_WAIT_S)
+            if lock is None:
+                raise StateError(
+                    f"another program has had {self.place / '.lock'} for {LOCK_WAIT_S:g} s",
+                    hint="try again when it has ended",
+                )
             try:
-                if lock is None or self._is_kept(kept.name):
+                if self._is_kept(kept.name):
                     raise NameTakenError(
                         f"the fleet keeps another sandbox {kept.name!r}", hint="choose another name"
                     )
                 self._forget_wishes(kept.name)
                 self.write(kept)
             finally:
-                if lock is not None:
-                    os.close(lock)
+                os.close(lock)
 
     def _is_kept(self, name: str) -> bool:
         try:
@@ -180,15 +186,15 @@ class Book:
             self._wish(name, wish).touch(mode=0o600)
 
     def has_wish(self, name: str, wish: Wish) -> bool:
-        """Whether that was asked for."""
+        """Whether a program has asked for ``wish``."""
         return self._wish(name, wish).exists()
 
     def wishes(self, name: str) -> frozenset[Wish]:
-        """All that is asked for."""
+        """Everything that programs have asked for."""
         return frozenset(wish for wish in Wish if self.has_wish(name, wish))
 
     def grant_wish(self, name: str, wish: Wish) -> None:
-        """It is being done."""
+        """Take a wish back, since it is being granted. Raises OSError."""
         self._wish(name, wish).unlink(missing_ok=True)
 
     def _forget_wishes(self, name: str) -> None:

@@ -38,7 +38,7 @@ class Answering(Protocol):
     """A machine that asks for leases."""
 
     def lines(self) -> AsyncIterator[Line]:
-        """What it tells, until the connection breaks. Raises RemoteError."""
+        """Yield what the machine says. Raises RemoteError when its connection breaks."""
 
     def answer(self, told: Told) -> None:
         """Answer the last line."""

@@ -12,7 +12,13 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from dataclasses import replace
 
 import pytest
-from quicksand.base.errors import FleetFullError, NameTakenError, RemoteUnreachableError
+from quicksand.base.errors import (
+    FleetFullError,
+    NameTakenError,
+    RemoteUnreachableError,
+    StateError,
+)
+from quicksand.base.files import try_lock
 from quicksand.base.paths import Paths
 from quicksand.fleet.keeping import coordinator
 from quicksand.fleet.keeping.book import Book, Exported, Kept, Phase, Wish
@@ -292,6 +298,23 @@ def test_the_book_survives_damage_and_refuses_a_name_twice(places: Paths) -> Non
     book.wish("a", Wish.END)
     book.add(replace(world.disk["a"], epoch=2))
     assert not book.has_wish("a", Wish.END)
+
+
+def test_a_book_that_another_program_holds_is_not_taken_for_a_name_that_is_taken(
+    places: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("quicksand.fleet.keeping.book.LOCK_WAIT_S", 0.01)
+    book = Book(places)
+    world = Connected(book)
+    world.begin("a", "n0")
+    lock = try_lock(book.place / ".lock")
+    assert lock is not None
+    try:
+        with pytest.raises(StateError, match="another program"):
+            book.add(replace(world.disk["a"], name="b"))
+    finally:
+        os.close(lock)
+    assert list(book.read_all()) == ["a"]
 
 
 @pytest.fixture(autouse=True)
