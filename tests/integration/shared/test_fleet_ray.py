@@ -97,6 +97,11 @@ def _is_worker(pid: str) -> bool:
     return False
 
 
+UNEVEN_MAX = 3
+"""Sandboxes that one machine may have more than another. They would all have as many if each client
+asked the best; of two drawn ones it differs by up to 2."""
+
+
 class Guests:
     """Sandboxes that are none."""
 
@@ -159,9 +164,10 @@ async def test_300_sandboxes_through_the_loss_of_a_node_and_of_the_head(up: Up) 
         began = time.monotonic()
         found = await place(fleet, MANY)
         figure(f"{MANY} placed", began)
-        # Each has one machine, and none is crowded.
+        # Each has one machine, and none is crowded: the better of two drawn ones was asked.
         assert len({one.id for one in found}) == MANY
-        assert all(count == MANY / 3 for count in Counter(one.host for one in found).values())
+        counts = Counter(one.host for one in found)
+        assert len(counts) == 3 and max(counts.values()) - min(counts.values()) <= UNEVEN_MAX
         began = time.monotonic()
         fleet.hosts()
         figure("listed", began)
