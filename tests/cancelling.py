@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import types
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
 from typing import Any
 
@@ -43,28 +42,13 @@ class Awaits:
         def make(
             loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any], **options: Any
         ) -> asyncio.Task[Any]:
-            return asyncio.Task(self._counted(work), loop=loop, **options)
+            return asyncio.Task(_Counted(work, self._note), loop=loop, **options)
 
         loop.set_task_factory(make)  # type: ignore[arg-type]
         try:
             yield
         finally:
             loop.set_task_factory(before)
-
-    @types.coroutine
-    def _counted(self, work: Coroutine[Any, Any, Any]) -> Generator[Any, Any, Any]:
-        error: BaseException | None = None
-        while True:
-            try:
-                waited_for = work.send(None) if error is None else work.throw(error)
-            except StopIteration as end:
-                return end.value
-            self._note(work)
-            error = None
-            try:
-                yield waited_for
-            except BaseException as found:  # noqa: BLE001 - `work` gets it
-                error = found
 
     def _note(self, work: Any) -> None:
         self.made += 1
@@ -75,3 +59,28 @@ class Awaits:
                 names.append(frame.f_code.co_name)
                 work = work.cr_await
             self.where = " > ".join(names)
+
+
+class _Counted(Coroutine[Any, Any, Any]):
+    """A task's coroutine that tells of each of its waits. A generator around it would not do: a
+    task that is cancelled before its first step would end the generator alone."""
+
+    def __init__(self, work: Coroutine[Any, Any, Any], note: Callable[[Any], None]) -> None:
+        self._work = work
+        self._note = note
+
+    def send(self, value: Any, /) -> Any:
+        waited_for = self._work.send(value)
+        self._note(self._work)
+        return waited_for
+
+    def throw(self, *error: Any) -> Any:
+        waited_for = self._work.throw(*error)
+        self._note(self._work)
+        return waited_for
+
+    def close(self) -> None:
+        self._work.close()
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return self._work.__await__()
