@@ -137,7 +137,7 @@ def _state_words(view: SandboxView, world: World) -> list[Words]:
     words: list[Words] = [(state_text(view.state), ROLES[view.state])]
     job = world.job(view.id)
     if job is not None:
-        doing = "cancelling" if job.cancelling else job.progress
+        doing = "cancelling" if job.cancelling else job.progress_at(world.taken)
         words.append((f" · {doing}" if doing else "", ""))
         words.append((f" · {age_text(world.taken - job.started)}", "muted"))
         if view.state is State.STARTING and not job.cancelling:
