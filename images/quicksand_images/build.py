@@ -168,7 +168,7 @@ async def _base_of(
     above = (*above, recipe.name)
     if recipe.base in above or len(above) > DEPTH_MAX:
         raise ImageError(
-            f"{' on '.join((*above, recipe.base))}: an image cannot lie on itself, or "
+            f"{' on '.join((*above, recipe.base))}: an image cannot be based on itself, or "
             "on so many others"
         )
     arch = recipe.arch

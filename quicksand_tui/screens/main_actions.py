@@ -357,7 +357,7 @@ class MainActions(Doer):
         elif self._places.cockpit.shape.zoomed:
             self._places.toggle_zoom()
         elif find_action("cancel").disabled_reason(screen.world, self._selection) is None:
-            tell(self._screen, f"It goes on: {screen.world.keymap.hint('cancel')} cancels it")
+            tell(self._screen, f"It still runs: {screen.world.keymap.hint('cancel')} cancels it")
 
     def do_back(self) -> None:
         """Leaves a part for the lists, or for where the user came from to choose a checkpoint."""

@@ -169,8 +169,8 @@ def _mount_words(mount: MountView) -> list[Words]:
 
 def _shells(view: SandboxView, world: World, known: Known) -> Iterator[Block]:
     if known.glance is None and view.state is State.RUNNING:
-        words = ("its last lines are shown here while one is open", "muted")
-        yield Block("Shell", (_line(words),), f"{world.keymap.hint('shell')} opens one")
+        words = ("none attached: the last lines of one are shown here", "muted")
+        yield Block("Shell", (_line(words),), f"{world.keymap.hint('shell')} attaches one")
     if len(known.shells) > 1:
         yield Block("Shells", tuple(_line((title, "")) for title in known.shells))
     if known.glance is not None:
