@@ -193,6 +193,11 @@ def packages_text(changed: ChangedPackages) -> TextDiff:
     return TextDiff(lines=tuple(lines))
 
 
+def _package_letters(changed: ChangedPackages) -> str:
+    letters = [package.letter for package in changed.packages]
+    return " ".join(f"{k} {n}" for k in PACKAGE_KINDS if (n := letters.count(k)))
+
+
 def _package_counts(changed: ChangedPackages) -> str:
     letters = [package.letter for package in changed.packages]
     counts = [f"{n} {word}" for k, word in PACKAGE_KINDS.items() if (n := letters.count(k))]
@@ -212,7 +217,7 @@ def diff_row(line: DiffLine) -> Row:
     indent = "  " * min(line.depth, 12)
     lines, size = (0, 0), 0
     if line.packages is not None:
-        path = Cell("packages", "accent", _package_counts(line.packages), gives_way=True)
+        path = Cell("packages", "accent", _package_letters(line.packages))
     elif (branch := line.branch) is not None:
         glyph = "▸" if line.is_folded else "▾"
         own = branch.change

@@ -135,16 +135,21 @@ async def test_packages_that_differ_come_first_and_enter_lists_them(size: tuple[
     service = DiffService()
     service.view = replace(service.view, packages=(PACKAGES,))
     async with in_diff(service, size) as (app, pilot):
-        await is_shown(app, "packages", "1 added", "1 of another version", "M hosts")
+        await is_shown(app, "packages  A 1 M 1 D 1", "M hosts")
         await pilot.press("enter")
-        await is_shown(app, "+nginx 1.24-1", "-old 1:2", "~openssl 3.0.1 → 3.0.2")
+        await is_shown(
+            app,
+            "1 added · 1 of another version",
+            "+nginx 1.24-1",
+            "-old 1:2",
+            "~openssl 3.0.1 → 3.0.2",
+        )
         assert app.focused is app.screen.query_one("#diff-text")
         assert not [call for call in service.calls if call.startswith("read")]
         await pilot.press("escape", "slash", *"openssl", "enter")
-        await until(lambda: "1 added" not in screen_text(app))
-        await is_shown(app, "1 of another version")
+        await is_shown(app, "packages  M 1")
         await pilot.press("escape", "slash", *"hosts", "enter")
-        await until(lambda: "of another version" not in screen_text(app))
+        await until(lambda: "packages" not in screen_text(app))
 
 
 @pytest.mark.parametrize("size", [(80, 24), LARGE, (200, 50)])
