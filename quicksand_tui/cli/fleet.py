@@ -107,7 +107,10 @@ async def _show(*, as_json: bool) -> int:
         kept = await fleet.kept()
     waiting = await asyncio.to_thread(WaitingList(paths()).count)
     if as_json:
-        print_json([_facts(host) for host in hosts])
+        print_json([_facts(host, kept) for host in hosts])
+        for one in kept:
+            if not any(_belongs(one, host) for host in hosts):
+                complain("a sandbox that is kept is on none of these machines", about=one.name)
     else:
         heads = ("NAME", "STATE", "SANDBOXES", "MEMORY", "FREE", "CPUS", "IMAGES")
         print_table(heads, [_row(host) for host in hosts])
@@ -158,7 +161,12 @@ def _row(host: FleetHost) -> tuple[object, ...]:
     )
 
 
-def _facts(host: FleetHost) -> dict[str, Any]:
+def _belongs(one: KeptSandbox, host: FleetHost) -> bool:
+    """Whether a kept sandbox is listed with a machine: the one that it is on, or else was on."""
+    return host.name == one.host if one.host else host.name in one.older_on[-1:]
+
+
+def _facts(host: FleetHost, kept: Sequence[KeptSandbox]) -> dict[str, Any]:
     return {
         "name": host.name,
         "address": host.address,
@@ -172,6 +180,23 @@ def _facts(host: FleetHost) -> dict[str, Any]:
         "reserved": host.reserved_bytes,
         "sandboxes": host.sandboxes,
         "images": list(host.images),
+        "kept": [_kept_facts(one) for one in kept if _belongs(one, host)],
+    }
+
+
+def _kept_facts(one: KeptSandbox) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "id": one.id or None,
+        "host": one.host or None,
+        "epoch": one.epoch,
+        "starting": one.is_starting,
+        "saved": one.saved_at,
+        "saved_on": list(one.saved_on),
+        "restarted": one.restarted or None,
+        "older_on": list(one.older_on),
+        "trouble": one.trouble or None,
+        "coordinated": one.is_coordinated,
     }
 
 

@@ -169,7 +169,7 @@ def _mount_words(mount: MountView) -> list[Words]:
 
 def _shells(view: SandboxView, world: World, known: Known) -> Iterator[Block]:
     if known.glance is None and view.state is State.RUNNING:
-        words = ("none attached: the last lines of one are shown here", "muted")
+        words = ("none attached: one's last lines appear here", "muted")
         yield Block("Shell", (_line(words),), f"{world.keymap.hint('shell')} attaches one")
     if len(known.shells) > 1:
         yield Block("Shells", tuple(_line((title, "")) for title in known.shells))
@@ -253,11 +253,22 @@ def _facts(view: SandboxView, world: World) -> Iterator[Shown]:
         yield _line((f"runs on {view.accel.upper()}{slow}", "muted"))
     if view.accel_reason:
         yield _line((view.accel_reason, "muted"))
+    if view.epoch:
+        yield _line((_epoch_text(view), "muted"))
     if not view.id.startswith("new:"):
         age = "" if view.created is None else f" · {age_text(world.taken - view.created)} old"
         own = split_host(view.id)[0]
         there = f" on {view.host}" if view.host else ""
         yield _line((f"id {own if own.isalnum() else '?'}{there}{age}", "muted"))
+
+
+def _epoch_text(view: SandboxView) -> str:
+    if view.superseded_by:
+        return f"epoch {view.epoch}, superseded by the one on {view.superseded_by}"
+    restarts = view.epoch - 1
+    times = "once" if restarts == 1 else f"{restarts} times"
+    how = f", restarted {times}" if restarts else ""
+    return f"epoch {view.epoch}{how} · restarted elsewhere if its machine is lost"
 
 
 def network_text(view: SandboxView) -> str:
