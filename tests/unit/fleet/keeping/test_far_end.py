@@ -89,7 +89,7 @@ async def test_an_older_epoch_keeps_its_disk_under_a_name_that_says_so(places: P
         await machine.obey(Told(asked=now(), superseded=(gone,)))
     assert record_of(places, ID).name == "web-epoch-1-2"
     place = sandbox_dir(places, ID)
-    with pytest.raises(StateError, match="goes on at node-2"):
+    with pytest.raises(StateError, match="which runs on node-2"):
         use_permission(place, "web-epoch-1-2", now())
     # It stays so, whatever else is said of it.
     permit = Grant(id=ID, name="web", epoch=2, seconds=60)
