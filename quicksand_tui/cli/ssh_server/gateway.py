@@ -68,12 +68,14 @@ class Gateway:
     servers: set[GatewayServer] = field(default_factory=set)
     """One for each connection."""
     acceptor: asyncssh.SSHAcceptor | None = None
+    has_ended: bool = False
 
     def make_server(self) -> GatewayServer:
         return GatewayServer(self)
 
     async def end(self) -> None:
         """Ends the connections, and waits until what ran in the guests for them is hung up."""
+        self.has_ended = True  # asyncio may tell of one that was accepted just before
         if self.acceptor is not None:
             self.acceptor.close()
         for server in list(self.servers):
@@ -115,7 +117,9 @@ class GatewayServer(GuestServer):
         gateway.servers.add(self)
         gateway.strangers[self._address] += 1
         self._is_stranger = True
-        if (
+        if gateway.has_ended:
+            conn.abort()
+        elif (
             len(gateway.servers) > CONNECTIONS_MAX
             or gateway.strangers.total() > STRANGERS_MAX
             or gateway.strangers[self._address] > STRANGERS_EACH_MAX
