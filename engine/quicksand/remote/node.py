@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from quicksand.base.errors import ConfigError
+from quicksand.base.errors import ConfigError, RemoteUnreachableError
 from quicksand.base.paths import SHARED_IMAGES, Paths, make_private_dir, paths
 from quicksand.base.remedies import Remedy, Words
 from quicksand.base.removal import make_marked
@@ -17,6 +17,8 @@ from quicksand.records.memory_budget import BUDGET, CPUS
 from quicksand.remote.destination import Destination
 
 NODE_SCHEME = "node://"
+HOME = "home"
+"""The name of a node's home in its data directory."""
 PROGRAM = ("-P", "-m", "quicksand_tui", "serve", "--stdio")
 """-P: what lies in the working directory is not imported."""
 
@@ -51,6 +53,12 @@ class NodeDestination:
         return self.name
 
     @property
+    def home(self) -> Path:
+        """The working directory of its program, like a user's home on another machine: saves
+        without a workspace go there, and not to wherever the client is."""
+        return self.data / HOME
+
+    @property
     def trial(self) -> str:
         """A command that shows whether it can be reached."""
         return "quicksand-tui fleet status"
@@ -67,7 +75,12 @@ class NodeDestination:
 
 
 async def start_node(destination: NodeDestination) -> asyncio.subprocess.Process:
-    """Start the program of a node, which answers on its stdin and stdout. Raises OSError."""
+    """Start the program of a node, which answers on its stdin and stdout. Raises OSError, and
+    RemoteUnreachableError if the node has been ended."""
+    try:
+        destination.home.mkdir(mode=0o700, exist_ok=True)
+    except FileNotFoundError:
+        raise RemoteUnreachableError(f"{destination.name} has been ended") from None
     if not destination.runtime.exists():  # after a reboot
         make_private_dir(destination.runtime.parent)
         make_marked(destination.runtime)
@@ -79,6 +92,7 @@ async def start_node(destination: NodeDestination) -> asyncio.subprocess.Process
         stdout=pipe,
         stderr=pipe,
         env=env | destination.environment(),
+        cwd=destination.home,
         # As with ssh, Ctrl-C at our terminal is for us alone.
         start_new_session=True,
     )

@@ -13,6 +13,7 @@ from quicksand.base.errors import (
     FleetError,
     MemoryBudgetError,
     PathError,
+    RemoteUnreachableError,
     StateError,
 )
 from quicksand.base.memory import available_memory
@@ -34,7 +35,8 @@ from quicksand.records.fleet_record import (
 from quicksand.records.memory_budget import BUDGET
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record
-from quicksand.remote.node import NodeDestination, find_node, parse_address
+from quicksand.remote import node as reaching
+from quicksand.remote.node import NodeDestination, find_node, parse_address, start_node
 
 from tests.conftest import blank_record
 
@@ -67,6 +69,27 @@ async def test_nodes_share_the_images_and_divide_the_memory(places: Paths) -> No
         await end(places)
     with pytest.raises(ConfigError, match="'node-1'"):
         parse_address("node://node-1")
+
+
+async def test_a_nodes_program_works_in_a_home_of_its_own(
+    places: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with ssh: what it makes without being told where is not made where its client is."""
+    monkeypatch.chdir(tmp_path)
+    (node,) = make_nodes(places, 1).nodes
+    way = NodeDestination.of(node, places)
+    monkeypatch.setattr(
+        reaching, "PROGRAM", ("-P", "-c", "import os; print(os.getcwd(), os.stat('.').st_mode)")
+    )
+    for _ in range(2):
+        process = await start_node(way)
+        said = (await process.communicate())[0].decode()
+        assert said == f"{way.home} {0o40700}\n"
+    assert await end(places) == []
+    assert not way.home.exists()
+    with pytest.raises(RemoteUnreachableError, match="ended"):
+        await start_node(way)
+    assert not node.runtime(places).exists()
 
 
 async def test_what_is_not_provably_a_nodes_is_left_alone(places: Paths) -> None:
