@@ -96,6 +96,11 @@ class MachineView:
         """Its row's key, which no sandbox has."""
         return f"{MACHINE_KEY}{self.name}"
 
+    @property
+    def has_own_loopback(self) -> bool:
+        """Whether its ports are not this machine's, as those of local nodes are."""
+        return self.address.startswith("ssh://")
+
 
 NONE_TOLD = SavesView()
 """The saves of a machine that has not told of any: forms do not wait for them."""
