@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import errno
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -98,12 +98,12 @@ async def test_more_than_may_be_are_closed_or_reset() -> None:
 
 
 @contextlib.contextmanager
-def _ends() -> Any:
+def _ends() -> Iterator[None]:
     yield
 
 
 @pytest.fixture
-async def short(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[list[int]]:
+def short(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The errors that the next attempts to accept fail with."""
     errors: list[int] = []
     accept = socket.socket.accept
