@@ -12,13 +12,12 @@ from quicksand.base.errors import ConfigError, RemoteUnreachableError
 from quicksand.base.paths import SHARED_IMAGES, Paths, make_private_dir, paths
 from quicksand.base.remedies import Remedy, Words
 from quicksand.base.removal import make_marked
+from quicksand.records.fleet_files import NODE_HOME
 from quicksand.records.fleet_record import NODE_NAME, NodeRecord, read_fleet
 from quicksand.records.memory_budget import BUDGET, CPUS
 from quicksand.remote.destination import Destination
 
 NODE_SCHEME = "node://"
-HOME = "home"
-"""The name of a node's home in its data directory."""
 PROGRAM = ("-P", "-m", "quicksand_tui", "serve", "--stdio")
 """-P: what lies in the working directory is not imported."""
 
@@ -56,7 +55,7 @@ class NodeDestination:
     def home(self) -> Path:
         """The working directory of its program, like a user's home on another machine: saves
         without a workspace go there, and not to wherever the client is."""
-        return self.data / HOME
+        return self.data / NODE_HOME
 
     @property
     def trial(self) -> str:
