@@ -237,6 +237,8 @@ class Selection:
     """The cursor is in the tree of checkpoints."""
     mount: MountView | None = None
     save: SaveView | None = None
+    saves_of: str | None = None
+    """The name of the machine whose header the cursor is on in the list of saves."""
     trashed: TrashedView | None = None
     marked: tuple[SaveView, ...] = ()
     marked_trash: tuple[TrashedView, ...] = ()

@@ -190,6 +190,7 @@ class MainScreen(ActionScreen):
             marked_sandboxes=marked,
             image=lists.images.selected,
             save=lists.save if self.shows_saves else None,
+            saves_of=lists.saves_of if self.shows_saves else None,
             checkpoint=self.checkpoints.selected_of(sandbox),
             compared=self.checkpoints.compared_of(sandbox),
             in_tree=self.places.part is Part.TREE,
