@@ -177,10 +177,8 @@ class MainScreen(ActionScreen):
         """The rows under the cursors, and the marked rows."""
         if self._aim is not None:
             return self._aim
-        lists = self.lists
-        chosen, marked = lists.sandbox, lists.marked
-        if (held := self._held) is not None:
-            chosen, marked = held, ()
+        lists, held = self.lists, self._held
+        chosen, marked = (lists.sandbox, lists.marked) if held is None else (held, ())
         sandbox = None if chosen is None else self.world.sandbox(chosen.id)
         return Selection(
             # The tree and the main area always show a sandbox, whatever list is visible.
