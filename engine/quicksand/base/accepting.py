@@ -13,7 +13,7 @@ import socket
 import struct
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from quicksand.base.loopback import BACKLOG
 
@@ -137,6 +137,27 @@ class Acceptor:
             if self._resets:
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
         connection.close()
+
+
+class Closing(Protocol):
+    """An `asyncio.Server`, or what stands for one."""
+
+    @property
+    def sockets(self) -> Sequence[Any]: ...
+
+    def close(self) -> None: ...
+
+
+async def close_server(server: Closing) -> None:
+    """Close a server of asyncio so that each connection that it has accepted gets to its protocol,
+    which may be told of it afterwards. Idempotent."""
+    loop = asyncio.get_running_loop()
+    for one in server.sockets:
+        loop.remove_reader(one)
+    try:
+        await asyncio.sleep(0)
+    finally:
+        server.close()
 
 
 def bind_private(path: Path) -> socket.socket:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import asyncssh
+from quicksand.base.accepting import close_server
 from quicksand.base.errors import QuicksandError, SandboxNotFoundError, StateError
 from quicksand.base.paths import paths
 from quicksand.records.registry import Registry
@@ -77,7 +78,7 @@ class Gateway:
         """Ends the connections, and waits until what ran in the guests for them is hung up."""
         self.has_ended = True  # asyncio may tell of one that was accepted just before
         if self.acceptor is not None:
-            self.acceptor.close()
+            await close_server(self.acceptor)
         for server in list(self.servers):
             server.send_away(StateError("the gateway has ended"))
         # asyncssh tells a server that its connection is lost in one of the next rounds.
