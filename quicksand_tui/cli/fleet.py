@@ -10,7 +10,7 @@ import click
 from quicksand.base.paths import paths
 from quicksand.fleet.fleet import Fleet
 from quicksand.fleet.interface import HostState
-from quicksand.fleet.nodes import end_fleet, make_nodes, sandboxes_of, take_config
+from quicksand.fleet.nodes import end_fleet, make_nodes, sandboxes_of, saves_of, take_config
 from quicksand.fleet.over_ray.cluster import require_ray
 from quicksand.fleet.over_ray.lifecycle import end_ray, start_ray
 from quicksand.records.fleet_record import FleetRecord, read_fleet
@@ -218,9 +218,10 @@ def drain(name: str, off: bool) -> int:
 
 @command_of("fleet down")
 def down(yes: bool) -> int:
-    """End the fleet. Sandboxes of nodes on this machine are ended and removed, with their disks.
+    """End the fleet. Sandboxes of nodes on this machine are ended and removed, with their disks,
+    and the saves of these nodes.
 
-    Sandboxes on other machines run on, and stay in their lists. It asks first if it ends any.
+    Sandboxes on other machines run on, and stay in their lists. It asks first if any are removed.
     """
     record = read_fleet(paths())
     doomed = [] if record is None else _names_of(record)
@@ -238,16 +239,19 @@ def down(yes: bool) -> int:
 
 def _names_of(record: FleetRecord) -> list[str]:
     return [
-        f"{entry.name}@{node.name}"
+        name
         for node in record.nodes
-        for entry in sandboxes_of(paths(), node)
+        for name in (
+            *(f"{entry.name}@{node.name}" for entry in sandboxes_of(paths(), node)),
+            *(f"the save {save}@{node.name}" for save in saves_of(paths(), node)),
+        )
     ]
 
 
 def _agreed(names: Sequence[str]) -> bool:
     shown = ", ".join(map(sanitise, names[:NAMES_MAX]))
     more = f" and {len(names) - NAMES_MAX} more" if len(names) > NAMES_MAX else ""
-    say(f"this ends and removes {shown}{more}, with all that is on their disks")
+    say(f"this ends and removes {shown}{more}, with all that is on them")
     if sys.stdin.isatty() and sys.stderr.isatty():
         return click.confirm("End the fleet?", default=False, err=True)
     complain("nobody can be asked, so nothing was ended", hint="say --yes")

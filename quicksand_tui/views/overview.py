@@ -105,8 +105,10 @@ def facts(view: SandboxView, world: World) -> Iterator[Block]:
 
 def _head(view: SandboxView, world: World) -> Iterator[Block]:
     items = [_state_words(view, world)]
-    items += [_port_words(host, guest) for host, guest in view.ports]
-    items += [_udp_port_words(host, guest) for host, guest in view.udp_ports]
+    machine = world.machine(view.host)
+    away = f" of {machine.name}" if machine is not None and machine.has_own_loopback else ""
+    items += [_port_words(host, guest, away) for host, guest in view.ports]
+    items += [_udp_port_words(host, guest, away) for host, guest in view.udp_ports]
     items += [_mount_words(mount) for mount in view.mounts]
     lines = [_line((view.error, "error"))] if view.error else []
     lines += [_line(*told) for mount in view.mounts if (told := told_words(mount))]
@@ -153,13 +155,13 @@ def _state_words(view: SandboxView, world: World) -> list[Words]:
     return words
 
 
-def _port_words(host: int, guest: int) -> list[Words]:
-    kind = "https://" if guest in WEB_SAFE else "http://" if guest in WEB else ""
-    return [(f"{kind}127.0.0.1:{host}", "accent"), (f" → {guest}", "muted")]
+def _port_words(host: int, guest: int, away: str) -> list[Words]:
+    kind = "" if away else "https://" if guest in WEB_SAFE else "http://" if guest in WEB else ""
+    return [(f"{kind}127.0.0.1:{host}", "accent"), (f"{away} → {guest}", "muted")]
 
 
-def _udp_port_words(host: int, guest: int) -> list[Words]:
-    return [(f"127.0.0.1:{host}", "accent"), (f" → {guest}/udp", "muted")]
+def _udp_port_words(host: int, guest: int, away: str) -> list[Words]:
+    return [(f"127.0.0.1:{host}", "accent"), (f"{away} → {guest}/udp", "muted")]
 
 
 def _mount_words(mount: MountView) -> list[Words]:

@@ -116,6 +116,7 @@ async def boot(
         except (HistoryError, MachineError, AgentError) as error:
             # A bad template is discarded: it can be made again, and a boot needs none.
             await in_thread_to_the_end(templates.discard)
+            watch.mode = COLD  # it may have failed late
             watch.note = f"the template did not work: {error}"
     else:
         watch.note = templates.refusal or "there was no template of this machine yet"

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from quicksand.base.boot_timing import Stopwatch
-from quicksand.base.errors import GuestPanicError
+from quicksand.base.boot_timing import COLD, Stopwatch
+from quicksand.base.errors import AgentError, GuestPanicError
 from quicksand.base.paths import Paths
 from quicksand.qemu.planning import Found
 from quicksand.records.config import Accelerator, SandboxConfig
@@ -130,3 +130,27 @@ async def test_an_emulated_guest_whose_kernel_faults_as_it_boots_is_started_once
         with pytest.raises(GuestPanicError):
             await boot
     assert started == [{"at": "a"}] * starts
+
+
+async def test_after_a_template_that_failed_late_the_timing_says_that_it_booted(
+    places: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def start(*given: Any, origin: object = None, **_: object) -> Any:
+        watch = given[3]
+        if origin is not None:
+            watch.mode = "template"  # its guest went on, and could not be used then
+            raise AgentError("the guest does not answer")
+        return SimpleNamespace(timing=watch.timing(), run=Running.run)
+
+    async def order(*_: object, **__: object) -> None:
+        pass
+
+    discarded: list[bool] = []
+    templates = SimpleNamespace(find=object, discard=lambda: discarded.append(True))
+    monkeypatch.setattr(starting, "_start", start)
+    monkeypatch.setattr(starting, "Templates", lambda *_: templates)
+    monkeypatch.setattr(starting, "make_in_background", order)
+    machine = await begin(places)
+    assert discarded
+    assert machine.timing.mode == COLD
+    assert machine.timing.note == "the template did not work: the guest does not answer"
