@@ -64,6 +64,7 @@ if TYPE_CHECKING:
         UnreachableError,
     )
     from quicksand.disks.diff.changes import ChangeKind, FileChange, FileType
+    from quicksand.disks.diff.guest_packages import PackageChange, PackageChangeKind
     from quicksand.disks.diff.patch import Patch
     from quicksand.disks.diff.versions import FileVersions
     from quicksand.disks.images.provider import ImageProvider, ResolvedImage
@@ -219,6 +220,8 @@ __all__ = [
     "Need",
     "NetworkMode",
     "NoDisplayError",
+    "PackageChange",
+    "PackageChangeKind",
     "Patch",
     "PathError",
     "PlatformConfig",
@@ -280,6 +283,7 @@ _HOMES = {
     "records.config": ("Accelerator", "NetworkMode", "SandboxConfig"),
     "records.port_forwards": ("PortForward",),
     "disks.diff.changes": ("ChangeKind", "FileChange", "FileType"),
+    "disks.diff.guest_packages": ("PackageChange", "PackageChangeKind"),
     "disks.diff.patch": ("Patch",),
     "disks.diff.versions": ("FileVersions",),
     "display.keys": ("Key",),

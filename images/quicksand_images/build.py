@@ -44,6 +44,7 @@ from quicksand.qemu.provision import ensure_qemu
 from quicksand_images import disk, fetching, in_vm, kernel, mmdebstrap
 from quicksand_images.bases import system_facts
 from quicksand_images.benches import Bench
+from quicksand_images.fitting import find_equal, find_stored, stays
 from quicksand_images.layers import build_layer, layer_digest
 from quicksand_images.log import BuildLog, build_log
 from quicksand_images.published import naming_published
@@ -73,14 +74,18 @@ async def ensure_image(
     arch: Architecture | str | None = None,
     store: ImageStore | None = None,
     any_recipe: bool = False,
+    any_base: bool = False,
 ) -> StoredImage:
     """Return the image ``name`` for guests of ``arch`` (see `read_recipe`) from the store. Build it
-    if it is missing or damaged or, without ``any_recipe``, if its recipe or the image below it has
-    changed.
+    if it is missing or damaged or, without ``any_recipe``, if its recipe has changed or, without
+    ``any_base`` either, what is in the image below it: ``progress`` is told that first.
 
     If another process is building it, take that result. Raises as `build_image`.
     """
     store = store or ImageStore(paths().images)
+    if any_base and not any_recipe:
+        recipe = await asyncio.to_thread(read_recipe, name, arch)
+        any_recipe = isinstance(recipe, Layer) and await stays(recipe, store, progress)
     return await _ensure(name, store, progress, arch=arch, any_recipe=any_recipe, above=())
 
 
@@ -94,7 +99,7 @@ async def _ensure(
     above: tuple[str, ...],
 ) -> StoredImage:
     async def find(digest: str | None) -> StoredImage | None:
-        image = await asyncio.to_thread(_stored, store, name, recipe.arch)
+        image = await asyncio.to_thread(find_stored, store, name, recipe.arch)
         fits = image is not None and not image.errors and digest in (None, image.recipe)
         return image if fits else None
 
@@ -105,20 +110,14 @@ async def _ensure(
             base = await _base_of(recipe, store, progress, any_recipe=any_recipe, above=above)
             wanted = None if any_recipe else _digest_of(recipe, base)
             image = await find(wanted)
+            if image is None and isinstance(recipe, Layer):
+                assert base is not None
+                image = await find_equal(recipe, base, store, progress)
             if image is None:
                 async with building(name, _space_of(recipe), store, progress) as (place, log):
                     image = await find(wanted) or await _build_any(recipe, base, store, place, log)
     await asyncio.to_thread(make_ahead, image)
     return image
-
-
-def _stored(store: ImageStore, name: str, arch: Architecture | None) -> StoredImage | None:
-    """Return the current version of an image or, if that is not for ``arch``, the newest usable one
-    that is; None if there is none."""
-    image = store.get(name, arch)
-    if image is None or image.errors or arch is None or image.arch == arch.value:
-        return image
-    return None
 
 
 async def build_image(
@@ -168,11 +167,11 @@ async def _base_of(
     above = (*above, recipe.name)
     if recipe.base in above or len(above) > DEPTH_MAX:
         raise ImageError(
-            f"{' on '.join((*above, recipe.base))}: an image cannot lie on itself, or "
+            f"{' on '.join((*above, recipe.base))}: an image cannot be based on itself, or "
             "on so many others"
         )
     arch = recipe.arch
-    there = await asyncio.to_thread(_stored, store, recipe.base, arch)
+    there = await asyncio.to_thread(find_stored, store, recipe.base, arch)
     if has_recipe(recipe.base) and (there is None or there.errors or not any_recipe):
         there = await _ensure(
             recipe.base, store, progress, arch=arch, any_recipe=any_recipe, above=above
@@ -196,7 +195,7 @@ def _digest_of(recipe: Recipe | Layer, base: StoredImage | None) -> str:
     if not isinstance(recipe, Layer):
         return recipe_digest(recipe)
     assert base is not None
-    return layer_digest(recipe, base)
+    return layer_digest(recipe, base.digest)
 
 
 def _space_of(recipe: Recipe | Layer) -> int:

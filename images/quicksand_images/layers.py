@@ -46,11 +46,11 @@ LIST_MAX = 4 * 1024 * 1024
 WORK = "/run/quicksand-layer"
 
 
-def layer_digest(layer: Layer, base: StoredImage) -> str:
-    """Return the digest of a layer's recipe, of its base, of the scripts, and of `FORM`. Raises
-    OSError."""
+def layer_digest(layer: Layer, base: str) -> str:
+    """Return the digest of a layer's recipe, of the digest of its base, of the scripts, and of
+    `FORM`. Raises OSError."""
     scripts = "".join(map(_script, (True, False)))
-    text = f"{FORM}\n{layer!r}\n{base.digest}\n{scripts}"
+    text = f"{FORM}\n{layer!r}\n{base}\n{scripts}"
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -177,7 +177,7 @@ def _manifest(
         "name": layer.name,
         "version": layer.version,
         "arch": image.arch,
-        "recipe": layer_digest(layer, image),
+        "recipe": layer_digest(layer, image.digest),
         "created": image.created,
         "cmdline": image.cmdline,
         "machine": {**image.machine, **layer.machine},

@@ -14,6 +14,7 @@ from quicksand.base.errors import QuicksandError
 from quicksand.base.paths import make_private_dir, paths
 from quicksand.base.progress import Progress
 from quicksand.base.regular import create
+from quicksand.disks.images.build_logs import build_log_path
 
 LOG_MAX = 64 * 1024 * 1024
 """Bytes that a log can have; a guest says what it likes."""
@@ -55,7 +56,7 @@ class BuildLog:
 
 def log_path(name: str) -> Path:
     """Return the path of the log of the last build of the image ``name``."""
-    return paths().cache / "builds" / f"{name}.log"
+    return build_log_path(paths().cache, name)
 
 
 @contextmanager

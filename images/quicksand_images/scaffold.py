@@ -77,7 +77,7 @@ def make_scaffold(
         }
         if below.name == image:
             raise ConfigError(
-                f"the image {image!r} cannot lie on itself", hint="choose another name"
+                f"the image {image!r} cannot be based on itself", hint="choose another name"
             )
     root = (place or Path(words["PACKAGE"])).absolute()
     files = {_target(path, words): _filled(path, words) for path in (_TEMPLATES / kind).iterdir()}

@@ -70,7 +70,7 @@ def discard(world: World, selection: Selection) -> str | None:
     if (why := several(world, selection)) is not None:
         return why
     if len(selection.saves) == 1 and (above := selection.saves[0].above):
-        return f"{selection.saves[0].name} is needed: {names_text(above)} lies on it"
+        return f"{selection.saves[0].name} is needed: {names_text(above)} is based on it"
     return None
 
 

@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 
 from aiohttp import web
 from quicksand import HostError, PortInUseError, StateError
+from quicksand.base.accepting import close_server
 from quicksand.base.files import try_lock
+from quicksand.base.loopback import BACKLOG
 from quicksand.base.paths import Paths, make_private_dir
 
 from quicksand_tui.api.contents import FileRoutes
@@ -106,12 +108,14 @@ async def serving(
         stack.push_async_callback(sandboxes.finish)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
-        await _listen(runner, (options.host, options.port))
+        first = await _listen(runner, (options.host, options.port))
+        stack.push_async_callback(close_server, first)
         if options.tls is not None:
-            await _listen(runner, options.tls, Certificates(place).context())
+            other = await _listen(runner, options.tls, Certificates(place).context())
+            stack.push_async_callback(close_server, other)
         clock = asyncio.create_task(sandboxes.watch(), name="api-clock")
         stack.push_async_callback(_end, clock)
-        address = runner.addresses[0]
+        address = first.sockets[0].getsockname()
         yield address[0], address[1]
         for live in sandboxes:
             live.let_go()  # streams must not hold the end up
@@ -119,11 +123,15 @@ async def serving(
 
 async def _listen(
     runner: web.AppRunner, address: tuple[str, int], tls: ssl.SSLContext | None = None
-) -> None:
+) -> asyncio.Server:
     """Raises PortInUseError, HostError."""
     host, port = address
+    assert runner.server is not None
     try:
-        await web.TCPSite(runner, host, port, ssl_context=tls).start()
+        # Not as a site of the runner: that loses connections when it is closed.
+        return await asyncio.get_running_loop().create_server(
+            runner.server, host, port, ssl=tls, backlog=BACKLOG
+        )
     except OSError as error:
         kind = PortInUseError if error.errno == errno.EADDRINUSE else HostError
         raise kind(f"cannot listen at {host}:{port}: {error.strerror or error}") from error

@@ -149,10 +149,10 @@ def revert_command(name: str, tag: str, discard: bool, unmount_9p: bool, as_json
     The present state is kept as an automatic checkpoint, and `undo` returns to it. Running commands
     end with an error, because the sandbox goes back to a time before them.
 
-    TAG is a checkpoint of NAME, or OTHER:TAG is one of another sandbox of the same image and shape.
-    NAME gets a copy of it then, and keeps its own name, addresses and secrets.
+    TAG is a checkpoint of NAME, or OTHER:TAG is one of another sandbox with the same image and
+    machine options. NAME gets a copy of it then, and keeps its own name, addresses and secrets.
     """
-    hint = f"`quicksand-tui start {name} --at TAG` goes on from a checkpoint"
+    hint = f"`quicksand-tui start {name} --at TAG` resumes a checkpoint"
     verb = checkpoints.revert(tag, keep_now=not discard, unmount_9p=unmount_9p)
     return _go(name, verb, hint=hint, as_json=as_json)
 
@@ -163,7 +163,7 @@ def undo_command(name: str, unmount_9p: bool, as_json: bool) -> int:
 
     A second undo undoes the first one.
     """
-    hint = f"`quicksand-tui tree {name}` lists what `start {name} --at TAG` can go on from"
+    hint = f"`quicksand-tui tree {name}` lists what `start {name} --at TAG` can resume"
     return _go(name, checkpoints.undo(unmount_9p=unmount_9p), hint=hint, as_json=as_json)
 
 
@@ -184,7 +184,7 @@ def _go(name: str, verb: SandboxVerb[Reached], *, hint: str, as_json: bool) -> i
 def _tell(name: str, reached: Reached) -> None:
     at, kept = reached.at, reached.kept
     age, took = show_age(at.created), seconds_text(reached.seconds, 2)
-    print(f"{clean(name)} is back at {clean(at.tag)!r}, from {age} ago ({took})")
+    print(f"{clean(name)} was reverted to {clean(at.tag)!r}, from {age} ago ({took})")
     if form := checkpoints.slower_form(at):
         print(clean(form))
     if kept is None:

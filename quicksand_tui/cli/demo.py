@@ -160,7 +160,7 @@ async def _go_back(report: Report, sandbox: Sandbox) -> None:
         await sandbox.spawn(COUNTER, detach=True)
         before = await _run(sandbox, ASK)
         made = await sandbox.checkpoint("before")
-        step.detail = f"stood still {pause_text(made.pause_s)}, tier {made.tier}"
+        step.detail = f"paused for {pause_text(made.pause_s)}, tier {made.tier}"
     async with report.step("damage") as step:
         await _run(sandbox, f"rm -rf {WORK}; {ASK}")
         step.detail = await _expect_state(sandbox, files=False, count=int(before) + 2)
@@ -170,7 +170,7 @@ async def _go_back(report: Report, sandbox: Sandbox) -> None:
         step.detail = await _expect_state(sandbox, files=True, count=int(before) + 1)
     async with report.step("undo the revert"):
         await sandbox.undo()
-    async with report.step("the damage is back") as step:
+    async with report.step("the damage has returned") as step:
         step.detail = await _expect_state(sandbox, files=False, count=int(before) + 3)
 
 

@@ -20,10 +20,17 @@ from quicksand_tui.model.text import clean
 
 if TYPE_CHECKING:
     from quicksand.disks.diff.changes import FileChange
+    from quicksand.disks.diff.guest_packages import PackageChange
     from quicksand.disks.diff.patch import Patch
     from quicksand.snapshots.comparison import Difference
 
 LETTERS = {"added": "A", "removed": "D", "changed": "M", "type-changed": "T"}
+PACKAGES = {
+    "added": ("A", "added"),
+    "removed": ("D", "removed"),
+    "version-changed": ("M", "of another version"),
+}
+"""By the engine's names: the letter and the words for what happened to packages."""
 
 
 @command_of("diff")
@@ -36,6 +43,9 @@ def diff_command(
     A. A marks an added path, D a removed one, M a changed one (in brackets, if more than its
     content changed), T one whose type changed. A moved file is listed as removed in one place and
     added in another.
+
+    Packages of dpkg and apk that were added, removed or exchanged for another version are listed
+    below the files; --json has them in the database's entry, as "packages".
 
     --patch writes a patch to stdout, for `git apply` or `patch -p1` in a directory with A's files.
     Large and binary files, devices, owners and empty directories are not in it.
@@ -82,7 +92,10 @@ def freshness(name: str, found: Difference) -> str:
 
 def _facts(change: FileChange, found: Difference) -> dict[str, Any]:
     added, removed = found.lines.get(change.path, (None, None))
-    return {**asdict(change), "lines_added": added, "lines_removed": removed}
+    facts = {**asdict(change), "lines_added": added, "lines_removed": removed}
+    if (packages := found.packages.get(change.path)) is not None:
+        facts["packages"] = [{**asdict(each), "kind": each.kind} for each in packages]
+    return facts
 
 
 def _write_patch(patch: Patch) -> None:
@@ -98,7 +111,28 @@ def _show_changes(found: Difference) -> None:
         rows = [_row(change, found) for change in found.changes]
         for line in format_table(("",) * 5, rows)[1:]:
             print(line)
+    packages = [each for some in found.packages.values() for each in some]
+    if packages:
+        print()
+        for line in format_table(("",) * 3, [_package_row(each) for each in packages])[1:]:
+            print(line)
     say(counts_text(found.changes) or "no file differs")
+    _say_packages(found)
+
+
+def _say_packages(found: Difference) -> None:
+    kinds = [str(each.kind) for some in found.packages.values() for each in some]
+    counts = [
+        f"{count} {word}" for kind, (_, word) in PACKAGES.items() if (count := kinds.count(kind))
+    ]
+    if counts:
+        say(f"packages: {', '.join(counts)}")
+
+
+def _package_row(package: PackageChange) -> tuple[str, ...]:
+    versions = [each for each in (package.before, package.after) if each is not None]
+    letter, _ = PACKAGES[package.kind]
+    return letter, f"package {package.name}", " -> ".join(versions)
 
 
 def counts_text(changes: Any) -> str:
@@ -154,3 +188,4 @@ def _show_lines(found: Difference) -> None:
             print(line)
     files = f"{len(rows)} file{'s' * (len(rows) != 1)}"
     say(f"{files}, {added} lines added, {removed} removed" if rows else "no file differs")
+    _say_packages(found)

@@ -26,6 +26,7 @@ from quicksand.qemu.orphans import find_orphans, find_unkept
 from quicksand.qemu.provision import ensure_qemu
 from quicksand.records.config import Accelerator
 from quicksand.records.layout import memory_directories, runtime_dir
+from quicksand.records.lost_nodes import lost_nodes
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Status, new_id
 from quicksand.saves.workspaces import known_stores
@@ -350,7 +351,18 @@ def _recover_saves() -> None:
 
 
 def _strangers(registry: Registry) -> list[Check]:
-    return [
+    lost = [
+        Check(
+            "leftovers",
+            Level.NOTE,
+            f"{path} is of a local node that no fleet has",
+            "its sandboxes and saves are in it: if nobody needs them, remove it yourself"
+            if (path / "sandboxes").exists()
+            else "if nobody needs it, remove it yourself; `clean` removes it if it is empty",
+        )
+        for path in lost_nodes(registry.paths)
+    ]
+    return lost + [
         Check(
             "leftovers",
             Level.NOTE,

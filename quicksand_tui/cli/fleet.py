@@ -10,7 +10,7 @@ import click
 from quicksand.base.paths import paths
 from quicksand.fleet.fleet import Fleet
 from quicksand.fleet.interface import HostState
-from quicksand.fleet.nodes import end_fleet, make_nodes, sandboxes_of, take_config
+from quicksand.fleet.nodes import end_fleet, make_nodes, sandboxes_of, saves_of, take_config
 from quicksand.fleet.over_ray.cluster import require_ray
 from quicksand.fleet.over_ray.lifecycle import end_ray, start_ray
 from quicksand.records.fleet_record import FleetRecord, read_fleet
@@ -107,7 +107,10 @@ async def _show(*, as_json: bool) -> int:
         kept = await fleet.kept()
     waiting = await asyncio.to_thread(WaitingList(paths()).count)
     if as_json:
-        print_json([_facts(host) for host in hosts])
+        print_json([_facts(host, kept) for host in hosts])
+        for one in kept:
+            if not any(_belongs(one, host) for host in hosts):
+                complain("a sandbox that is kept is on none of these machines", about=one.name)
     else:
         heads = ("NAME", "STATE", "SANDBOXES", "MEMORY", "FREE", "CPUS", "IMAGES")
         print_table(heads, [_row(host) for host in hosts])
@@ -158,7 +161,12 @@ def _row(host: FleetHost) -> tuple[object, ...]:
     )
 
 
-def _facts(host: FleetHost) -> dict[str, Any]:
+def _belongs(one: KeptSandbox, host: FleetHost) -> bool:
+    """Whether a kept sandbox is listed with a machine: the one that it is on, or else was on."""
+    return host.name == one.host if one.host else host.name in one.older_on[-1:]
+
+
+def _facts(host: FleetHost, kept: Sequence[KeptSandbox]) -> dict[str, Any]:
     return {
         "name": host.name,
         "address": host.address,
@@ -172,6 +180,23 @@ def _facts(host: FleetHost) -> dict[str, Any]:
         "reserved": host.reserved_bytes,
         "sandboxes": host.sandboxes,
         "images": list(host.images),
+        "kept": [_kept_facts(one) for one in kept if _belongs(one, host)],
+    }
+
+
+def _kept_facts(one: KeptSandbox) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "id": one.id or None,
+        "host": one.host or None,
+        "epoch": one.epoch,
+        "starting": one.is_starting,
+        "saved": one.saved_at,
+        "saved_on": list(one.saved_on),
+        "restarted": one.restarted or None,
+        "older_on": list(one.older_on),
+        "trouble": one.trouble or None,
+        "coordinated": one.is_coordinated,
     }
 
 
@@ -193,9 +218,10 @@ def drain(name: str, off: bool) -> int:
 
 @command_of("fleet down")
 def down(yes: bool) -> int:
-    """End the fleet. Sandboxes of nodes on this machine are ended and removed, with their disks.
+    """End the fleet. Sandboxes of nodes on this machine are ended and removed, with their disks,
+    and the saves of these nodes.
 
-    Sandboxes on other machines run on, and stay in their lists. It asks first if it ends any.
+    Sandboxes on other machines run on, and stay in their lists. It asks first if any are removed.
     """
     record = read_fleet(paths())
     doomed = [] if record is None else _names_of(record)
@@ -213,16 +239,19 @@ def down(yes: bool) -> int:
 
 def _names_of(record: FleetRecord) -> list[str]:
     return [
-        f"{entry.name}@{node.name}"
+        name
         for node in record.nodes
-        for entry in sandboxes_of(paths(), node)
+        for name in (
+            *(f"{entry.name}@{node.name}" for entry in sandboxes_of(paths(), node)),
+            *(f"the save {save}@{node.name}" for save in saves_of(paths(), node)),
+        )
     ]
 
 
 def _agreed(names: Sequence[str]) -> bool:
     shown = ", ".join(map(sanitise, names[:NAMES_MAX]))
     more = f" and {len(names) - NAMES_MAX} more" if len(names) > NAMES_MAX else ""
-    say(f"this ends and removes {shown}{more}, with all that is on their disks")
+    say(f"this ends and removes {shown}{more}, with all that is on them")
     if sys.stdin.isatty() and sys.stderr.isatty():
         return click.confirm("End the fleet?", default=False, err=True)
     complain("nobody can be asked, so nothing was ended", hint="say --yes")

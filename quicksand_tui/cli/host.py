@@ -160,7 +160,8 @@ def setup_command(image: str, arch: str | None, no_image: bool) -> int:
     """Get all that a first start needs: QEMU 7.2 or newer, an accelerator, the default image.
 
     An image with a recipe is built; one that is only published is installed. Parts that are there
-    already are left alone, so a second call takes only a moment.
+    already are left alone, so a second call takes only a moment. So is an image whose base was
+    built anew since, which is told then.
     """
     wanted = Architecture.parse(arch) if arch else Architecture.host()
     return run_async(lambda _: _prepare(None if no_image else image, wanted))
@@ -190,7 +191,7 @@ async def _ready_image(name: str, arch: Architecture, lines: Lines) -> StoredIma
     if there is not None and there.package is not None:
         return there
     if name in recipe_names() or (there is None and name not in PUBLISHED):
-        return await ensure_image(name, lines.stage, arch=arch, store=store)
+        return await ensure_image(name, lines.stage, arch=arch, store=store, any_base=True)
     if there is not None:
         return there
     found = await packages.install(name, arch=arch.debian).carry_out(

@@ -308,18 +308,18 @@ def remove(name: str) -> None:
     users = _users(versions)
     if users.sandboxes:
         raise StateError(
-            f"the image {name!r} is what the disks of {', '.join(users.sandboxes)} lie on",
+            f"the image {name!r} is the base of the disks of {', '.join(users.sandboxes)}",
             hint=f"`quicksand-tui rm --now {' '.join(users.sandboxes)}` removes them for good",
         )
     if users.saves:
         raise StateError(
-            f"the image {name!r} is what the saves {', '.join(users.saves)} lie on",
+            f"the image {name!r} is the base of the saves {', '.join(users.saves)}",
             hint=f"`quicksand-tui saves rm {' '.join(users.saves)} --now` removes them, "
             "`quicksand-tui images prune` only what nothing needs",
         )
     if users.trashed:
         raise StateError(
-            f"the image {name!r} is what {', '.join(users.trashed)} in the trash lie on",
+            f"the image {name!r} is the base of {', '.join(users.trashed)} in the trash",
             hint="`quicksand-tui trash --empty` removes what is in it for good",
         )
     if one is not None:

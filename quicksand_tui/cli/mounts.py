@@ -38,7 +38,7 @@ def mount_command(name: str, mount: str) -> int:
 
     HOST is a directory here, GUEST an absolute path there, which is made if it is missing. With :ro
     nobody in the sandbox can change anything in the directory, not even root. With :protect nobody
-    there can change files that programs here run by themselves, such as git's hooks and the tasks
+    there can change files that programs of the host run unasked, such as git's hooks and the tasks
     of editors. A revert leaves the directory as it is. `run -v HOST:GUEST` mounts it at each start.
     """
     wanted = read_mount(mount)
@@ -123,7 +123,7 @@ def mounts_command(names: tuple[str, ...], as_json: bool) -> None:
     Without names, all running sandboxes are listed. Mounts for a sandbox's next start are listed,
     too. One that is `not served` gives errors in the guest until it is unmounted. One that is `not
     mounted` could not be mounted when the sandbox started or was reverted. Below, files are named
-    that a sandbox wrote and that programs here run by themselves.
+    that a sandbox wrote and that programs of the host run unasked.
     """
     registry = Registry(paths())
     if names:

@@ -104,7 +104,7 @@ async def _get_qemu(arch: str) -> None:
 
 def _tell_of_qemu(found: QemuBinaries) -> None:
     if found.origin == "system":
-        say(clean(f"qemu: sandboxes go on using that of the system, {found.system}"))
+        say(clean(f"qemu: sandboxes still use that of the system, {found.system}"))
     print(f"qemu {clean(found.version_text)}", flush=True)
 
 

@@ -55,6 +55,9 @@ def ps_command(everything: bool, quiet: bool, processes: bool, watch: bool, as_j
     With --watch the list is shown again whenever it changes; with --json as well, each time on a
     line of its own.
 
+    EPOCH is shown for sandboxes that a fleet restarts elsewhere: 1 at first, and one more with each
+    restart.
+
     With --all-processes this lists processes instead: those of sandboxes, and those that wait for a
     start (spare), which no other list shows.
     """
@@ -126,8 +129,11 @@ def _table(entries: list[Entry]) -> list[str]:
     fancy = is_unicode(sys.stdout)
     rows = [_row(entry, fancy) for entry in entries]
     heads: tuple[str, ...] = HEADS
+    if any(entry.epoch for entry in entries):
+        heads = (*heads, "EPOCH")
+        rows = [(*row, entry.epoch or "") for row, entry in zip(rows, entries, strict=True)]
     if any(entry.error for entry in entries):
-        heads = (*HEADS, "REASON")
+        heads = (*heads, "REASON")
         rows = [(*row, entry.error[:REASON_MAX]) for row, entry in zip(rows, entries, strict=True)]
     # rich does not draw this table, unlike others: importing it takes 24 ms, and all of `ps` 108
     # (medians of 20 runs on a pseudo-terminal).
@@ -186,6 +192,8 @@ def _facts(entry: Entry) -> dict[str, Any]:
         "name": entry.name,
         "status": entry.status.value,
         "error": entry.error or None,
+        "epoch": entry.epoch or None,
+        "superseded_by": entry.superseded_by or None,
     }
     if entry.record is not None:
         config = entry.record.config

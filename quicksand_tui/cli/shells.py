@@ -122,7 +122,7 @@ async def _relay_once(
 def say_left(sandbox: Sandbox, session: str) -> None:
     """Tells the user how to return to the terminal."""
     name, session = clean(sandbox.name), clean(session)
-    say(f"left; `quicksand-tui shell {name} --session {session}` comes back")
+    say(f"detached; `quicksand-tui shell {name} --session {session}` attaches again")
 
 
 @command_of("shell")

@@ -28,4 +28,4 @@ def written_lines(name: str, host: str, told: Iterable[Written]) -> Iterator[str
     for written in told:
         at = datetime.fromtimestamp(written.time).strftime("%H:%M:%S")
         path = clean(f"{host.rstrip('/')}/{written.path}")
-        yield f"{clean(name)} wrote {path} at {at}: look at it before programs here run it"
+        yield f"{clean(name)} wrote {path} at {at}: look at it before programs of the host run it"

@@ -169,6 +169,12 @@ class Lists(Vertical):
         return chosen if isinstance(chosen, SaveView) else None
 
     @property
+    def saves_of(self) -> str | None:
+        """The name of the machine whose header the cursor is on in the list of saves."""
+        chosen = self.saves.selected
+        return chosen.name if isinstance(chosen, MachineView) else None
+
+    @property
     def sandbox(self) -> SandboxView | None:
         """The sandbox under the cursor, as last seen."""
         chosen = self.sandboxes.selected

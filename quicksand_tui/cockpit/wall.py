@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from rich.style import Style
+    from textual.timer import Timer
 
     from quicksand_tui.door.protocol import LogSource, Wall
     from quicksand_tui.door.service import EngineService
@@ -110,7 +111,11 @@ class WallView(Widget, can_focus=True):
         self._cursor: TileKey | None = None
         self._first = 0
         """The number of the first tile that is shown."""
-        self._covered = False
+        self._open = asyncio.Event()
+        """Is set unless another screen lies over it."""
+        self._open.set()
+        self._next: Timer | None = None
+        """What draws the next frame; None before the first one, and while it is covered."""
         self._alone = False
         """Only the tile under the cursor is shown."""
         self._places: list[tuple[Tile, Rect]] = []
@@ -162,21 +167,28 @@ class WallView(Widget, can_focus=True):
         self._lay_out()
 
     def cover(self, covered: bool) -> None:
-        """Watches nothing while another screen lies over it."""
-        self._covered = covered
+        """Watches and draws nothing while another screen lies over it."""
+        if covered:
+            self._open.clear()
+            if self._next is not None:
+                self._next.stop()
+                self._next = None
+        else:
+            self._open.set()
+            if self._next is None and self.is_mounted:
+                self._frame()
         self._want()
 
     def _want(self) -> None:
-        live = () if self._covered else [view.id for view in self._views if view.is_live]
+        live = [view.id for view in self._views if view.is_live] if self._open.is_set() else ()
         self._wall.want(live)
 
     def _frame(self) -> None:
         """Draws what has changed, and does so again later."""
-        if not self.is_attached:
-            return
-        if not self._covered:
+        self._next = None
+        if self.is_attached and self._open.is_set():
             self.update_tiles()
-        self.set_timer(self._pace.next(), self._frame)
+            self._next = self.set_timer(self._pace.next(), self._frame)
 
     def update_tiles(self) -> None:
         """Takes what guests have written, and has it drawn."""
@@ -274,8 +286,9 @@ class WallView(Widget, can_focus=True):
     async def _look(self) -> None:
         """Looks at desktops and consoles now and then."""
         while True:
+            await self._open.wait()
             began = time.monotonic()
-            shown = set() if self._covered else {tile.key for tile, _ in self._places}
+            shown = {tile.key for tile, _ in self._places}
             for tile in self.tiles.of_kind(Kind.DESKTOP):
                 if tile.key in shown:
                     await self._look_at_desktop(tile)

@@ -13,7 +13,14 @@ from quicksand.base.errors import HistoryError, QuicksandError
 
 from quicksand_tui.door.foreground import running_of
 from quicksand_tui.model.amounts import size_text
-from quicksand_tui.model.diffs import ChangedPath, DiffSpec, DiffView, TextDiff
+from quicksand_tui.model.diffs import (
+    ChangedPackage,
+    ChangedPackages,
+    ChangedPath,
+    DiffSpec,
+    DiffView,
+    TextDiff,
+)
 from quicksand_tui.model.losing import Losing, places_of
 from quicksand_tui.model.overview import Glance
 from quicksand_tui.model.text import sanitise, sanitise_lines
@@ -22,12 +29,14 @@ from quicksand_tui.panes.titles import named
 
 if TYPE_CHECKING:
     from quicksand.disks.diff.changes import FileChange
+    from quicksand.disks.diff.guest_packages import PackageChange
     from quicksand.disks.diff.versions import FileVersions, Version
     from quicksand.guest.shell import ShellInfo
     from quicksand.sandbox import Sandbox
     from quicksand.snapshots.comparison import Difference
 
 LETTERS = {"added": "A", "removed": "D", "changed": "M", "type-changed": "T"}
+PACKAGE_LETTERS = {"added": "A", "removed": "D", "version-changed": "M"}
 SHELL_LINES = 10
 """How many lines are shown of a shell at a checkpoint."""
 ANSWER_S = 2.0
@@ -109,9 +118,23 @@ def _write_new(file: Path, data: bytes) -> None:
 def _view_of(found: Difference) -> DiffView:
     return DiffView(
         paths=tuple(_path_of(change, found) for change in found.changes),
+        packages=tuple(
+            ChangedPackages(path=path, packages=tuple(map(_package_of, packages)))
+            for path, packages in found.packages.items()
+            if packages
+        ),
         read=found.read,
         is_live=found.is_live,
         is_synced=found.is_synced,
+    )
+
+
+def _package_of(change: PackageChange) -> ChangedPackage:
+    versions = [each for each in (change.before, change.after) if each is not None]
+    return ChangedPackage(
+        name=sanitise(change.name),
+        letter=PACKAGE_LETTERS[change.kind],
+        versions=sanitise(" → ".join(versions)),
     )
 
 

@@ -94,6 +94,10 @@ class FarHost:
         """Grows when the machine no longer knows what was begun there."""
         self._met: asyncio.Event = asyncio.Event()
         """Set while a connection is there."""
+        self._moved: asyncio.Event = asyncio.Event()
+        """Set, and replaced, when that or the machine's state has changed."""
+        self._hopeless: RemoteError | None = None
+        """Why it makes no sense to wait for the machine."""
         self._wake = asyncio.Event()
         self._asked_again = asyncio.Event()
         self._visible: tuple[str, ...] = ()
@@ -129,6 +133,13 @@ class FarHost:
         return self._connection
 
     @property
+    def waiting_words(self) -> str:
+        """What is told of a command that waits for the machine."""
+        if self.view.state is MachineState.UNANSWERED:
+            return f"{self.name} is away until its question is answered"
+        return f"{self.name} is away: waiting for it, {GIVE_UP_S / 60:g} min at most"
+
+    @property
     def away_words(self) -> str:
         """That the machine is away, and why."""
         why = f": {self.view.why}" if self.view.why else ""
@@ -136,17 +147,25 @@ class FarHost:
 
     async def again(self, error: RemoteError, *, told: Callable[[RemoteError], None]) -> bool:
         """Waits for the next connection, as `Way.again` says: this object makes it, for all."""
-        told(error)
         before = self._welcomes
         try:
             async with asyncio.timeout(GIVE_UP_S):
                 while True:
-                    await self._met.wait()
-                    if self._welcomes != before or not self.link.ended.is_set():
+                    if self._met.is_set() and (
+                        self._welcomes != before or not self.link.ended.is_set()
+                    ):
                         return self._resumed
-                    await asyncio.sleep(PAUSES_S[0])
+                    if self._hopeless is not None:
+                        raise self._hopeless
+                    told(error)
+                    await self._moved.wait()
         except TimeoutError:
             raise error from None
+
+    def _move(self) -> None:
+        """Have those look who wait for the machine."""
+        self._moved.set()
+        self._moved = asyncio.Event()
 
     async def next_connection(self, before: int) -> int:
         """Waits for a connection that is another one than ``before``, and returns it."""
@@ -187,6 +206,14 @@ class FarHost:
 
     async def run(self) -> None:
         """Connects, again and again, until it is cancelled."""
+        try:
+            await self._run()
+        finally:
+            if self._hopeless is None:
+                self._hopeless = RemoteError(f"{self.name} was left")
+            self._move()
+
+    async def _run(self) -> None:
         async with contextlib.AsyncExitStack() as stack:
             try:
                 destination = parse_address(self._address)
@@ -237,7 +264,9 @@ class FarHost:
         self._resumed = welcome.resumed
         self.generation += not welcome.resumed
         self._welcomes += 1
+        self._hopeless = None
         self._met.set()
+        self._move()
         await self._follow(connection.link)
 
     async def _follow(self, link: Link) -> None:
@@ -302,6 +331,7 @@ class FarHost:
             why, hint = getattr(error, "strerror", None) or str(error), ""
         # The further lines are what ssh and the machine have printed.
         why = sanitise(" · ".join(why.split("\n")), limit=WORDS_MAX)
+        self._hopeless = RemoteError(why) if state is MachineState.UNFIT else None
         since = self.view.since if state is self.view.state else self._clock()
         self.view = replace(
             self.view, state=state, since=since, why=why, hint=sanitise(hint, limit=WORDS_MAX)
@@ -309,6 +339,7 @@ class FarHost:
         self.sandboxes = tuple(
             view if view.away else replace(view, away=True) for view in self.sandboxes
         )
+        self._move()
         self._changed()
 
 

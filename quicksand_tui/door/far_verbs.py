@@ -64,7 +64,8 @@ async def carry_out_there(host: FarHost, verb: Verb[T], sandbox_id: str, report:
             env={TELL: TELL_JSON},
             once=not find_verb(verb.name).only_reads(verb.flags),
         ),
-        on_away=lambda _: report(Progress("", f"{host.name} is away: waiting for it")),
+        on_away=lambda _: report(Progress("", host.waiting_words)),
+        on_back=lambda: report(Progress("", f"{host.name} is back: it goes on")),
     )
     try:
         await asked.start()

@@ -418,6 +418,8 @@ def _view(entry: Entry) -> SandboxView:
         network=record.config.network_mode.value,
         has_display=record.config.enable_display,
         discard=record.discard,
+        epoch=entry.epoch,
+        superseded_by=sanitise(entry.superseded_by, limit=63),
     )
     if run is None:
         return view

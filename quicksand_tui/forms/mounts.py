@@ -36,7 +36,7 @@ MODES = (
     Option(
         value=PROTECT,
         label="protect hooks",
-        note="read and write, except files that programs here run, such as git's hooks",
+        note="read and write, except files that programs of the host run, such as git's hooks",
     ),
 )
 

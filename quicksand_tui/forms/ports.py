@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from quicksand.base.errors import ConfigError
 from quicksand.records.port_forwards import PortForward, Protocol, parse_forward
+from quicksand.remote.destination import Destination
 
 from quicksand_tui.forms.checks import find_port_owner, look_at_ports
 from quicksand_tui.forms.form import Field, Form, Option, Values
@@ -15,7 +16,7 @@ from quicksand_tui.verbs.ports import address_of, forward, suffix, unforward
 
 if TYPE_CHECKING:
     from quicksand_tui.model.sandboxes import SandboxView
-    from quicksand_tui.model.world import World
+    from quicksand_tui.model.world import MachineView, World
     from quicksand_tui.verbs.record import SandboxVerb
 
 NO_PORT = "a number from 1 to 65535"
@@ -136,6 +137,30 @@ def unforward_of(values: Values) -> SandboxVerb[None]:
 def port_of(values: Values) -> int:
     """Returns the port of this host that was chosen."""
     return _port(values[PORT].partition("/")[0])
+
+
+class Copied(NamedTuple):
+    """What is copied of a forwarded port, and what is said of that."""
+
+    text: str
+    """"" if there is nothing that would lead there from here."""
+    told: str
+
+
+def copy_of(chosen: str, machine: MachineView | None) -> Copied:
+    """Returns what leads to a port of a ``machine``, which is None for this one. ``chosen`` is as
+    in the form. A port of another machine is one of its loopback, so ssh brings it here."""
+    port, _, protocol = chosen.partition("/")
+    address = address_of(int(port))
+    if machine is None or not machine.has_own_loopback:
+        return Copied(address, f"Copied {address}, if the terminal allows it")
+    if protocol:
+        return Copied(
+            "", f"{address}{suffix(protocol)} is {machine.name}'s: ssh brings no UDP here"
+        )
+    command = Destination.parse(machine.address).tunnel(int(port))
+    told = f"{address} is {machine.name}'s: copied the command that brings it here, {command}"
+    return Copied(command, f"{told}, if the terminal allows it")
 
 
 def copy_port_form(sandbox: SandboxView) -> Form:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from quicksand_tui.actions import reasons
 from quicksand_tui.actions.registry import default_keymap
+from quicksand_tui.jobs.usual import usual_seconds
 from quicksand_tui.model.jobs import (
     CommandRecord,
     EndedJob,
@@ -271,6 +272,7 @@ class Operations:
             started=self._clock(),
             command=command or verb.command_for(name),
             about=about,
+            kind=verb.command_for(),
         )
         self.begin_work(job, work, verb.done)
 
@@ -282,6 +284,7 @@ class Operations:
             return
         if job.verb is not JobVerb.DELETE:
             self.removed = ()
+        job = replace(job, usual_s=usual_seconds(job, self.ended))
         record = CommandRecord(job.command, about=job.sandboxes)
         self.log.append(record)
         self._jobs[job.sandbox_id] = job

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Protocol, cast
 
 from quicksand_tui.kit.textual_private import RawDriver, driver_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from textual.app import App
     from textual.timer import Timer
 
@@ -21,6 +24,9 @@ class TakesRawKeys(Protocol):
     """A widget with ``takes_raw_keys``: it gets keys as the bytes that the terminal sends."""
 
     def type(self, data: bytes) -> None: ...
+
+    def call_later(self, callback: Callable[[], None]) -> bool:
+        """Calls back when all events that it got before are handled."""
 
 
 class PaneKeys:
@@ -55,6 +61,12 @@ class PaneKeys:
         if self._behind is not None:
             self._behind += data
         elif (pane := self.pane) is not None:
+            # Keys and pastes from before the driver knew of the pane are still in its queue.
+            pane.call_later(partial(self._type_now, data))
+
+    def _type_now(self, data: bytes) -> None:
+        """Types into what has the focus by now: a shell may have taken the place of its wait."""
+        if (pane := self.pane) is not None:
             pane.type(data)
 
     def await_command(self) -> None:

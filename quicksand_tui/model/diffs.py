@@ -60,12 +60,38 @@ class ChangedPath:
     """What else differs, such as its mode."""
 
 
+PACKAGE_KINDS = {"A": "added", "M": "of another version", "D": "removed"}
+"""The letters of the ways in which a package changes."""
+
+
+@frozen
+class ChangedPackage:
+    """One package of dpkg or apk that differs."""
+
+    name: str
+    letter: str
+    """A added, M of another version, D removed."""
+    versions: str
+    """Its version, or both: "3.0.1 → 3.0.2"."""
+
+
+@frozen
+class ChangedPackages:
+    """The packages of one database that differ."""
+
+    path: str
+    """Of the database, as the engine has it."""
+    packages: tuple[ChangedPackage, ...]
+    """Sorted by name; there is at least one."""
+
+
 @frozen
 class DiffView:
     """All that differs."""
 
     paths: tuple[ChangedPath, ...] = ()
     """Sorted by path."""
+    packages: tuple[ChangedPackages, ...] = ()
     read: float = 0.0
     """Unix time when reading began."""
     is_live: bool = False

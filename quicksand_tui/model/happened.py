@@ -32,7 +32,7 @@ class HappenedKind(StrEnum):
     MOUNT_STATE = "mount_state"
     UNMOUNTED = "unmounted"
     WROTE = "wrote"
-    """The guest wrote a file of this host that programs here run."""
+    """The guest wrote a file of this host that programs of the host run."""
     COMMAND = "command"
 
 
@@ -171,7 +171,7 @@ WORDS: Final = {
     HappenedKind.MOUNTED: "{host} at {guest}: {state}",
     HappenedKind.MOUNT_STATE: "{host} at {guest}: {state}",
     HappenedKind.UNMOUNTED: "{guest} unmounted",
-    HappenedKind.WROTE: "it wrote {path} in {host}, which programs here run",
+    HappenedKind.WROTE: "it wrote {path} in {host}, which programs of the host run",
     HappenedKind.COMMAND: "exit {exit_code} after {seconds} s: {command}",
 }
 

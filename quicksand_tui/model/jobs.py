@@ -92,6 +92,10 @@ class Job:
     """``done`` of ``total`` bytes; both are 0 if bytes are not counted."""
     rate: float = 0.0
     """Bytes per second; 0 if not known yet."""
+    kind: str = ""
+    """Equal for jobs that do the same to sandboxes of one image; "" if no other is like it."""
+    usual_s: float = 0.0
+    """Seconds that jobs of its kind took; 0 if unknown."""
 
     @property
     def sandboxes(self) -> frozenset[str]:
@@ -110,6 +114,14 @@ class Job:
         if not self.steps:
             return self.stage
         return f"{self.step}/{self.steps} {self.stage}".strip()
+
+    def progress_at(self, now: float) -> str:
+        """The progress with the time left at the Unix time ``now``, such as "about 20s left · 5/5
+        boot the guest": by the rate of its bytes, or else by how long such jobs took. Of one that
+        takes longer than those, nothing is told."""
+        left = 0.0 if self.total else self.usual_s - (now - self.started)
+        told = f"about {age_text(left)} left" if left >= 1 else ""
+        return " · ".join(filter(None, (told, self.progress)))
 
 
 @frozen

@@ -246,6 +246,10 @@ class SandboxView:
     """Why it is CRASHED or BROKEN."""
     discard: bool = False
     """It is deleted when it stops."""
+    epoch: int = 0
+    """Which start of a sandbox that a fleet keeps this is, from 1 on; 0 if none keeps it."""
+    superseded_by: str = ""
+    """The machine where a later epoch runs."""
     tree: CheckpointTree = NO_TREE
     history: UseHistory = field(default=NO_HISTORY, compare=False)
     traffic: TrafficRates | None = None

@@ -96,6 +96,11 @@ class MachineView:
         """Its row's key, which no sandbox has."""
         return f"{MACHINE_KEY}{self.name}"
 
+    @property
+    def has_own_loopback(self) -> bool:
+        """Whether its ports are not this machine's, as those of local nodes are."""
+        return self.address.startswith("ssh://")
+
 
 NONE_TOLD = SavesView()
 """The saves of a machine that has not told of any: forms do not wait for them."""
@@ -232,6 +237,8 @@ class Selection:
     """The cursor is in the tree of checkpoints."""
     mount: MountView | None = None
     save: SaveView | None = None
+    saves_of: str | None = None
+    """The name of the machine whose header the cursor is on in the list of saves."""
     trashed: TrashedView | None = None
     marked: tuple[SaveView, ...] = ()
     marked_trash: tuple[TrashedView, ...] = ()

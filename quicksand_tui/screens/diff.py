@@ -35,6 +35,8 @@ from quicksand_tui.views.diffs import (
     folded_at_first,
     freshness_text,
     grow,
+    package_lines,
+    packages_text,
     plan_diff_columns,
     tree_lines,
 )
@@ -223,7 +225,9 @@ class DiffScreen(ActionScreen, Doer):
 
     def _show_tree(self) -> None:
         folded = frozenset() if self._query else self._folded
-        self._lines = {line.key: line for line in tree_lines(self._root, folded)}
+        databases = self._view.packages if self._view is not None else ()
+        lines = (*package_lines(databases, self._query), *tree_lines(self._root, folded))
+        self._lines = {line.key: line for line in lines}
         self._tree.set_class(not self._lines, "-empty")
         if not self._lines:
             text = nothing_matches(self._query) if self._query else self._no_file_differs()
@@ -255,9 +259,7 @@ class DiffScreen(ActionScreen, Doer):
             return
         await asyncio.sleep(pause)
         if line is None or not path:
-            branch = None if line is None else line.branch
-            title, why = ("", "") if branch is None else (branch.key, branch_text(branch))
-            self._put("", title, TextDiff(why=why))
+            self._put("", *_told_of(line))
             return
         try:
             found = await self._service.ask(
@@ -424,6 +426,17 @@ class DiffScreen(ActionScreen, Doer):
     def _filter_done(self, event: Input.Submitted) -> None:
         event.stop()
         self._close_field()
+
+
+def _told_of(line: DiffLine | None) -> tuple[str, TextDiff]:
+    """Returns the title and the text of a line that is no file."""
+    if line is None:
+        return "", TextDiff()
+    if line.packages is not None:
+        return f"packages in {line.packages.path}", packages_text(line.packages)
+    if line.branch is not None:
+        return line.branch.key, TextDiff(why=branch_text(line.branch))
+    return "", TextDiff()
 
 
 def diff_row_of(lines: dict[str, DiffLine]) -> Callable[[str], Row]:

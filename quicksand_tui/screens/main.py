@@ -177,10 +177,8 @@ class MainScreen(ActionScreen):
         """The rows under the cursors, and the marked rows."""
         if self._aim is not None:
             return self._aim
-        lists = self.lists
-        chosen, marked = lists.sandbox, lists.marked
-        if (held := self._held) is not None:
-            chosen, marked = held, ()
+        lists, held = self.lists, self._held
+        chosen, marked = (lists.sandbox, lists.marked) if held is None else (held, ())
         sandbox = None if chosen is None else self.world.sandbox(chosen.id)
         return Selection(
             # The tree and the main area always show a sandbox, whatever list is visible.
@@ -190,6 +188,7 @@ class MainScreen(ActionScreen):
             marked_sandboxes=marked,
             image=lists.images.selected,
             save=lists.save if self.shows_saves else None,
+            saves_of=lists.saves_of if self.shows_saves else None,
             checkpoint=self.checkpoints.selected_of(sandbox),
             compared=self.checkpoints.compared_of(sandbox),
             in_tree=self.places.part is Part.TREE,

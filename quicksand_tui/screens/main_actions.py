@@ -13,7 +13,6 @@ from quicksand_tui.model.specs import CheckpointSpec
 from quicksand_tui.model.world import Panel, Selection
 from quicksand_tui.screens import on_demand
 from quicksand_tui.verbs import checkpoints, life, starting
-from quicksand_tui.verbs.ports import address_of
 from quicksand_tui.views import losses
 from quicksand_tui.views.layout import Part, Tab
 from quicksand_tui.views.losses import losses_of_stop
@@ -287,17 +286,18 @@ class MainActions(Doer):
     def do_copy_port(self) -> None:
         if (sandbox := self._selection.sandbox) is None:
             return
-        ports = (*sandbox.ports, *sandbox.udp_ports)
-        if len(ports) > 1:
+        if len((*sandbox.ports, *sandbox.udp_ports)) > 1:
             form = on_demand.copy_port_form(sandbox)
-            self._dialogs.ask(form, lambda values: self._copy_port(on_demand.port_of(values)))
+            self._dialogs.ask(form, lambda values: self._copy_port(sandbox, values["port"]))
         else:
-            self._copy_port(ports[0][0])
+            udp = [f"{host}/udp" for host, _ in sandbox.udp_ports]
+            self._copy_port(sandbox, *[str(host) for host, _ in sandbox.ports], *udp)
 
-    def _copy_port(self, host: int) -> None:
-        address = address_of(host)
-        self._screen.app.copy_to_clipboard(address)
-        tell(self._screen, f"Copied {address}, if the terminal allows it")
+    def _copy_port(self, sandbox: SandboxView, chosen: str) -> None:
+        copied = on_demand.copy_of(chosen, self._screen.world.machine(sandbox.host))
+        if copied.text:
+            self._screen.app.copy_to_clipboard(copied.text)
+        tell(self._screen, copied.told)
 
     def do_details(self) -> None:
         self._places.choose_tab(Tab.DETAILS)
@@ -357,7 +357,7 @@ class MainActions(Doer):
         elif self._places.cockpit.shape.zoomed:
             self._places.toggle_zoom()
         elif find_action("cancel").disabled_reason(screen.world, self._selection) is None:
-            tell(self._screen, f"It goes on: {screen.world.keymap.hint('cancel')} cancels it")
+            tell(self._screen, f"It still runs: {screen.world.keymap.hint('cancel')} cancels it")
 
     def do_back(self) -> None:
         """Leaves a part for the lists, or for where the user came from to choose a checkpoint."""

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from quicksand_tui.forms.origins import IMAGE, SAVE
     from quicksand_tui.forms.packages import install_form, install_of
     from quicksand_tui.forms.ports import (
+        copy_of,
         copy_port_form,
         forward_form,
         forward_of,
-        port_of,
         unforward_form,
         unforward_of,
     )
@@ -65,6 +65,7 @@ __all__ = [
     "checkpoint_of",
     "clone_form",
     "clones_of",
+    "copy_of",
     "copy_port_form",
     "forward_form",
     "forward_of",
@@ -76,7 +77,6 @@ __all__ = [
     "new_form",
     "note_form",
     "note_of",
-    "port_of",
     "recall_last",
     "save_form",
     "save_of",
@@ -112,10 +112,10 @@ _HOMES = {
         "install_of",
     ),
     "forms.ports": (
+        "copy_of",
         "copy_port_form",
         "forward_form",
         "forward_of",
-        "port_of",
         "unforward_form",
         "unforward_of",
     ),

@@ -62,7 +62,7 @@ def _tell_installed(_: str, found: Sequence[Installed], keymap: Keymap) -> Told:
     name = sanitise(f"{wanted.image.name} {wanted.image.version}", limit=NAME_LIMIT)
     notes = [note for one in found for note in one.notes]
     below = [one.image.name for one in found if one.is_below and one.is_new]
-    lines = [f"It lies on {sanitise(', '.join(below))}, which came with it."] if below else []
+    lines = [f"It is based on {sanitise(', '.join(below))}, which came with it."] if below else []
     lines += [sanitise(note) for note in notes]
     what = "is installed" if wanted.is_new else "was installed already"
     return Told(summary=f"{name} {what}", lines=tuple(lines))

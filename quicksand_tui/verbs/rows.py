@@ -99,7 +99,7 @@ _USE = _section(
         )._replace(takes_rest=True),
     verb("ssh-config", "ssh_config", "Let ssh, scp, rsync, git and editors reach NAME.qs.",
         flag("--install", "Include it in ~/.ssh/config."),
-        flag("--remove", "Take it out of there again."),
+        flag("--remove", "Remove it from there."),
         flag("--dry-run", "Show what would change there, and change nothing.")),
     verb("code", "code", "Open an editor of this host on a sandbox, by SSH.",
         SANDBOX,
@@ -422,8 +422,8 @@ APP_OPTIONS = (
     flag("--read-only", "Change nothing, and open no shell."),
     option("--screenshot", Kind.FILE, "FILE",
            "Write a picture (.svg, .png) instead; needs no terminal."),
-    option("--screen", Kind.TEXT, "NAME", "Take it of this screen, or of NAME:SANDBOX."),
-    option("--size", Kind.TEXT, "WxH", "Take it in this size, in columns and rows.  "
+    option("--screen", Kind.TEXT, "NAME", "Picture this screen, or NAME:SANDBOX."),
+    option("--size", Kind.TEXT, "WxH", "Picture it at this size, in columns and rows.  "
            "[default: 120x36]"),
 )
 """The options in front of a command, or without one: all but --host are of the app."""

@@ -259,11 +259,12 @@ def bring_back(
 
     def tell(_: str, restored: Restored | DoneThere, keymap: Keymap) -> Told:
         if isinstance(restored, DoneThere):
-            return Told(summary=f"{names_of(restored.names)} is back")
+            return Told(summary=f"{names_of(restored.names)} is restored")
         _require_all(restored.failed, len(places), "restored")
         back = restored.names
         return Told(
-            summary=f"{names_of(back, 'things')} {are(back)} back", lines=_about(restored.swept)
+            summary=f"{names_of(back, 'things')} {are(back)} restored",
+            lines=_about(restored.swept),
         )
 
     return HostVerb(

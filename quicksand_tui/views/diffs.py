@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from quicksand_tui.model.amounts import clock_text, size_text
-from quicksand_tui.model.diffs import KINDS
+from quicksand_tui.model.diffs import KINDS, PACKAGE_KINDS, TextDiff
 from quicksand_tui.views.filters import filtered
 from quicksand_tui.views.rows import Cell, Column, Row
 
 if TYPE_CHECKING:
-    from quicksand_tui.model.diffs import ChangedPath, DiffView
+    from quicksand_tui.model.diffs import ChangedPackage, ChangedPackages, ChangedPath, DiffView
 
 FOLDED_FROM = 20
 """A directory below which so many paths changed in one way is folded at first."""
 
+PACKAGE_SIGNS = {"A": ("+", ""), "M": ("@", "~"), "D": ("-", "")}
+"""How a package's line is coloured, as those of a text are, and what it begins with."""
 ROLES = {"A": "success", "M": "accent", "D": "error", "T": "warning"}
 LINES_WIDTH, SIZE_WIDTH = 9, 5
 
@@ -60,16 +62,22 @@ class DiffLine:
     depth: int
     branch: Branch | None = None
     leaf: ChangedPath | None = None
+    packages: ChangedPackages | None = None
+    """What differs in a database of packages, in a line of its own."""
     is_folded: bool = False
 
     @property
     def key(self) -> str:
+        if self.packages is not None:
+            return f"p{self.packages.path}"
         # A directory that a file took the place of has both.
         return f"d{self.branch.key}" if self.branch else f"f{self.leaf.path if self.leaf else ''}"
 
     @property
     def path(self) -> str:
         """What is asked for, as the engine has it."""
+        if self.packages is not None:
+            return self.packages.path
         return self.branch.key if self.branch else self.leaf.path if self.leaf else "/"
 
 
@@ -161,6 +169,41 @@ def _joined(branch: Branch) -> Branch:
     )  # fmt: skip
 
 
+def package_lines(databases: Sequence[ChangedPackages], query: str) -> Iterator[DiffLine]:
+    """Yield a line for each database of packages of which some match a query."""
+    for database in databases:
+        found = filtered(database.packages, query, _package_text, _PACKAGE_FIELDS)
+        if found:
+            yield DiffLine(0, packages=replace(database, packages=tuple(found)))
+
+
+def _package_text(package: ChangedPackage) -> str:
+    return f"packages {package.name} {package.versions}".lower()
+
+
+_PACKAGE_FIELDS = {"kind": lambda found: found.letter, "name": lambda found: found.name}
+
+
+def packages_text(changed: ChangedPackages) -> TextDiff:
+    """Return what is shown of packages: a line for each."""
+    lines = [("@", _package_counts(changed))]
+    for package in changed.packages:
+        sign, mark = PACKAGE_SIGNS[package.letter]
+        lines.append((sign, f"{mark}{package.name} {package.versions}"))
+    return TextDiff(lines=tuple(lines))
+
+
+def _package_letters(changed: ChangedPackages) -> str:
+    letters = [package.letter for package in changed.packages]
+    return " ".join(f"{k} {n}" for k in PACKAGE_KINDS if (n := letters.count(k)))
+
+
+def _package_counts(changed: ChangedPackages) -> str:
+    letters = [package.letter for package in changed.packages]
+    counts = [f"{n} {word}" for k, word in PACKAGE_KINDS.items() if (n := letters.count(k))]
+    return " · ".join(counts)
+
+
 def plan_diff_columns(width: int) -> tuple[Column, ...]:
     """Return the columns that fit into ``width`` cells; the path takes the rest."""
     columns = [Column("size", "Size", SIZE_WIDTH, right=True)]
@@ -172,7 +215,10 @@ def plan_diff_columns(width: int) -> tuple[Column, ...]:
 
 def diff_row(line: DiffLine) -> Row:
     indent = "  " * min(line.depth, 12)
-    if (branch := line.branch) is not None:
+    lines, size = (0, 0), 0
+    if line.packages is not None:
+        path = Cell("packages", "accent", _package_letters(line.packages))
+    elif (branch := line.branch) is not None:
         glyph = "▸" if line.is_folded else "▾"
         own = branch.change
         slash = "/" if line.depth == 0 else ""

@@ -92,7 +92,7 @@ def _written(was: SandboxView, view: SandboxView) -> Iterator[str]:
     for mount in view.mounts:
         for path in mount.told:
             if (mount.host, path) not in before:
-                yield f"it wrote {path} in {mount.host}, which programs here run"
+                yield f"it wrote {path} in {mount.host}, which programs of the host run"
 
 
 def _is_reverted(was: SandboxView, view: SandboxView) -> bool:

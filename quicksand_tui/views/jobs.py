@@ -57,7 +57,7 @@ def job_row(job: Job, now: float) -> Row:
         "what": Cell(f"◐ {word_of(job)}", "warning"),
         "name": Cell(job.name),
         "since": Cell(age_text(now - job.started), "muted"),
-        "progress": Cell(progress_text(job)),
+        "progress": Cell(progress_text(job, now)),
     }
     return Row(key_of(job), cells)
 
@@ -85,14 +85,15 @@ def word_of(job: Job) -> str:
     return WORDS.get(job.verb, job.verb.value)
 
 
-def progress_text(job: Job) -> str:
+def progress_text(job: Job, now: float) -> str:
     """Returns text such as "██░░░░░░ reading 34% · 120M/s · 12s left"."""
+    progress = job.progress_at(now)
     if job.cancelling:
         return "cancelling: what it had begun is undone"
     share = share_of(job)
     if share is None:
-        return job.progress or "under way"
-    return f"{bar_of(share)} {job.progress}"
+        return progress or "under way"
+    return f"{bar_of(share)} {progress}"
 
 
 def bar_of(share: float) -> str:
@@ -144,7 +145,8 @@ def describe_ended(ended: EndedJob, now: float) -> Told:
 
 
 def describe_job(job: Job, now: float) -> Told:
-    lines = [f"Under way for {age_text(now - job.started)}: {job.progress or 'no news yet'}"]
+    progress = job.progress_at(now) or "no news yet"
+    lines = [f"Under way for {age_text(now - job.started)}: {progress}"]
     lines += ["", f"$ {job.command}"] if job.command else []
     return Told(summary=f"{word_of(job)} {clip(job.name, NAME_CELLS)}", lines=tuple(lines))
 

@@ -84,7 +84,7 @@ def told_words(mount: MountView) -> list[Words]:
         return []
     shown = ", ".join(mount.told[:TOLD_MAX])
     more = f" and {len(mount.told) - TOLD_MAX} more" if len(mount.told) > TOLD_MAX else ""
-    return [(f"! it wrote {shown}{more}: programs here run that", "warning")]
+    return [(f"! it wrote {shown}{more}: programs of the host run that", "warning")]
 
 
 def no_mounts_text(world: World, sandbox: SandboxView | None) -> str:

@@ -105,8 +105,10 @@ def facts(view: SandboxView, world: World) -> Iterator[Block]:
 
 def _head(view: SandboxView, world: World) -> Iterator[Block]:
     items = [_state_words(view, world)]
-    items += [_port_words(host, guest) for host, guest in view.ports]
-    items += [_udp_port_words(host, guest) for host, guest in view.udp_ports]
+    machine = world.machine(view.host)
+    away = f" of {machine.name}" if machine is not None and machine.has_own_loopback else ""
+    items += [_port_words(host, guest, away) for host, guest in view.ports]
+    items += [_udp_port_words(host, guest, away) for host, guest in view.udp_ports]
     items += [_mount_words(mount) for mount in view.mounts]
     lines = [_line((view.error, "error"))] if view.error else []
     lines += [_line(*told) for mount in view.mounts if (told := told_words(mount))]
@@ -137,7 +139,7 @@ def _state_words(view: SandboxView, world: World) -> list[Words]:
     words: list[Words] = [(state_text(view.state), ROLES[view.state])]
     job = world.job(view.id)
     if job is not None:
-        doing = "cancelling" if job.cancelling else job.progress
+        doing = "cancelling" if job.cancelling else job.progress_at(world.taken)
         words.append((f" · {doing}" if doing else "", ""))
         words.append((f" · {age_text(world.taken - job.started)}", "muted"))
         if view.state is State.STARTING and not job.cancelling:
@@ -153,13 +155,13 @@ def _state_words(view: SandboxView, world: World) -> list[Words]:
     return words
 
 
-def _port_words(host: int, guest: int) -> list[Words]:
-    kind = "https://" if guest in WEB_SAFE else "http://" if guest in WEB else ""
-    return [(f"{kind}127.0.0.1:{host}", "accent"), (f" → {guest}", "muted")]
+def _port_words(host: int, guest: int, away: str) -> list[Words]:
+    kind = "" if away else "https://" if guest in WEB_SAFE else "http://" if guest in WEB else ""
+    return [(f"{kind}127.0.0.1:{host}", "accent"), (f"{away} → {guest}", "muted")]
 
 
-def _udp_port_words(host: int, guest: int) -> list[Words]:
-    return [(f"127.0.0.1:{host}", "accent"), (f" → {guest}/udp", "muted")]
+def _udp_port_words(host: int, guest: int, away: str) -> list[Words]:
+    return [(f"127.0.0.1:{host}", "accent"), (f"{away} → {guest}/udp", "muted")]
 
 
 def _mount_words(mount: MountView) -> list[Words]:
@@ -169,8 +171,8 @@ def _mount_words(mount: MountView) -> list[Words]:
 
 def _shells(view: SandboxView, world: World, known: Known) -> Iterator[Block]:
     if known.glance is None and view.state is State.RUNNING:
-        words = ("its last lines are shown here while one is open", "muted")
-        yield Block("Shell", (_line(words),), f"{world.keymap.hint('shell')} opens one")
+        words = ("none attached: one's last lines appear here", "muted")
+        yield Block("Shell", (_line(words),), f"{world.keymap.hint('shell')} attaches one")
     if len(known.shells) > 1:
         yield Block("Shells", tuple(_line((title, "")) for title in known.shells))
     if known.glance is not None:
@@ -253,11 +255,22 @@ def _facts(view: SandboxView, world: World) -> Iterator[Shown]:
         yield _line((f"runs on {view.accel.upper()}{slow}", "muted"))
     if view.accel_reason:
         yield _line((view.accel_reason, "muted"))
+    if view.epoch:
+        yield _line((_epoch_text(view), "muted"))
     if not view.id.startswith("new:"):
         age = "" if view.created is None else f" · {age_text(world.taken - view.created)} old"
         own = split_host(view.id)[0]
         there = f" on {view.host}" if view.host else ""
         yield _line((f"id {own if own.isalnum() else '?'}{there}{age}", "muted"))
+
+
+def _epoch_text(view: SandboxView) -> str:
+    if view.superseded_by:
+        return f"epoch {view.epoch}, superseded by the one on {view.superseded_by}"
+    restarts = view.epoch - 1
+    times = "once" if restarts == 1 else f"{restarts} times"
+    how = f", restarted {times}" if restarts else ""
+    return f"epoch {view.epoch}{how} · restarted elsewhere if its machine is lost"
 
 
 def network_text(view: SandboxView) -> str:

@@ -224,8 +224,8 @@ def list_needs(world: World) -> ListNeeds:
 def _name_cells(view: SandboxView, world: World) -> int:
     """Returns the cells of a name, and of how far a job is, which stands beside it."""
     job = world.job(view.id)
-    beside = drawn_cells(job.progress) + 2 if job is not None and job.progress else 0
-    return drawn_cells(view.short_name) + beside
+    progress = job.progress_at(world.taken) if job is not None else ""
+    return drawn_cells(view.short_name) + (drawn_cells(progress) + 2 if progress else 0)
 
 
 def plan_sandbox_columns(width: int, needs: ListNeeds | None = None) -> tuple[Column, ...]:
@@ -332,13 +332,14 @@ def sandbox_keys(world: World) -> str:
 def sandbox_row(view: SandboxView, world: World) -> Row:
     job = world.job(view.id)
     live = view.is_live
-    age = None if view.created is None else world.taken - view.created
+    now = world.taken
+    age = None if view.created is None else now - view.created
     role = ROLES[view.state]
     name_role = "" if view.state is State.RUNNING else role
     used = view.memory_used
     cells = {
         "state": Cell(f" {view.state.value}", role, lead=((GLYPHS[view.state], role),)),
-        "name": Cell(view.short_name, name_role, job.progress if job else ""),
+        "name": Cell(view.short_name, name_role, job.progress_at(now) if job else ""),
         "image": Cell(view.image or "–", "muted"),
         "age": Cell(age_text(age), "muted"),
         "cpu": Cell(percent_text(view.cpu_percent) if live else "", "" if live else "muted"),

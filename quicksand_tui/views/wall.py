@@ -49,12 +49,15 @@ class TileFacts:
 
 
 def head_text(facts: TileFacts, width: int) -> str:
-    """Returns the title of a tile in at most ``width`` cells. What runs is cut first."""
+    """Returns the title of a tile in at most ``width`` cells. What runs is cut first, then how
+    long it has been silent."""
     cpu = f" {percent_text(facts.cpu)}" if facts.cpu is not None else ""
     state = GLYPHS[facts.state]
     mark = "▸ " if facts.is_marked else ""
     about = what_runs(facts)
     own = f"{mark}{facts.name} {state}{cpu}"
+    if (idle := _idle_text(facts.silent_s)) and cells(own) + cells(idle) <= width:
+        own += idle
     if about and (room := width - cells(own) - 3) >= 4:
         return f"{own} ─ {clip(about, room)}"
     return clip(own, width)
@@ -84,14 +87,11 @@ def foot_text(facts: TileFacts) -> str:
     """Returns the most important thing about a tile now; "" if there is nothing to say."""
     if facts.note or facts.state is not State.RUNNING:
         return facts.note or facts.state.value
-    silent = "" if facts.silent_s is None else f" · {_silence(facts.silent_s)}"
     if facts.wants is not Wants.NOTHING:
-        return _call(facts) + silent
+        return _call(facts)
     if facts.kind is Kind.OUTPUT:
         return _ended(facts.status)
-    if facts.lines_per_s >= BUSY_LINES:
-        return f"+{facts.lines_per_s:.0f} lines/s"
-    return "" if facts.silent_s is None else f"idle {_silence(facts.silent_s)}"
+    return f"+{facts.lines_per_s:.0f} lines/s" if facts.lines_per_s >= BUSY_LINES else ""
 
 
 def _call(facts: TileFacts) -> str:
@@ -107,10 +107,13 @@ def _ended(status: int | None) -> str:
     return "✓ done" if not status else f"✗ exit {status}"
 
 
-def _silence(seconds: float) -> str:
+def _idle_text(seconds: float | None) -> str:
+    """Returns how long ago the last output was; "" if it has just come, or none is known."""
+    if seconds is None or seconds < 1:
+        return ""
     if EXACT_S <= seconds < ROUND_S:
         seconds -= seconds % EXACT_S
-    return age_text(seconds)
+    return f" idle {age_text(seconds)}"
 
 
 def counts_text(tiles: int, shown: int, first: int, calling: int) -> str:

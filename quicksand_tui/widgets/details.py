@@ -33,6 +33,7 @@ from quicksand_tui.views.overview import (
 from quicksand_tui.views.overview import beside as happened
 from quicksand_tui.views.rows import MUTED, Line, Words
 from quicksand_tui.views.saves import describe_save
+from quicksand_tui.views.saves_machines import describe_head
 
 if TYPE_CHECKING:
     from quicksand_tui.model.checkpoints import CheckpointView
@@ -230,6 +231,8 @@ def describe(world: World, selection: Selection) -> tuple[str, list[Line]]:
         return selection.image.name, _image_lines(selection.image, world)
     if selection.panel is Panel.SAVES and selection.save is not None:
         return clip(selection.save.name, TITLE_CELLS), describe_save(selection.save, world)
+    if selection.panel is Panel.SAVES and selection.saves_of is not None:
+        return describe_head(world.machine(selection.saves_of) or HERE, world)
     if selection.panel is not Panel.SANDBOXES:
         return "Details", []
     return _describe_selected(world, selection)

@@ -290,7 +290,7 @@ def test_a_cancelled_start_leaves_nothing(places: Paths) -> None:
         terminal.press("Enter")
         terminal.sees("booting the guest", timeout=BOOT_S)
         terminal.press("Escape")
-        terminal.sees("It goes on: X cancels it", "booting the guest")
+        terminal.sees("It still runs: X cancels it", "booting the guest")
         terminal.press("X")
         terminal.sees("n starts your first sandbox", "cancelled")
         assert states(places) == []

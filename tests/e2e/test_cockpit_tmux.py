@@ -50,7 +50,7 @@ def test_saved_cloned_resumed_deleted_and_all_there_again() -> None:
         again.press("T")
         again.sees("━ Trash 1 ━", "stays 6d more for sure")
         again.press("Enter")
-        again.sees("good is back")
+        again.sees("good is restored")
 
 
 def test_when_a_guests_agent_dies_the_shell_says_so_and_a_start_gives_a_new_one() -> None:

@@ -66,13 +66,23 @@ def sweep_staging(root: Path, *, forget: Forget = _nothing) -> None:
             remove_abandoned(root, forget=forget)
 
 
-def remove_abandoned(root: Path, prefix: str = PREFIX, *, forget: Forget = _nothing) -> None:
-    """Do what `sweep_staging` does; the caller holds the gate."""
+def list_abandoned(root: Path, prefix: str = PREFIX) -> list[Path]:
+    """Return what killed processes left in ``root``; one that is just being made may be among it,
+    unless the caller holds the gate."""
+    found = []
     for path in own_directories(root, re.compile(re.escape(prefix) + ANY_ID.pattern)):
         with contextlib.suppress(OSError):
             if not is_locked(path / "lock"):
-                forget(path / "made")
-                remove(path)
+                found.append(path)
+    return found
+
+
+def remove_abandoned(root: Path, prefix: str = PREFIX, *, forget: Forget = _nothing) -> None:
+    """Do what `sweep_staging` does; the caller holds the gate."""
+    for path in list_abandoned(root, prefix):
+        with contextlib.suppress(OSError):
+            forget(path / "made")
+            remove(path)
 
 
 @contextlib.contextmanager

@@ -22,9 +22,10 @@ from quicksand.base.text import size_text
 from quicksand.base.threads import in_thread_to_the_end
 from quicksand.fleet.keeping.running import await_end
 from quicksand.fleet.keeping.tidying import end_keeping
+from quicksand.fleet.keeping.wire import KEPT_SAVE
 from quicksand.fleet.remedies import ADD_MACHINES, BRING_UP, END_IT
 from quicksand.life.sandbox_removal import remove_sandbox
-from quicksand.records.fleet_files import nodes_dir, nodes_runtime
+from quicksand.records.fleet_files import NODE_HOME, nodes_dir, nodes_runtime
 from quicksand.records.fleet_record import (
     NODES_MAX,
     FleetRecord,
@@ -38,6 +39,7 @@ from quicksand.records.known_hosts import read_addresses
 from quicksand.records.memory_budget import RESERVE
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Entry
+from quicksand.saves.workspaces import known_stores
 from quicksand.warm.spares.ending import end_all
 
 LEAST = 256 * 1024**2 + OVERHEAD
@@ -132,11 +134,25 @@ def sandboxes_of(paths: Paths, node: NodeRecord) -> list[Entry]:
     return Registry(node.paths(paths)).list()
 
 
+def saves_of(paths: Paths, node: NodeRecord) -> list[str]:
+    """The names of the saves that go with a node, but for those that the fleet has exported for its
+    own sandboxes. Blocks."""
+    home = node.data(paths) / NODE_HOME
+    found = {
+        place.name
+        for store in known_stores(node.paths(paths), home)
+        if store.root.is_relative_to(node.data(paths))
+        for place in store.roots()
+    }
+    return sorted(name for name in found if not KEPT_SAVE.fullmatch(name))
+
+
 async def end_fleet(paths: Paths, *, told: Callable[[str], None]) -> None:
-    """End the fleet that is up: sandboxes of local nodes, with their disks, and the nodes. What is
-    on other machines stays as it is, and so does whatever is not proven to be a node's. ``told`` is
-    called with the name of each sandbox before it ends. Raises FleetError, HostError, MachineError;
-    then the rest is still there, and it can be done again."""
+    """End the fleet that is up: sandboxes of local nodes, with their disks, and the nodes, with the
+    saves that are there (`saves_of`). What is on other machines stays as it is, and so does
+    whatever is not proven to be a node's. ``told`` is called with the name of each sandbox before
+    it ends. Raises FleetError, HostError, MachineError; then the rest is still there, and it can be
+    done again."""
     with changing_fleet(paths):
         record = read_fleet(paths)
         if record is None:

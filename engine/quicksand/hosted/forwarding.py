@@ -4,8 +4,9 @@ as long as it uses the sandbox."""
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from quicksand.base.accepting import Acceptor
 from quicksand.base.errors import QuicksandError, StateError
 from quicksand.base.loopback import listen
 from quicksand.guest.carried import require_able
@@ -18,11 +19,10 @@ CONNECTIONS_MAX = 256
 """Connections of one forward at the same time; more are reset."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Forward:
     guest: int
-    servers: list[asyncio.Server] = field(default_factory=list)
-    connections: set[asyncio.Task[None]] = field(default_factory=set)
+    acceptor: Acceptor
 
 
 class FarForwarding:
@@ -48,23 +48,15 @@ class FarForwarding:
         require_able(session, "dial", "connections")
         sockets = listen(wanted.host)
         port = sockets[0].getsockname()[1]
-        made = _Forward(guest)
-        for one in sockets:
-            made.servers.append(
-                await asyncio.start_server(lambda r, w: self._accept(made, r, w), sock=one)
-            )
-        self._forwards[port] = made
+        acceptor = Acceptor(
+            sockets,
+            lambda r, w: self._serve(guest, r, w),
+            name="quicksand-port",
+            most=CONNECTIONS_MAX,
+            resets=True,
+        )
+        self._forwards[port] = _Forward(guest, acceptor)
         return PortForward(host=port, guest=guest)
-
-    def _accept(
-        self, made: _Forward, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        if len(made.connections) >= CONNECTIONS_MAX:
-            reset(writer)
-            return
-        task = asyncio.create_task(self._serve(made.guest, reader, writer), name="quicksand-port")
-        made.connections.add(task)
-        task.add_done_callback(made.connections.discard)
 
     async def _serve(
         self, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -86,13 +78,13 @@ class FarForwarding:
         made = self._forwards.pop(host, None)
         if made is None:
             raise StateError(f"port {host} is not forwarded to {self._life.name!r}")
-        await _end(made)
+        await made.acceptor.close()
 
     async def close(self) -> None:
         """End them all."""
         while self._forwards:
             _, made = self._forwards.popitem()
-            await _end(made)
+            await made.acceptor.close()
 
 
 def _require_tcp(protocol: Protocol | str) -> None:
@@ -101,13 +93,3 @@ def _require_tcp(protocol: Protocol | str) -> None:
             "only TCP is forwarded to a sandbox of another machine",
             hint="dial_udp() reaches it from this program",
         )
-
-
-async def _end(made: _Forward) -> None:
-    for server in made.servers:
-        server.close()
-    tasks = list(made.connections)
-    for task in tasks:
-        task.cancel()
-    if tasks:
-        await asyncio.wait(tasks)

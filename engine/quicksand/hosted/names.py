@@ -12,6 +12,7 @@ from quicksand.base.arch import Architecture
 from quicksand.base.boot_timing import BootTiming
 from quicksand.base.progress import Progress
 from quicksand.disks.diff.changes import ChangeKind, FileChange, FileType
+from quicksand.disks.diff.guest_packages import PackageChange
 from quicksand.disks.diff.patch import Patch
 from quicksand.disks.diff.versions import FileVersions, Version
 from quicksand.guest.traffic import GuestTraffic
@@ -38,7 +39,7 @@ NAMES: MappingProxyType[str, Any] = MappingProxyType(
         **{one.__name__: one for one in (MountTraffic, Written, HostUsage, Accelerator)},
         **{one.__name__: one for one in (NetworkMode, SandboxConfig, Mount, PortForward)},
         **{one.__name__: one for one in (Base, Parent, SavedLayer, SaveManifest)},
-        **{one.__name__: one for one in (Checkpoint, Difference, ShellTail)},
+        **{one.__name__: one for one in (Checkpoint, Difference, PackageChange, ShellTail)},
         **{"Any": Any, "Callable": Callable, "Mapping": Mapping, "Path": Path},
         **{"Image": Any, "Progress": Progress, "Region": Region, "Sequence": Sequence},
     }

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Self
 
+from quicksand.base.accepting import Acceptor, bind_private
 from quicksand.base.errors import (
     QuicksandError,
     RemoteProtocolError,
@@ -59,8 +59,6 @@ class ScreenRelay:
         self._path = path
         self._turn = 0
         self._has_ended = False
-        self._is_open = True
-        self._tasks: set[asyncio.Task[None]] = set()
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -75,52 +73,30 @@ class ScreenRelay:
             pass  # it can be seen
         make_private_dir(runtime)
         await remove_abandoned(runtime, SCREEN_SOCKETS)
-        with contextlib.closing(socket.socket(socket.AF_UNIX)) as listening:
+        try:
+            listening = bind_private(relay._path)
+            acceptor = Acceptor(
+                [listening], relay._serve, name="quicksand-screen", most=CONNECTIONS_MAX
+            )
             try:
-                listening.bind(str(relay._path))
-                relay._path.chmod(0o600)
-                server = await asyncio.start_unix_server(relay._take, sock=listening)
-                try:
-                    yield relay
-                finally:
-                    asyncio.get_running_loop().remove_reader(listening)
-                    try:
-                        await asyncio.sleep(0)  # asyncio loses who has just been accepted
-                    finally:
-                        server.close()
-                        await relay._end()
+                yield relay
             finally:
-                relay._path.unlink(missing_ok=True)
+                # A key that was pressed just before still arrives.
+                await acceptor.close(grace_s=CLOSE_S)
+        finally:
+            relay._path.unlink(missing_ok=True)
 
     @property
     def place(self) -> RelayedScreen | None:
         """Where the screen is now; None once the sandbox has ended."""
         return None if self._has_ended else RelayedScreen(self._path, self._turn)
 
-    def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._tasks) >= CONNECTIONS_MAX or not self._is_open:
-            writer.close()
-            return
-        task = asyncio.create_task(self._serve(reader, writer), name="quicksand-screen")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        task.add_done_callback(lambda _: writer.close())  # also of one that never began
-
-    async def _end(self) -> None:
-        self._is_open = False
-        tasks = list(self._tasks)
-        try:
-            if tasks:  # a key that was pressed just before still arrives
-                await asyncio.wait(tasks, timeout=CLOSE_S)
-        finally:
-            for task in tasks:
-                task.cancel()
-            if tasks:
-                await asyncio.wait(tasks)
-
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve a connection to its end. One that fails ends, and whoever made it tries again."""
-        with contextlib.suppress(QuicksandError, OSError, EOFError):
+        with (
+            contextlib.closing(writer),
+            contextlib.suppress(QuicksandError, OSError, EOFError),
+        ):
             async with asyncio.timeout(FIRST_S):
                 first = await reader.readexactly(1)
             if first == TO_SIZE:

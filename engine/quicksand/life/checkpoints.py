@@ -202,8 +202,9 @@ class Checkpoints:
         lines: bool = True,
         on_progress: Callable[[int], None] = ignore_progress,
     ) -> Difference:
-        """As `diff`, and how many lines of small texts were added and removed, unless ``lines`` is
-        false. A running guest is first asked to write what it holds in memory.
+        """As `diff`, and how many lines of small texts were added and removed, and which packages
+        of dpkg or apk differ, unless ``lines`` is false. A running guest is first asked to write
+        what it holds in memory.
 
         ``on_progress`` gets a growing number of steps, on another thread. Raises as `diff`.
         """

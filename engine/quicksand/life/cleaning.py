@@ -17,16 +17,20 @@ from quicksand.base.footprint import Footprint
 from quicksand.base.listing import ANY_ID, own_directories, own_files
 from quicksand.base.paths import Paths
 from quicksand.base.removal import id_of, remove, why_not_ours
-from quicksand.base.staging import sweep_staging
+from quicksand.base.staging import list_abandoned, sweep_staging
 from quicksand.disks.images.boot_files import list_boot_files, set_aside
+from quicksand.disks.images.build_logs import drop_build_logs, list_build_logs
 from quicksand.disks.images.downloads import drop_downloads, list_downloads
 from quicksand.disks.images.start_kernel import start_file_of
 from quicksand.disks.images.store import REMOVED
 from quicksand.life.sandbox_trash import SandboxTrash
+from quicksand.records.host_sockets import host_places
 from quicksand.records.layout import sandbox_dir
+from quicksand.records.lost_nodes import useless_nodes
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import RunState, Status, is_id
 from quicksand.saves.bundle.opening import forget, unpacked_files
+from quicksand.saves.moving.depot import drop_arrived, list_arrived
 from quicksand.saves.store import SaveStore
 from quicksand.saves.workspaces import known_stores
 from quicksand.warm.spares.claiming import end
@@ -48,6 +52,9 @@ class Waste(StrEnum):
     """Packages that builds of images have downloaded."""
     VERDICTS = "verdicts"
     """Cached results of probes and checks: which accelerator works, which files are undamaged."""
+    ARRIVED = "parts of saves"
+    """What has arrived of saves whose transfer from another machine was interrupted."""
+    BUILD_LOGS = "build logs"
     TRASH = "trash"
     LEFTOVERS = "leftovers"
 
@@ -59,6 +66,8 @@ COST = {
     Waste.BUNDLES: "the next start from each bundle unpacks it again",
     Waste.DOWNLOADS: "the next build of an image downloads them again",
     Waste.VERDICTS: "the next start probes and checks again",
+    Waste.ARRIVED: "an interrupted transfer of these begins anew",
+    Waste.BUILD_LOGS: "what the last build of each image has printed is gone",
     Waste.TRASH: "these sandboxes and saves cannot be brought back then",
     Waste.LEFTOVERS: "",
 }
@@ -115,8 +124,10 @@ class Cleaner:
             self._heap(Waste.BUNDLES, unpacked_files(self._paths), starting),
             self._heap(Waste.DOWNLOADS, list_downloads(cache)),
             self._heap(Waste.VERDICTS, verdicts),
+            self._heap(Waste.ARRIVED, list_arrived(self._paths)),
+            self._heap(Waste.BUILD_LOGS, list_build_logs(self._paths)),
             self._heap(Waste.TRASH, trash),
-            self._heap(Waste.LEFTOVERS, own_directories(self._paths.images, DOOMED)),
+            self._heap(Waste.LEFTOVERS, self._leftovers()),
         ]
         return [heap for heap in heaps if heap.paths]
 
@@ -141,6 +152,10 @@ class Cleaner:
 
     def _spares(self) -> list[Path]:
         return [sandbox_dir(self._paths, s.id).root for s in list_spares(self._paths)]
+
+    def _leftovers(self) -> list[Path]:
+        doomed = own_directories(self._paths.images, DOOMED)
+        return doomed + list_abandoned(host_places(self._paths)) + useless_nodes(self._paths)
 
     def _boot_files(self) -> list[Path]:
         """The cached boot files except those of running machines: a revert starts a new QEMU with
@@ -171,8 +186,10 @@ class Cleaner:
             Waste.BUNDLES: self._clean_bundles,
             Waste.DOWNLOADS: lambda heap: drop_downloads(heap.paths),
             Waste.VERDICTS: _remove,
+            Waste.ARRIVED: lambda heap: drop_arrived(heap.paths, self._paths),
+            Waste.BUILD_LOGS: lambda heap: drop_build_logs(heap.paths, self._paths),
             Waste.TRASH: self._clean_trash,
-            Waste.LEFTOVERS: _remove,
+            Waste.LEFTOVERS: self._clean_leftovers,
         }
         for heap in chosen:
             with best_effort(f"clean {heap.kind.value}", self._paths.engine_log):
@@ -227,6 +244,14 @@ class Cleaner:
     def _clean_bundles(self, heap: Heap) -> None:
         if not self._why_not():
             forget(heap.paths, self._paths)
+
+    def _clean_leftovers(self, heap: Heap) -> None:
+        sweep_staging(host_places(self._paths))  # with its lock: one may just be made there
+        useless = useless_nodes(self._paths)
+        for path in heap.paths:
+            if path.parent == self._paths.images or path in useless:
+                with contextlib.suppress(OSError):  # the others are still removed
+                    remove(path)
 
     def _clean_trash(self, heap: Heap) -> None:
         # Only what `look` has shown.

@@ -191,7 +191,7 @@ def _check_devices(count: int, mounts: Sequence[Mount]) -> None:
     memory knows of."""
     if count != len(machine_devices.ninep_of(mounts)):
         raise StateError(
-            f"QEMU serves {count} directories by 9p there, and a clone that goes on from its "
+            f"QEMU serves {count} directories by 9p there, and a clone that resumes from its "
             "memory must have them, too",
             hint=Words(
                 "clone with ",

@@ -14,8 +14,11 @@ from quicksand.base.footprint import Footprint
 from quicksand.base.paths import Paths
 from quicksand.life.sandbox_trash import SandboxTrash
 from quicksand.life.spare_names import name_of
+from quicksand.records.fleet_files import NODE_HOME, fleet_dir, nodes_dir
+from quicksand.records.fleet_record import nodes_of
 from quicksand.records.layout import SandboxDir, sandbox_dir
 from quicksand.records.registry import Registry
+from quicksand.saves.places import WORKSPACE
 from quicksand.saves.workspaces import known_stores
 from quicksand.warm.spares.spare import list_spares
 from quicksand.warm.templates import list_templates, templates_dir
@@ -34,6 +37,10 @@ class UsageKind(StrEnum):
     TEMPLATE = "templates"
     CACHE = "caches"
     QEMU = "qemu"
+    NODE = "local nodes"
+    """Data directories of a fleet's nodes on this machine."""
+    OTHER = "other files"
+    """Records, keys, tools, and whatever else is in the data directory."""
     LEFTOVER = "leftovers"
     """Files that are being made or removed, or were when the process that did it died."""
 
@@ -86,7 +93,7 @@ class Usage:
 
 def measure(paths: Paths, cwd: Path | None = None) -> Usage:
     """Measure everything of this user; files that cannot be read are left out. Blocks for I/O."""
-    parts = (_sandboxes(paths), _saves(paths, cwd), _images(paths), _others(paths))
+    parts = (_sandboxes(paths), _saves(paths, cwd), _images(paths), _nodes(paths), _others(paths))
     return Usage(items=tuple(itertools.chain(*parts)))
 
 
@@ -130,6 +137,12 @@ def _images(paths: Paths) -> Iterator[Item]:
         yield _item(UsageKind.QEMU, path.name, path)
 
 
+def _nodes(paths: Paths) -> Iterator[Item]:
+    names = {node.id: node.name for node in nodes_of(paths)}
+    for path in _entries(nodes_dir(paths)):
+        yield _item(UsageKind.NODE, names.get(path.name, path.name), path)
+
+
 def _others(paths: Paths) -> Iterator[Item]:
     known, place = {t.root: t.image for t in list_templates(paths)}, templates_dir(paths)
     for path in _entries(place):
@@ -137,6 +150,16 @@ def _others(paths: Paths) -> Iterator[Item]:
     for path in _entries(paths.cache):
         if path != place:
             yield _item(UsageKind.CACHE, path.name, path)
+    counted = (paths.sandboxes, paths.saves, paths.data / "images", paths.data / "qemu", place)
+    for path in _entries(paths.data):
+        if path == fleet_dir(paths):
+            found = [one for one in _entries(path) if one != nodes_dir(paths)]
+        elif path == paths.data / NODE_HOME:  # its saves are counted as such
+            found = [one for one in _entries(path) if one.name != WORKSPACE]
+        else:
+            found = [] if path in counted else [path]
+        if found:
+            yield _item(UsageKind.OTHER, path.name, *found)
 
 
 def _item(kind: UsageKind, name: str, *paths: Path) -> Item:

@@ -9,16 +9,16 @@ import json
 import os
 import resource
 import socket
-import struct
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
+from quicksand.base.accepting import RESET, Acceptor, bind_private
 from quicksand.base.background import receive
 from quicksand.base.effort import best_effort
 from quicksand.base.errors import AgentRefusedError, QuicksandError, StateError
-from quicksand.base.loopback import BACKLOG, listen
+from quicksand.base.loopback import listen
 from quicksand.base.paths import paths
 from quicksand.guest.agent.refusals import LinuxErrno
 from quicksand.guest.connections import GuestConnection
@@ -48,22 +48,13 @@ ALIVE_S = 0.25
 SOON = 10
 """Looks in that time once a connection has ended: who ends a sandbox waits for its ports."""
 
-RESET = struct.pack("ii", 1, 0)
-"""SO_LINGER: a socket that is closed is reset (socket(7))."""
 
-
-@dataclass
+@dataclass(frozen=True, slots=True)
 class Listening:
     """A forward, and what belongs to it."""
 
     forward: PortForward
-    servers: list[asyncio.Server]
-    connections: set[asyncio.Task[None]] = field(default_factory=set)
-
-    def stop(self) -> None:
-        """Accept no more. Idempotent."""
-        for server in self.servers:
-            server.close()
+    acceptor: Acceptor
 
 
 class Forwarder:
@@ -94,9 +85,12 @@ class Forwarder:
             if forward.protocol is Protocol.UDP:
                 await self._datagrams.serve_at(forward, sockets)
             else:
-                await self._serve_at(forward, sockets)
-        server = await asyncio.start_unix_server(
-            self._control, str(self._files.socket), limit=REQUEST_MAX
+                self._serve_at(forward, sockets)
+        control = Acceptor(
+            [bind_private(self._files.socket)],
+            self._control,
+            name="quicksand-forwarder-control",
+            limit=REQUEST_MAX,
         )
         watching = asyncio.create_task(self._watch(), name="quicksand-forwarder-watch")
         removed = asyncio.create_task(self._has_ended.wait(), name="quicksand-forwarder-end")
@@ -107,9 +101,9 @@ class Forwarder:
         finally:
             watching.cancel()
             removed.cancel()
-            server.close()
             for listening in self._forwards.values():
-                listening.stop()  # first of all: the next start may want these ports
+                listening.acceptor.stop()  # first of all: the next start may want these ports
+            await control.close()
             for listening in list(self._forwards.values()):
                 await self._end(listening)
             await self._datagrams.close()
@@ -152,19 +146,18 @@ class Forwarder:
     async def _control(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Carry out one request of a client."""
         answer: dict[str, Any]
-        try:
-            request = json.loads(await reader.readline())
-            async with self._changing:
-                answer = await self._do(request)
-        except QuicksandError as error:
-            told = {"kind": type(error).__name__, "message": str(error), "hint": str(error.hint)}
-            answer = {"error": told}
-        except (ValueError, KeyError, TypeError) as error:
-            answer = {"error": {"kind": "HostError", "message": f"no request: {error}"}}
-        with contextlib.suppress(ConnectionError):
+        with contextlib.closing(writer), contextlib.suppress(ConnectionError):
+            try:
+                request = json.loads(await reader.readline())
+                async with self._changing:
+                    answer = await self._do(request)
+            except QuicksandError as error:
+                kind, hint = type(error).__name__, str(error.hint)
+                answer = {"error": {"kind": kind, "message": str(error), "hint": hint}}
+            except (ValueError, KeyError, TypeError) as error:
+                answer = {"error": {"kind": "HostError", "message": f"no request: {error}"}}
             writer.write(json.dumps(answer).encode() + b"\n")
             await writer.drain()
-            writer.close()
         if not self._forwards and not self._datagrams.forwards:
             self._has_ended.set()
 
@@ -200,38 +193,29 @@ class Forwarder:
             raise StateError(f"{FORWARDS_MAX} forwards are the most")
         sockets = listen(wanted.host)
         made = PortForward(host=sockets[0].getsockname()[1], guest=wanted.guest)
-        await self._serve_at(made, sockets)
+        self._serve_at(made, sockets)
         return {"host": made.host}
 
-    async def _serve_at(self, forward: PortForward, sockets: Sequence[socket.socket]) -> None:
-        listening = Listening(forward, [])
-
+    def _serve_at(self, forward: PortForward, sockets: Sequence[socket.socket]) -> None:
         async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             task = asyncio.current_task()
             assert task is not None
-            listening.connections.add(task)
             number = writer.get_extra_info("socket").fileno()
             try:
                 self._resets.watch(number, task.cancel)
                 await self._serve(reader, writer, forward.guest)
             except asyncio.CancelledError:
-                reset(writer)  # asyncio would report a task of its own that was cancelled
+                reset(writer)
+                raise
             finally:
                 self._resets.forget(number, task.cancel)
-                listening.connections.discard(task)
 
-        for one in sockets:
-            server = await asyncio.start_server(accept, sock=one, backlog=BACKLOG)
-            listening.servers.append(server)
-        self._forwards[forward.host] = listening
+        acceptor = Acceptor(sockets, accept, name="quicksand-forwarded", resets=True)
+        self._forwards[forward.host] = Listening(forward, acceptor)
         self._tell()
 
     async def _end(self, listening: Listening) -> None:
-        listening.stop()
-        for task in listening.connections:
-            task.cancel()
-        if listening.connections:
-            await asyncio.wait(listening.connections)
+        await listening.acceptor.close()
         del self._forwards[listening.forward.host]
         self._tell()
 

@@ -70,5 +70,5 @@ def _require_unneeded(name: str, images: list[StoredImage], paths: Paths) -> Non
     ):
         if names:
             raise StateError(
-                f"the image {name!r} is what {kind} {', '.join(names)} lie on", hint=hint
+                f"the image {name!r} is the base of {kind} {', '.join(names)}", hint=hint
             )

@@ -242,8 +242,8 @@ class SandboxConfig:
         "--mount",
         metavar="HOST:GUEST[:ro|:protect]",
         label="Mounts",
-        help="Mount a directory of the host; :ro for read-only, :protect if what programs here run "
-        "by themselves (git's hooks, …) is to be, :9p for 9p. May be repeated.",
+        help="Mount a directory of the host; :ro for read-only, :protect for read-only git "
+        "hooks and other files that programs on the host run, :9p for 9p. May be repeated.",
         hint="host:guest, such as ./data:/mnt/data, ~/src:/src:ro",
         limit=4000,
         split=split_arguments,

@@ -8,7 +8,7 @@
     <data>/fleet/waiting/       sandboxes that wait for a place (waiting.py)
     <data>/fleet/places/        which place, as Ray keeps it, which sandbox has (over_ray/places.py)
     <data>/fleet/kept/          sandboxes that are restarted elsewhere (fleet/keeping/book.py)
-    <data>/fleet/nodes/<id>/    the data directory of a local node
+    <data>/fleet/nodes/<id>/    the data directory of a local node; in it, `home` is its home
     <runtime>-fleet/<id>/       its runtime directory
 """
 
@@ -24,6 +24,8 @@ from quicksand.base.files import map_os_errors
 from quicksand.base.paths import Paths, make_private_dir
 from quicksand.base.regular import create, read_word
 
+NODE_HOME = "home"
+"""The name of the home of a node's programs, in its data directory."""
 HEX32 = re.compile(r"[0-9a-f]{32}")
 
 

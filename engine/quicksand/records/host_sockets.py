@@ -51,6 +51,12 @@ def screen_socket(runtime: Path, name: str) -> Path:
     return runtime / f"screen-{name}.sock"
 
 
+def host_places(paths: Paths) -> Path:
+    """The directory, in the cache, of files that commands of other machines read and write. It need
+    not exist."""
+    return paths.cache / "hosts"
+
+
 def ssh_masters(paths: Paths) -> Path:
     """The directory of ssh's masters. It need not exist: ssh makes and removes what is in it."""
     return paths.runtime / "ssh"

@@ -13,6 +13,7 @@ from quicksand.records.config import SandboxConfig
 from quicksand.records.dialled import ForwarderFiles, read_dialled
 from quicksand.records.last_run import crash_reason
 from quicksand.records.layout import MachineDir, RuntimeDir, SandboxDir, runtime_dir, sandbox_dir
+from quicksand.records.leases import lease_file, read_lease
 from quicksand.records.oversized import why_oversized
 from quicksand.records.sandboxes import Entry, Record, RunState, Status
 
@@ -38,12 +39,24 @@ def inspect(paths: Paths, id_: str, known: dict[str, SandboxConfig] | None = Non
     except (OSError, ValueError) as error:
         return Entry(id=id_, name=name, status=Status.BROKEN, record=None, error=str(error))
     if lock:
-        return _inspect_live(paths, record)
+        return _with_lease(place, _inspect_live(paths, record))
     if not record.committed:
         return None
     reason = crash_reason(place)
     status = Status.CRASHED if reason else Status.STOPPED
-    return Entry(id=id_, name=record.name, status=status, record=record, error=reason)
+    entry = Entry(id=id_, name=record.name, status=status, record=record, error=reason)
+    return _with_lease(place, entry)
+
+
+def _with_lease(place: SandboxDir, entry: Entry) -> Entry:
+    """Add what a fleet has written about a sandbox that it keeps. Most have no such file, and to
+    look for one costs less than to be told by an exception."""
+    if not lease_file(place).exists():
+        return entry
+    with contextlib.suppress(OSError, ValueError):
+        if (lease := read_lease(place)) is not None:
+            return replace(entry, epoch=lease.epoch, superseded_by=lease.superseded_by)
+    return entry
 
 
 def _inspect_live(paths: Paths, record: Record) -> Entry:

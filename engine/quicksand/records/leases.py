@@ -82,7 +82,7 @@ def use_permission(place: SandboxDir, name: str, now: float) -> None:
         return
     if lease.superseded_by:
         raise StateError(
-            f"{name!r} is epoch {lease.epoch} of the sandbox {lease.name!r}, which goes on at "
+            f"{name!r} is epoch {lease.epoch} of the sandbox {lease.name!r}, which runs on "
             f"{lease.superseded_by}: it is not started again",
             hint=Words("a save of it can be started: ", Remedy("save", name=name)),
         )

@@ -41,8 +41,8 @@ class _Written:
 
     __slots__ = ("was_relative",)
     was_relative: str
-    """``host`` as it was given, if that was relative to the working directory, and so cannot be
-    meant for another machine; else ""."""
+    """``host`` as it was given, if that was relative to the working directory or to a home
+    directory, and so cannot be meant for another machine; else ""."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Mount(_Written):
     def __post_init__(self) -> None:
         host = _check_host(self.host)
         given = os.fspath(self.host)
-        object.__setattr__(self, "was_relative", "" if given.startswith(("/", "~")) else given)
+        object.__setattr__(self, "was_relative", "" if given.startswith("/") else given)
         object.__setattr__(self, "host", host)
         object.__setattr__(self, "guest", _check_guest(self.guest))
         for name in ("readonly", "fsync", "protect"):

@@ -201,6 +201,11 @@ class Entry:
     error: str = ""
     """Why it is BROKEN, CRASHED or UNREACHABLE, or PAUSED by the keeper: by a full host disk, or
     for its memory; or that it is not known which forwards were made; "" otherwise."""
+    epoch: int = 0
+    """Which start of a sandbox that a fleet keeps this is, from 1 on: one more with each restart
+    elsewhere; 0 if no fleet keeps it, or its lease is damaged."""
+    superseded_by: str = ""
+    """The machine where a later epoch runs; "" if none is known."""
 
     @property
     def ports(self) -> tuple[tuple[int, int], ...]:

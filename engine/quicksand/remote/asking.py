@@ -78,12 +78,15 @@ class AskedCommand:
         line: CommandLine,
         *,
         on_away: Callable[[RemoteError], None] = lambda _: None,
+        on_back: Callable[[], None] = lambda: None,
     ) -> None:
-        """``on_away`` is called before each attempt to reconnect, with why the last one failed."""
+        """``on_away`` is called before each attempt to reconnect, with why the last one failed, and
+        ``on_back`` once the machine has taken the command up again."""
         self._connection = connection
         self._line = line
         self._once = os.urandom(16).hex() if line.once else ""
         self._on_away = on_away
+        self._on_back = on_back
         self._channel: Channel | None = None
         self._read = dict.fromkeys((Stream.STDOUT, Stream.STDERR), 0)
         self._size = line.terminal
@@ -125,7 +128,9 @@ class AskedCommand:
             if not is_known:
                 raise self._unknown("the connection broke, and it no longer knows of it") from error
             try:
-                return await self._open()
+                await self._open()
+                self._on_back()
+                return
             except RemoteUnreachableError as broken:
                 error = broken
             except RemoteProtocolError as found:

@@ -22,6 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from quicksand.base.accepting import Acceptor, bind_private
 from quicksand.base.errors import HostError
 from quicksand.base.paths import make_private_dir
 from quicksand.base.text import printable
@@ -128,9 +129,8 @@ class Askpass:
         self._ask = ask
         self._runtime = runtime
         self._path: Path | None = None
-        self._server: asyncio.Server | None = None
+        self._acceptor: Acceptor | None = None
         self._askers: set[Asker] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
         """Raises PathError, OSError, and HostError if our program for ssh cannot be run."""
@@ -140,17 +140,16 @@ class Askpass:
             )
         make_private_dir(self._runtime)
         await remove_abandoned(self._runtime, ASKPASS_SOCKETS)
-        path = askpass_socket(self._runtime, secrets.token_hex(16))
-        listening = socket.socket(socket.AF_UNIX)
+        self._path = askpass_socket(self._runtime, secrets.token_hex(16))
         try:
-            listening.bind(str(path))
-            self._path = path
-            path.chmod(0o600)
-            self._server = await asyncio.start_unix_server(
-                self._take, sock=listening, limit=HEAD_MAX
+            self._acceptor = Acceptor(
+                [bind_private(self._path)],
+                self._serve,
+                name="quicksand-askpass",
+                most=OPEN_MAX,
+                limit=HEAD_MAX,
             )
         except BaseException:
-            listening.close()
             self._remove()
             raise
         return self
@@ -161,15 +160,13 @@ class Askpass:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._server is not None:
-            self._server.close()
         for asker in self._askers:
             asker.end()
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
-        self._remove()
+        try:
+            if self._acceptor is not None:
+                await self._acceptor.close()
+        finally:
+            self._remove()
 
     def _remove(self) -> None:
         path, self._path = self._path, None
@@ -193,19 +190,13 @@ class Askpass:
         self._askers.add(asker)
         return asker
 
-    def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._tasks) >= OPEN_MAX or not _is_our_user(writer):
-            writer.close()
-            return
-        task = asyncio.create_task(self._serve(reader, writer), name="quicksand-askpass")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one question."""
         task = asyncio.current_task()
         assert task is not None
         try:
+            if not _is_our_user(writer):
+                return
             async with asyncio.timeout(READ_S):
                 asker, question = await self._read(reader)
             if asker is None or question is None:

@@ -116,7 +116,8 @@ class Commands:
             if wanted.values:
                 env[PASSED_ON] = wanted.values
             keeps = bool(wanted.once)
-            cwd = self._places.find(wanted.place) if wanted.place else Path.home()
+            # Ours is the user's home, or that of a local node.
+            cwd = self._places.find(wanted.place) if wanted.place else Path.cwd()
             if wanted.terminal is None:
                 command = await start_with_pipes(argv, env, cwd, stdin=wanted.stdin, keeps=keeps)
             else:

@@ -9,6 +9,8 @@ from typing import Self
 from quicksand.base.errors import ConfigError
 
 SCHEME = "ssh://"
+UNPRIVILEGED = 1024
+"""The first port that any user may have (ip(7))."""
 
 HINT = "write ssh://HOST, ssh://USER@HOST or ssh://USER@HOST:PORT, where HOST is what ssh takes"
 
@@ -65,6 +67,16 @@ class Destination:
     @property
     def trial(self) -> str:
         """A command that shows whether ssh gets there."""
+        return f"ssh {self._words} true"
+
+    def tunnel(self, port: int) -> str:
+        """A command that brings a TCP port of the machine's loopback to this one's until Ctrl-C:
+        to the same port, or one above 8000 where that is only for root."""
+        here = port if port >= UNPRIVILEGED else port + 8000
+        return f"ssh -N -L {here}:127.0.0.1:{port} {self._words}"
+
+    @property
+    def _words(self) -> str:
         port = f"-p {self.port} " if self.port else ""
         user = f"{self.user}@" if self.user else ""
-        return f"ssh {port}{user}{self.host} true"
+        return f"{port}{user}{self.host}"

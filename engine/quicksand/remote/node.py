@@ -8,10 +8,11 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from quicksand.base.errors import ConfigError
+from quicksand.base.errors import ConfigError, RemoteUnreachableError
 from quicksand.base.paths import SHARED_IMAGES, Paths, make_private_dir, paths
 from quicksand.base.remedies import Remedy, Words
 from quicksand.base.removal import make_marked
+from quicksand.records.fleet_files import NODE_HOME
 from quicksand.records.fleet_record import NODE_NAME, NodeRecord, read_fleet
 from quicksand.records.memory_budget import BUDGET, CPUS
 from quicksand.remote.destination import Destination
@@ -51,6 +52,12 @@ class NodeDestination:
         return self.name
 
     @property
+    def home(self) -> Path:
+        """The working directory of its program, like a user's home on another machine: saves
+        without a workspace go there, and not to wherever the client is."""
+        return self.data / NODE_HOME
+
+    @property
     def trial(self) -> str:
         """A command that shows whether it can be reached."""
         return "quicksand-tui fleet status"
@@ -67,7 +74,12 @@ class NodeDestination:
 
 
 async def start_node(destination: NodeDestination) -> asyncio.subprocess.Process:
-    """Start the program of a node, which answers on its stdin and stdout. Raises OSError."""
+    """Start the program of a node, which answers on its stdin and stdout. Raises OSError, and
+    RemoteUnreachableError if the node has been ended."""
+    try:
+        destination.home.mkdir(mode=0o700, exist_ok=True)
+    except FileNotFoundError:
+        raise RemoteUnreachableError(f"{destination.name} has been ended") from None
     if not destination.runtime.exists():  # after a reboot
         make_private_dir(destination.runtime.parent)
         make_marked(destination.runtime)
@@ -79,6 +91,7 @@ async def start_node(destination: NodeDestination) -> asyncio.subprocess.Process
         stdout=pipe,
         stderr=pipe,
         env=env | destination.environment(),
+        cwd=destination.home,
         # As with ssh, Ctrl-C at our terminal is for us alone.
         start_new_session=True,
     )

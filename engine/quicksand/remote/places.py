@@ -14,6 +14,7 @@ from quicksand.base.paths import make_private_dir, paths
 from quicksand.base.regular import open_regular
 from quicksand.base.staging import staging
 from quicksand.guest.agent.wire import Stream
+from quicksand.records.host_sockets import host_places
 from quicksand.remote.link import Request
 
 PLACES_MAX = 64
@@ -45,7 +46,7 @@ class Places:
         request.answer(place=name)
 
     def _make_root(self) -> Path:
-        within = paths().cache / "hosts"
+        within = host_places(paths())
         make_private_dir(paths().cache)
         make_private_dir(within)
         return self._stack.enter_context(staging(within))

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Protocol
 
+from quicksand.base.accepting import Acceptor, bind_private
 from quicksand.base.errors import RemoteError, RemoteUnreachableError
 from quicksand.base.paths import make_private_dir, paths
 from quicksand.records.host_sockets import HOST_SOCKETS, host_socket
@@ -144,7 +145,7 @@ class _Service:
         self._links: list[Link] = []
         """All connections until now; the last one is, or was, the present one."""
         self._next: asyncio.Queue[tuple[Hello, Ends]] = asyncio.Queue()
-        self._server: asyncio.Server | None = None
+        self._acceptor: Acceptor | None = None
 
     async def serve(self, hello: Hello, ends: Ends) -> None:
         """Answer the client until it does not come any more, and all it began is over."""
@@ -153,16 +154,26 @@ class _Service:
             while connection is not None:
                 await self._talk(*connection)
                 connection = await self._next_connection()
+            await self._accept_no_more()  # a client that comes now finds nobody, and is served anew
             for link in self._links:
                 await link.settle()
             await self._settle()
         finally:
+            await self._accept_no_more()
             for offer in self._offers:
                 await offer.leave()
-            if self._server is not None:
-                self._server.close()
-                host_socket(paths(), self._client).unlink(missing_ok=True)
             await self._places.close()
+
+    async def _accept_no_more(self) -> None:
+        """Idempotent."""
+        if self._acceptor is None:
+            return
+        host_socket(paths(), self._client).unlink(missing_ok=True)
+        acceptor, self._acceptor = self._acceptor, None
+        await acceptor.close()
+        while not self._next.empty():
+            _, (_, writer) = self._next.get_nowait()
+            writer.close()
 
     async def _talk(self, hello: Hello, ends: Ends) -> None:
         """Answer over one connection until it ends."""
@@ -246,20 +257,20 @@ class _Service:
 
     async def _await_return(self) -> None:
         """Listen for the client's next connection, from the first command that is kept on."""
-        if self._server is None:
+        if self._acceptor is None:
             make_private_dir(paths().runtime)
+            listening = bind_private(host_socket(paths(), self._client))
+            self._acceptor = Acceptor([listening], self._take, name="quicksand-again")
             await remove_abandoned(paths().runtime, HOST_SOCKETS)
-            self._server = await asyncio.start_unix_server(
-                self._take, host_socket(paths(), self._client)
-            )
 
     async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Take the client's next connection, which ends the present one."""
-        with contextlib.suppress(RemoteError, EOFError):
-            hello, _ = await read_hello(reader)
-            if hello.client == self._client and hello.protocol == PROTOCOL:
-                self._next.put_nowait((hello, (reader, writer)))
-                another = "the client came over another connection"
-                self._links[-1].end(RemoteUnreachableError(another))
-                return
-        writer.close()
+        with contextlib.ExitStack() as unless_taken:
+            unless_taken.callback(writer.close)
+            with contextlib.suppress(RemoteError, EOFError, OSError):
+                hello, _ = await read_hello(reader)
+                if hello.client == self._client and hello.protocol == PROTOCOL:
+                    unless_taken.pop_all()
+                    self._next.put_nowait((hello, (reader, writer)))
+                    another = "the client came over another connection"
+                    self._links[-1].end(RemoteUnreachableError(another))

@@ -34,7 +34,7 @@ def rebase(save: Save, image: str, paths: Paths, *, report: Progress | None = No
     old = find_base(save, paths, trusted=was_own)
     new = ImageResolver(paths).resolve(image, Architecture.parse(manifest.arch))
     if old.digest and old.digest == new.digest:
-        raise SaveError(f"the save {save.name!r} lies on that version of {image!r} already")
+        raise SaveError(f"the save {save.name!r} is based on that version of {image!r} already")
     store, _ = find_stored(save.root, paths)
     files = save_files(save, paths)
     with store.making() as made:

@@ -51,7 +51,7 @@ def stack_of(save: Save, paths: Paths) -> list[Save]:
     found = [save]
     while found[0].require().base is None and len(found) <= STACK_MAX:
         lower = _find_lower(found[0], paths)
-        # A save with the same name as its image lies on the image, not on itself.
+        # A save with the same name as its image is based on the image, not on itself.
         if lower is None or lower.root in [known.root for known in found]:
             break
         found.insert(0, lower)
@@ -103,7 +103,7 @@ def find_base(
         there = resolver.store.get(base.name)
         has = f"; the one here has the digest {there.digest[:12]}" if there is not None else ""
         raise SaveError(
-            f"the save {save.name!r} lies on the image {base}, which is not here{has}",
+            f"the save {save.name!r} is based on the image {base}, which is not here{has}",
             hint=Words(
                 f"bring that version of {base.name!r}, or ",
                 Remedy("export_full"),
@@ -115,7 +115,7 @@ def find_base(
     name = base.name if base is not None else manifest.config.image
     if not trusted and is_file(name):
         raise SaveError(
-            f"the save {save.name!r} was not made here, and lies on a file of this host: "
+            f"the save {save.name!r} was not made here, and is based on a file of this host: "
             f"{name[:NAME_SHOWN]!r}",
             hint="if you know who made it, --trust (in Python trust=True) takes it all the same",
         )
@@ -123,7 +123,7 @@ def find_base(
         return resolver.resolve(name, arch)
     except ImageNotFound as error:
         raise SaveError(
-            f"the save {save.name!r} lies on the image {name!r}, which is not here",
+            f"the save {save.name!r} is based on the image {name!r}, which is not here",
             hint=error.advice,
         ) from error
     except ImageError as error:

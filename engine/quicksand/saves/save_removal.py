@@ -81,7 +81,7 @@ def _remove(store: SaveStore, save: Save, census: Census, *, now: bool) -> Remov
     info = census.look_at(save, store)
     if info.above:
         raise SaveError(
-            f"the save {save.name!r} is needed: {', '.join(info.above)} lies on it",
+            f"the save {save.name!r} is needed: {', '.join(info.above)} is based on it",
             hint="remove that first, or save a sandbox of it anew: then it has all its layers",
         )
     # The trash there belongs to this user.

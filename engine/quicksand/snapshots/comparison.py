@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from quicksand.disks.diff.changes import FileChange
+from quicksand.disks.diff.guest_packages import PackageChange, package_changes
 from quicksand.disks.diff.patch import FILE_MAX, Patch, make_patch
 from quicksand.disks.diff.versions import TEXT_MAX, FileVersions, VersionReader, count_lines
 from quicksand.records.registry import Registry
@@ -28,6 +29,8 @@ class Difference:
     """Sorted by path."""
     lines: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Path -> lines added and removed, of small texts."""
+    packages: Mapping[str, Sequence[PackageChange]] = field(default_factory=dict)
+    """Path of a changed database of dpkg or apk -> the packages that differ, sorted by name."""
     read: float
     """Unix time at which reading began: the present is not newer."""
     is_live: bool = False
@@ -62,22 +65,23 @@ async def compare_disks(
     is_synced: bool,
     report: Callable[[int], None] = ignore,
 ) -> Difference:
-    """Find what differs; with ``lines`` small texts are compared line by line. ``report`` gets the
-    steps done, on another thread. Raises as `with_both`."""
+    """Find what differs; with ``lines`` small texts are compared line by line, and databases of
+    packages are read. ``report`` gets the steps done, on another thread. Raises as `with_both`."""
     entry = registry.inspect(record.id)
     is_live = pair.has_present and entry is not None and entry.is_live
     began = time.time()
 
     def work(both: Both) -> Difference:
         changes = both.changes()
-        counted = (
-            count_lines(VersionReader(*both.filesystems), changes, both.check) if lines else ()
-        )
+        reader = VersionReader(*both.filesystems)
+        counted = count_lines(reader, changes, both.check) if lines else ()
+        packages = package_changes(reader, changes, both.check) if lines else ()
         return Difference(
             before=both.names[0],
             after=both.names[1],
             changes=tuple(changes),
             lines=dict(counted),
+            packages=dict(packages),
             read=began,
             is_live=is_live,
             is_synced=is_live and is_synced,

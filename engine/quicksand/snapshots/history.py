@@ -353,7 +353,7 @@ def lost_head(place: SandboxDir, why: object) -> HistoryError:
             Remedy("tree", name=name),
             " lists its checkpoints, ",
             Remedy("start_at", at="TAG", name=name),
-            " goes on from one",
+            " resumes one",
         ),
     )
 

@@ -307,7 +307,7 @@ class InPlace:
                 f"QEMU hung while the sandbox was reverted to {self._node.tag!r}, and was ended",
                 hint=Words(
                     Remedy("start_at", at=self._node.id, name=self._live.record.name),
-                    " goes on from there",
+                    " resumes there",
                 ),
             ) from None
 

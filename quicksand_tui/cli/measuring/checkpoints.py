@@ -171,7 +171,7 @@ async def _processor_time(sandbox: Sandbox, runs: int, guest: str) -> Figure:
 
 class RevertFigures:
     """Reverts of one kind, each of which keeps the state before: the time from the call to the
-    guest's answer; how long the guest stood still; and the whole call, which ends when the state
+    guest's answer; how long the guest was paused; and the whole call, which ends when the state
     before is on disk, with a command after it."""
 
     def __init__(self, what: str) -> None:

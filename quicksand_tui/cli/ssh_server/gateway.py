@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import asyncssh
+from quicksand.base.accepting import close_server
 from quicksand.base.errors import QuicksandError, SandboxNotFoundError, StateError
 from quicksand.base.paths import paths
 from quicksand.records.registry import Registry
@@ -68,14 +69,16 @@ class Gateway:
     servers: set[GatewayServer] = field(default_factory=set)
     """One for each connection."""
     acceptor: asyncssh.SSHAcceptor | None = None
+    has_ended: bool = False
 
     def make_server(self) -> GatewayServer:
         return GatewayServer(self)
 
     async def end(self) -> None:
         """Ends the connections, and waits until what ran in the guests for them is hung up."""
+        self.has_ended = True  # asyncio may tell of one that was accepted just before
         if self.acceptor is not None:
-            self.acceptor.close()
+            await close_server(self.acceptor)
         for server in list(self.servers):
             server.send_away(StateError("the gateway has ended"))
         # asyncssh tells a server that its connection is lost in one of the next rounds.
@@ -115,7 +118,9 @@ class GatewayServer(GuestServer):
         gateway.servers.add(self)
         gateway.strangers[self._address] += 1
         self._is_stranger = True
-        if (
+        if gateway.has_ended:
+            conn.abort()
+        elif (
             len(gateway.servers) > CONNECTIONS_MAX
             or gateway.strangers.total() > STRANGERS_MAX
             or gateway.strangers[self._address] > STRANGERS_EACH_MAX

@@ -34,11 +34,11 @@ def test_there_and_back_and_there_again(vm: str) -> None:
     in_vm(vm, "echo two | tee /root/f /dev/shm/f")
     # Between them it says why this one took long: the guest has booted in its QEMU.
     first, *_, second = succeed("revert", vm, "the first").splitlines()
-    assert first.startswith(f"{vm} is back at 'the first', from ")
+    assert first.startswith(f"{vm} was reverted to 'the first', from ")
     assert second.startswith("what was until now is kept as 'before revert to the first ")
     assert f"`quicksand-tui undo {vm}`" in second
     assert in_vm(vm, "cat /root/f /dev/shm/f") == "one\none"
-    assert "is back at 'before revert to the first" in succeed("undo", vm)
+    assert "was reverted to 'before revert to the first" in succeed("undo", vm)
     assert in_vm(vm, "cat /root/f /dev/shm/f") == "two\ntwo"
     tree = succeed("tree", vm)
     assert "○   the first" in tree
@@ -144,7 +144,7 @@ def test_the_demo_proves_it_all() -> None:
         "revert",
         "all is as it was",
         "undo the revert",
-        "the damage is back",
+        "the damage has returned",
         "clone",
         "its memory and disk are the same",
         "its names are its own",

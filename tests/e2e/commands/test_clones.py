@@ -123,7 +123,7 @@ def test_a_checkpoint_of_another_sandbox_is_gone_back_to(vm: str, removed: list[
     succeed("run", IMAGE, "-d", "--name", "other")
     mine = in_vm("other", NAMES)
     in_vm("other", f"echo mine {WRITE}")
-    assert f"is back at '{vm}:shared tag'" in succeed("revert", "other", f"{vm}:shared tag")
+    assert f"was reverted to '{vm}:shared tag'" in succeed("revert", "other", f"{vm}:shared tag")
     assert in_vm("other", READ) == "theirs\ntheirs"
     assert in_vm("other", NAMES) == mine
     assert f"{vm}:shared tag" in succeed("tree", "other")

@@ -162,7 +162,7 @@ def test_one_can_leave_a_shell_and_come_back(vm: str, person: Person) -> None:
     person.terminal.sees("session is 42")
     person.terminal.press("C-]")
     person.terminal.press("d")
-    person.terminal.sees("left; ", "--session p")
+    person.terminal.sees("detached; ", "--session p")
     person.is_back(0)
     session = person.terminal.text.partition("--session ")[2].partition("`")[0]
 
@@ -186,7 +186,7 @@ def test_the_keys_that_leave_can_be_chosen_and_the_usual_ones_typed(
     person.terminal.press("C-]", "d", "Enter")
     person.terminal.sees("^]d")
     person.terminal.press("C-p", "q")
-    person.terminal.sees("left; ", HERE)
+    person.terminal.sees("detached; ", HERE)
     person.is_back(0)
 
 
@@ -208,7 +208,7 @@ def test_a_client_that_is_ended_puts_the_terminal_right_and_leaves_the_shell(
     person.terminal.sees("/tmp/other")
     person.terminal.until(lambda _: person.terminal.alternate, what="the alternate screen")
     os.kill(person.terminal.pid_of(f"shell {vm}"), signal.SIGTERM)
-    person.terminal.sees("left; ", HERE)
+    person.terminal.sees("detached; ", HERE)
     person.is_back(128 + signal.SIGTERM)
     assert quicksand("exec", vm, "--", "pkill", "vi").returncode == 0
 
@@ -249,7 +249,7 @@ def test_leaving_the_shell_of_run_leaves_the_sandbox_running(person: Person) -> 
         lambda text: text.rstrip().endswith("#"), what="the guest's prompt", timeout=BOOT_S
     )
     person.terminal.press("C-]", "d")
-    person.terminal.sees("left; ", HERE)
+    person.terminal.sees("detached; ", HERE)
     person.is_back(0)
     assert b"stays" in quicksand("ps", "-q").stdout
 

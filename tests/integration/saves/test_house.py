@@ -91,7 +91,7 @@ async def test_an_old_image_stays_for_a_save_and_the_save_goes_without_its_sandb
     new = publish_image(places, "another version")
     assert new.digest != image.digest
     assert run(["images", "rm", "debian"]) == Exit.FAILURE
-    assert "the saves env lie on" in capsys.readouterr().err
+    assert "the base of the saves env" in capsys.readouterr().err
     assert run(["images", "prune"]) == Exit.OK
     async with Sandbox(image="env") as vm:
         (info,) = saves.list()

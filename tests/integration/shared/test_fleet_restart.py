@@ -119,7 +119,7 @@ async def test_a_node_that_comes_back_has_the_old_one_stopped(nodes: Nodes, plac
             await until(lambda: not kept(places, "web").older, "the first to be told", seconds=60)
             old = Registry(nodes.by_name[first].paths(places)).find(old_id)
             assert (old.name, old.is_live) == ("web-epoch-1", False)
-            with pytest.raises(StateError, match="goes on at"):
+            with pytest.raises(StateError, match="which runs on"):
                 await Sandbox.open(old_id, host=fleet.host(first)).start()
             assert Sandbox.attach("web", fleet=fleet).host == sandbox.host
             await sandbox.stop(grace=0)

@@ -149,6 +149,7 @@ async def test_raw_keys_of_the_apps_own_driver_are_the_guests() -> None:
     async with watching(FakeService(WATCHED)) as (app, _, guest):
         assert app.keys.panes.pane is not None
         app.keys.panes.type(b"a\x1b[A\x1b")
+        await until(lambda: len(guest.screen.events) >= 6)
         pressed = [event[0] for event in guest.screen.events if event[1]]
         assert pressed == [97, 0xFF52, 0xFF1B]
 

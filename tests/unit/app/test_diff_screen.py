@@ -13,7 +13,15 @@ import pytest
 
 from quicksand_tui.actions.line import parse, resolve, verbs_of, why_not
 from quicksand_tui.actions.registry import Scope, find_action
-from quicksand_tui.model.diffs import ChangedPath, DiffSpec, DiffView, TextDiff, diff_specs
+from quicksand_tui.model.diffs import (
+    ChangedPackage,
+    ChangedPackages,
+    ChangedPath,
+    DiffSpec,
+    DiffView,
+    TextDiff,
+    diff_specs,
+)
 from quicksand_tui.model.jobs import Failure, Job, JobVerb, OperationError
 from quicksand_tui.model.world import Selection
 from quicksand_tui.screens.diff import DiffScreen
@@ -110,6 +118,38 @@ async def test_the_tree_shows_what_is_rare_and_folds_what_is_alike() -> None:
         assert "p17" not in screen_text(app)
         assert "A 3 M 1 D 309" in screen_text(app)
         assert "as of " in screen_text(app)
+
+
+PACKAGES = ChangedPackages(
+    path="/var/lib/dpkg/status",
+    packages=(
+        ChangedPackage(name="nginx", letter="A", versions="1.24-1"),
+        ChangedPackage(name="old", letter="D", versions="1:2"),
+        ChangedPackage(name="openssl", letter="M", versions="3.0.1 → 3.0.2"),
+    ),
+)
+
+
+@pytest.mark.parametrize("size", [(80, 24), LARGE])
+async def test_packages_that_differ_come_first_and_enter_lists_them(size: tuple[int, int]) -> None:
+    service = DiffService()
+    service.view = replace(service.view, packages=(PACKAGES,))
+    async with in_diff(service, size) as (app, pilot):
+        await is_shown(app, "packages  A 1 M 1 D 1", "M hosts")
+        await pilot.press("enter")
+        await is_shown(
+            app,
+            "1 added · 1 of another version",
+            "+nginx 1.24-1",
+            "-old 1:2",
+            "~openssl 3.0.1 → 3.0.2",
+        )
+        assert app.focused is app.screen.query_one("#diff-text")
+        assert not [call for call in service.calls if call.startswith("read")]
+        await pilot.press("escape", "slash", *"openssl", "enter")
+        await is_shown(app, "packages  M 1")
+        await pilot.press("escape", "slash", *"hosts", "enter")
+        await until(lambda: "packages" not in screen_text(app))
 
 
 @pytest.mark.parametrize("size", [(80, 24), LARGE, (200, 50)])

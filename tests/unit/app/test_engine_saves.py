@@ -70,7 +70,7 @@ async def test_to_the_trash_and_back(service: EngineService, dev: str) -> None:
     assert (names(service), gone.name, gone.note) == ([], "dev", "gcc")
     assert (
         await told_of(service, saves.bring_back(places_of([gone.key])), report=reports.append)
-    ).summary == "dev is back"
+    ).summary == "dev is restored"
     assert names(service) == ["dev"]
     await told_of(service, saves.discard([dev], now=False), report=reports.append)
     (gone,) = service.read_saves().trash
@@ -122,7 +122,7 @@ async def test_what_cannot_be_removed_is_told_and_the_others_are_gone(
         await told_of(service, saves.discard([dev, str(low), str(store.root / "no")], now=False))
     failure = caught.value.failure
     assert failure.title == "2 of 3 saves were not removed"
-    assert "top lies on it" in failure.message and "remove that first" in failure.hint
+    assert "top is based on it" in failure.message and "remove that first" in failure.hint
     assert len(failure.log) == 1 and "there is no save" in failure.log[0]
     assert names(service) == ["low", "top"]
 

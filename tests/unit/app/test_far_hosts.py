@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
-from quicksand.base.errors import RemoteUnreachableError
+from quicksand.base.errors import RemoteError, RemoteUnreachableError
 from quicksand.base.listing import own_sockets
 from quicksand.base.paths import Paths
 from quicksand.records.host_sockets import HOST_SOCKETS
@@ -237,9 +237,60 @@ async def test_a_verb_whose_connection_breaks_is_carried_out_once_and_told(
             os.kill(int((root / "ssh.pid").read_text()), signal.SIGKILL)
             await removing
         assert Registry(places).list() == []
-        assert any("box is away" in progress.stage for progress in told)
+        assert any("box is away: waiting for it" in progress.stage for progress in told)
+        assert any("box is back" in progress.stage for progress in told)
         await asyncio.to_thread(service.close)
         wait_for(lambda: not own_sockets(places.runtime, HOST_SOCKETS), what="the far end to end")
+
+
+BROKEN = RemoteUnreachableError("the connection broke")
+
+
+async def test_who_waits_for_a_machine_is_told_and_waits_no_longer_than_that_makes_sense(
+    liar: tuple[Liar, far_host.FarHost],
+) -> None:
+    lies, host = liar
+    await met(*liar)
+    told: list[str] = []
+
+    def wait() -> asyncio.Task[bool]:
+        told.clear()
+        return asyncio.create_task(
+            host.again(BROKEN, told=lambda _: told.append(host.waiting_words))
+        )
+
+    lies.can = ()  # another version comes back: nothing will come of the wait
+    host.link.end(BROKEN)
+    waiting = wait()
+    async with asyncio.timeout(60):
+        with pytest.raises(RemoteError, match="cannot tell what happens"):
+            await waiting
+    assert told and all("waiting for it, 5 min at most" in words for words in told)
+    lies.can = Liar().can
+    await until(lambda: host.connection)
+    host.link.end(BROKEN)
+    async with asyncio.timeout(60):
+        assert await wait() is False
+
+
+async def test_nobody_waits_for_a_machine_that_was_left(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (tmp_path / "ssh").write_text("#!/bin/sh\nexit 255\n")
+    (tmp_path / "ssh").chmod(0o755)
+    told: list[str] = []
+    host = far_host.FarHost("box", "ssh://far", changed=lambda: None)
+    running = asyncio.create_task(host.run())
+    waiting = asyncio.create_task(
+        host.again(BROKEN, told=lambda _: told.append(host.waiting_words))
+    )
+    async with asyncio.timeout(60):
+        await until(lambda: told)
+        running.cancel()
+        await asyncio.wait([running])
+        with pytest.raises(RemoteError, match="was left"):
+            await waiting
 
 
 async def test_a_failure_has_the_words_and_the_hint_of_the_other_machine(
@@ -332,10 +383,11 @@ class Liar:
         self.stderr = b""
         self.code = 0
         self.world = b'{"sandboxes":{}}\n'
+        self.can: tuple[str, ...] = ("watch",)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         hello, _ = await read_hello(reader)
-        writer.write(welcome("watch", resumed=False).encode(hello))
+        writer.write(welcome(*self.can, resumed=False).encode(hello))
         await Link(reader, writer, name="the app", answer=self._answer).run()
 
     async def _answer(self, request: Request) -> None:

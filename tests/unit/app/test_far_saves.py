@@ -171,8 +171,8 @@ async def test_saves_there_are_verified_removed_and_brought_back(
     view = await seen(service, lambda view: not view.saves and len(view.trash) == 2)
     assert not store.list()
     trash = {found.name: found for found in view.trash}
-    assert await done(service, restore(trash["-odd"])) == "-odd is back"
-    assert await done(service, restore(trash["b"], name="c")) == "c is back"
+    assert await done(service, restore(trash["-odd"])) == "-odd is restored"
+    assert await done(service, restore(trash["b"], name="c")) == "c is restored"
     view = await seen(service, lambda view: not view.trash)
     assert names(view) == ["-odd", "c"]
     told = await done(service, saves.discard(keys[:1], now=True, shown=["-odd"], host=NODE))
@@ -194,7 +194,7 @@ async def test_sandboxes_in_the_trash_there_come_back_or_go_for_good(
     view = await seen(service, lambda view: len(view.trash) == 2)
     trash = {found.name: found for found in view.trash}
     assert trash["kept"].kind == "sandbox" and trash["kept"].id == kept.id
-    assert await done(service, restore(trash["kept"])) == "kept is back"
+    assert await done(service, restore(trash["kept"])) == "kept is restored"
     assert [entry.name for entry in Registry(node).list()] == ["kept"]
     verb = saves.purge([Path(trash["gone"].own_key)], shown=[gone.id], named=["gone"], host=NODE)
     assert await done(service, verb) == "gone is deleted for good"

@@ -28,7 +28,7 @@ from quicksand_tui.verbs.saves import DoneThere
 from quicksand_tui.verbs.verdicts import Checked, VerifiedThere
 from quicksand_tui.views.saves_machines import arrange_saves, listed_saves
 from tests.unit.app.fake_saves import APP, DEV, DEV2, GONE, NOW, SAVES, trashed, view_of
-from tests.unit.app.fakes import FakeService, screen_text, toasts, until
+from tests.unit.app.fakes import FakeService, screen_text, shown, toasts, until
 from tests.unit.app.saves_screens import browsing, go_to, last_command, saves_shown
 from tests.unit.app.test_machines import BOX, LAB, WORLD, lines
 
@@ -89,6 +89,25 @@ async def far_saves(
 
 def chosen(app: QuicksandApp) -> Sequence[str]:
     return [save.key for save in browsing(app).selection.saves]
+
+
+async def test_the_panel_tells_of_the_machine_whose_header_is_selected() -> None:
+    async with shown(FarService(), size=(160, 45)) as (app, pilot):
+        await pilot.press("2")
+        await until(lambda: app.main.shows_saves and "▾ box  2 saves" in screen_text(app))
+        saves = app.main.lists.saves.table
+        for key, told in (
+            ("machine:", "2 saves, "),
+            ("machine:box", "2 saves, 69M"),
+            ("machine:lab", "shown as it was; nothing can be done with it now"),
+        ):
+            assert saves.select(key)
+            await until(lambda told=told: told in about(app))  # type: ignore[misc]
+
+
+def about(app: QuicksandApp) -> str:
+    """What the details show."""
+    return "\n".join(str(line) for line in app.main.area.details._text._lines)
 
 
 async def test_each_machine_is_a_group_and_only_an_open_screen_asks_them() -> None:

@@ -10,7 +10,9 @@ import pytest
 from rich.cells import cell_len
 
 from quicksand_tui.jobs.operations import ENDED_MAX
+from quicksand_tui.jobs.usual import usual_seconds
 from quicksand_tui.model.jobs import EndedJob, Failure, Job, JobVerb
+from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.specs import NewSpec
 from quicksand_tui.model.text import plain
 from quicksand_tui.screens.jobs import JobsScreen
@@ -76,13 +78,66 @@ async def open_jobs(app: QuicksandApp, pilot: Any) -> None:
 
 
 def test_a_line_tells_progress_rate_and_time_left() -> None:
-    assert progress_text(READING) == "██░░░░░░ reading 25% · 8.0M/s · 6s left"
+    assert progress_text(READING, NOW) == "██░░░░░░ reading 25% · 8.0M/s · 6s left"
     steps = replace(READING, done=0, total=0, rate=0.0, step=5, steps=5, stage="boot the guest")
-    assert progress_text(steps) == "██████░░ 5/5 boot the guest"
-    assert plain(progress_text(steps)) == "######.. 5/5 boot the guest"
-    assert progress_text(replace(steps, steps=0, stage="")) == "under way"
-    assert "undone" in progress_text(replace(READING, cancelling=True))
+    assert progress_text(steps, NOW) == "██████░░ 5/5 boot the guest"
+    assert plain(progress_text(steps, NOW)) == "######.. 5/5 boot the guest"
+    assert progress_text(replace(steps, steps=0, stage=""), NOW) == "under way"
+    assert "undone" in progress_text(replace(READING, cancelling=True), NOW)
     assert set(job_row(READING, NOW).cells) == {c.key for c in plan_jobs_columns(80)}
+
+
+STARTING = Job(
+    sandbox_id=WEB.id,
+    name="web",
+    verb=JobVerb.START,
+    image="debian",
+    kind="quicksand-tui start",
+    step=5,
+    steps=5,
+    stage="boot the guest",
+    started=NOW - 5,
+)
+
+
+def took(job: Job, *seconds: float, outcome: str = "done") -> list[EndedJob]:
+    return [
+        EndedJob(number=1, job=job, outcome=outcome, ended=NOW, seconds=each) for each in seconds
+    ]
+
+
+def test_a_line_tells_the_time_left_by_how_long_such_jobs_took_and_none_once_that_is_over() -> None:
+    usual = replace(STARTING, usual_s=25.5)
+    assert progress_text(usual, NOW) == "██████░░ about 20s left · 5/5 boot the guest"
+    assert describe_job(usual, NOW).lines[0].endswith(": about 20s left · 5/5 boot the guest")
+    assert progress_text(usual, NOW + 20) == "██████░░ 5/5 boot the guest"
+    assert progress_text(usual, NOW + 60) == "██████░░ 5/5 boot the guest"
+    assert progress_text(replace(usual, steps=0, stage=""), NOW) == "about 20s left"
+    # What bytes tell is better, and is waited for.
+    assert progress_text(replace(READING, rate=0.0, usual_s=30.0), NOW) == "██░░░░░░ reading 25%"
+
+
+def test_only_jobs_that_did_the_same_and_agree_tell_how_long_one_will_take() -> None:
+    job = STARTING
+    assert usual_seconds(job, []) == 0.0
+    assert usual_seconds(job, took(job, 90.0, 20.0, 24.0, 22.0)) == 22.0
+    assert usual_seconds(job, took(replace(job, sandbox_id=DB.id), 20.0)) == 20.0
+    assert usual_seconds(job, took(job, 20.0, 0.4)) == 0.0
+    assert usual_seconds(job, took(job, 0.4)) == 0.0
+    assert usual_seconds(job, took(job, 20.0, outcome="failed")) == 0.0
+    for other in (
+        replace(job, image="alpine"),
+        replace(job, kind="quicksand-tui start --at clean"),
+        replace(job, sandbox_id=f"{WEB.id}@far"),
+    ):
+        assert usual_seconds(job, took(other, 20.0)) == 0.0
+    stop = replace(job, verb=JobVerb.STOP)
+    assert usual_seconds(stop, took(stop, 20.0)) == 20.0
+    assert usual_seconds(stop, took(replace(stop, sandbox_id=DB.id), 20.0)) == 0.0
+    assert usual_seconds(replace(job, kind=""), took(replace(job, kind=""), 20.0)) == 0.0
+    save = replace(READING, kind="quicksand-tui verify", about=frozenset({"a"}))
+    assert usual_seconds(save, took(replace(save, sandbox_id="verify:7"), 20.0)) == 20.0
+    assert usual_seconds(save, took(replace(save, about=frozenset({"b"})), 20.0)) == 0.0
 
 
 @pytest.mark.parametrize(("done", "total"), [(0, 0), (-5, 10), (20, 10), (10, 10), (0, 10)])
@@ -91,7 +146,7 @@ def test_a_bar_has_its_length_whatever_is_counted(done: int, total: int) -> None
     share = share_of(job)
     assert share is None if total == 0 else share is not None and 0 <= share <= 1
     if total:
-        assert cell_len(progress_text(job).split(" ")[0]) == 8
+        assert cell_len(progress_text(job, NOW).split(" ")[0]) == 8
 
 
 @pytest.mark.parametrize("width", [10, 40, 44, 60, 74, 116, 200])
@@ -100,7 +155,7 @@ def test_columns_fit(width: int) -> None:
     used = sum(column.width + PADDING for column in columns)
     assert used <= max(width, 20)
     if width >= 74:
-        text = progress_text(replace(READING, rate=123 * MIB, total=10**13))
+        text = progress_text(replace(READING, rate=123 * MIB, total=10**13), NOW)
         assert columns[-1].width >= cell_len(text)
 
 
@@ -159,6 +214,19 @@ async def test_jobs_are_followed_and_the_selected_one_is_cancelled() -> None:
         service.hold.set()
         await until(lambda: "✓ stop" in screen_text(app))
         await until(lambda: "Jobs · nothing under way" in screen_text(app))
+
+
+async def test_a_second_job_like_one_that_has_ended_tells_the_time_left() -> None:
+    service = FakeService()
+    async with shown(service) as (app, pilot):
+        app.operations.do(start(), DB)
+        await until(lambda: len(app.operations.ended) == 1)
+        app.operations.ended[0] = replace(app.operations.ended[0], seconds=600.0)
+        service.hold = asyncio.Event()
+        await app.look()
+        app.operations.do(start(), replace(DB, state=State.STOPPED))
+        await open_jobs(app, pilot)
+        await until(lambda: "about 10m left · 4/5 start QEMU" in screen_text(app))
 
 
 async def test_the_command_of_one_under_way_is_its_own() -> None:

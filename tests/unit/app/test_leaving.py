@@ -47,7 +47,7 @@ async def test_escape_on_the_main_screen_cancels_no_job_and_says_what_does(
         await until(lambda: app.operations.jobs)
         await pilot.pause()
         await pilot.press(*LEAVING)
-        await until(lambda: "It goes on: X cancels it" in toasts(app))
+        await until(lambda: "It still runs: X cancels it" in toasts(app))
         assert service.undone == [] and app.operations.jobs
         service.hold.set()
         await until(lambda: not app.operations.jobs)

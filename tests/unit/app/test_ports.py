@@ -12,6 +12,7 @@ from textual.widgets import Input
 from quicksand_tui.actions import reasons
 from quicksand_tui.actions.registry import find_action
 from quicksand_tui.forms.ports import (
+    copy_of,
     find_forward_problem,
     find_taken,
     find_unforward_problem,
@@ -19,7 +20,7 @@ from quicksand_tui.forms.ports import (
     unforward_form,
 )
 from quicksand_tui.model.sandboxes import SandboxView
-from quicksand_tui.model.world import Selection
+from quicksand_tui.model.world import MachineView, Selection
 from quicksand_tui.screens.command import CommandScreen
 from quicksand_tui.screens.form import FormScreen
 from quicksand_tui.ui.app import QuicksandApp
@@ -223,3 +224,29 @@ def test_the_commands_are_those_that_do_the_same() -> None:
     assert forward(80).command_for("web") == "quicksand-tui forward web 80"
     assert forward(53, 5353, "udp").command_for("web") == "quicksand-tui forward web 5353:53/udp"
     assert unforward(8080).command_for("web") == "quicksand-tui forward --remove web 8080"
+
+
+def test_what_leads_to_a_port_of_another_machine_is_copied() -> None:
+    box = MachineView(name="box", address="ssh://me@box:2222")
+    node = MachineView(name="node-1", address="node://node-1")
+    for machine in (None, node):
+        assert copy_of("8080", machine).text == "127.0.0.1:8080"
+        assert copy_of("53/udp", machine).text == "127.0.0.1:53"
+    copied = copy_of("8080", box)
+    assert copied.text == "ssh -N -L 8080:127.0.0.1:8080 -p 2222 me@box"
+    assert copied.text in copied.told
+    assert "127.0.0.1:8080 is box's" in copied.told
+    assert copy_of("80", box).text.startswith("ssh -N -L 8080:127.0.0.1:80 ")
+    assert copy_of("53/udp", box) == ("", "127.0.0.1:53/udp is box's: ssh brings no UDP here")
+
+
+async def test_a_port_of_another_machine_is_not_shown_as_ours() -> None:
+    far = replace(WEB, id="box/1", name="far", host="box")
+    box = MachineView(name="box", address="ssh://box")
+    service = FakeService(replace(FULL, sandboxes=(far,), machines=(box,)))
+    async with shown(service, size=(160, 45)) as (app, pilot):
+        await select(pilot, far)
+        await until(lambda: "127.0.0.1:8080 of box → 80" in screen_text(app))
+        await pilot.press("Y")
+        await until(lambda: app.clipboard == "ssh -N -L 8080:127.0.0.1:8080 box")
+        await until(lambda: any("is box's" in told for told in toasts(app)))

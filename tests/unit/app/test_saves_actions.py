@@ -57,7 +57,7 @@ async def test_a_name_that_is_taken_is_said_before_anything_is_done() -> None:
         (DAMAGED, "enter", "damaged cannot be used: the save at /saves/damaged cannot be used"),
         (LOST, "enter", "lost cannot be used: its base 'ubuntu', version 24.04"),
         (DAMAGED, "e", "damaged is damaged: it would arrive so"),
-        (LOW, "d", "low is needed: top lies on it"),
+        (LOW, "d", "low is needed: top is based on it"),
         (DEV, "c", "nothing is under way"),
     ],
 )

@@ -224,6 +224,18 @@ def test_the_details_warn_of_tcg_and_say_why_it_is_used() -> None:
     assert WEB.id in text
 
 
+def test_the_details_tell_the_epoch_of_one_that_a_fleet_keeps() -> None:
+    kept = "restarted elsewhere if its machine is lost"
+    assert "epoch" not in described(Selection(sandbox=WEB))
+    assert f"epoch 1 · {kept}" in described(Selection(sandbox=replace(WEB, epoch=1)))
+    assert f"epoch 2, restarted once · {kept}" in described(
+        Selection(sandbox=replace(WEB, epoch=2))
+    )
+    assert "epoch 1, superseded by the one on node-2" in described(
+        Selection(sandbox=replace(WEB, epoch=1, superseded_by="node-2"))
+    )
+
+
 def test_the_details_say_why_something_ended_or_is_broken() -> None:
     assert "QEMU was ended by SIGKILL" in described(Selection(sandbox=AGENT))
     assert "schema_version" in described(Selection(sandbox=BROKEN))

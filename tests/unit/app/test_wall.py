@@ -323,3 +323,25 @@ async def test_a_hostile_guest_changes_no_cell_outside_its_tile(seed: int) -> No
             after = await outside()
             assert [tile.key.sandbox_id for tile, _ in screen.view.places][4] == victim
             assert after == before
+
+
+async def test_titles_tell_the_time_since_the_last_output_and_cost_nothing_while_hidden(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    service = WallService(NINE[:1])
+    async with wall_shown(service) as (app, pilot, screen):
+        view = screen.view
+        service.wall.say(NINE[0].id, b"once\r\n")
+        await draw(screen, pilot)
+        heard = view.tiles.shown[0].screen.heard
+        assert heard is not None
+        monkeypatch.setattr(view.tiles, "_clock", lambda: heard + 42)
+        assert "agent-1 ● 2% idle 40s ─ pytest" in await draw(screen, pilot)
+        await pilot.press("question_mark")
+        await until(lambda: app.screen is not screen and not service.wall.wanted)
+        drawn: list[float] = []
+        monkeypatch.setattr(view, "update_tiles", lambda: drawn.append(0))
+        assert not [timer for timer in view._timers if timer.name.startswith("set_timer")]
+        await pilot.press("escape")
+        await until(lambda: app.screen is screen and drawn)
+        assert service.wall.wanted == {NINE[0].id}

@@ -6,7 +6,15 @@ import json
 from typing import Any
 
 import pytest
-from quicksand import ChangeKind, Difference, FileChange, FileType, Patch, Sandbox
+from quicksand import (
+    ChangeKind,
+    Difference,
+    FileChange,
+    FileType,
+    PackageChange,
+    Patch,
+    Sandbox,
+)
 from quicksand.base.paths import Paths
 from quicksand.snapshots.history import History
 
@@ -117,6 +125,51 @@ def test_json_is_a_list_with_everything(
     assert found[-1]["path"] == "/\udcff\x1b[2J\n\u202e"
     assert out.replace("\n", "").isprintable()
     assert err == ""
+
+
+DPKG = "/var/lib/dpkg/status"
+
+
+@pytest.fixture
+def packages(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine answers with a database of packages that has changed."""
+    changed = change(DPKG, ChangeKind.CHANGED, (FILE, FILE), (1000, 1200), "content")
+    found = (
+        PackageChange(name="nginx", before=None, after="1.24-1"),
+        PackageChange(name="old", before="1:2", after=None),
+        PackageChange(name="openssl", before="3.0.1", after="3.0.2"),
+    )
+
+    async def compare(self: Sandbox, a: str, b: str | None = None, **_: object) -> Difference:
+        return difference([changed], lines={}, packages={DPKG: found})
+
+    monkeypatch.setattr(Sandbox, "compare", compare)
+
+
+@pytest.mark.usefixtures("packages")
+def test_packages_that_differ_follow_the_files(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["diff", "web", "tag-1"]) == Exit.OK
+    out, err = capsys.readouterr()
+    assert out.splitlines()[1:] == [
+        "",
+        "A  package nginx    1.24-1",
+        "D  package old      1:2",
+        "M  package openssl  3.0.1 -> 3.0.2",
+    ]
+    assert err == "1 changed\npackages: 1 added, 1 removed, 1 of another version\n"
+
+
+@pytest.mark.usefixtures("packages")
+def test_json_has_packages_in_the_entry_of_their_database(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["diff", "web", "tag-1", "--json"]) == Exit.OK
+    (found,) = json.loads(capsys.readouterr().out)
+    assert (found["path"], found["packages"][0], found["packages"][2]["kind"]) == (
+        DPKG,
+        {"name": "nginx", "before": None, "after": "1.24-1", "kind": "added"},
+        "version-changed",
+    )
 
 
 def test_nothing_is_said_to_be_nothing(

@@ -13,7 +13,9 @@ import pytest
 from quicksand.base.listing import own_sockets
 from quicksand.base.paths import Paths
 from quicksand.fleet import desk
+from quicksand.fleet.fleet import Fleet
 from quicksand.fleet.keeping.book import Book, Exported, Kept, Older, Phase
+from quicksand.fleet.keeping.kept import KeptSandbox
 from quicksand.records.config import SandboxConfig
 from quicksand.records.fleet_files import fleet_file, machine_id
 from quicksand.records.fleet_record import FleetRecord, NodeRecord, read_fleet, write_fleet
@@ -102,6 +104,41 @@ def test_a_machine_that_is_away_is_named_with_since_when(
     told = capfd.readouterr()
     assert "unreachable since" in told.out
     assert "no route to host" in told.err
+
+
+def test_json_has_what_is_kept_with_the_machine_that_it_is_on(
+    places: Paths, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    web = KeptSandbox(
+        name="web",
+        host="node-2",
+        id="0123456789ab",
+        epoch=2,
+        is_starting=False,
+        saved_at=1.0,
+        saved_on=("node-1",),
+        restarted="2026-11-27, since node-1 was lost",
+        older_on=("node-1",),
+        trouble="",
+        is_coordinated=True,
+    )
+    placing = replace(web, name="db", host="", is_starting=True)
+    lost = replace(web, name="old", host="node-9")
+
+    async def kept(self: Fleet) -> list[KeptSandbox]:
+        return [web, placing, lost]
+
+    monkeypatch.setattr(Fleet, "kept", kept)
+    assert run(["fleet", "up", "--local", "2"]) == Exit.OK
+    capfd.readouterr()
+    assert run(["fleet", "status", "--json"]) == Exit.OK
+    out, err = capfd.readouterr()
+    told = {one["name"]: one["kept"] for one in json.loads(out)}
+    ((first,), (second,)) = told["node-1"], told["node-2"]
+    assert (first["name"], first["host"], first["starting"]) == ("db", None, True)
+    assert (second["name"], second["epoch"], second["older_on"]) == ("web", 2, ["node-1"])
+    assert "old" in err and "none of these machines" in err
+    assert run(["fleet", "down", "--yes"]) == Exit.OK
 
 
 @pytest.mark.parametrize(

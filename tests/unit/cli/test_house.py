@@ -273,12 +273,12 @@ def test_an_image_that_a_save_lies_on_is_not_removed(
     assert run(["images", "rm", "debian"]) == Exit.FAILURE
     err = capsys.readouterr().err
     far = tmp_path / "there" / ".quicksand" / "sandboxes" / "far"
-    assert f"the saves env, {far} lie on" in err
+    assert f"the base of the saves env, {far}" in err
     assert read_json(capsys, "images", "inspect", "debian")["saves"] == ["env", str(far)]
     assert run(["saves", "rm", "env", str(far)]) == Exit.OK
     capsys.readouterr()
     assert run(["images", "rm", "debian"]) == Exit.FAILURE
-    assert "is what env, far in the trash lie on" in capsys.readouterr().err
+    assert "is the base of env, far in the trash" in capsys.readouterr().err
     assert run(["saves", "trash", "--empty"]) == Exit.OK
     assert run(["images", "rm", "debian"]) == Exit.OK
     assert images.list() == []
@@ -290,7 +290,7 @@ def test_an_image_that_a_sandbox_lies_on_or_starts_from_is_not_removed(
     image = publish(images)
     record = lies_on(places, image)
     assert run(["images", "rm", "debian"]) == Exit.FAILURE
-    assert "the disks of box lie on" in capsys.readouterr().err
+    assert "the base of the disks of box" in capsys.readouterr().err
     shutil.rmtree(sandbox_dir(places, record.id).root)
     # One that starts for the first time has no chain yet.
     record = make_stopped(places, "fresh")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from quicksand.base.files import write_json
 from quicksand.base.paths import Paths
 from quicksand.records.layout import sandbox_dir
+from quicksand.records.leases import LeaseRecord, lease_file, write_lease
 
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
@@ -92,3 +94,31 @@ def test_without_utf8_the_table_is_ascii(places: Paths) -> None:
     result = quicksand("ps", "-a", env={"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"})
     assert result.returncode == Exit.OK
     assert b"- stopped" in result.stdout
+
+
+def test_one_that_a_fleet_keeps_tells_its_epoch(
+    places: Paths, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept, old = make_stopped(places, "web"), make_stopped(places, "db-epoch-1")
+    make_stopped(places, "plain")
+    lease = LeaseRecord(name="web", epoch=3, boot="x")
+    write_lease(sandbox_dir(places, kept.id), lease)
+    gone = replace(lease, name="db", epoch=1, superseded_by="node-2")
+    write_lease(sandbox_dir(places, old.id), gone)
+    assert run(["ps", "-a"]) == Exit.OK
+    head, *lines = capsys.readouterr().out.splitlines()
+    assert head.endswith("EPOCH")
+    told = {line.split()[0]: line.split()[-1] for line in lines}
+    assert (told["web"], told["db-epoch-1"]) == ("3", "1")
+    assert run(["ps", "-a", "--json"]) == Exit.OK
+    found = {one["name"]: one for one in json.loads(capsys.readouterr().out)}
+    assert {name: one["epoch"] for name, one in found.items()} == {
+        "web": 3,
+        "db-epoch-1": 1,
+        "plain": None,
+    }
+    assert found["db-epoch-1"]["superseded_by"] == "node-2"
+    lease_file(sandbox_dir(places, kept.id)).write_text("{")
+    assert run(["ps", "-a", "--json"]) == Exit.OK
+    found = {one["name"]: one for one in json.loads(capsys.readouterr().out)}
+    assert (found["web"]["epoch"], found["web"]["status"]) == (None, "stopped")

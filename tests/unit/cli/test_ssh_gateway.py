@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import socket
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -246,3 +247,18 @@ async def test_a_client_tries_few_user_names(place: Place) -> None:
         assert await server.begin_auth(f"x{number}")
     with pytest.raises(asyncssh.DisconnectError):
         await server.begin_auth("one-more")
+
+
+@pytest.mark.parametrize("rounds", range(6))
+async def test_who_comes_just_before_the_end_is_sent_away(place: Place, rounds: int) -> None:
+    loop = asyncio.get_running_loop()
+    with socket.create_connection(("127.0.0.1", place.port)) as client:
+        client.setblocking(False)
+        for _ in range(rounds):  # of the event loop, in which it is taken step by step
+            await asyncio.sleep(0)
+        await place.gateway.end()
+        async with asyncio.timeout(LIMIT_S):
+            with contextlib.suppress(ConnectionError):
+                while await loop.sock_recv(client, 1000):
+                    pass
+    await place.gateway.end()

@@ -41,7 +41,7 @@ def test_what_a_guest_wrote_that_programs_here_run_is_told_once() -> None:
     one = replace(SRC, told=(".envrc",))
     two = replace(SRC, told=(".git/config", ".envrc"))
     before, after = replace(WEB, mounts=(one,)), replace(WEB, mounts=(two,))
-    said = f"in {SRC.host}, which programs here run"
+    said = f"in {SRC.host}, which programs of the host run"
     assert texts((replace(WEB, mounts=(SRC,)),), (before,)) == [f"3f it wrote .envrc {said}"]
     assert texts((before,), (after,)) == [f"3f it wrote .git/config {said}"]
     assert texts((after,), (replace(after, cpu_percent=9.0),)) == []

@@ -123,10 +123,22 @@ FACTS = TileFacts(
 )
 
 
-def test_a_title_tells_name_state_cpu_program_and_directory() -> None:
-    assert head_text(FACTS, 60) == "web ● 2% ─ pytest -q ~/src"
-    assert head_text(FACTS, 20) == "web ● 2% ─ pytest -…"
+def test_a_title_tells_name_state_cpu_silence_program_and_directory() -> None:
+    assert head_text(FACTS, 60) == "web ● 2% idle 8s ─ pytest -q ~/src"
+    assert head_text(FACTS, 28) == "web ● 2% idle 8s ─ pytest -…"
+    assert head_text(FACTS, 20) == "web ● 2% idle 8s"
     assert head_text(FACTS, 8) == "web ● 2%"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(None, ""), (0.0, ""), (1.0, " idle 1s"), (47.0, " idle 40s"), (61.0, " idle 1m")],
+)
+def test_a_title_tells_the_time_since_the_last_output(seconds: float | None, said: str) -> None:
+    facts = {field: getattr(FACTS, field) for field in TileFacts.__slots__}
+    assert head_text(TileFacts(**facts | {"silent_s": seconds, "program": ""}), 20) == (
+        f"web ● 2%{said}"
+    )
 
 
 @pytest.mark.parametrize(
@@ -143,16 +155,14 @@ def test_a_shell_is_told_by_its_name_alone(program: str, directory: str, said: s
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({}, "idle 8s"),
+        ({}, ""),
         ({"lines_per_s": 3.0}, "+3 lines/s"),
-        ({"wants": Wants.ANSWER}, "! wants an answer · 8s"),
-        ({"wants": Wants.BELL, "silent_s": 61.0}, "♪ rang the bell · 1m"),
-        ({"wants": Wants.END, "status": 1}, "✗ exit 1 · 8s"),
-        ({"wants": Wants.END, "status": 0}, "✓ done · 8s"),
+        ({"wants": Wants.ANSWER}, "! wants an answer"),
+        ({"wants": Wants.BELL}, "♪ rang the bell"),
+        ({"wants": Wants.END, "status": 1}, "✗ exit 1"),
+        ({"wants": Wants.END, "status": 0}, "✓ done"),
         ({"state": State.PAUSED}, "paused"),
         ({"note": "it does not answer"}, "it does not answer"),
-        ({"silent_s": None}, ""),
-        ({"silent_s": 47.0}, "idle 40s"),
     ],
 )
 def test_the_foot_tells_what_matters_most(changes: dict[str, object], said: str) -> None:

@@ -13,13 +13,14 @@ from quicksand.base.errors import (
     FleetError,
     MemoryBudgetError,
     PathError,
+    RemoteUnreachableError,
     StateError,
 )
 from quicksand.base.memory import available_memory
 from quicksand.base.paths import SHARED_IMAGES, Paths
 from quicksand.disks.images.store import ImageStore
 from quicksand.fleet import nodes as making
-from quicksand.fleet.nodes import end_fleet, make_nodes
+from quicksand.fleet.nodes import end_fleet, make_nodes, saves_of
 from quicksand.fleet.opening import addresses_of, open_back_end
 from quicksand.life.image_users import ImageUsers
 from quicksand.records.config import SandboxConfig
@@ -34,9 +35,13 @@ from quicksand.records.fleet_record import (
 from quicksand.records.memory_budget import BUDGET
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record
-from quicksand.remote.node import NodeDestination, find_node, parse_address
+from quicksand.remote import node as reaching
+from quicksand.remote.node import NodeDestination, find_node, parse_address, start_node
+from quicksand.saves.finding import store_at
+from quicksand.saves.workspaces import remember
 
 from tests.conftest import blank_record
+from tests.unit.saves.making import make_save
 
 
 async def end(places: Paths) -> list[str]:
@@ -67,6 +72,47 @@ async def test_nodes_share_the_images_and_divide_the_memory(places: Paths) -> No
         await end(places)
     with pytest.raises(ConfigError, match="'node-1'"):
         parse_address("node://node-1")
+
+
+async def test_a_nodes_program_works_in_a_home_of_its_own(
+    places: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with ssh: what it makes without being told where is not made where its client is."""
+    monkeypatch.chdir(tmp_path)
+    (node,) = make_nodes(places, 1).nodes
+    way = NodeDestination.of(node, places)
+    monkeypatch.setattr(
+        reaching, "PROGRAM", ("-P", "-c", "import os; print(os.getcwd(), os.stat('.').st_mode)")
+    )
+    for _ in range(2):
+        process = await start_node(way)
+        said = (await process.communicate())[0].decode()
+        assert said == f"{way.home} {0o40700}\n"
+    assert await end(places) == []
+    assert not way.home.exists()
+    with pytest.raises(RemoteUnreachableError, match="ended"):
+        await start_node(way)
+    assert not node.runtime(places).exists()
+
+
+async def test_saves_that_go_with_a_node_are_known_wherever_they_were_made(places: Paths) -> None:
+    (node,) = make_nodes(places, 1).nodes
+    own = node.paths(places)
+    home = node.data(places) / "home"
+    elsewhere = places.data.parent / "elsewhere"
+    for root, name in (
+        (own.saves, "imported"),
+        (own.saves, "web.kept-0123456789ab"),  # the fleet's own
+        (home / ".quicksand" / "sandboxes", "mine"),
+        (home / "w", "of a workspace"),
+        (elsewhere, "stays"),
+    ):
+        root.mkdir(parents=True, exist_ok=True)
+        make_save(store_at(root, own), name, b"1")
+        remember(root, own)
+    assert saves_of(places, node) == ["imported", "mine", "of a workspace"]
+    assert await end(places) == []
+    assert (elsewhere / "stays").exists()
 
 
 async def test_what_is_not_provably_a_nodes_is_left_alone(places: Paths) -> None:

@@ -86,6 +86,7 @@ async def test_what_cannot_be_meant_for_another_machine_is_refused() -> None:
     for wrong in (
         {"mounts": [Mount("data", "/mnt/data")]},
         {"mounts": ["./data:/mnt/data"]},
+        {"mounts": ["~/data:/mnt/data"]},
         {"workspace": "saves"},
         {"base_dir": "images"},
         {"memory_dir": "memory"},

@@ -27,6 +27,7 @@ from quicksand.disks.images.store import BUNDLE, ImageStore
 from quicksand.disks.images.stored_image import StoredImage
 from quicksand.disks.images.vmlinux import shrink_elf
 from quicksand_images import build, disk, kernel
+from quicksand_images.fitting import find_stored
 from quicksand_images.mmdebstrap import Builder, plan_mmdebstrap
 from quicksand_images.recipe import Recipe, find_recipe, load_recipe
 from quicksand_images.rootfs import (
@@ -472,6 +473,6 @@ def test_an_image_unpacked_from_a_bundle_is_not_taken_for_the_one_of_that_name(
             **({BUNDLE: bundle} if bundle else {}),
         }
         store.publish(staging, manifest, current=not bundle)
-    found = build._stored(store, "debian", host)
+    found = find_stored(store, "debian", host)
     assert found is not None and found.arch == host.value
-    assert build._stored(store, "debian", other) is None
+    assert find_stored(store, "debian", other) is None

@@ -306,7 +306,7 @@ async def test_recipes_that_lie_on_each_other_are_refused(
     place = recipes_in(tmp_path, monkeypatch)
     (place / "egg.toml").write_text('base = "hen"\n')
     (place / "hen.toml").write_text('base = "egg"\n')
-    with pytest.raises(ImageError, match="egg on hen on egg: an image cannot lie on itself"):
+    with pytest.raises(ImageError, match="egg on hen on egg: an image cannot be based on itself"):
         await build.ensure_image("egg", store=ImageResolver(places).store)
 
 

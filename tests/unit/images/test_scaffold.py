@@ -292,7 +292,7 @@ def test_a_layer_lies_only_on_what_others_can_get(
 def test_a_layer_cannot_lie_on_itself(tmp_path: Path, store: ImageStore) -> None:
     wheel = make_wheel(tmp_path / "wheels", "quicksand-tools", requires=())
     asyncio.run(install_package(str(wheel), store))
-    with pytest.raises(QuicksandError, match="cannot lie on itself"):
+    with pytest.raises(QuicksandError, match="cannot be based on itself"):
         make_scaffold("layer", "tools", place=tmp_path / "new", on="tools")
 
 

@@ -16,6 +16,7 @@ from quicksand.disks.images.store import ImageStore
 from quicksand.life.cleaning import Cleaner, Waste
 from quicksand.life.sandbox_removal import remove_sandbox
 from quicksand.life.sandbox_trash import SandboxTrash
+from quicksand.records.fleet_files import fleet_dir, nodes_dir, nodes_runtime
 from quicksand.records.layout import sandbox_dir
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record
@@ -43,10 +44,13 @@ def world(places: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     directories = [found.sandboxes, trash_dir(found), found.images, found.saves, found.runtime]
     directories += [templates_dir(found), found.cache / "initrd", found.cache / "verified"]
     directories += [found.saves / ".trash", found.data / "workspaces"]
+    directories += [found.cache / name for name in ("hosts", "incoming", "builds")]
+    directories += [fleet_dir(found), nodes_dir(found), nodes_runtime(found)]
     for directory in directories:
         make_private_dir(directory)
     yield found
     shutil.rmtree(found.runtime)
+    shutil.rmtree(nodes_runtime(found))
 
 
 @pytest.fixture
@@ -69,6 +73,11 @@ def names_given(world: Paths, record: Record) -> dict[Path, list[str]]:
         templates_dir(world): [KEY, f".making-{KEY}", f"{KEY}.lock"],
         world.cache / "initrd": [f"{KEY}.cpio", f".{KEY}.cpio.01234567", f".{KEY[:16]}"],
         world.cache / "verified": [KEY[:16]],
+        world.cache / "hosts": [f".importing-{ID}"],
+        world.cache / "incoming": [f"{KEY}{KEY}.part", f"{KEY}{KEY}.whole", "lock"],
+        world.cache / "builds": ["debian.log"],
+        nodes_dir(world): [KEY[:8]],
+        nodes_runtime(world): [KEY[:8]],
         world.cache: ["accelerators.json", "qemu-versions.json"],
         world.data / "workspaces": ["of mine"],
         place.root: [".head.json.01234567", "history.lock"],

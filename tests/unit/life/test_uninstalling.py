@@ -90,7 +90,7 @@ async def test_what_a_sandbox_needs_is_refused_and_stays(
     record = make_stopped(places, "box", image="alpine")
     path = sandbox_dir(places, record.id).record
     write_json(path, replace(record, image_digest=found.image.digest).to_json())
-    with pytest.raises(StateError, match="'alpine' is what the disks of box lie on"):
+    with pytest.raises(StateError, match="'alpine' is the base of the disks of box"):
         remove("alpine", places)
     assert images.get("alpine") == found.image
 
@@ -105,7 +105,7 @@ async def test_what_a_save_needs_is_refused_and_stays(
     (found,) = await install_package(str(make_wheel(tmp_path)), images)
     base = Base(name="alpine", version="0.10.1", digest=found.image.digest)
     make_save(workspace_of(places, tmp_path), "kept", b"x", base=base)
-    with pytest.raises(StateError, match="'alpine' is what the saves kept lie on"):
+    with pytest.raises(StateError, match="'alpine' is the base of the saves kept"):
         remove("alpine", places)
     assert images.get("alpine") == found.image
 

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual.events import Key, Paste
 from textual.geometry import Region
 from textual.pilot import Pilot
 from textual.screen import Screen
 
 from quicksand_tui.door.protocol import ShellView
 from quicksand_tui.home.state import PaneMemory, StateFile
+from quicksand_tui.kit.textual_private import RawInput
 from quicksand_tui.panes.content import LinkState
 from quicksand_tui.panes.pane import Pane
 from quicksand_tui.panes.workspace import Workspace
@@ -81,6 +83,21 @@ async def test_what_the_guest_says_is_shown_and_keys_are_typed() -> None:
         await pilot.press("l", "s", "enter", "ctrl+c", "up", "q", "question_mark")
         assert guest.typed == b"ls\r\x03\x1b[Aq?"
         assert in_shells(pilot), "q is the guest's"
+
+
+async def test_keys_that_come_raw_do_not_overtake_those_that_came_before() -> None:
+    """The driver hands out keys as events until it knows that a pane has the focus."""
+    service = FakeService()
+    async with opened(service) as (pilot, _):
+        app = app_of(pilot)
+        for key in "echo":
+            app.post_message(Key(key, key))
+        app.post_message(RawInput(b" raw"))
+        app.post_message(Paste(" pasted"))
+        app.post_message(RawInput(b"\r"))
+        (guest,) = service.terminals
+        await until(lambda: len(guest.typed) == len(b"echo raw pasted\r"))
+        assert guest.typed == b"echo raw pasted\r"
 
 
 async def test_enter_opens_them_too() -> None:

@@ -18,7 +18,7 @@ from quicksand.base.listing import own_sockets
 from quicksand.base.paths import Paths
 from quicksand.guest.agent import wire
 from quicksand.guest.agent.wire import Stream
-from quicksand.records.host_sockets import HOST_SOCKETS
+from quicksand.records.host_sockets import HOST_SOCKETS, host_socket
 from quicksand.remote import connection as connecting
 from quicksand.remote import hello as greeting
 from quicksand.remote import link as linking
@@ -172,6 +172,46 @@ async def test_a_far_end_gives_signs_of_life(
         await reader.readuntil(b'{"event":"alive"}')
         writer.close()
         await far
+
+
+class Leaving:
+    """An offer that takes its time to let go of what it keeps."""
+
+    capability = "leaving"
+    methods = ()
+    is_empty = True
+
+    def __init__(self) -> None:
+        self.is_leaving, self.may_leave = asyncio.Event(), asyncio.Event()
+
+    async def answer(self, request: object, before_keeping: object) -> None: ...
+
+    def away(self) -> None: ...
+
+    def back(self) -> None: ...
+
+    async def leave(self) -> None:
+        self.is_leaving.set()
+        await self.may_leave.wait()
+
+    async def settle(self) -> None: ...
+
+
+async def test_who_comes_as_a_far_end_leaves_is_not_kept_waiting(places: Paths) -> None:
+    (_, writer), there = await two_ends()
+    offer = Leaving()
+    service = Service("0" * 32, (), lambda _: None, [offer])
+    await service._await_return()
+    far = asyncio.create_task(service.serve(HELLO, there))
+    reader, again = await asyncio.open_unix_connection(host_socket(places, "0" * 32))
+    writer.close()
+    async with asyncio.timeout(60):
+        await offer.is_leaving.wait()
+        assert await reader.read() == b""
+        assert not own_sockets(places.runtime, HOST_SOCKETS)
+        offer.may_leave.set()
+        await far
+    again.close()
 
 
 async def test_who_says_no_hello_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

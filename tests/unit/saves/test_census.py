@@ -200,7 +200,7 @@ def test_what_a_published_save_lies_on_is_known(places: Paths, store: SaveStore)
     low, top = info(places, "low"), info(places, "top")
     assert (low.above, top.above) == (("top",), ())
     assert (low.base_state, top.base_state) == (BaseState.HERE, BaseState.HERE)
-    with pytest.raises(SaveError, match="top lies on it"):
+    with pytest.raises(SaveError, match="top is based on it"):
         remove_save("low", places)
     assert {found.name for found in choose_old(Census(places).list(), keep=0)} == {"top"}
     remove_save("top", places)
@@ -227,7 +227,7 @@ def test_of_many_that_are_removed_each_is_gone_or_says_why_not(
         low, missing, env, top, again = remove_each(wanted, places)
     finally:
         os.close(lock)
-    assert "top lies on it" in str(low)
+    assert "top is based on it" in str(low)
     assert isinstance(missing, SaveNotFoundError)
     assert "box is just starting from it" in str(env)
     # Once the one above it has gone it may go, too.

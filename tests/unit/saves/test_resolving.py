@@ -231,7 +231,7 @@ async def test_a_file_of_this_host_is_not_its_image(
     if how == "beside":
         root.rename(offered / "lower")
         make_published(offered / "env", b"2", image="lower")
-    with pytest.raises(SaveError, match=f"lies on a file of this host: '{image}'"):
+    with pytest.raises(SaveError, match=f"is based on a file of this host: '{image}'"):
         await Sandbox(image="env").start()
     with pytest.raises(SaveError, match="not here"):
         await Sandbox(image="env", trust=True).start()

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from quicksand.base.boot_timing import Stopwatch
-from quicksand.base.errors import GuestPanicError
+from quicksand.base.boot_timing import COLD, Stopwatch
+from quicksand.base.errors import AgentError, GuestPanicError
 from quicksand.base.paths import Paths
 from quicksand.qemu.planning import Found
 from quicksand.records.config import Accelerator, SandboxConfig
@@ -91,10 +91,13 @@ class Booted:
     [
         (["Fatal exception in interrupt"], Accelerator.TCG, 2),
         (["Fatal exception", "Fatal exception"], Accelerator.TCG, 2),
-        (["Attempted to kill init!"], Accelerator.TCG, 1),
+        (["__kmem_cache_create_args: Failed to create slab 'sigqueue'"], Accelerator.TCG, 2),
+        (["Attempted to kill init! exitcode=0x00000100"], Accelerator.TCG, 1),
+        (["VFS: Unable to mount root fs on unknown-block(0,0)"], Accelerator.TCG, 1),
+        (["System is deadlocked on memory"], Accelerator.TCG, 1),
         (["Fatal exception in interrupt"], Accelerator.KVM, 1),
     ],
-    ids=["once", "always", "no-init", "real-processor"],
+    ids=["once", "always", "slab", "no-init", "no-root", "no-memory", "real-processor"],
 )
 async def test_an_emulated_guest_whose_kernel_faults_as_it_boots_is_started_once_more(
     places: Paths,
@@ -122,8 +125,32 @@ async def test_an_emulated_guest_whose_kernel_faults_as_it_boots_is_started_once
     if len(panics) < starts:
         notices = (await boot).notices
         assert notices[0] == "its memory is not shared"
-        assert "Fatal exception in interrupt" in notices[1]
+        assert panics[0] in notices[1]
     else:
         with pytest.raises(GuestPanicError):
             await boot
     assert started == [{"at": "a"}] * starts
+
+
+async def test_after_a_template_that_failed_late_the_timing_says_that_it_booted(
+    places: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def start(*given: Any, origin: object = None, **_: object) -> Any:
+        watch = given[3]
+        if origin is not None:
+            watch.mode = "template"  # its guest went on, and could not be used then
+            raise AgentError("the guest does not answer")
+        return SimpleNamespace(timing=watch.timing(), run=Running.run)
+
+    async def order(*_: object, **__: object) -> None:
+        pass
+
+    discarded: list[bool] = []
+    templates = SimpleNamespace(find=object, discard=lambda: discarded.append(True))
+    monkeypatch.setattr(starting, "_start", start)
+    monkeypatch.setattr(starting, "Templates", lambda *_: templates)
+    monkeypatch.setattr(starting, "make_in_background", order)
+    machine = await begin(places)
+    assert discarded
+    assert machine.timing.mode == COLD
+    assert machine.timing.note == "the template did not work: the guest does not answer"

@@ -4,6 +4,7 @@
 
     compare.py          walks two file systems side by side; contents.py compares file data
     versions.py         a path on each disk; lines.py compares texts, patch.py writes them
+    guest_packages.py   the packages that differ, by dpkg's and apk's databases
     ext4/               reads ext4, including its journal
     chain.py, layer.py  a disk made of qcow2 layers, and one layer
     ranges.py           the parts of a disk that may differ

@@ -162,7 +162,9 @@ class ImageResolver:
                 version=package.version,
             )
         if image.base in above or len(above) >= DEPTH_MAX:
-            raise ImageError(f"the image {package.image!r} lies on itself, or on too many others")
+            raise ImageError(
+                f"the image {package.image!r} is based on itself, or on too many others"
+            )
         base = self._base(image, arch, (*above, package.image))
         return replace(
             base,
@@ -181,7 +183,7 @@ class ImageResolver:
         stored = self.store.find_version(image.base, image.digest)
         if stored is None:
             raise ImageError(
-                f"the image {above[-1]!r} lies on the image {image.base!r} with the digest "
+                f"the image {above[-1]!r} is based on the image {image.base!r} with the digest "
                 f"{image.digest[:12]}, which is not here"
             )
         return _from_store(stored)

@@ -195,7 +195,7 @@ def _base_name(config: Fields) -> str:
     name = config.text("image")
     # A path would be one of this host, which a guest could then read.
     if not is_image_name(image_of(name)) or "/" in name:
-        raise ValueError(f"it lies on {name[:SHOWN_MAX]!r}, which is no name of an image")
+        raise ValueError(f"its base {name[:SHOWN_MAX]!r} is no name of an image")
     return image_of(name)
 
 

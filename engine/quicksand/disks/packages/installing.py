@@ -153,7 +153,7 @@ class Installer:
         image = image_of(package)
         if image in above or len(above) >= DEPTH_MAX:
             chain = " on ".join((*above, image))
-            raise ImageError(f"{chain}: an image cannot lie on itself, or on so many others")
+            raise ImageError(f"{chain}: an image cannot be based on itself, or on so many others")
         async with self._alone(image), _staging(self._store.root) as made:
             found = await self._find(what, made, is_below=bool(above))
             if isinstance(found, _Offer):
@@ -314,12 +314,12 @@ class Installer:
                 found = (await self._install(wanted, above)).image
             except ImageNotFound as error:
                 raise ImageNotFound(
-                    f"{offer.origin.file} lies on the image {image.base!r}: {error}",
+                    f"{offer.origin.file} is based on the image {image.base!r}: {error}",
                     hint=error.advice,
                 ) from error
         if image.digest not in ("", found.digest):
             raise ImageError(
-                f"{offer.origin.file} lies on the image {image.base!r} with the digest "
+                f"{offer.origin.file} is based on the image {image.base!r} with the digest "
                 f"{image.digest[:12]}, and that of {wanted} is {found.digest[:12]}"
             )
         return found

@@ -121,7 +121,7 @@ class Unpacking:
         require_sane_snapshots(path, f"{self._wheel.path.name}: {name}")
         try:
             if overlay and header.backing_file is None:
-                raise ValueError("it lies on no other disk, as an overlay does")
+                raise ValueError("it has no backing file, as an overlay has")
             check_backing_name(header.backing_file)
         except ValueError as error:
             raise ImageError(f"{self._wheel.path.name}: {name} is refused: {error}") from error

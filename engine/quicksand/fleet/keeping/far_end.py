@@ -16,6 +16,7 @@ from quicksand.base.effort import best_effort
 from quicksand.base.errors import QuicksandError, RemoteProtocolError
 from quicksand.base.files import read_json
 from quicksand.base.paths import Paths
+from quicksand.base.removal import why_not_ours
 from quicksand.fleet.keeping.tidying import remove_exported
 from quicksand.fleet.keeping.wire import (
     ASK_S,
@@ -40,6 +41,7 @@ from quicksand.records.layout import SandboxDir, runtime_dir, sandbox_dir
 from quicksand.records.leases import LeaseRecord, lease_file, read_lease, write_lease
 from quicksand.records.registry import Registry, taken_hint
 from quicksand.records.sandboxes import is_id
+from quicksand.records.trash import trash_dir
 from quicksand.remote.link import Request
 
 NAME_MAX = 63
@@ -96,30 +98,59 @@ class MachineOfLeases:
     # What there is
 
     def look(self) -> Line:
-        """The sandboxes here that have leases. Blocks."""
+        """The sandboxes here that have leases, those in the trash, too: they may be restored, as
+        what the coordinator says that they are. Blocks."""
         asked = now()
-        found = sorted(self._paths.sandboxes.glob("*/lease.json"))[:HELD_MAX]
+        found = sorted(self._paths.sandboxes.glob("*/lease.json"))
+        found += sorted(trash_dir(self._paths).glob("*/lease.json"))
+        found = found[:HELD_MAX]
         held = [self._held(path.parent.name) for path in found if is_id(path.parent.name)]
         saves = str(self._paths.saves.absolute())
         return Line(asked=asked, saves=saves, held=[one for one in held if one is not None])
 
     def _held(self, id_: str) -> Held | None:
-        place = sandbox_dir(self._paths, id_)
+        place = self._place(id_)
         with contextlib.suppress(OSError, ValueError):
             lease = read_lease(place)
             entry = self._registry.inspect(id_)
             epoch, is_let_go = self._fenced.get(id_, (0, False))
-            if lease is not None and entry is not None:
+            is_running = entry is not None and entry.is_live
+            if lease is not None and (entry is not None or self._is_trashed(place)):
                 return Held(
                     id=id_,
                     name=lease.name,
                     epoch=lease.epoch,
-                    state=State.RUNNING if entry.is_live else _how_it_ended(place, lease),
+                    state=State.RUNNING if is_running else self._how_it_ended(place, lease),
                     is_fenced=epoch == lease.epoch,
                     is_let_go=epoch == lease.epoch and is_let_go,
                     is_superseded=bool(lease.superseded_by),
                 )
         return None
+
+    def _place(self, id_: str) -> SandboxDir:
+        """The directory of a sandbox, which may be in the trash."""
+        place, trashed = sandbox_dir(self._paths, id_), trash_dir(self._paths) / id_
+        is_ours = trashed.is_dir() and not why_not_ours(trashed)
+        return SandboxDir(trashed) if is_ours and not place.root.exists() else place
+
+    def _is_trashed(self, place: SandboxDir) -> bool:
+        return place.root.parent == trash_dir(self._paths)
+
+    def _how_it_ended(self, place: SandboxDir, lease: LeaseRecord) -> State:
+        """How a sandbox ended that does not run. Who moves one to the trash ends it."""
+        if self._is_trashed(place):
+            return State.STOPPED
+        if lease.boot != boot_id():
+            return State.DOWN
+        try:
+            ended = read_json(place.exit)
+        except (OSError, ValueError, QuicksandError):
+            return State.DOWN
+        if ended.get("fenced") is True:
+            return State.FENCED
+        if ended.get("code") is None and not ended.get("asked"):
+            return State.DOWN
+        return State.STOPPED
 
     # What is told
 
@@ -174,13 +205,14 @@ class MachineOfLeases:
 
     async def _supersede(self, gone: Superseded) -> None:
         """Keep an older epoch as one that is not started again, under a name that says so."""
-        place = sandbox_dir(self._paths, gone.id)
+        place = self._place(gone.id)
         lease = read_lease(place)
         if lease is None or lease.epoch > gone.epoch:
             return
         if lease.superseded_by != gone.by:
             await asyncio.to_thread(write_lease, place, replace(lease, superseded_by=gone.by))
-        await end_processes(place)  # none is left, unless its keeper was frozen
+        # None is left, unless its keeper was frozen.
+        await end_processes(sandbox_dir(self._paths, gone.id))
         await asyncio.to_thread(self._rename, gone)
 
     def _rename(self, gone: Superseded) -> None:
@@ -198,23 +230,8 @@ class MachineOfLeases:
                     return
 
     def _release(self, id_: str) -> None:
-        place = sandbox_dir(self._paths, id_)
+        place = self._place(id_)
         lease = read_lease(place)
         if lease is not None and not lease.superseded_by:
             lease_file(place).unlink(missing_ok=True)
         self._fenced.pop(id_, None)
-
-
-def _how_it_ended(place: SandboxDir, lease: LeaseRecord) -> State:
-    """How a sandbox ended that does not run."""
-    if lease.boot != boot_id():
-        return State.DOWN
-    try:
-        ended = read_json(place.exit)
-    except (OSError, ValueError, QuicksandError):
-        return State.DOWN
-    if ended.get("fenced") is True:
-        return State.FENCED
-    if ended.get("code") is None and not ended.get("asked"):
-        return State.DOWN
-    return State.STOPPED

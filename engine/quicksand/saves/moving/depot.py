@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from quicksand.base.errors import BundleError, QuicksandError, StateError
-from quicksand.base.files import lock_within, map_os_errors
+from quicksand.base.files import is_locked, lock_within, map_os_errors, try_lock
 from quicksand.base.listing import own_files
 from quicksand.base.paths import Paths, make_private_dir
 from quicksand.disks.images.store import ImageStore
@@ -35,6 +35,7 @@ from quicksand.saves.moving.arriving import Arriving
 from quicksand.saves.moving.members import FileMembers
 from quicksand.saves.store import Save, SaveStore, overlay_paths, taken
 
+PLACE, LOCK = "incoming", "lock"
 LOCK_WAIT_S = 10.0
 KEPT_S = 24 * 3600.0
 """Seconds for which what has arrived is kept for another attempt."""
@@ -52,6 +53,27 @@ class Missing:
     """Bytes of it that have arrived before."""
 
 
+def list_arrived(places: Paths) -> list[Path]:
+    """What has arrived of saves for another attempt; nothing while one is received. Blocks."""
+    place = places.cache / PLACE
+    with contextlib.suppress(OSError):  # what is in the lock's place is not ours
+        if not is_locked(place / LOCK):
+            return own_files(place, ARRIVED)
+    return []
+
+
+def drop_arrived(files: Sequence[Path], places: Paths) -> None:
+    """Remove that, unless a save is being received by now. Raises OSError."""
+    lock = try_lock(places.cache / PLACE / LOCK)
+    if lock is None:
+        return
+    try:
+        for path in set(files) & set(own_files(places.cache / PLACE, ARRIVED)):
+            path.unlink(missing_ok=True)
+    finally:
+        os.close(lock)
+
+
 class Depot:
     """Takes one save, from `open` to `close`. The methods block."""
 
@@ -59,7 +81,7 @@ class Depot:
         self._places = places
         self._store = SaveStore(places.saves)
         self._images = ImageStore(places.images)
-        self._place = places.cache / "incoming"
+        self._place = places.cache / PLACE
         self._lock: int | None = None
         self._bundle: Bundle | None = None
         self._options = ImportOptions()
@@ -74,7 +96,7 @@ class Depot:
         make_private_dir(self._places.cache)
         make_private_dir(self._place)
         with map_os_errors(self._place):
-            self._lock = lock_within(self._place / "lock", LOCK_WAIT_S)
+            self._lock = lock_within(self._place / LOCK, LOCK_WAIT_S)
         if self._lock is None:
             raise StateError(
                 "another save is being received here", hint="wait until that has ended"

@@ -146,6 +146,6 @@ def _why_none(record: Record) -> tuple[str, str]:
         option = "--agent-http" if record.config.agent_http else "--vnc-port"
         return (
             "it would have to listen at a port before anybody asks for it",
-            f"leave out {option}: starts with it go on from the template",
+            f"leave out {option}: starts with it resume from the template",
         )
     return "", ""

@@ -124,9 +124,9 @@ def test_installed_packages_that_lie_on_each_other_are_refused(
 ) -> None:
     for one, other in (("agent", "cua"), ("cua", "agent")):
         put(site, make_overlay(tmp_path, one, files=overlay_files(one, other)))
-    with pytest.raises(ImageError, match="lies on itself"):
+    with pytest.raises(ImageError, match="is based on itself"):
         resolver.resolve("agent", X86)
-    assert "lies on itself" in info(resolver, "cua").error
+    assert "is based on itself" in info(resolver, "cua").error
 
 
 def test_a_stub_is_told_and_never_asked(

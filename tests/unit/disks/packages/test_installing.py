@@ -271,7 +271,9 @@ async def test_an_overlay_without_its_base_is_refused_and_nothing_is_installed(
 ) -> None:
     make_wheel(tmp_path, "quicksand-ubuntu", version="0.11.0")
     make_overlay(tmp_path)
-    words = r"lies on the image 'ubuntu': no image 'ubuntu' was found for .*<0\.11\.0,>=0\.10\.0"
+    words = (
+        r"is based on the image 'ubuntu': no image 'ubuntu' was found for .*<0\.11\.0,>=0\.10\.0"
+    )
     with pytest.raises(ImageNotFound, match=words):
         await install("agent", images, str(tmp_path))
     assert images.list() == [] and left(images) == []
@@ -303,7 +305,7 @@ async def test_images_that_lie_on_each_other_are_refused(
 @pytest.mark.parametrize(
     ("layer", "words"),
     [
-        (disk(), "lies on no other disk"),
+        (disk(), "no backing file"),
         (disk(backing="json:{}"), "names a protocol"),
         (disk(backing="nbd://x.example/a.qcow2"), "names a protocol"),
         (disk(backing="/etc/passwd"), "no layer"),

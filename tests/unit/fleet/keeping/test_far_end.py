@@ -27,6 +27,7 @@ from quicksand.fleet.keeping.wire import (
     encode_line,
 )
 from quicksand.hosted.codec import ForeignValueError, encode
+from quicksand.life.sandbox_trash import SandboxTrash
 from quicksand.qemu.keeper_parts.waiting import now
 from quicksand.records.config import SandboxConfig
 from quicksand.records.layout import SandboxDir, sandbox_dir
@@ -89,7 +90,7 @@ async def test_an_older_epoch_keeps_its_disk_under_a_name_that_says_so(places: P
         await machine.obey(Told(asked=now(), superseded=(gone,)))
     assert record_of(places, ID).name == "web-epoch-1-2"
     place = sandbox_dir(places, ID)
-    with pytest.raises(StateError, match="goes on at node-2"):
+    with pytest.raises(StateError, match="which runs on node-2"):
         use_permission(place, "web-epoch-1-2", now())
     # It stays so, whatever else is said of it.
     permit = Grant(id=ID, name="web", epoch=2, seconds=60)
@@ -118,6 +119,34 @@ async def test_only_the_fleet_starts_it_and_a_permission_is_for_one_start(places
     write_lease(place, LeaseRecord(name="web", epoch=2, boot=boot_id()))
     await machine.obey(Told(asked=now(), released=(ID,)))
     use_permission(place, "web", now())  # an ordinary sandbox again
+
+
+async def test_one_in_the_trash_is_let_go_of_and_can_be_started_once_it_is_restored(
+    places: Paths,
+) -> None:
+    place, machine = stopped(places, ID, "web", 1, fenced=True), MachineOfLeases(places)
+    trash = SandboxTrash(Registry(places))
+    trash.put(ID)
+    (held,) = machine.look().held
+    assert (held.id, held.name, held.state) == (ID, "web", State.STOPPED)  # and not fenced
+    await machine.obey(Told(asked=now(), released=(ID,)))
+    assert machine.look().held == []
+    trash.restore(ID)
+    assert not lease_file(place).exists()
+    use_permission(place, "web", now())
+
+
+async def test_an_older_epoch_in_the_trash_is_not_started_once_it_is_restored(
+    places: Paths,
+) -> None:
+    place, machine = stopped(places, ID, "web", 1, fenced=True), MachineOfLeases(places)
+    trash = SandboxTrash(Registry(places))
+    trash.put(ID)
+    gone = Superseded(id=ID, name="web", epoch=1, by="node-2")
+    await machine.obey(Told(asked=now(), superseded=(gone,)))
+    trash.restore(ID)
+    with pytest.raises(StateError, match="goes on at node-2"):
+        use_permission(place, "web", now())
 
 
 @pytest.fixture

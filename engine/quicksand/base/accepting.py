@@ -1,0 +1,175 @@
+"""Accepting connections so that none is lost when that ends.
+
+asyncio's own server forgets those that it has accepted just before its ``close()``: they belong to
+nobody, or their handler begins afterwards. Here each is known from the moment it is accepted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import socket
+import struct
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from quicksand.base.loopback import BACKLOG
+
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]]
+"""Serves a connection, which it closes or hands on, also when it is cancelled."""
+
+LIMIT = 64 * 1024
+"""Bytes of a line that a reader takes, and about half of what waits in it."""
+
+SHORT_OF = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+"""Errors of accept(2) that pass; the connection waits until then."""
+
+SHORT_S = 1.0
+"""Seconds until it is tried again."""
+
+RESET = struct.pack("ii", 1, 0)
+"""SO_LINGER: a socket that is closed is reset (socket(7))."""
+
+
+class Acceptor:
+    """Serves the connections to some listening sockets, which it owns, each in a task. It begins
+    when it is made, in a running event loop."""
+
+    def __init__(
+        self,
+        sockets: Sequence[socket.socket],
+        serve: Serve,
+        *,
+        name: str,
+        most: int | None = None,
+        limit: int = LIMIT,
+        resets: bool = False,
+    ) -> None:
+        """``name`` is that of the tasks; ``most`` connections are served at the same time, and
+        further ones closed. With ``resets``, one that is not served is reset instead."""
+        self._sockets = list(sockets)
+        self._serve = serve
+        self._name = name
+        self._most = most
+        self._limit = limit
+        self._resets = resets
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._unbegun: dict[asyncio.Task[None], socket.socket] = {}
+        """Connections whose task has not yet begun."""
+        self._loop = asyncio.get_running_loop()
+        for one in self._sockets:
+            one.setblocking(False)
+            one.listen(BACKLOG)
+            self._watch(one)
+
+    def stop(self) -> None:
+        """Accept no more; whoever has connected by now is served. Idempotent."""
+        sockets, self._sockets = self._sockets, []
+        for one in sockets:
+            self._loop.remove_reader(one)
+            self._take_all(one)
+            one.close()
+
+    async def close(self, *, grace_s: float = 0.0) -> None:
+        """Accept no more, and end all connections: those that have not ended by themselves after
+        ``grace_s`` are cancelled. All have ended when this returns or raises, which it does only
+        if it is cancelled. Idempotent."""
+        self.stop()
+        try:
+            if self._tasks and grace_s:
+                await asyncio.wait(self._tasks, timeout=grace_s)
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            if self._tasks:
+                await asyncio.wait(self._tasks)
+
+    def _watch(self, listening: socket.socket) -> None:
+        if listening in self._sockets:  # it is not while one that was short of something waited
+            self._loop.add_reader(listening, self._take_all, listening)
+
+    def _take_all(self, listening: socket.socket) -> None:
+        """Accept those who have connected."""
+        for _ in range(BACKLOG):
+            try:
+                connection, _ = listening.accept()
+            except (BlockingIOError, InterruptedError):
+                return
+            except ConnectionError:
+                continue  # the client has left
+            except OSError as error:
+                if error.errno not in SHORT_OF:
+                    raise
+                if self._sockets:
+                    self._loop.remove_reader(listening)
+                    self._loop.call_later(SHORT_S, self._watch, listening)
+                return
+            self._begin(connection)
+
+    def _begin(self, connection: socket.socket) -> None:
+        if self._most is not None and len(self._tasks) >= self._most:
+            self._refuse(connection)
+            return
+        task = self._loop.create_task(self._carry(connection), name=self._name)
+        self._tasks.add(task)
+        self._unbegun[task] = connection
+        task.add_done_callback(self._forget)
+
+    async def _carry(self, connection: socket.socket) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        del self._unbegun[task]  # from here on, asyncio closes it if this is cancelled
+        try:
+            ends = await asyncio.open_connection(sock=connection, limit=self._limit)
+        except OSError:
+            return  # the client has left
+        await self._serve(*ends)
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if (connection := self._unbegun.pop(task, None)) is not None:
+            self._refuse(connection)
+
+    def _refuse(self, connection: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            if self._resets:
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+        connection.close()
+
+
+class Closing(Protocol):
+    """An `asyncio.Server`, or what stands for one."""
+
+    @property
+    def sockets(self) -> Sequence[Any]: ...
+
+    def close(self) -> None: ...
+
+
+async def close_server(server: Closing) -> None:
+    """Close a server of asyncio so that each connection that it has accepted gets to its protocol,
+    which may be told of it afterwards. Idempotent."""
+    loop = asyncio.get_running_loop()
+    for one in server.sockets:
+        loop.remove_reader(one)
+    try:
+        await asyncio.sleep(0)
+    finally:
+        server.close()
+
+
+def bind_private(path: Path) -> socket.socket:
+    """A Unix socket at ``path`` for this user alone, in place of one that is there. Raises
+    OSError."""
+    if path.is_socket():
+        path.unlink()  # of a process that was killed
+    listening = socket.socket(socket.AF_UNIX)
+    try:
+        listening.bind(str(path))
+        path.chmod(0o600)
+        return listening
+    except BaseException:
+        listening.close()
+        raise
