@@ -4,6 +4,7 @@ there is one."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -64,13 +65,13 @@ async def there(far: FarHost, vm_name: str) -> AsyncIterator[Sandbox]:
 def our_ssh() -> list[int]:
     """The processes of ssh that this one has started."""
     own = os.getpid()
-    children = Path(f"/proc/{own}/task/{own}/children").read_text().split()
-    return [
-        int(child)
-        for child in children
-        if b"ssh" in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")[0]
-        and b"sshd" not in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")[0]
-    ]
+    found = []
+    for child in Path(f"/proc/{own}/task/{own}/children").read_text().split():
+        with contextlib.suppress(OSError):  # it has ended
+            program = Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")[0]
+            if b"ssh" in program and b"sshd" not in program:
+                found.append(int(child))
+    return found
 
 
 async def test_its_guest_is_spoken_to_as_one_here(there: Sandbox) -> None:

@@ -157,7 +157,7 @@ def test_a_writer_killed_at_any_step_leaves_a_whole_record(
     record: Path, call: str, when: str, expected: str
 ) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", CRASH, str(record), call, when], timeout=20, check=False
+        [sys.executable, "-c", CRASH, str(record), call, when], timeout=120, check=False
     )
     assert done.returncode == -9
     assert read_json(record) == {"version": expected}

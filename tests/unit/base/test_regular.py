@@ -20,7 +20,7 @@ from quicksand_tui.door.logs import FileLog
 from quicksand_tui.home.config import read_config
 from quicksand_tui.home.state import StateFile
 
-pytestmark = pytest.mark.timeout(30)
+pytestmark = pytest.mark.timeout(120)
 
 
 def bind(path: Path) -> None:

@@ -34,7 +34,7 @@ class QemuImg:
             env={**os.environ, **self.env},
             capture_output=True,
             text=True,
-            timeout=20,
+            timeout=120,
             check=False,
         )
         assert done.returncode == code, done.stderr

@@ -300,7 +300,7 @@ def run_keeper(directory: Path, *argv: str) -> bytes:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         pass_fds=[lock, leash],
-        timeout=20,
+        timeout=120,
         check=True,
     )
     for descriptor in (lock, leash, held):

@@ -85,7 +85,7 @@ def program(stage: Stage, text: str) -> Path:
 
 
 async def until(condition: Callable[[], object], what: str) -> None:
-    await asyncio.to_thread(wait_for, condition, timeout=30, what=what)
+    await asyncio.to_thread(wait_for, condition, timeout=60, what=what)
 
 
 def machine(stage: Stage) -> MachineDir:

@@ -143,7 +143,7 @@ def test_an_image_that_qemu_lets_grow_loses_the_trailer_not_its_data(
         env={**os.environ, **qemu_img.env},
         check=True,
         capture_output=True,
-        timeout=20,
+        timeout=120,
     )
     assert not {"corruptions", "leaks"} & qemu_img.check(image).keys()
     assert read_metadata(image) == VALUE  # from the file beside it
