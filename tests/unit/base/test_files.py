@@ -243,7 +243,7 @@ def test_a_descriptor_is_left_open_by_no_failure(
         for _ in range(20):
             with pytest.raises(DiskSpaceError):
                 write_json(record, {})
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before
 
 
 # Reading
@@ -395,7 +395,7 @@ def test_no_descriptor_is_left_by_locks_that_were_not_had(tmp_path: Path) -> Non
     for _ in range(20):
         assert try_lock(path) is None
         assert is_locked(path)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before
     os.close(lock)
     wait_for(lambda: not is_locked(path), what="the lock to be free")
 

@@ -51,7 +51,7 @@ def test_what_is_no_file_is_refused_for_what_it_is(planted: tuple[Path, str], fl
         open_regular(path, flags)
     assert caught.value.errno == (errno.EISDIR if kind == "a directory" else errno.EINVAL)
     assert caught.value.filename == str(path)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before
 
 
 def test_a_file_is_opened(tmp_path: Path) -> None:

@@ -177,7 +177,7 @@ def test_a_full_disk_leaves_no_file(
         with pytest.raises(DiskSpaceError, match=str(path)):
             create_overlay(path, backing=Path("/base"), size=GIB)
     assert not path.exists()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before
     create_overlay(path, backing=Path("/base"), size=GIB)
 
 

@@ -342,7 +342,7 @@ def test_sockets_are_private_and_closed_together(places: Paths) -> None:
     with pytest.raises(OSError, match="in use"):
         others.open()
     others.close()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before
     remove_runtime(runtime)
 
 

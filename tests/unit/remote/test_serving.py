@@ -51,7 +51,7 @@ if what == "flood":
 if what == "size":
     signal.signal(signal.SIGWINCH, lambda *_: sys.exit(os.get_terminal_size(0).columns))
     print(os.get_terminal_size(0).columns, os.isatty(0), os.isatty(2), flush=True)
-    time.sleep(30)
+    time.sleep(300)
 if what == "once":
     place, number = rest
     with open(place, "a") as file:
@@ -72,7 +72,7 @@ if what == "until":
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, end)
     print("ready", flush=True)
-    time.sleep(30)
+    time.sleep(300)
 """
 
 

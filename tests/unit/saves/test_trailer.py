@@ -255,7 +255,7 @@ def test_a_file_beside_it_is_read_only_if_it_is_one(image: Path, tmp_path: Path)
     before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(ImageError, match=r"and no file"):
         read_metadata(image)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before
     beside.rmdir()
     os.mkfifo(beside)
     with pytest.raises(ImageError, match=r"and no file"):

@@ -120,4 +120,4 @@ async def test_a_cancellation_waits_until_the_files_are_let_go(
     with pytest.raises(asyncio.CancelledError):
         await task
     assert ended.is_set()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before
