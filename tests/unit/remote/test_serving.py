@@ -317,8 +317,9 @@ async def test_its_end_is_kept_for_a_client_that_was_away(
             ssh.write_text("#!/bin/sh\nexit 255\n")
             ssh.chmod(0o755)
             (tmp_path / "log.go").touch()
-        if attempts == 4:
-            assert place.read_text().endswith("done 1\n")
+        # A busy host may take until then to begin it.
+        has_ended = place.exists() and place.read_text().endswith("done 1\n")
+        if attempts >= 4 and has_ended and hidden.exists():
             hidden.rename(ssh)
 
     line = CommandLine(argv=["once", str(place), "1"], once=True)
