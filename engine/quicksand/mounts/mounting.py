@@ -228,6 +228,7 @@ async def add_mount(
     here = await asyncio.to_thread(shares.list_shares, machine)
     if any(share.mount.guest == mount.guest for share in here):
         raise ConfigError(f"something is mounted at {mount.guest} already", hint="unmount it first")
+    await _end_idle(machine, ask)
     secret = secrets.token_hex(16)
     share = await start_server(machine, mount, secret, known=known, avoid=avoid)
     return await mount_served(machine, share, secret, ask)
@@ -260,6 +261,8 @@ async def remove_mount(machine: MachineDir, share: Share, ask: Ask, *, force: bo
         await _end_for_the_guest(machine, [share.number], ask)
     else:
         await _have_forgotten(machine, [share.number])
+        with best_effort("end what refused a share that is gone", log_of(machine), AgentError):
+            await _end_idle(machine, ask)
 
 
 async def write_back(ask: Ask | None, log: Path) -> None:
@@ -353,13 +356,27 @@ async def _end_for_the_guest(machine: MachineDir, numbers: Collection[int], ask:
         if not left or asyncio.get_running_loop().time() >= deadline:
             break
         await asyncio.sleep(LEFT_POLL_S)
-    done = set(numbers) - left
+    await _have_forgotten(machine, set(numbers) - left)
     if connected is not None:
-        done |= await asyncio.to_thread(shares.end_idle_refusers, machine, connected)
-    await _have_forgotten(machine, done)
+        await _end_idle_but(machine, connected)
     for number in sorted(left):
         with best_effort("refuse what is wanted of a share that is gone", log_of(machine)):
             await start_refuser(machine, number)
+
+
+async def _end_idle(machine: MachineDir, ask: Ask) -> None:
+    """End what refuses shares that the guest is done with by now, which may take it longer than
+    `LEFT_S`. Raises AgentError, HostError."""
+    if await asyncio.to_thread(shares.list_refusers, machine):
+        connected = (await _ask_for_streams(ask)).connected
+        if connected is not None:
+            await _end_idle_but(machine, connected)
+
+
+async def _end_idle_but(machine: MachineDir, connected: Collection[int]) -> None:
+    with map_os_errors(machine.root):
+        idle = await asyncio.to_thread(shares.end_idle_refusers, machine, connected)
+    await _have_forgotten(machine, idle)
 
 
 async def _have_forgotten(machine: MachineDir, numbers: Iterable[int]) -> None:

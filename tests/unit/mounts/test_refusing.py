@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -28,9 +29,10 @@ class Guest:
         self.tells = tells
 
     async def ask(self, method: str, _params: dict[str, Any], _seconds: float) -> dict[str, Any]:
-        if method == "detach_shares":
+        if method == "file_stat":
+            return {"type": "dir"}
+        if method != "shares":
             return {}
-        assert method == "shares"
         self.connected -= 1
         still = [share_name(3)] if self.connected >= 0 else []
         told = {"connected": still} if self.tells else {}
@@ -83,6 +85,34 @@ async def test_a_refuser_ends_when_the_guest_is_seen_to_be_done_with_it(
         await mounting.detach_stale(machine, [], Guest(0).ask)
     assert shares.list_refusers(machine) == set()
     wait_for(lambda: not our_processes(str(machine.root)), what="its end")
+
+
+async def mount(machine: MachineDir, data: Mount, guest: Guest) -> None:
+    await mounting.add_mount(machine, data, find(data), guest.ask)
+
+
+async def unmount(machine: MachineDir, data: Mount, guest: Guest) -> None:
+    share = await start_server(machine, data, "secret")
+    await mounting.remove_mount(machine, share, guest.ask, force=False)
+
+
+@pytest.mark.parametrize("step", [mount, unmount])
+async def test_the_next_mount_or_unmount_ends_a_refuser_that_is_not_needed(
+    machine: MachineDir,
+    qemu: Qemu,
+    data: Mount,
+    step: Callable[[MachineDir, Mount, Guest], Awaitable[None]],
+) -> None:
+    await detach(machine, qemu, Guest(10**6))
+    await step(machine, data, Guest(10**6))
+    assert shares.list_refusers(machine) == {3}, "the guest still asks for it"
+    for share in shares.list_shares(machine):
+        shares.forget(machine, share)
+    await step(machine, data, Guest(0))
+    assert shares.list_refusers(machine) == set()
+    for share in shares.list_shares(machine):
+        shares.forget(machine, share)
+    wait_for(lambda: not our_processes(str(machine.root)), what="the end of all")
 
 
 async def test_streams_on_which_a_client_is_still_busy_are_taken_last(
