@@ -122,7 +122,7 @@ async def test_commands_users_and_files(vm: Sandbox) -> None:
     assert b"42" in seen
 
 
-async def test_checkpoints_and_clones(vm: Sandbox) -> None:
+async def test_checkpoints_and_clones(vm: Sandbox, patient: None) -> None:
     await say(vm, "echo one > /root/f; echo one > /dev/shm/f; sync")
     await vm.checkpoint("one")
     await vm.revert("one", keep_now=False)
