@@ -34,8 +34,7 @@ pytestmark = [
 ]
 
 BOOT_S = 120.0
-"""Seconds; ten on a host that does nothing else."""
-"""Seconds that an emulated guest may take to its first answer."""
+"""Seconds that an emulated guest may take to its first answer on a host that does much else."""
 
 UUID = "cat /proc/sys/kernel/random/uuid"
 
