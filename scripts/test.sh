@@ -38,7 +38,7 @@ workers() {
     echo "$most"
 }
 
-# One file at a time each, those that take longest first.
+# One file at a time each, in an order that keeps them busy (tests/conftest.py).
 step "tests: on VMs, in tmux, and unit tests"
 exec $bin/python -m pytest -n "${JOBS:-$(workers)}" --dist loadfile --no-loadscope-reorder \
     tests/integration tests/e2e tests/unit

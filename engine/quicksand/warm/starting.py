@@ -71,9 +71,17 @@ T = TypeVar("T")
 
 PANIC_POLL_S = 0.25
 
-FAULT = "Fatal exception"
-"""What the kernel panics with after a fault in its own code (arch/x86/kernel/dumpstack.c,
-arch/arm64/kernel/traps.c), and not for want of a root, a driver or an init."""
+WANTS = (
+    "VFS: Unable to mount root fs",
+    "No working init found",
+    "Requested init",
+    "Attempted to kill init",
+    "Out of memory",
+    "System is deadlocked on memory",
+)
+"""What the kernel panics with for want of a root, a driver, an init or memory (init/do_mounts.c,
+init/main.c, kernel/exit.c, mm/oom_kill.c): at each start again. What else it panics with as it
+boots is a fault of its own or of the processor's."""
 
 
 async def boot(
@@ -137,14 +145,16 @@ async def _start_again_after_fault(
     parts: Parts,
     at: str | None = None,
 ) -> StartedMachine:
-    """As `_start`. Once in many thousand boots an emulated processor runs an instruction that the
-    kernel is replacing, and the kernel takes that for a fault of its own; it starts again then,
-    once, as the sandbox's user would."""
+    """As `_start`. Once in some thousand boots of a busy host an emulated processor does something
+    wrong early: it runs an instruction that the kernel is replacing, or takes itself to be in an
+    interrupt. The kernel panics then in one place or another. It is started again, once, as the
+    sandbox's user would."""
     try:
         return await _start(registry, record, lock, watch, parts, at=at)
     except GuestPanicError:
         panic = await asyncio.to_thread(find_panic, sandbox_dir(registry.paths, record.id))
-        if parts.status.accelerator is not Accelerator.TCG or FAULT not in panic:
+        is_emulated = parts.status.accelerator is Accelerator.TCG
+        if not is_emulated or not panic or any(want in panic for want in WANTS):
             raise
     machine = await _start(registry, record, lock, watch, parts, at=at)
     notice = f"the emulated guest was started twice, since its kernel failed at first: {panic}"

@@ -94,7 +94,7 @@ async def test_kill_9_of_the_client_at_any_step(workspace: Path, points: int) ->
         assert await say(sb, "cat /root/n") == str(points - 1)
 
 
-@pytest.mark.parametrize("step", [5, 30])
+@pytest.mark.parametrize("step", [5, pytest.param(30, marks=pytest.mark.soak)])
 async def test_kill_9_of_qemu(workspace: Path, step: int) -> None:
     sb = Sandbox(image="debian", name="box")
     await sb.start()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import AsyncIterator
 
 import pytest
 from quicksand import Sandbox
@@ -36,6 +37,13 @@ LOADS = (
     "rm /dev/shm/a; head -c 8M /dev/zero > /dev/shm/b",
 )
 BUSY = "while :; do head -c 300k /dev/urandom > /dev/shm/busy; done"
+
+
+@pytest.fixture
+async def vm(places: Paths) -> AsyncIterator[Sandbox]:
+    """With little memory, since all of it is compared each time."""
+    async with Sandbox(image="debian", name="box", memory="256M") as sandbox:
+        yield sandbox
 
 
 @pytest.fixture(autouse=True)

@@ -45,6 +45,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.soak
 @pytest.mark.skipif(
     promised_level() == ANONYMOUS, reason="without tracking, all that was written is copied first"
 )

@@ -128,6 +128,7 @@ async def test_both_tiers_in_one_tree_in_any_order(vm: Sandbox) -> None:
     assert [parents[str(n)] for n in range(1, 6)] == [ids[str(n)] for n in range(5)]
 
 
+@pytest.mark.soak
 async def test_a_start_and_clones_go_on_from_one_and_deleting_removes_its_memory(
     vm: Sandbox, places: Paths
 ) -> None:
@@ -198,6 +199,7 @@ async def test_a_tier_that_there_is_not_is_refused(vm: Sandbox) -> None:
 # Failing
 
 
+@pytest.mark.soak
 async def test_a_disk_that_fills_up_while_qemu_saves_costs_only_the_checkpoint(
     places: Paths, prepared: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -229,6 +231,7 @@ async def test_a_disk_that_fills_up_while_qemu_saves_costs_only_the_checkpoint(
             assert await say(vm, "ls /dev/shm; cat /root/f") == "f\nhere"
 
 
+@pytest.mark.soak
 async def test_qemu_killed_while_it_saves_loses_no_earlier_checkpoint(
     vm: Sandbox, places: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -287,7 +290,11 @@ asyncio.run(main())
 
 @pytest.mark.parametrize(
     ("operation", "command"),
-    [("checkpoint", "snapshot-save"), ("revert", "snapshot-load"), ("revert", "snapshot-save")],
+    [
+        ("checkpoint", "snapshot-save"),
+        pytest.param("revert", "snapshot-load", marks=pytest.mark.soak),
+        pytest.param("revert", "snapshot-save", marks=pytest.mark.soak),
+    ],
 )
 async def test_a_client_killed_during_the_job_leaves_the_sandbox_running(
     vm: Sandbox, places: Paths, operation: str, command: str

@@ -166,11 +166,10 @@ def own_template(prepared: Paths, places: Paths, tmp_path: Path) -> Iterator[Ori
     "part",
     [
         "memory",
-        "layer",
         # What is refused for these is tested without VMs.
         *(
             pytest.param(part, marks=pytest.mark.soak)
-            for part in ("devices", "index", "node", "missing layer")
+            for part in ("layer", "devices", "index", "node", "missing layer")
         ),
     ],
 )

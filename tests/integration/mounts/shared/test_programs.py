@@ -58,7 +58,7 @@ def tree_of(root: Path) -> dict[str, tuple[int, str]]:
 
 
 async def test_git_clones_commits_and_is_clean_on_both_sides(both: Both, tmp_path: Path) -> None:
-    make_tree(tmp_path / "source", files=60)
+    make_tree(tmp_path / "source", files=20)
     source = tmp_path / "source"
     git(source, "init", "-q", "-b", "main")
     for number in range(3):
@@ -107,7 +107,7 @@ async def test_a_file_made_a_moment_ago_is_no_program_for_git(both: Both) -> Non
     assert (both.host / "list").read_text().startswith("100644")
 
 
-@pytest.mark.parametrize("journal", ["wal", "delete"])
+@pytest.mark.parametrize("journal", ["wal", pytest.param("delete", marks=pytest.mark.soak)])
 async def test_sqlite(both: Both, journal: str) -> None:
     await both.python("database", journal, within=120)
     base = sqlite3.connect(both.host / "base.db")
@@ -116,7 +116,7 @@ async def test_sqlite(both: Both, journal: str) -> None:
     base.close()
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [pytest.param(1, marks=pytest.mark.soak), 2])
 async def test_random_operations_are_those_of_a_file(both: Both, seed: int) -> None:
     await both.python("fsx", str(seed), "700", within=120)
 

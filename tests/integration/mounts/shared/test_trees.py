@@ -100,7 +100,8 @@ COPIES = {
 }
 
 
-@pytest.mark.parametrize("how", ["tar", pytest.param("cp -a", marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("how", ["tar", "cp -a"])
 async def test_a_copied_tree_is_the_same_everywhere(both: Both, elsewhere: Both, how: str) -> None:
     if not await _is_there(both, "/tmp/source"):
         await both.python("trees", "make", "/tmp/source")

@@ -83,10 +83,6 @@ async def test_every_state_of_a_tree_is_what_it_was(vm: Sandbox, model: Model) -
     assert sum(made.auto for made in vm.checkpoints()) == AUTO_KEPT
 
 
-async def test_a_dozen_steps_in_any_order(model: Model) -> None:
-    await model.walk(12)
-
-
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 async def test_five_hundred_steps_in_any_order(model: Model) -> None:

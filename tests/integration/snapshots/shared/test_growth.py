@@ -152,8 +152,8 @@ async def revert_many_times(vm: Sandbox, places: Paths, cycles: int) -> None:
     check_litter(sandbox_dir(places, vm.id))
 
 
-async def test_thirty_leave_nothing(vm: Sandbox, places: Paths) -> None:
-    await revert_many_times(vm, places, 10)
+async def test_twenty_leave_nothing(vm: Sandbox, places: Paths) -> None:
+    await revert_many_times(vm, places, 7)
 
 
 @pytest.mark.soak
