@@ -22,8 +22,9 @@ from pathlib import Path
 import hypothesis
 import pytest
 from quicksand.base.paths import Paths, paths
-from quicksand.base.processes import MONITOR
+from quicksand.base.processes import MONITOR, Process
 from quicksand.qemu.command import machine_name
+from quicksand.qemu.orphans import find_orphans
 from quicksand.qemu.planning import resolve_image
 from quicksand.records.config import SandboxConfig
 from quicksand.records.registry import Registry
@@ -301,6 +302,17 @@ def fake_qemu(place: Path) -> Iterator[subprocess.Popen[bytes]]:
             yield process
         finally:
             process.kill()
+
+
+@pytest.fixture
+def own_orphans(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`clean` ends processes whose sandbox is gone wherever that was: here those of this process's
+    tests alone, since others, which run beside it, have such ones on purpose."""
+
+    def own() -> list[Process]:
+        return [orphan for orphan in find_orphans() if f"/{PREFIX}" in orphan.of]
+
+    monkeypatch.setattr("quicksand_tui.cli.space.find_orphans", own)
 
 
 def left_when_reaped(places: Paths) -> set[str]:

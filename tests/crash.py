@@ -44,7 +44,7 @@ KIB = 1024
 BLOCK = 64 * KIB
 RAM_BLOCKS, DISK_BLOCKS = 48, 16
 NODES_MAX = 7
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 KINDS = ("checkpoint", "revert", "clone", "delete")
 WEIGHTS = (38, 38, 14, 10)

@@ -64,8 +64,8 @@ class _Sheet:
     """Tiles in a row."""
     tiles: int
     """How many ids it has, a power of two."""
-    sent: set[int] = field(default_factory=set)
-    """The tiles that the terminal has."""
+    sent: dict[int, int] = field(default_factory=dict)
+    """The tiles that the terminal has, and the divisor of their pixels."""
     had: set[int] = field(default_factory=set)
     """Those that it ever got: after a change it may have them or not."""
     asked: int = 0
@@ -224,17 +224,20 @@ class PanePictureScreen:
             sheet, tile = key = max(self._wanted, key=lambda key: (key[0].asked, -key[1]))
             placed = sheet.placed()
             if placed is not None:
-                more = self._tile(sheet, placed, tile, room)
+                more, divisor = self._tile(sheet, placed, tile, room)
                 if data and len(data) + len(more) > room:
                     break
-                data += more
-                sheet.sent.add(tile)
-                sheet.had.add(tile)
+                # No finer than it is there already, it would be sent again and again.
+                if divisor < sheet.sent.get(tile, COARSEST + 1):
+                    data += more
+                    sheet.sent[tile] = divisor
+                    sheet.had.add(tile)
             del self._wanted[key]
         return data
 
-    def _tile(self, sheet: _Sheet, placed: Placed, tile: int, room: int) -> bytes:
-        """Returns what sends a tile, coarser if it takes more than ``room``."""
+    def _tile(self, sheet: _Sheet, placed: Placed, tile: int, room: int) -> tuple[bytes, int]:
+        """Returns what sends a tile, coarser if it takes more than ``room``, and the divisor of its
+        pixels."""
         row, column = divmod(tile, sheet.across)
         row, column = row * TILE_ROWS, column * TILE_COLUMNS
         columns = min(TILE_COLUMNS, placed.columns - column)
@@ -252,7 +255,7 @@ class PanePictureScreen:
             )
             data = transmit(control, image)
             if len(data) <= room or divisor >= COARSEST:
-                return data
+                return data, divisor
             if divisor == 1:
                 self._coarse[sheet, tile] = len(data)
             divisor *= 2

@@ -96,4 +96,6 @@ class TellingCompositor(Compositor):
         if is_batching(screen.app):
             screen.refresh()
         else:
+            # It takes all changes for drawn, those too that its timer has not got to yet.
+            self.update_widgets(screen._dirty_widgets)
             screen._compositor_refresh()

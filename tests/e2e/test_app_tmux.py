@@ -17,7 +17,7 @@ from quicksand.base.paths import Paths
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Status
 
-from tests.conftest import our_processes
+from tests.conftest import our_processes, wait_for
 from tests.e2e.tmux import Terminal
 
 APP = [sys.executable, "-m", "quicksand_tui"]
@@ -294,7 +294,7 @@ def test_a_cancelled_start_leaves_nothing(places: Paths) -> None:
         terminal.press("X")
         terminal.sees("n starts your first sandbox", "cancelled")
         assert states(places) == []
-        assert not [line for line in our_processes() if str(places.data) in line]
+        wait_for(lambda: not our_processes(str(places.data)), what="its processes to end")
         terminal.press("q")
         left_clean(terminal, 0)
 
@@ -310,7 +310,7 @@ def test_a_start_ends_with_its_app_and_leaves_nothing(places: Paths) -> None:
         os.kill(terminal.pid_of("-m quicksand_tui"), signal.SIGTERM)
         left_clean(terminal, 128 + signal.SIGTERM)
         assert states(places) == []
-        assert not [line for line in our_processes() if str(places.data) in line]
+        wait_for(lambda: not our_processes(str(places.data)), what="its processes to end")
 
 
 @pytest.mark.vm

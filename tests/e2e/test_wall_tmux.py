@@ -52,6 +52,7 @@ def test_the_wall_shows_other_clients_shells_and_they_do_not_notice() -> None:
         terminal.press("s")
         terminal.sees("root@debian-1")
         terminal.prefixed("d")
+        terminal.sees("━ 1 Sandboxes ")
         with Terminal(SHELL, columns=71, rows=19) as other:
             other.sees("root@debian-1")
             before = shells()

@@ -71,7 +71,7 @@ class Terminal:
             check=True,
             capture_output=True,
             text=True,
-            timeout=20,
+            timeout=120,
             env={**os.environ, "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"},
         )
         return done.stdout

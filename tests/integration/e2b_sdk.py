@@ -41,7 +41,7 @@ def listening(places: Paths) -> Iterator[str]:
         assert found is not None
         yield found[1]
         server.terminate()
-        server.wait(30)
+        server.wait(60)
     assert not Registry(places).list(), "the SDK's `with` ends its sandbox"
 
 

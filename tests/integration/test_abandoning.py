@@ -62,7 +62,6 @@ def await_nothing(places: Paths, id_: str) -> None:
     wait_for(
         lambda: not (processes_of(place) or place.exists() or runtime.exists()),
         what="the keeper to remove everything",
-        timeout=5,
     )
 
 

@@ -64,7 +64,8 @@ def fake(tmp_path: Path, script: str) -> QemuBinaries:
     return QemuBinaries(system=program, img=None, version=(9, 0, 0))
 
 
-async def test_tcg_runs_the_probe_into_long_mode() -> None:
+async def test_tcg_runs_the_probe_into_long_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quicksand.qemu.accelerator.PROBE_TIMEOUT_S", 60.0)
     verdict = await probe(find_binaries(HOST.value), Accelerator.TCG, HOST)
     assert (verdict.works, verdict.reason) == (True, "")
 

@@ -101,7 +101,8 @@ async def test_it_is_alpine_with_our_agent(vm: Sandbox) -> None:
     assert (await say(vm, "grep -c vda /proc/mounts")) == "1"
     assert "10.0.2.15" in await say(vm, "ip address show eth0")
     # Busybox's date knows no fractions of a second.
-    assert abs(float(await say(vm, "date +%s")) + 0.5 - time.time()) < 2
+    before = time.time()
+    assert before - 2 < int(await say(vm, "date +%s")) < time.time() + 1
 
 
 async def test_commands_users_and_files(vm: Sandbox) -> None:
@@ -122,7 +123,7 @@ async def test_commands_users_and_files(vm: Sandbox) -> None:
     assert b"42" in seen
 
 
-async def test_checkpoints_and_clones(vm: Sandbox) -> None:
+async def test_checkpoints_and_clones(vm: Sandbox, patient: None) -> None:
     await say(vm, "echo one > /root/f; echo one > /dev/shm/f; sync")
     await vm.checkpoint("one")
     await vm.revert("one", keep_now=False)

@@ -69,7 +69,7 @@ async def test_a_sandbox_with_ports_and_commands_in_it(service: EngineService) -
         ran = await service.ask(
             "it failed", lambda engine: engine.run_command(view.id, command, timeout_s=timeout_s)
         )
-        assert 0 < ran.seconds < timeout_s + 10
+        assert 0 < ran.seconds < timeout_s + 60
         return ran.exit_code, ran.lines, ran.is_cut, ran.timed_out
 
     assert await run("echo out; echo err >&2; printf '\\033[2Jx'; exit 3") == (
@@ -98,7 +98,9 @@ async def test_a_sandbox_with_ports_and_commands_in_it(service: EngineService) -
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert (await run(count))[1] == ("0",)
+    async with asyncio.timeout(60):  # one that is killed is there until it gets a processor
+        while (await run(count))[1] != ("0",):
+            pass
 
     await carry_out(service, KILL, view.id)
     with pytest.raises(OperationError, match="not running"):

@@ -162,7 +162,7 @@ async def test_a_terminal_has_a_shell_with_all_of_that(vm: Sandbox) -> None:
     try:
         await shell.write(b'echo "<$GREETING $(id -u) $(pwd)>"\n')
         seen = b""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             async for piece in shell.output():
                 seen += piece
                 if b"<hello 1000 /work>" in seen:

@@ -93,4 +93,4 @@ def test_a_search_that_is_broken_off_reports_what_was_done(places: Paths) -> Non
     ended, counted, *_ = said.splitlines()
     assert ended.startswith("broken off after ")
     assert int(counted.split()[0]) >= 1
-    assert not left_when_reaped(places)
+    wait_for(lambda: not left_when_reaped(places), what="nothing to be left")

@@ -172,7 +172,7 @@ async def test_a_forward_reaches_the_guests_own_loopback_and_lasts(
     writer.write(b"x")
     await vm.revert("a")
     with pytest.raises(ConnectionError):
-        await asyncio.wait_for(reader.read(), 30)
+        await asyncio.wait_for(reader.read(), 60)
     writer.close()
     assert await ask(made.host) == b"guest:hi"
 

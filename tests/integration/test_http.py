@@ -62,7 +62,7 @@ class Client:
         return await asyncio.to_thread(self._ask, method, path, body)
 
     def _ask(self, method: str, path: str, body: bytes | None) -> tuple[int, str, bytes]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
         headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
         try:
             connection.request(method.upper(), path, body, headers)

@@ -28,7 +28,7 @@ from quicksand_images.bases import system_facts
 from quicksand_images.log import log_path
 from quicksand_images.recipe import find_recipe, load_recipe
 
-from tests.conftest import our_processes, wait_for
+from tests.conftest import our_processes, share_findings, wait_for
 from tests.integration.small_disks import MIB, small_file_system
 from tests.integration.test_fresh_machine import files_of
 from tests.unit.images.mirrors import (
@@ -79,6 +79,7 @@ def store(
     """A store with the default image as "base", whose packages come from the test's mirror."""
     repository, index, keys = mirrors
     monkeypatch.setenv("PIP_INDEX_URL", index)
+    share_findings(prepared, tmp_path / "cache")
     monkeypatch.setenv("QUICKSAND_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("QUICKSAND_DATA_DIR", str(tmp_path / "data"))
     found = ImageStore(tmp_path / "data" / "images")

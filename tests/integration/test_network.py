@@ -28,9 +28,9 @@ LOOPBACK_6 = "0" * 24 + "01000000"
 PROBES = """
 import socket, sys
 
-def tcp(address, port):
+def tcp(address, port, patience=2):
     try:
-        socket.create_connection((address, port), timeout=2).close()
+        socket.create_connection((address, port), timeout=patience).close()
         return "open"
     except OSError:
         return "no way"
@@ -45,19 +45,19 @@ def dns():
         except OSError:
             return "no way"
 
-port, own = int(sys.argv[1]), sys.argv[2]
-print("loopback", tcp("10.0.2.2", port))
-print("host", tcp(own, port))
+port, own, patience = int(sys.argv[1]), sys.argv[2], float(sys.argv[3])
+print("loopback", tcp("10.0.2.2", port, patience))
+print("host", tcp(own, port, patience))
 print("metadata", tcp("169.254.169.254", 80))
 print("ipv6", tcp("2001:4860:4860::8888", 53))
 print("dns", dns())
 """
 
 
-async def probes(sandbox: Sandbox, port: int) -> dict[str, str]:
-    """What it reaches; ``port`` is one of this host's."""
-    argv = ["python3", "-c", PROBES, str(port), own_address()]
-    result = await sandbox.execute(argv, timeout=60)
+async def probes(sandbox: Sandbox, port: int, *, patience: float = 2) -> dict[str, str]:
+    """What it reaches; ``port`` is one of this host's, for which it waits so many seconds."""
+    argv = ["python3", "-c", PROBES, str(port), own_address(), str(patience)]
+    result = await sandbox.execute(argv, timeout=120)
     assert result.exit_code == 0, result.stderr
     found = dict(line.split(" ", 1) for line in result.stdout.splitlines())
     links = await sandbox.execute("ls /sys/class/net")
@@ -110,7 +110,7 @@ async def test_the_full_network_has_this_host_and_no_other_sandbox(places: Paths
     first = Sandbox(image="debian", network_mode=NetworkMode.FULL)
     second = Sandbox(image="debian", network_mode=NetworkMode.FULL)
     async with Service() as here, first, second, await first.spawn(["python3", "-c", serve]):
-        found = await probes(second, here.port)
+        found = await probes(second, here.port, patience=30)
         assert (found["loopback"], found["host"], found["card"]) == ("open", "open", "yes")
         assert found["ipv6"] == "no way"
         assert here.connections == 2

@@ -21,7 +21,7 @@ from tests.pty_terminal import PtyTerminal
 
 pytestmark = pytest.mark.vm
 
-PATIENCE_S = 60
+PATIENCE_S = 180
 
 ECHO = """
 import socket, sys

@@ -29,7 +29,7 @@ async def test_a_recording_goes_on_after_a_revert(vm: Sandbox, tmp_path: Path) -
         assert recording.pid == pid
         await by_the_command(vm, tmp_path / "y.webp")
         await vm.stop()
-        done = await asyncio.wait_for(recording.wait(), 30)
+        done = await asyncio.wait_for(recording.wait(), 60)
     assert (done.why, done.pictures) == ("sandbox", 1)
     assert done.seconds > 3
     with Image.open(path) as image:

@@ -21,7 +21,7 @@ from tests.integration.guests import say
 pytestmark = pytest.mark.vm
 
 AT = "/mnt/data"
-SOON_S = 30.0
+SOON_S = 60.0
 
 WRITER = """
 import os

@@ -162,11 +162,11 @@ async def test_whatever_ends_a_save_on_stop_it_is_kept(
         begun.set()
         if failure == "OSError":
             raise OSError(errno.EIO, "Input/output error")
-        assert cancelled.wait(30)
+        assert cancelled.wait(60)
 
     monkeypatch.setattr("quicksand.saves.saving._publish", trouble)
     stopping = asyncio.create_task(sb.stop())
-    assert await asyncio.to_thread(begun.wait, 30)
+    assert await asyncio.to_thread(begun.wait, 60)
     if failure == "cancelled":
         stopping.cancel()
         cancelled.set()

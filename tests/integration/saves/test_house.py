@@ -44,7 +44,7 @@ def image(prepared: Paths, places: Paths, monkeypatch: pytest.MonkeyPatch) -> St
 
 
 async def test_a_sandbox_runs_on_after_clean(
-    places: Paths, monkeypatch: pytest.MonkeyPatch, capsys: Output
+    places: Paths, own_orphans: None, monkeypatch: pytest.MonkeyPatch, capsys: Output
 ) -> None:
     monkeypatch.setenv("QUICKSAND_CACHE_DIR", str(places.data.parent / "cache"))
     # What is known of accelerators goes, too; only a verdict on KVM takes long.

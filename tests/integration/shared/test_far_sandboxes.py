@@ -4,6 +4,7 @@ there is one."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -64,13 +65,13 @@ async def there(far: FarHost, vm_name: str) -> AsyncIterator[Sandbox]:
 def our_ssh() -> list[int]:
     """The processes of ssh that this one has started."""
     own = os.getpid()
-    children = Path(f"/proc/{own}/task/{own}/children").read_text().split()
-    return [
-        int(child)
-        for child in children
-        if b"ssh" in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")[0]
-        and b"sshd" not in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")[0]
-    ]
+    found = []
+    for child in Path(f"/proc/{own}/task/{own}/children").read_text().split():
+        with contextlib.suppress(OSError):  # it has ended
+            program = Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")[0]
+            if b"ssh" in program and b"sshd" not in program:
+                found.append(int(child))
+    return found
 
 
 async def test_its_guest_is_spoken_to_as_one_here(there: Sandbox) -> None:
@@ -172,7 +173,8 @@ async def test_errors_are_of_the_classes_that_they_have_here(far: FarHost, there
 async def test_its_machine_lists_it(far: FarHost, there: Sandbox) -> None:
     found = await RemoteHost(far.address).list()
     assert [(one.name, one.status) for one in found] == [(there.name, "running")]
-    assert await RemoteHost(far.address).logs(there.name) == Sandbox.open(there.name).logs()
+    told = await RemoteHost(far.address).logs(there.name)
+    assert told and Sandbox.open(there.name).logs().startswith(told)  # there may be more by now
 
 
 async def test_a_directory_of_its_machine_is_mounted(there: Sandbox, tmp_path: Path) -> None:

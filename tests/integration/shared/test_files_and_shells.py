@@ -68,7 +68,7 @@ async def test_an_interrupted_write_leaves_the_old_file_and_no_litter(
         await other.files.write(f"{directory}/f", broken())
     other.close()
     assert await vm.files.read(f"{directory}/f") == b"old"
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while [f.name for f in await vm.files.list(directory)] != ["f"]:
             await asyncio.sleep(0.05)
 

@@ -138,7 +138,7 @@ async def test_leaving_the_loop_ends_what_runs(
         async for result in results:
             assert result.index == 0
             break
-    assert not any(sandboxes_of(places, node) for node in nodes)
+    await until(lambda: not any(sandboxes_of(places, node) for node in nodes), "their end")
     await until(lambda: not any(host.reserved_bytes for host in fleet.hosts()), "all to be free")
 
 

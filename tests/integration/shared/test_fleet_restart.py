@@ -55,7 +55,7 @@ async def nodes(
         await end_fleet(places, told=lambda _: None)
 
 
-async def until(condition: Callable[[], object], what: str, *, seconds: float = 30.0) -> None:
+async def until(condition: Callable[[], object], what: str, *, seconds: float = 60.0) -> None:
     """Wait until ``condition`` is true."""
     deadline = time.monotonic() + seconds
     while not condition():

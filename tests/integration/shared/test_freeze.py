@@ -17,6 +17,9 @@ from tests.conftest import PATIENCE_S, Patience, in_time
 
 pytestmark = pytest.mark.vm
 
+FREEZE_S = 10
+"""The longest that a freeze lasts."""
+
 
 @pytest.fixture
 async def other(vm: Sandbox) -> AsyncIterator[Sandbox]:
@@ -27,12 +30,29 @@ async def other(vm: Sandbox) -> AsyncIterator[Sandbox]:
     sandbox.close()
 
 
-async def until(condition: Callable[[], Awaitable[bool]], *, what: str) -> None:
+async def until(
+    condition: Callable[[], Awaitable[bool]], *, what: str, seconds: float = PATIENCE_S
+) -> None:
     """Wait until the guest says that ``condition`` is true."""
-    patience = Patience(PATIENCE_S)
+    patience = Patience(seconds)
     while not await condition():
-        assert not patience.is_over(), f"waited {PATIENCE_S} s for {what}"
+        assert not patience.is_over(), f"waited {seconds} s for {what}"
         await asyncio.sleep(0.02)
+
+
+async def while_frozen(vm: Sandbox, attempt: Callable[[], Awaitable[None]]) -> None:
+    """Do what must come before a freeze ends by itself: a busy host may take longer for that, but
+    not each time."""
+    for is_last in (False, False, True):
+        started = time.monotonic()
+        try:
+            await attempt()
+        except (AssertionError, AgentRefusedError, pytest.fail.Exception):
+            if is_last or time.monotonic() - started < FREEZE_S - 1:
+                raise
+        else:
+            return
+        await vm.execute("echo >/root/thawed", timeout=60)
 
 
 async def states(vm: Sandbox, mark: str) -> list[str]:
@@ -48,7 +68,7 @@ async def start_write(vm: Sandbox, name: str) -> asyncio.Task[ExecuteResult]:
     async def waits() -> bool:
         return "D" in await states(vm, f"/root/{name}")
 
-    await until(waits, what="the write to wait for the thaw")
+    await until(waits, what="the write to wait for the thaw", seconds=FREEZE_S)
     return write
 
 
@@ -61,18 +81,22 @@ async def refusal(vm: Sandbox, method: str, **params: object) -> str:
 async def test_a_frozen_root_is_read_but_not_written_until_the_thaw(
     vm: Sandbox, other: Sandbox
 ) -> None:
-    assert await refusal(vm, "thaw") == "not_frozen"
-    assert await vm.request("freeze", {"seconds": 10}) == {}
-    write = await start_write(vm, "held")
-    assert (await vm.execute("cat /etc/passwd")).stdout.startswith("root:")
-    assert not await vm.files.exists("/root/held")
-    assert await refusal(vm, "freeze") == "frozen"
-    assert await refusal(other, "freeze") == "frozen"
-    assert await refusal(other, "thaw") == "not_frozen"
-    assert not write.done()
-    assert 0 < (await vm.request("thaw"))["frozen_s"] < 10
-    assert (await write).stdout == "text\n"
-    assert await refusal(vm, "thaw") == "not_frozen"
+    async def attempt() -> None:
+        await vm.execute("rm -f /root/held")
+        assert await refusal(vm, "thaw") == "not_frozen"
+        assert await vm.request("freeze", {"seconds": FREEZE_S}) == {}
+        write = await start_write(vm, "held")
+        assert (await vm.execute("cat /etc/passwd")).stdout.startswith("root:")
+        assert not await vm.files.exists("/root/held")
+        assert await refusal(vm, "freeze") == "frozen"
+        assert await refusal(other, "freeze") == "frozen"
+        assert await refusal(other, "thaw") == "not_frozen"
+        assert not write.done()
+        assert 0 < (await vm.request("thaw"))["frozen_s"] < FREEZE_S
+        assert (await write).stdout == "text\n"
+        assert await refusal(vm, "thaw") == "not_frozen"
+
+    await while_frozen(vm, attempt)
 
 
 async def test_a_freeze_ends_by_itself_and_its_thaw_is_refused(vm: Sandbox) -> None:
@@ -88,29 +112,38 @@ async def test_a_freeze_ends_by_itself_and_its_thaw_is_refused(vm: Sandbox) -> N
     await vm.request("thaw")
 
 
-async def test_the_end_of_its_session_thaws_at_once(vm: Sandbox, other: Sandbox) -> None:
-    started = time.monotonic()
-    await other.request("freeze", {"seconds": 10})
-    write = await start_write(vm, "left")
-    other.close()
-    assert (await write).stdout == "text\n"
-    assert time.monotonic() - started < 9
+async def test_the_end_of_its_session_thaws_at_once(vm: Sandbox) -> None:
+    async def attempt() -> None:
+        other = Sandbox.attach(vm.name)
+        try:
+            await other.ping()
+            started = time.monotonic()
+            await other.request("freeze", {"seconds": FREEZE_S})
+            write = await start_write(vm, "left")
+        finally:
+            other.close()
+        assert (await write).stdout == "text\n"
+        assert time.monotonic() - started < FREEZE_S - 1
+
+    await while_frozen(vm, attempt)
 
 
 async def test_a_frozen_guest_is_frozen_by_others_too(vm: Sandbox) -> None:
     await vm.execute("fsfreeze --freeze /")
     assert await refusal(vm, "freeze") == "frozen"
     await vm.execute("fsfreeze --unfreeze /")
-    await vm.request("freeze", {"seconds": 10})
-    await vm.execute("fsfreeze --unfreeze /")
-    with pytest.raises(AgentRefusedError, match="something in the guest") as caught:
-        await vm.request("thaw")
-    assert caught.value.code == "not_frozen"
+
+    async def attempt() -> None:
+        await vm.request("freeze", {"seconds": FREEZE_S})
+        await vm.execute("fsfreeze --unfreeze /")
+        with pytest.raises(AgentRefusedError, match="something in the guest") as caught:
+            await vm.request("thaw")
+        assert caught.value.code == "not_frozen"
+
+    await while_frozen(vm, attempt)
 
 
-async def test_an_upload_that_breaks_off_while_frozen_holds_nobody_up(
-    vm: Sandbox, other: Sandbox
-) -> None:
+async def test_an_upload_that_breaks_off_while_frozen_holds_nobody_up(vm: Sandbox) -> None:
     """What it has begun is removed after the thaw, for which the agent must not wait."""
 
     async def chunks() -> AsyncIterator[bytes]:
@@ -126,34 +159,49 @@ async def test_an_upload_that_breaks_off_while_frozen_holds_nobody_up(
     async def is_removed() -> bool:
         return not await has_begun()
 
-    upload = asyncio.create_task(other.files.write("/root/upload", chunks()))
-    command = asyncio.create_task(other.execute("sleep 1234"))
-    await until(has_begun, what="the upload to begin")
-    await vm.request("freeze", {"seconds": 10})
-    other.close()
-    upload.cancel()
-    await asyncio.gather(upload, command, return_exceptions=True)
-    await until(session_is_gone, what="the end of the other session")
-    await vm.request("thaw")
-    await until(is_removed, what="the unfinished file to go")
+    async def attempt() -> None:
+        other = Sandbox.attach(vm.name)
+        try:
+            upload = asyncio.create_task(other.files.write("/root/upload", chunks()))
+            command = asyncio.create_task(other.execute("sleep 1234"))
+            await until(has_begun, what="the upload to begin")
+            await vm.request("freeze", {"seconds": FREEZE_S})
+        finally:
+            other.close()
+        upload.cancel()
+        await asyncio.gather(upload, command, return_exceptions=True)
+        await until(session_is_gone, what="the end of the other session")
+        await vm.request("thaw")
+        await until(is_removed, what="the unfinished file to go")
+
+    await while_frozen(vm, attempt)
 
 
-async def test_an_agent_that_is_killed_leaves_nothing_frozen(vm: Sandbox, other: Sandbox) -> None:
+async def test_an_agent_that_is_killed_leaves_nothing_frozen(vm: Sandbox) -> None:
     """Not even when one of its own threads waits to write, which keeps it from ending."""
-    agent = (await vm.request("ping"))["pid"]
-    await vm.request("freeze", {"seconds": 10})
-    upload = asyncio.create_task(other.files.write("/root/upload", b"text"))
 
-    async def its_thread_waits() -> bool:
-        threads = (await vm.execute(f"cat /proc/{agent}/task/*/status")).stdout
-        return "State:\tD" in threads
+    async def attempt() -> None:
+        other = Sandbox.attach(vm.name)
+        try:
+            await other.ping()
+            agent = (await vm.request("ping"))["pid"]
+            await vm.request("freeze", {"seconds": FREEZE_S})
+            upload = asyncio.create_task(other.files.write("/root/upload", b"text"))
 
-    await until(its_thread_waits, what="the upload to wait for the thaw")
-    with pytest.raises(AgentUnreachableError):
-        await vm.execute(f"kill -9 {agent}")
-    await asyncio.gather(upload, return_exceptions=True)
-    assert (await vm.execute("echo text >/root/after; cat /root/after")).stdout == "text\n"
-    assert (await vm.request("ping"))["pid"] != agent
+            async def its_thread_waits() -> bool:
+                threads = (await vm.execute(f"cat /proc/{agent}/task/*/status")).stdout
+                return "State:\tD" in threads
+
+            await until(its_thread_waits, what="the upload to wait", seconds=FREEZE_S)
+            with pytest.raises(AgentUnreachableError):
+                await vm.execute(f"kill -9 {agent}")
+            await asyncio.gather(upload, return_exceptions=True)
+        finally:
+            other.close()
+        assert (await vm.execute("echo text >/root/after; cat /root/after")).stdout == "text\n"
+        assert (await vm.request("ping"))["pid"] != agent
+
+    await while_frozen(vm, attempt)
 
 
 async def test_volatile_names_what_only_memory_holds(vm: Sandbox) -> None:

@@ -241,7 +241,9 @@ async def test_the_end_of_a_start(
             await start
     finally:
         over.set()
-    assert not our_processes(str(places.data))
+    await asyncio.to_thread(
+        wait_for, lambda: not our_processes(str(places.data)), what="its processes to end"
+    )
     assert not Sandbox.list()
 
 

@@ -38,7 +38,7 @@ async def test_a_start_at_a_damaged_checkpoint_leaves_the_disk_as_it_was(
     devices.write_bytes(devices.read_bytes()[:-1])
     with pytest.raises(HistoryError, match="devices"):
         await vm.start(at="one")
-    assert not our_processes(str(places.data))
+    wait_for(lambda: not our_processes(str(places.data)), what="its processes to end")
     History(place).sweep()
     await vm.start()
     assert await say(vm, "cat /root/f") == "later"

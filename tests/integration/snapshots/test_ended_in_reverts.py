@@ -22,7 +22,9 @@ from quicksand.snapshots.reverting import Form
 from tests.conftest import wait_for
 from tests.integration.guests import say
 
-pytestmark = [pytest.mark.vm, pytest.mark.usefixtures("template")]
+pytestmark = [pytest.mark.vm, pytest.mark.usefixtures("template", "patient")]
+
+TRIES = 5
 
 
 async def begin(vm: Sandbox) -> None:
@@ -86,7 +88,12 @@ async def test_stopping_resumes_no_paused_guest_that_somebody_reverts(
 
 
 async def test_qemu_s_messages_are_not_full_of_what_it_forgot(vm: Sandbox, places: Paths) -> None:
-    await begin(vm)
-    assert (await vm.revert("one")).revert_form == Form.WARM
+    for _ in range(TRIES):
+        await begin(vm)
+        if (await vm.revert("one")).revert_form == Form.WARM:
+            break
+        await vm.delete_checkpoint("one")
+    else:
+        pytest.fail("a processor was in the midst of something at each checkpoint")
     place = sandbox_dir(places, vm.id)
     assert "memset" not in place.qemu_log.read_text()

@@ -183,7 +183,7 @@ async def test_clients_are_told_of_a_revert_and_a_paused_sandbox_stays_paused(vm
     while not (await vm.execute(["pgrep", "-x", "sleep"])).stdout:
         pass
     await vm.revert("here")
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         with pytest.raises(RevertedError, match="'here'"):
             await call
     assert await say(other, "cat /dev/shm/f") == "1"

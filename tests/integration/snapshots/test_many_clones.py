@@ -37,7 +37,9 @@ def qemus(places: Paths) -> int:
 
 
 @pytest.mark.parametrize("count", [5, pytest.param(16, marks=pytest.mark.soak)])
-async def test_clones_have_nothing_of_their_own_in_common(places: Paths, count: int) -> None:
+async def test_clones_have_nothing_of_their_own_in_common(
+    places: Paths, patient: None, count: int
+) -> None:
     async with Sandbox(image="debian") as vm:
         first = (await say(vm, OWN)).splitlines()
         clones = await vm.clone(count, concurrency=2)

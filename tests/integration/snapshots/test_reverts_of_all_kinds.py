@@ -46,7 +46,7 @@ def status_of(vm: Sandbox) -> Status:
     return next(entry.status for entry in Sandbox.list() if entry.id == vm.id)
 
 
-async def test_one_that_is_paused_can_be_reverted_and_undone(vm: Sandbox) -> None:
+async def test_one_that_is_paused_can_be_reverted_and_undone(patient: None, vm: Sandbox) -> None:
     await write(vm, "one")
     await vm.checkpoint("one")
     await write(vm, "two")

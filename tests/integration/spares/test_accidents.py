@@ -147,7 +147,7 @@ async def test_what_is_killed_while_it_is_taken(
         assert (await sandbox.execute("hostname")).stdout == "box\n"
         assert [entry.name for entry in Sandbox.list()] == ["box"]
     await sandbox.kill()
-    assert left_when_reaped(places) == {sandbox.id}
+    wait_for(lambda: left_when_reaped(places) == {sandbox.id}, what="the rest to be reaped")
 
 
 async def kill_owner(places: Paths, make: Make, mode: str, *, keeper_lives: bool) -> float:

@@ -469,7 +469,7 @@ def text_of(messages: Sequence[dict[str, Any]], stream: str = "stdout") -> str:
     return b"".join(base64.b64decode(d[stream]) for d in data if stream in d).decode()
 
 
-async def until(condition: Any, *, within_s: float = 20.0) -> None:
+async def until(condition: Any, *, within_s: float = 60.0) -> None:
     deadline = time.monotonic() + within_s
     while not condition():
         assert time.monotonic() < deadline, "it did not happen"

@@ -137,7 +137,7 @@ async def test_a_client_that_leaves_is_seen_in_the_guest(api: Api, inside: InGue
     answer = await api.client.post("/execute", data=body, headers=headers_of(made))
     await answer.content.readline()
     answer.close()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await inside.left.wait()
 
 

@@ -31,7 +31,7 @@ class Disk:
 
     def write(self, path: Path, value: Any, *, durable: bool = True) -> None:
         self.begun += 1
-        assert self.goes_on.wait(30)
+        assert self.goes_on.wait(60)
         write_json(path, value, durable=durable)
 
 

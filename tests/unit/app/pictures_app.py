@@ -6,6 +6,7 @@ says.
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,11 @@ SAID = Path(sys.argv[1])
 class Guest(FakeTerminal):
     def write(self, data: bytes) -> None:
         super().write(data)
-        for letter in data.decode():
+        # Like a real one, it says nothing before it is open; keys may have been typed ahead.
+        asyncio.get_running_loop().call_soon(self._answer, data.decode())
+
+    def _answer(self, letters: str) -> None:
+        for letter in letters:
             if (path := SAID / letter).exists():
                 self.say(path.read_bytes())
 

@@ -223,10 +223,10 @@ async def test_verifying_can_be_cancelled(
     def report(progress: Progress) -> None:
         if progress.total:
             reading.set()
-            go_on.wait(10)
+            go_on.wait(60)
 
     task = asyncio.create_task(told_of(service, verdicts.verify([dev], deep=True), report=report))
-    assert await asyncio.to_thread(reading.wait, 10)
+    assert await asyncio.to_thread(reading.wait, 60)
     task.cancel()
     # The engine's loop hears of it before it hears of anything else, and only then it goes on.
     await asyncio.wait((task,), timeout=0)
@@ -320,7 +320,7 @@ async def test_a_save_that_is_cancelled_ends_at_its_next_step(
     task = asyncio.create_task(
         told_of(service, saves.save(spec), "0" * 12, report=lambda _: begun.set())
     )
-    assert await asyncio.to_thread(begun.wait, 10)
+    assert await asyncio.to_thread(begun.wait, 60)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

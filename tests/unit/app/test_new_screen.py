@@ -125,7 +125,7 @@ async def test_what_is_typed_behind_enter_makes_nothing_good_that_it_took(
     answered = threading.Event()
 
     def look(_: str) -> str:
-        assert answered.wait(30)
+        assert answered.wait(60)
         return ""
 
     async with app.run_test(size=SIZE) as pilot:

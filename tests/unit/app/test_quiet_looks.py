@@ -26,7 +26,7 @@ from tests.unit.app.fakes import until
 from tests.unit.app.test_reader import make
 
 NOBODY: frozenset[str] = frozenset()
-TOLD_S = 10.0
+TOLD_S = 60.0
 
 
 def stamped(monkeypatch: pytest.MonkeyPatch) -> list[Path]:

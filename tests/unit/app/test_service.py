@@ -81,7 +81,7 @@ async def test_cancelling_returns_after_the_engine_has_undone_it(service: Engine
             undone.append(True)
 
     task = asyncio.create_task(service.ask("it", operation))
-    await asyncio.to_thread(begun.wait, 5)
+    await asyncio.to_thread(begun.wait, 60)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -99,7 +99,7 @@ async def test_closing_cancels_what_is_under_way_and_waits_for_it(service: Engin
             undone.append(True)
 
     task = asyncio.create_task(service.ask("it", operation))
-    await asyncio.to_thread(begun.wait, 5)
+    await asyncio.to_thread(begun.wait, 60)
     await asyncio.to_thread(service.close)
     assert undone == [True]
     with pytest.raises(OperationError):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from quicksand.base.disk_changes import DiskChanges
 
-TOLD_S = 10.0
+TOLD_S = 60.0
 """The kernel tells at once; this is for a busy machine."""
 QUIET_S = 0.01
 

@@ -157,7 +157,7 @@ def test_a_writer_killed_at_any_step_leaves_a_whole_record(
     record: Path, call: str, when: str, expected: str
 ) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", CRASH, str(record), call, when], timeout=20, check=False
+        [sys.executable, "-c", CRASH, str(record), call, when], timeout=120, check=False
     )
     assert done.returncode == -9
     assert read_json(record) == {"version": expected}
@@ -243,7 +243,7 @@ def test_a_descriptor_is_left_open_by_no_failure(
         for _ in range(20):
             with pytest.raises(DiskSpaceError):
                 write_json(record, {})
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before
 
 
 # Reading
@@ -395,7 +395,7 @@ def test_no_descriptor_is_left_by_locks_that_were_not_had(tmp_path: Path) -> Non
     for _ in range(20):
         assert try_lock(path) is None
         assert is_locked(path)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before
     os.close(lock)
     wait_for(lambda: not is_locked(path), what="the lock to be free")
 

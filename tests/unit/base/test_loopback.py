@@ -31,7 +31,7 @@ def test_any_port_is_the_same_on_both_addresses() -> None:
         assert (first[0], second[0]) == ("127.0.0.1", "::1")
         assert first[1] == second[1] != 0
         for one in sockets:
-            socket.create_connection(one.getsockname()[:2], timeout=10).close()
+            socket.create_connection(one.getsockname()[:2], timeout=60).close()
 
 
 @pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])

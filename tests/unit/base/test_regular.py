@@ -20,7 +20,7 @@ from quicksand_tui.door.logs import FileLog
 from quicksand_tui.home.config import read_config
 from quicksand_tui.home.state import StateFile
 
-pytestmark = pytest.mark.timeout(30)
+pytestmark = pytest.mark.timeout(120)
 
 
 def bind(path: Path) -> None:
@@ -51,7 +51,7 @@ def test_what_is_no_file_is_refused_for_what_it_is(planted: tuple[Path, str], fl
         open_regular(path, flags)
     assert caught.value.errno == (errno.EISDIR if kind == "a directory" else errno.EINVAL)
     assert caught.value.filename == str(path)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before
 
 
 def test_a_file_is_opened(tmp_path: Path) -> None:

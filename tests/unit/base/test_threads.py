@@ -17,11 +17,11 @@ async def test_cancellations_wait_for_a_thread(cancellations: int) -> None:
 
     def work() -> None:
         running.set()
-        go_on.wait(10)
+        go_on.wait(60)
         done.append(True)
 
     task = asyncio.create_task(in_thread_to_the_end(work))
-    await asyncio.to_thread(running.wait, 10)
+    await asyncio.to_thread(running.wait, 60)
     for _ in range(cancellations):
         task.cancel()
         await asyncio.wait((task,), timeout=0.01)
@@ -70,7 +70,7 @@ async def test_a_thread_can_be_stopped_where_it_looks() -> None:
             cleared.set()
 
     task = asyncio.create_task(in_stoppable_thread(work))
-    await asyncio.to_thread(running.wait, 10)
+    await asyncio.to_thread(running.wait, 60)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

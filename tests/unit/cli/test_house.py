@@ -43,7 +43,7 @@ KEY = "a" * 32
 
 
 @pytest.fixture(autouse=True)
-def own(places: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def own(places: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_orphans: None) -> None:
     """Images, a cache and a current directory of the test's own."""
     for name in ("images", "qemu"):
         (places.data / name).unlink()

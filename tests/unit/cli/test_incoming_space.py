@@ -30,7 +30,7 @@ from quicksand_tui.cli import transfer as survey
 from quicksand_tui.cli.transfer import NotEnoughSpaceError, Tally
 
 MIB = 1024 * 1024
-START_S = 10.0
+START_S = 60.0
 
 
 @contextlib.asynccontextmanager

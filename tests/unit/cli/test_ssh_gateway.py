@@ -27,7 +27,7 @@ from quicksand_tui.cli.ssh_server import gateway as module
 from quicksand_tui.cli.ssh_server.gateway import Gateway, serve_at
 from quicksand_tui.cli.ssh_server.server import CHANNELS_MAX
 
-LIMIT_S = 20
+LIMIT_S = 60
 
 
 class Played:

@@ -15,7 +15,7 @@ from quicksand_tui.cli.ssh_server.pipes import QUEUE_MAX
 from quicksand_tui.cli.ssh_server.server import GuestServer
 from quicksand_tui.cli.ssh_server.tasks import Tasks
 
-LIMIT_S = 20
+LIMIT_S = 60
 MIB = 1024 * 1024
 
 

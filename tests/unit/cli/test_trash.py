@@ -26,7 +26,7 @@ Output = pytest.CaptureFixture[str]
 
 
 @pytest.fixture(autouse=True)
-def own(places: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def own(places: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_orphans: None) -> None:
     """Images and a current directory of the test's own."""
     for name in ("images", "qemu"):
         (places.data / name).unlink()

@@ -235,7 +235,7 @@ def test_hundreds_of_layers(tmp_path: Path) -> None:
         paths.append(write_layer(tmp_path / str(number), made))
     before = len(os.listdir("/proc/self/fd"))
     write_merged(paths, tmp_path / "target", backing=BACKING)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before
     disk = read_disk(tmp_path / "target", size=70 * CLUSTER)
     assert {at: disk[at * CLUSTER : at * CLUSTER + 3] for at in range(70)} == expected
 
@@ -287,7 +287,7 @@ def test_a_full_disk_at_any_write_leaves_what_was_there(
                 assert not fault.struck
                 break
         assert fault.struck
-        assert len(os.listdir("/proc/self/fd")) == before
+        assert len(os.listdir("/proc/self/fd")) <= before
         if old is None:
             assert not list(place.iterdir())
         else:

@@ -34,7 +34,7 @@ class QemuImg:
             env={**os.environ, **self.env},
             capture_output=True,
             text=True,
-            timeout=20,
+            timeout=120,
             check=False,
         )
         assert done.returncode == code, done.stderr
@@ -177,7 +177,7 @@ def test_a_full_disk_leaves_no_file(
         with pytest.raises(DiskSpaceError, match=str(path)):
             create_overlay(path, backing=Path("/base"), size=GIB)
     assert not path.exists()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before
     create_overlay(path, backing=Path("/base"), size=GIB)
 
 

@@ -127,7 +127,7 @@ def test_two_starts_at_once_make_one_file(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kernel = write_bzimage(tmp_path / "kernel")
-    both = threading.Barrier(2, timeout=10)
+    both = threading.Barrier(2, timeout=60)
     shrink = vmlinux.shrink_elf
 
     def together(elf: bytes) -> bytes:

@@ -107,7 +107,7 @@ async def test_another_mode_and_another_machine(screens: Screens, target: Path) 
         screens.machine = MachineDir(target.parent.parent / "m" / "two")
         screens.orders.put_nowait(None)
         async with screens.serve("two", BLUE, (64, 40)):
-            await asyncio.wait_for(seen(recording, 3), 30)
+            await asyncio.wait_for(seen(recording, 3), 60)
             screens.orders.put_nowait(None)
     assert recording.result.why == "stop"
     assert colours(target) == [(255, 0, 0), (0, 255, 0), (0, 0, 255)]

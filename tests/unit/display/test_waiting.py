@@ -54,7 +54,7 @@ async def wait(
     script: Script,
     *,
     region: Region | None = None,
-    timeout: float = 10,
+    timeout: float = 60,
     quiet: float = 0.05,
     is_driven: Callable[[], Awaitable[bool]] = always,
     has_driver: Callable[[], Awaitable[bool | None]] = never,
@@ -84,7 +84,7 @@ async def test_a_change(socket: Path) -> None:
             wait_for(
                 client,
                 Until.CHANGE,
-                timeout_s=10,
+                timeout_s=60,
                 quiet_s=0,
                 region=None,
                 is_driven=always,
@@ -195,7 +195,7 @@ async def test_the_first_picture_of_the_guest_is_waited_for(
         await wait_for(
             client,
             until,
-            timeout_s=10,
+            timeout_s=60,
             quiet_s=0.05,
             region=None,
             is_driven=is_driven,
@@ -212,7 +212,7 @@ async def test_a_text(monkeypatch: pytest.MonkeyPatch) -> None:
         return next(answers)
 
     await wait_for_text(
-        "Firefox", timeout_s=10, is_driven=always, has_driver=never, find_texts=find_texts
+        "Firefox", timeout_s=60, is_driven=always, has_driver=never, find_texts=find_texts
     )
     assert list(answers) == []
 

@@ -243,7 +243,7 @@ async def talk(port: int, data: bytes) -> bytes:
     writer.write(data)
     if not data.startswith(b"GET"):
         writer.write_eof()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         answer = await reader.read()
     writer.close()
     return answer

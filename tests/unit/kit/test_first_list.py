@@ -199,7 +199,7 @@ def test_a_look_that_fails_is_no_error(capfd: pytest.CaptureFixture[str]) -> Non
     def fail() -> World:
         raise OSError(5, "Input/output error")
 
-    assert FirstLook(fail).wait(20) is None
+    assert FirstLook(fail).wait(60) is None
     assert capfd.readouterr() == ("", "")
 
 

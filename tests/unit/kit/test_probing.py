@@ -250,7 +250,7 @@ def test_stopped_and_continued_it_is_as_before() -> None:
         seen = len(terminal.output)
         terminal.kill(signal.SIGCONT)
         wait_for(lambda: b"\x1b[?1049h" in terminal.output[seen:], what="the other screen")
-        terminal.sees("quicksand", "━ 1 Sandboxes", "Images", "q quit", timeout=5)
+        terminal.sees("quicksand", "━ 1 Sandboxes", "Images", "q quit")
         assert not terminal.modes[3] & termios.ICANON
         assert b"\x1b[?1003h" in terminal.output[seen:]
         terminal.type(b"?")

@@ -41,6 +41,8 @@ CANARIES = [
     (Compositor, "render_update", "a slow line is queued for seconds"),
     (Compositor, "_dirty_regions", "what changed while a slow line was busy is not drawn"),
     (Screen, "_compositor_refresh", "what changed while a slow line was busy is not drawn"),
+    (Screen, "_dirty_widgets", "what changed while a slow line was busy is not drawn"),
+    (Compositor, "update_widgets", "what changed while a slow line was busy is not drawn"),
     (Compositor, "render_strips", "pictures of the app cannot be taken"),
     (LinuxDriver, "_file", "a slow terminal ends the app"),
     (LinuxDriver, "_get_terminal_size", "a terminal that tells no size ends the app"),

@@ -145,7 +145,7 @@ async def qemu(places: Paths) -> AsyncIterator[FakeQemu]:
     await fake.close()
     others = asyncio.all_tasks() - {asyncio.current_task()}
     if others:
-        await asyncio.wait(others, timeout=5)
+        await asyncio.wait(others, timeout=60)
     assert not [task for task in others if not task.done()], "a task was left behind"
 
 

@@ -14,7 +14,7 @@ from quicksand.guest.datagrams import GuestDatagrams
 from quicksand.life.udp_relay import OVERHEAD, UdpRelay, Waiting
 from quicksand.records.port_forwards import PortForward, Protocol
 
-LIMIT_S = 20
+LIMIT_S = 60
 DNS = PortForward(0, 53, Protocol.UDP)
 
 

@@ -144,7 +144,7 @@ def test_qemu_itself_takes_the_very_directory(
         env={**os.environ, **qemu.env},
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=120,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")

@@ -51,12 +51,12 @@ class Qemu:
             listener = socket.socket(socket.AF_UNIX)
             listener.bind(str(machine.share_socket(number)))
             listener.listen(16)
-            listener.settimeout(10)
+            listener.settimeout(60)
             self.listeners[number] = listener
 
     def accept(self, number: int = 0) -> socket.socket:
         stream, _ = self.listeners[number].accept()
-        stream.settimeout(10)
+        stream.settimeout(60)
         return stream
 
     def end(self) -> None:

@@ -289,7 +289,7 @@ async def test_dragging_beyond_the_edge_scrolls() -> None:
         # The title's row is above the pane.
         await post([events.MouseMove], pane, (3, -1), button=1)
         await until(
-            lambda: pane.copying.mode is not None and pane.copying.mode.top == 0, timeout=20
+            lambda: pane.copying.mode is not None and pane.copying.mode.top == 0, timeout=60
         )
         await post([events.MouseUp], pane, (3, -1), button=1)
         await pilot.pause()

@@ -43,7 +43,7 @@ class FakeDesktop:
         """Ends as QEMU does: all connections break."""
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._main.cancel)
-            self._thread.join(10)
+            self._thread.join(60)
             self.path.unlink(missing_ok=True)
 
     def show(self, picture: Image.Image, box: tuple[int, int, int, int] | None = None) -> None:

@@ -44,7 +44,7 @@ def test_it_is_told_when_it_is_stopped(sandbox: Any, tmp_path: Path) -> None:
         with FakeDesktop(tmp_path / "vnc.sock", desktop()):
             path = tmp_path / "x.gif"
             service.record_screen("0123456789ab", path, told.put).stop()
-            assert told.get(timeout=30).startswith(f"Recorded as {path}: ")
+            assert told.get(timeout=60).startswith(f"Recorded as {path}: ")
             with Image.open(path) as image:
                 assert image.size == (640, 400)
     finally:
@@ -80,6 +80,6 @@ def test_what_cannot_be_recorded_is_told(tmp_path: Path, monkeypatch: pytest.Mon
     service = EngineService()
     try:
         service.record_screen("0123456789ab", tmp_path / "x.gif", told.put)
-        assert told.get(timeout=30) == "Nothing was recorded: the sandbox is not running"
+        assert told.get(timeout=60) == "Nothing was recorded: the sandbox is not running"
     finally:
         service.close()

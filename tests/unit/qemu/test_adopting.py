@@ -44,12 +44,12 @@ def test_a_port_is_waited_for_while_another_process_has_it(
     other: tuple[subprocess.Popen[str], int],
 ) -> None:
     process, port = other
-    waiting = threading.Thread(target=_await_port, args=(port, os.getpid(), time.monotonic() + 30))
+    waiting = threading.Thread(target=_await_port, args=(port, os.getpid(), time.monotonic() + 90))
     waiting.start()
     assert _is_anothers(port, os.getpid())
     assert waiting.is_alive()
     process.kill()
-    waiting.join(timeout=10)
+    waiting.join(timeout=60)
     assert not waiting.is_alive()
     wait_for(lambda: not _is_anothers(port, os.getpid()), what="the port to be free")
 

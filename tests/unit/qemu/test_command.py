@@ -564,7 +564,7 @@ def test_qemu_itself_opens_the_very_file(qemu: QemuBinaries, tmp_path: Path, nam
         env={**os.environ, **qemu.env},
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=120,
         check=False,
     )
     assert done.stderr == ""

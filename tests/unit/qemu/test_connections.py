@@ -100,10 +100,10 @@ def serving(*paths: str | Path, dials: tuple[int, ...] = ()) -> Iterator[Server]
 def connect(to: Any) -> socket.socket:
     """A connection that the server has accepted."""
     if isinstance(to, tuple):
-        one = socket.create_connection(to, timeout=10)
+        one = socket.create_connection(to, timeout=60)
     else:
         one = socket.socket(socket.AF_UNIX)
-        one.settimeout(10)
+        one.settimeout(60)
         one.connect(str(to))
     assert one.recv(5) == b"hello"
     return one
@@ -190,15 +190,15 @@ def test_what_goes_through_forwarded_ports_is_ended_both_ways(root: Path) -> Non
         serving(path, dials=(peer.getsockname()[1],)) as server,
         contextlib.ExitStack() as stack,
     ):
-        peer.settimeout(10)
+        peer.settimeout(60)
         outwards = stack.enter_context(peer.accept()[0])
-        outwards.settimeout(10)
+        outwards.settimeout(60)
         viewer_port, forward, forward6 = server.ports
         addresses = [("127.0.0.1", forward), ("::1", forward6)]
         gone = [outwards, *(stack.enter_context(connect(address)) for address in addresses)]
         stay = [stack.enter_context(connect(at)) for at in (("127.0.0.1", viewer_port), path)]
         datagrams = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
-        datagrams.settimeout(10)
+        datagrams.settimeout(60)
         datagrams.connect(("127.0.0.1", server.datagrams))
         assert all(lives(one) for one in (*gone[1:], *stay, datagrams))
         assert end_forwarded(server.pid, keep=[viewer_port]) == 3

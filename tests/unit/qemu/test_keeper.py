@@ -300,7 +300,7 @@ def run_keeper(directory: Path, *argv: str) -> bytes:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         pass_fds=[lock, leash],
-        timeout=20,
+        timeout=120,
         check=True,
     )
     for descriptor in (lock, leash, held):
@@ -342,7 +342,7 @@ def test_sockets_are_private_and_closed_together(places: Paths) -> None:
     with pytest.raises(OSError, match="in use"):
         others.open()
     others.close()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before
     remove_runtime(runtime)
 
 

@@ -82,7 +82,7 @@ class Scene(Stage):
 
     async def raw(self) -> socket.socket:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        connection.settimeout(10)
+        connection.settimeout(60)
         connection.connect(str(self.runtime.keeper_socket))
         return connection
 

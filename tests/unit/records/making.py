@@ -104,37 +104,37 @@ def create_in_process(
     paths: Paths, name: str, barrier: Barrier, results: Queue[str], end: Barrier
 ) -> None:
     """One of several that make a sandbox at the same moment, and keep it until all have tried."""
-    barrier.wait(30)
+    barrier.wait(60)
     try:
         Registry(paths).create(replace(RECORD, id=new_id(), name=name))
         results.put("made")
     except QuicksandError as error:
         results.put(type(error).__name__)
-    end.wait(30)
+    end.wait(60)
 
 
 def remove_in_process(
     paths: Paths, id_: str, barrier: Barrier, results: Queue[str], end: Barrier
 ) -> None:
-    barrier.wait(30)
+    barrier.wait(60)
     try:
         Registry(paths).remove(id_)
         results.put("removed")
     except (QuicksandError, OSError) as error:
         results.put(type(error).__name__)
-    end.wait(30)
+    end.wait(60)
 
 
 def reap_in_process(
     paths: Paths, _: str, barrier: Barrier, results: Queue[str], end: Barrier
 ) -> None:
-    barrier.wait(30)
+    barrier.wait(60)
     try:
         Registry(paths).reap()
         results.put("reaped")
     except (QuicksandError, OSError) as error:
         results.put(type(error).__name__)
-    end.wait(30)
+    end.wait(60)
 
 
 def at_once(target: Callable[..., None], paths: Paths, argument: str) -> list[str]:
@@ -148,9 +148,9 @@ def at_once(target: Callable[..., None], paths: Paths, argument: str) -> list[st
     ]
     for child in children:
         child.start()
-    found = sorted(results.get(timeout=30) for _ in children)
+    found = sorted(results.get(timeout=60) for _ in children)
     for child in children:
-        child.join(30)
+        child.join(60)
         assert child.exitcode == 0
         child.close()
     results.close()

@@ -236,7 +236,7 @@ def test_a_maker_killed_at_any_step_keeps_no_name_and_leaves_nothing(
         target=_make_and_be_killed, args=(registry.paths, step), kwargs={"before": before}
     )
     child.start()
-    child.join(30)
+    child.join(60)
     assert child.exitcode == -signal.SIGKILL
     child.close()
     box = make(registry, "box")

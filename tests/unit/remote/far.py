@@ -77,8 +77,8 @@ def make_ssh(directory: Path, program: Sequence[str]) -> None:
 
 
 async def until(condition: Callable[[], object], what: str) -> None:
-    """Wait until ``condition`` is true, for at most 30 s."""
-    deadline = time.monotonic() + 30
+    """Wait until ``condition`` is true, for at most a minute."""
+    deadline = time.monotonic() + 60
     while not condition():
-        assert time.monotonic() < deadline, f"waited 30 s for {what}"
+        assert time.monotonic() < deadline, f"waited 60 s for {what}"
         await asyncio.sleep(0.01)

@@ -51,7 +51,7 @@ if what == "flood":
 if what == "size":
     signal.signal(signal.SIGWINCH, lambda *_: sys.exit(os.get_terminal_size(0).columns))
     print(os.get_terminal_size(0).columns, os.isatty(0), os.isatty(2), flush=True)
-    time.sleep(30)
+    time.sleep(300)
 if what == "once":
     place, number = rest
     with open(place, "a") as file:
@@ -72,7 +72,7 @@ if what == "until":
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, end)
     print("ready", flush=True)
-    time.sleep(30)
+    time.sleep(300)
 """
 
 
@@ -357,8 +357,9 @@ async def test_its_end_is_kept_for_a_client_that_was_away(
             ssh.write_text("#!/bin/sh\nexit 255\n")
             ssh.chmod(0o755)
             (tmp_path / "log.go").touch()
-        if attempts == 4:
-            assert place.read_text().endswith("done 1\n")
+        # A busy host may take until then to begin it.
+        has_ended = place.exists() and place.read_text().endswith("done 1\n")
+        if attempts >= 4 and has_ended and hidden.exists():
             hidden.rename(ssh)
 
     line = CommandLine(argv=["once", str(place), "1"], once=True)

@@ -43,7 +43,7 @@ async def test_a_machine_that_is_lost_is_not_waited_for_once_nobody_uses_it(
     Lost.made = []
     monkeypatch.setattr(shared, "Connection", Lost)
     found = shared.SharedConnection(Destination.parse("ssh://box"), asks=False)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         with found.use():
             await found.link()
             [connection] = Lost.made

@@ -143,7 +143,7 @@ def test_an_image_that_qemu_lets_grow_loses_the_trailer_not_its_data(
         env={**os.environ, **qemu_img.env},
         check=True,
         capture_output=True,
-        timeout=20,
+        timeout=120,
     )
     assert not {"corruptions", "leaks"} & qemu_img.check(image).keys()
     assert read_metadata(image) == VALUE  # from the file beside it
@@ -255,7 +255,7 @@ def test_a_file_beside_it_is_read_only_if_it_is_one(image: Path, tmp_path: Path)
     before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(ImageError, match=r"and no file"):
         read_metadata(image)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before
     beside.rmdir()
     os.mkfifo(beside)
     with pytest.raises(ImageError, match=r"and no file"):

@@ -236,5 +236,5 @@ async def test_what_ssh_would_cut_is_refused() -> None:
 async def test_the_end_of_the_app_gives_up() -> None:
     async with shown(FakeService()) as (app, _):
         answer = await Asking(app).shown(secret())
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         assert await answer is None

@@ -22,7 +22,7 @@ from tests.unit.smb_attack.raw import Response
 
 MOST_MEMORY = 128 << 20
 """Bytes that the server may take at any time, whatever a guest does."""
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 SERVE = """
 import os, sys
 from quicksand_smb import confine

@@ -169,7 +169,7 @@ def test_while_a_conversation_ends_nothing_of_it_is_sent_any_more(
     connection = Connection(state)
     ours, theirs = socket.socketpair()
     theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
-    ours.settimeout(30)
+    ours.settimeout(60)
     sender = Sender(theirs, connection, memoryview(bytearray(16)).cast("Q"), is_patient=True)
     size, count = 20_000, 100
 
@@ -181,7 +181,7 @@ def test_while_a_conversation_ends_nothing_of_it_is_sent_any_more(
     def close_files(_: Session) -> None:
         is_closing.set()
         queue(b"c")  # an answer of the ended conversation
-        assert may_close.wait(30)
+        assert may_close.wait(60)
 
     monkeypatch.setattr(Session, "end", close_files)
     connection.conversation.sessions[1] = Session(1, connection, state.ledger, b"")
@@ -198,7 +198,7 @@ def test_while_a_conversation_ends_nothing_of_it_is_sent_any_more(
     ending = threading.Thread(target=connection.end)
     ending.start()
     try:
-        assert is_closing.wait(30)
+        assert is_closing.wait(60)
         while not heard.endswith(b"!"):
             heard += ours.recv(1 << 20)
         sending.join()

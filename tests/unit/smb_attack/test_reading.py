@@ -49,7 +49,7 @@ class Disk:
     def end(self) -> None:
         self.works.set()
         self.guest.stream.close()
-        self._thread.join(30)
+        self._thread.join(60)
         self.server.end()
         assert not self._thread.is_alive()
 
@@ -69,7 +69,7 @@ def takes(guest: Guest, data: bytes, seconds: float) -> bool:
     except TimeoutError:
         return False
     finally:
-        guest.stream.settimeout(30)
+        guest.stream.settimeout(60)
     return True
 
 

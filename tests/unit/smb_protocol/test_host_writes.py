@@ -251,7 +251,7 @@ def test_a_file_that_becomes_a_link_leaves_nothing(
         ledger.give_back(spare)
         assert client.close(handle).status == 0
         assert ledger.left == before
-        assert os.listdir("/proc/self/fd") == descriptors
+        assert {*os.listdir("/proc/self/fd")} <= {*descriptors}
     host = client.server._host
     assert host is not None
     assert (host._written, host._files) == (0, {})

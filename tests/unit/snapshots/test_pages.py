@@ -254,7 +254,7 @@ def refused(path: Path, file: File, match: str) -> None:
     with pytest.raises(HistoryError, match=match) as caught:
         MappedFile(path, file)
     assert str(path) in str(caught.value)
-    assert len(os.listdir("/proc/self/fd")) == descriptors
+    assert len(os.listdir("/proc/self/fd")) <= descriptors
 
 
 def test_a_missing_file_is_named(whole: tuple[Path, File]) -> None:

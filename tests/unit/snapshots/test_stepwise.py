@@ -62,7 +62,7 @@ def test_steps_are_filled_while_one_is_written_until_no_buffer_is_left(
     one_more.join(0.1)
     assert one_more.is_alive(), "its buffer would be filled while it is written"
     goes_on.set()
-    one_more.join(20)
+    one_more.join(60)
     assert steps.seal(crcs, None).size == BUFFERS * CHUNK
 
 

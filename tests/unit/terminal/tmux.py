@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 COLUMNS, ROWS = 80, 24
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 DONE = "everything was written"
 
 

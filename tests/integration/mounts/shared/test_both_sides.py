@@ -14,7 +14,7 @@ import pytest
 from quicksand import Sandbox
 from quicksand.base.errors import ConfigError, MountError
 
-from tests.conftest import wait_for
+from tests.conftest import Patience, wait_for
 from tests.integration.mounts.shared.conftest import ROOT, WORK, Both
 
 pytestmark = pytest.mark.vm
@@ -25,9 +25,9 @@ SOON_S = 3.0
 
 async def until(find: Callable[[], Awaitable[str]], wanted: str) -> None:
     """Wait until the guest sees something."""
-    deadline = time.monotonic() + SOON_S
+    patience = Patience(SOON_S)
     while True:
-        is_late = time.monotonic() > deadline
+        is_late = patience.is_over()
         if (found := await find()) == wanted:
             return
         assert not is_late, f"{found!r} instead of {wanted!r}"

@@ -21,7 +21,7 @@ from tests.integration.mounts.shared.conftest import ROOT, WORK, Both
 
 pytestmark = pytest.mark.vm
 
-SOON_S = 20.0
+SOON_S = 60.0
 IDLE_S = 1.5
 ASKING = 500
 """Bytes that a client receives in that time if its agent asks; those of one that only asks whether
@@ -121,7 +121,9 @@ async def test_a_mount_is_asked_only_while_something_is_watched(both: Both) -> N
     await is_left_alone(both)
     async with watcher(both, ".") as heard:
         await heard.is_told_of(both.host)
-        assert await received(both, IDLE_S) > ASKING
+        async with asyncio.timeout(SOON_S):  # a busy host may hold the guest up that long
+            while await received(both, IDLE_S) <= ASKING:
+                pass
     await is_left_alone(both)
 
 
@@ -182,7 +184,8 @@ async def test_what_is_told_changes_nothing_on_the_host_and_nothing_goes_round(b
         await heard.is_told_of(both.host)
         heard.lines.clear()
         host = HostWatcher(both.host)
-        file.write_text("after")
+        with file.open("r+b", buffering=0) as opened:  # not truncated: that is a change, too
+            opened.write(b"after!")
         edited = file.stat()
         assert set(host.names()) == {"file"}
         await both.run("echo x > own; mv own mine; ln mine second; mkdir d; rm second; rmdir d")

@@ -28,10 +28,11 @@ async def tidy(vm: Sandbox) -> AsyncIterator[None]:
 
 @pytest.fixture(autouse=True)
 def reverts(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, patient: None
 ) -> Iterator[list[Checkpoint]]:
     """What the reverts of a test have returned. All of them happen in the QEMU that runs, but for
-    the first one after a boot, unless the test is marked `in_any_form`."""
+    the first one after a boot, unless the test is marked `in_any_form`; a guest that a busy host
+    holds up is waited for, which otherwise goes on in another QEMU."""
     found: list[Checkpoint] = []
 
     def recording(original: Callable[..., Awaitable[Checkpoint]]) -> Any:

@@ -23,7 +23,8 @@ pytestmark = pytest.mark.vm
 
 GUEST_PORT = 7000
 AT_ONCE_S = 1.0
-SECONDS = 5.0
+ENDED_S = 30.0
+"""For the end of a connection that nobody would tell of otherwise, on a busy host."""
 PROGRAM = (sys.executable, "-m", "quicksand_tui")
 
 
@@ -130,8 +131,7 @@ async def test_open_connections_end_in_both_directions_and_new_ones_work(
             await vm.undo()
         else:
             await vm.revert("one")
-        await asyncio.gather(*(peer.ends(AT_ONCE_S) for peer in dialled))
-        await asyncio.gather(*(peer.ends(SECONDS) for peer in called))
+        await asyncio.gather(*(peer.ends(ENDED_S) for peer in (*dialled, *called)))
         dialled = [await dial(vm)]
         called = [await call(program, host, f"again-{number}")]
     await dialled[0].echoes(b"still")
@@ -146,7 +146,7 @@ async def test_what_the_guest_has_of_them_ends_when_it_uses_it(
     peer = await dial(vm)
     await vm.checkpoint("one")
     await vm.revert("one", keep_now=False)
-    await peer.ends(AT_ONCE_S)
+    await peer.ends(ENDED_S)
     await program.tell("poke")  # unless it knows already
     await program.until(lambda now: now["open"] == 0, what="its end")
     await (await dial(vm)).closed()
@@ -194,7 +194,7 @@ async def test_every_way_to_the_guest_of_this_process_is_told(vm: Sandbox) -> No
         while int(await say(vm, "pgrep -cx sleep || true")) < len(commands):
             await asyncio.sleep(0.01)
         await vm.revert("one", keep_now=False)
-        async with asyncio.timeout(AT_ONCE_S * 5):
+        async with asyncio.timeout(ENDED_S):
             for result in await asyncio.gather(*commands, return_exceptions=True):
                 assert isinstance(result, RevertedError), result
         for one in others:

@@ -4,6 +4,7 @@ at the worst moment. All checkpoints here are compared with all of the guest's m
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -78,10 +79,11 @@ def raising(error: Exception) -> Callable[..., Any]:
 
 async def test_it_is_the_same_qemu_under_another_name(vm: Sandbox, runtime: RuntimeDir) -> None:
     pid, machine = await begin(vm), runtime.current().name
+    began = time.monotonic()
     done = await vm.revert("one")
     assert done.revert_form in IN_PLACE
     assert bool(done.revert_why) == (done.revert_form == Form.FLUSHED)
-    assert 0 < done.revert_pause_s < 10
+    assert 0 < done.revert_pause_s < time.monotonic() - began
     assert await got(vm) == "one\none"
     assert pid_of(vm) == pid
     names = {name for name in runtime.names() if name.isdigit()}

@@ -115,9 +115,9 @@ async def test_a_cancellation_waits_until_the_files_are_let_go(
     monkeypatch.setattr(changed_files, "_with_files", work)
     before = len(os.listdir("/proc/self/fd"))
     task = asyncio.create_task(changed_files.diff_disks(Registry(places), record, "a", "b"))
-    assert await asyncio.to_thread(begun.wait, 10)
+    assert await asyncio.to_thread(begun.wait, 60)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     assert ended.is_set()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before

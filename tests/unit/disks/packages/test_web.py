@@ -95,9 +95,9 @@ async def test_a_server_that_always_breaks_off_is_given_up(
 async def test_a_server_that_sends_a_byte_now_and_then_is_given_up(
     web: Web, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("quicksand.disks.packages.web.SLOW_S", 0.1)
+    monkeypatch.setattr("quicksand.disks.packages.web.SLOW_S", 0.4)
     url = server.put("/x.whl", DATA, drips=True)
-    with pytest.raises(UnreachableError, match=r"it sends too slowly, [0-9]+ bytes in 0\.1 s"):
+    with pytest.raises(UnreachableError, match=r"it sends too slowly, [0-9]+ bytes in 0\.4 s"):
         await web.download(link(url), tmp_path / "x")
     assert len(server.requests) == 5, "it is asked again as often as one that breaks off"
     with pytest.raises(UnreachableError, match="it sends too slowly"):

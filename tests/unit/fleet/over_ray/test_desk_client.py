@@ -53,7 +53,7 @@ async def running(
 
 
 async def until(changed: asyncio.Event) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await changed.wait()
     changed.clear()
 

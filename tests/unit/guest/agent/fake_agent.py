@@ -72,7 +72,7 @@ async def session_with(
         path = Path(directory) / "agent.sock"
         server = await asyncio.start_unix_server(on_connect, str(path))
         if connecting is None:
-            session = await connect(path, "token", timeout=5)
+            session = await connect(path, "token", timeout=60)
         else:
             session = await connecting(path)
         try:

@@ -29,7 +29,7 @@ from quicksand.life.stats import GuestProcess
 
 from tests.unit.guest.agent.fake_agent import FakeAgent, session_with
 
-FILL_S = 30.0
+FILL_S = 60.0
 
 EMPTY_LISTS = "[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],"
 """Three bytes each, and over sixty once they are parsed."""

@@ -87,7 +87,7 @@ async def test_after_a_revert_the_next_request_goes_to_the_new_machine(
     with contextlib.closing(link):
         assert await name_of(link) == "1"
         session = await link.session()
-        running = asyncio.ensure_future(session.request("never", timeout=5))
+        running = asyncio.ensure_future(session.request("never", timeout=60))
         await asyncio.sleep(0)
         machines.promote("2")
         assert await name_of(link) == "2"
@@ -100,13 +100,13 @@ async def test_the_connection_of_a_revert_is_gone_on_with(
 ) -> None:
     with contextlib.closing(link):
         old = await link.session()
-        running = asyncio.ensure_future(old.request("never", timeout=5))
+        running = asyncio.ensure_future(old.request("never", timeout=60))
         await asyncio.sleep(0)
         new = machines.runtime.machine("2")
         lease = take_at_once(new.agent_socket(3))
         assert lease is not None
         session = await dial(lease.socket)
-        await session.handshake("token", timeout=5)
+        await session.handshake("token", timeout=60)
         machines.promote("2")
         assert link.adopt(new, session, lease)
         link.move_on()

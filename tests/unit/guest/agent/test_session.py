@@ -50,7 +50,7 @@ async def test_what_comes_between_dialing_and_the_handshake_is_for_the_client_be
     async def late(path: Path) -> Session:
         session = await dial(path)
         await asyncio.wait_for(arrived.wait(), 60)
-        await session.handshake("token", timeout=5)
+        await session.handshake("token", timeout=60)
         return session
 
     monkeypatch.setattr(Session, "data_received", noted)
@@ -189,9 +189,9 @@ async def test_junk_ends_the_session_with_a_protocol_error(junk: bytes) -> None:
 
     async with session_with(handler) as session:
         with pytest.raises(AgentProtocolError):
-            await session.request("ping", timeout=5)
+            await session.request("ping", timeout=60)
         with pytest.raises(AgentProtocolError):
-            await session.request("ping", timeout=5)
+            await session.request("ping", timeout=60)
 
 
 async def test_unsolicited_messages_by_the_million_do_not_grow_memory() -> None:
@@ -253,7 +253,7 @@ async def test_an_agent_that_starts_anew_or_gives_up_ends_the_session(
 
     async with session_with(handler) as session:
         with pytest.raises(AgentUnreachableError, match=r"restarted|broken frame"):
-            await session.request("execute", timeout=5)
+            await session.request("execute", timeout=60)
         assert session.closed.is_set()
 
 

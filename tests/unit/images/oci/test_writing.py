@@ -211,7 +211,7 @@ async def test_writing_ends_soon_after_a_cancellation(
     def slowly(tree: Tree, place: Path, stop: Callable[[], None]) -> None:
         def wait() -> None:
             began.set()
-            goes_on.wait(30)
+            goes_on.wait(60)
             stop()
 
         laid_out(tree, place, wait)
@@ -224,7 +224,7 @@ async def test_writing_ends_soon_after_a_cancellation(
     writes = asyncio.create_task(
         write_ext4(tree, tmp_path / "tree", target, makers=tools, uuid=UUID_7, epoch=1)
     )
-    assert await asyncio.to_thread(began.wait, 30)
+    assert await asyncio.to_thread(began.wait, 60)
     writes.cancel()
     await asyncio.sleep(0)  # it hears of it
     goes_on.set()

@@ -445,7 +445,7 @@ def test_two_starts_at_once_unpack_it_once(
     reads: list[str] = []
 
     def slow(*given: Any, **more: Any) -> Any:
-        assert said.wait(30), "the other one waits"
+        assert said.wait(60), "the other one waits"
         reads.append(more["options"].opened)
         return import_bundle(*given, **more)
 

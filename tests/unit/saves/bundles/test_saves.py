@@ -323,7 +323,7 @@ async def test_a_cancelled_export_or_import_leaves_nothing(there: Home, tmp_path
             *_: object, reached: threading.Event = reached, go_on: threading.Event = go_on
         ) -> None:
             reached.set()
-            go_on.wait(10)
+            go_on.wait(60)
 
         work = (
             saves.export("mine", tmp_path / "c", progress=wait),
@@ -331,7 +331,7 @@ async def test_a_cancelled_export_or_import_leaves_nothing(there: Home, tmp_path
         )
         task = asyncio.create_task(work[number])
         work[1 - number].close()
-        assert await asyncio.to_thread(reached.wait, 10)
+        assert await asyncio.to_thread(reached.wait, 60)
         task.cancel()
         await asyncio.sleep(0)
         go_on.set()
