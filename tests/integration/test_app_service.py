@@ -43,9 +43,9 @@ async def service() -> AsyncIterator[EngineService]:
 
 
 async def until_it_receives(service: EngineService, sandbox_id: str) -> None:
-    """Have the guest look for its gateway, which answers, until it tells of that. What comes by a
-    forwarded port does not pass its network card."""
-    knock = "bash -c 'echo > /dev/udp/10.0.2.2/9'"
+    """Have the guest forget and look for its gateway, which answers, until it tells of that. What
+    comes by a forwarded port does not pass its network card."""
+    knock = "ip neigh flush dev eth0; bash -c 'echo > /dev/udp/10.0.2.2/9'"
     async with asyncio.timeout(60):
         while True:
             await service.ask(

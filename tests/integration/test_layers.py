@@ -200,13 +200,6 @@ STAGES = (
 )
 
 
-@pytest.mark.timeout(300)
-async def test_a_build_that_is_killed_publishes_nothing_and_the_next_goes_on(
-    store: ImageStore, tmp_path: Path
-) -> None:
-    await check_kills(store, tmp_path / "mine.toml", ["installing packages"])
-
-
 @pytest.mark.soak
 @pytest.mark.timeout(1200)
 async def test_a_build_can_be_killed_at_every_step(store: ImageStore, tmp_path: Path) -> None:
@@ -270,6 +263,7 @@ def shop(store: ImageStore, prepared: Paths) -> ImageStore:
     return store
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(400)
 async def test_a_host_without_apt_and_e2fsprogs_builds_in_a_sandbox(
     shop: ImageStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -173,8 +173,10 @@ async def test_errors_are_of_the_classes_that_they_have_here(far: FarHost, there
 async def test_its_machine_lists_it(far: FarHost, there: Sandbox) -> None:
     found = await RemoteHost(far.address).list()
     assert [(one.name, one.status) for one in found] == [(there.name, "running")]
-    told = await RemoteHost(far.address).logs(there.name)
-    assert told and Sandbox.open(there.name).logs().startswith(told)  # there may be more by now
+    await there.execute("echo listed > /dev/console")
+    while "listed" not in (told := await RemoteHost(far.address).logs(there.name)):
+        pass
+    assert Sandbox.open(there.name).logs().startswith(told)  # there may be more by now
 
 
 async def test_a_directory_of_its_machine_is_mounted(there: Sandbox, tmp_path: Path) -> None:

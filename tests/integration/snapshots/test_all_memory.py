@@ -109,7 +109,8 @@ async def test_a_page_that_is_missed_is_noticed(
     await look(vm)
 
 
-@pytest.mark.parametrize("much", [24, pytest.param(100, marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("much", [24, 100])
 async def test_a_present_that_is_overwritten_after_its_pause_is_kept_whole(
     vm: Sandbox, monkeypatch: pytest.MonkeyPatch, much: int
 ) -> None:

@@ -60,6 +60,7 @@ async def test_a_checkpoint_and_a_revert_at_once_take_turns(vm: Sandbox, places:
         check_files(history.place, node)
 
 
+@pytest.mark.soak
 async def test_a_guest_that_writes_memory_as_fast_as_it_can_is_cloned(
     vm: Sandbox, places: Paths
 ) -> None:

@@ -170,7 +170,8 @@ async def test_a_repository_is_the_same_everywhere(
     await compare_all(both, elsewhere)
 
 
-@pytest.mark.parametrize("how", [pytest.param("--copies", marks=pytest.mark.soak), "--symlinks"])
+@pytest.mark.soak
+@pytest.mark.parametrize("how", ["--copies", "--symlinks"])
 async def test_a_virtual_environment_is_the_same_everywhere(
     both: Both, elsewhere: Both, how: str
 ) -> None:

@@ -145,7 +145,7 @@ async def test_an_older_epoch_in_the_trash_is_not_started_once_it_is_restored(
     gone = Superseded(id=ID, name="web", epoch=1, by="node-2")
     await machine.obey(Told(asked=now(), superseded=(gone,)))
     trash.restore(ID)
-    with pytest.raises(StateError, match="goes on at node-2"):
+    with pytest.raises(StateError, match="which runs on node-2"):
         use_permission(place, "web", now())
 
 
