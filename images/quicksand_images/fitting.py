@@ -46,7 +46,7 @@ async def stays(layer: Layer, store: ImageStore, progress: Progress | None) -> b
     base = await asyncio.to_thread(find_stored, store, layer.base, layer.arch)
     has_changed = base is not None and not base.errors and not lies_on(image, layer, base)
     if progress is not None and has_changed:
-        earlier = f"{layer.name!r} lies on an earlier version of {layer.base!r}"
+        earlier = f"{layer.name!r} is based on an earlier version of {layer.base!r}"
         progress(f"{earlier}: `images build {layer.name}` makes it anew", 0, 0)
     return True
 

@@ -132,7 +132,7 @@ def resolve_image(registry: Registry, record: Record) -> tuple[ResolvedImage, Ar
     if image.digest != record.image_digest:
         raise ImageError(
             f"the image {record.config.image!r} is no longer the one that the sandbox's disk "
-            f"lies on (digest {record.image_digest[:12]})",
+            f"is based on (digest {record.image_digest[:12]})",
             hint=f"bring back {base}, or make a new sandbox",
         )
     return image, arch

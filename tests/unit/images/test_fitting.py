@@ -124,9 +124,8 @@ async def test_on_another_base_it_is_said_first_and_can_be_left(
     assert await ensure(any_recipe=True) == first
     assert builder.built == []
     (said,) = builder.told
-    assert (
-        said == "'mine' lies on an earlier version of 'debian': `images build mine` makes it anew"
-    )
+    told = "'mine' is based on an earlier version of 'debian': `images build mine` makes it anew"
+    assert said == told
     builder.told.clear()
     assert (await ensure()).root != first.root
     assert builder.built == ["mine"]
