@@ -150,6 +150,7 @@ async def test_a_step_that_fails_is_told_and_changes_nothing(
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.soak
 async def test_a_disk_that_fills_up_while_a_layer_is_made_is_called_that(
     store: ImageStore, tmp_path: Path
 ) -> None:

@@ -103,6 +103,7 @@ async def test_memory_processes_and_disk_are_as_they_were_in_every_cycle(
     assert [node for node in nodes if node["node-name"].startswith(internal.NODE)] == []
 
 
+@pytest.mark.soak
 async def test_both_tiers_in_one_tree_in_any_order(vm: Sandbox) -> None:
     sums = {}
     tiers = ("pages", "internal", "pages", "internal", "internal", "pages")

@@ -25,7 +25,7 @@ from tests.unit.saves.making import fill_save, make_save
 NAME = "env"
 
 
-@pytest.fixture(params=["exchanged", "moved", "shared"])
+@pytest.fixture(params=["exchanged", pytest.param("moved", marks=pytest.mark.soak), "shared"])
 def store(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> SaveStore:

@@ -82,7 +82,7 @@ def each_kill(root: Path, work: Callable[[], object], look: Callable[[], None]) 
     raise AssertionError("it never ended")
 
 
-@pytest.mark.parametrize("replace", [False, True])
+@pytest.mark.parametrize("replace", [pytest.param(False, marks=pytest.mark.soak), True])
 def test_an_import_that_is_killed(here: Home, there: Home, tmp_path: Path, replace: bool) -> None:
     bundle = tmp_path / "b"
     here.export(bundle, full=True)
