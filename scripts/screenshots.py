@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+from unittest import mock
 
 from quicksand import NetworkMode, PortForward, QuicksandError, Sandbox
 from quicksand.base.paths import paths
@@ -81,13 +82,16 @@ def places() -> Iterator[None]:
         (root / "data").mkdir(mode=0o700)
         for name in ("images", "qemu"):
             (root / "data" / name).symlink_to(prepared.data / name)
-        os.environ["QUICKSAND_RUNTIME_DIR"] = str(root / "run")
-        os.environ["QUICKSAND_DATA_DIR"] = str(root / "data")
-        os.environ["QUICKSAND_SPARES"] = "off"
-        try:
-            yield
-        finally:
-            asyncio.run(end_all())
+        fresh = {
+            "QUICKSAND_RUNTIME_DIR": str(root / "run"),
+            "QUICKSAND_DATA_DIR": str(root / "data"),
+            "QUICKSAND_SPARES": "off",
+        }
+        with mock.patch.dict(os.environ, fresh):
+            try:
+                yield
+            finally:
+                asyncio.run(end_all())
 
 
 async def end_all() -> None:
@@ -347,11 +351,12 @@ async def shoot_all() -> None:
 
 
 def main() -> int:
-    with places():
-        if sys.argv[1:] != ["hosts"]:
+    if sys.argv[1:] != ["hosts"]:
+        with places():
             asyncio.run(prepare())
             asyncio.run(shoot_all())
             asyncio.run(end_all())
+    with places():
         asyncio.run(shoot_hosts())
     return 0
 
