@@ -33,8 +33,8 @@ pytestmark = [
     ),
 ]
 
-BOOT_S = 120.0
-"""Seconds that an emulated guest may take to its first answer on a host that does much else."""
+BOOT_S = 40.0
+"""Seconds that an emulated guest may take to its first answer."""
 
 UUID = "cat /proc/sys/kernel/random/uuid"
 

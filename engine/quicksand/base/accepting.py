@@ -161,10 +161,11 @@ async def close_server(server: Closing) -> None:
 
 
 def bind_private(path: Path) -> socket.socket:
-    """A Unix socket at ``path`` for this user alone, in place of one that is there. Raises
-    OSError."""
+    """A Unix socket at ``path`` for this user alone. The path is in a private directory and of the
+    caller alone, so a socket that is there already was left by a process that was killed, and is
+    replaced; anything else is not. Raises OSError."""
     if path.is_socket():
-        path.unlink()  # of a process that was killed
+        path.unlink()
     listening = socket.socket(socket.AF_UNIX)
     try:
         listening.bind(str(path))

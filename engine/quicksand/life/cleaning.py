@@ -53,7 +53,7 @@ class Waste(StrEnum):
     VERDICTS = "verdicts"
     """Cached results of probes and checks: which accelerator works, which files are undamaged."""
     ARRIVED = "parts of saves"
-    """What has arrived of saves whose transfer from another machine was interrupted."""
+    """Files of saves that another machine was sending when the transfer was interrupted."""
     BUILD_LOGS = "build logs"
     TRASH = "trash"
     LEFTOVERS = "leftovers"

@@ -79,9 +79,9 @@ WANTS = (
     "Out of memory",
     "System is deadlocked on memory",
 )
-"""What the kernel panics with for want of a root, a driver, an init or memory (init/do_mounts.c,
-init/main.c, kernel/exit.c, mm/oom_kill.c): at each start again. What else it panics with as it
-boots is a fault of its own or of the processor's."""
+"""Panics that come again at each start, since the guest has no root file system, no driver for it,
+no init or too little memory (init/do_mounts.c, init/main.c, kernel/exit.c, mm/oom_kill.c). Any
+other panic at boot is a fault of the kernel or of the emulated processor."""
 
 
 async def boot(

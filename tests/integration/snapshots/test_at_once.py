@@ -32,8 +32,8 @@ while True:
         view[at : at + 65536] = page
 """
 
-COPIED_PER_S = 25 * MIB
-"""At the least, on a host that does much else."""
+COPIED_PER_S = 100 * MIB
+"""At the least, on a host that does other things too."""
 
 MANY = 300
 LOOKED_AT = (3, 30, 100, 300)

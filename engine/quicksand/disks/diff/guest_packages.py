@@ -24,7 +24,7 @@ CHECK_EVERY: Final = 500
 """Packages between two looks whether anybody still waits for the result."""
 
 _WORD: Final = re.compile(rb"[!-~]{1,200}")
-"""What a name, a version or an architecture may be; no escape sequence, and nothing endless."""
+"""A name, a version or an architecture: printable ASCII without spaces, 200 characters at most."""
 
 _NOT_INSTALLED: Final = frozenset({b"not-installed", b"config-files"})
 """States of dpkg in which no file of a package is there, but perhaps its configuration."""

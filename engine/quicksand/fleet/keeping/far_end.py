@@ -98,8 +98,8 @@ class MachineOfLeases:
     # What there is
 
     def look(self) -> Line:
-        """The sandboxes here that have leases, those in the trash, too: they may be restored, as
-        what the coordinator says that they are. Blocks."""
+        """The sandboxes here that have leases. Those in the trash are among them, since one may be
+        restored: the coordinator then has it released, or marked as an older epoch. Blocks."""
         asked = now()
         found = sorted(self._paths.sandboxes.glob("*/lease.json"))
         found += sorted(trash_dir(self._paths).glob("*/lease.json"))

@@ -54,7 +54,8 @@ class Missing:
 
 
 def list_arrived(places: Paths) -> list[Path]:
-    """What has arrived of saves for another attempt; nothing while one is received. Blocks."""
+    """The files of interrupted transfers, which the next attempt goes on with; none while a save is
+    being received. Blocks."""
     place = places.cache / PLACE
     with contextlib.suppress(OSError):  # what is in the lock's place is not ours
         if not is_locked(place / LOCK):
@@ -63,7 +64,7 @@ def list_arrived(places: Paths) -> list[Path]:
 
 
 def drop_arrived(files: Sequence[Path], places: Paths) -> None:
-    """Remove that, unless a save is being received by now. Raises OSError."""
+    """Remove those of these files, unless a save is being received by now. Raises OSError."""
     lock = try_lock(places.cache / PLACE / LOCK)
     if lock is None:
         return
