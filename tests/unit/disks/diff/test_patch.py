@@ -85,7 +85,12 @@ def test_the_programs_turn_the_first_tree_into_the_second(
     if program[0] == "git":
         subprocess.run(["git", "init", "-q"], cwd=tmp_path / "a", check=True)
     done = subprocess.run(
-        program, input=patch.data, cwd=tmp_path / "a", capture_output=True, check=False
+        program,
+        input=patch.data,
+        cwd=tmp_path / "a",
+        env={**os.environ, "TMPDIR": str(tmp_path)},  # the system's may be another user's
+        capture_output=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr + done.stdout
     assert contents(tmp_path / "a") == contents(tmp_path / "b")
