@@ -3,7 +3,7 @@
 VENV_PYTHON := .venv/bin/python
 QUICKSAND := .venv/bin/quicksand-tui
 
-.PHONY: help run python setup test check unit vm e2e tools agent qemu-wheel soak docs release screenshots screenshots-desktop clean
+.PHONY: help run python setup test quick check unit vm e2e tools agent qemu-wheel soak docs release screenshots screenshots-desktop clean
 
 help:            ## show this
 	@sed -n 's/^\([a-z0-9-]*\): *[a-z]* *## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -19,6 +19,9 @@ setup: python    ## prepare only: Python environment, QEMU, default image
 
 test: setup      ## lint, types, unit tests, tests on real VMs, tests in tmux
 	@sh scripts/test.sh
+
+quick: python    ## lint, types and the nearest tests of what has changed since BASE (HEAD), a minute
+	@$(VENV_PYTHON) scripts/quick.py
 
 check: python    ## lint and types only
 	@sh scripts/test.sh check
@@ -46,6 +49,8 @@ soak: tools      ## what takes longer than CI allows: slow tests, fresh draws fo
 	@$(VENV_PYTHON) -m pytest -m soak tests
 	@$(VENV_PYTHON) -m pytest -n 2 --hypothesis-profile=fresh -m hypothesis tests/unit
 	@$(VENV_PYTHON) scripts/plain_user.py
+	@if [ -n "$$E2B_SUITE" ]; then $(VENV_PYTHON) scripts/e2b_suite.py; \
+	else echo "E2B_SUITE is not set: the tests of E2B's SDK were not run (scripts/e2b_suite.py)"; fi
 
 docs: python     ## the documentation site, in build/docs; links are checked
 	@$(VENV_PYTHON) -c 'import furo, myst_parser, sphinx' 2>/dev/null || $(VENV_PYTHON) -m pip install -q -e '.[docs]'

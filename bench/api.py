@@ -33,9 +33,9 @@ from quicksand.records.config import SandboxConfig
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record
 from quicksand.records.sandboxes import new_id as engine_id
+from quicksand_e2b.places import api_dir
+from quicksand_e2b.records import Records, SandboxRecord, State, new_id, new_token
 
-from quicksand_tui.api.places import api_dir
-from quicksand_tui.api.records import Records, SandboxRecord, State, new_id, new_token
 from tests.conftest import fresh_places
 
 MEGABYTES = 64
@@ -83,7 +83,7 @@ Figures = dict[str, Any]
 
 
 class Client:
-    """A process that runs the SDK and does what it is told."""
+    """A process that runs the SDK and follows our orders."""
 
     def __init__(self, python: str, environment: dict[str, str]) -> None:
         script = SDK.replace("MEGABYTES", str(MEGABYTES)).replace("LISTED", str(LISTED))

@@ -59,7 +59,7 @@ def leave(terminal: PtyTerminal) -> None:
 
 
 def run_python(code: str) -> float:
-    """Return the milliseconds of a process that only runs that."""
+    """Return the milliseconds of a Python process that runs only ``code``."""
     started = time.monotonic()
     subprocess.run([sys.executable, "-c", f"import gc; gc.disable(); {code}"], check=True)
     return 1000 * (time.monotonic() - started)

@@ -43,11 +43,11 @@ REVERT_HEADS = ("GUEST", "LEVEL", "WRITTEN", "REVERT s", "PAUSE ms", "FORM")
 
 @dataclass
 class Row:
-    """What was measured with one guest, at one level, for one amount of written memory."""
+    """The measurements with one guest, at one level, for one amount of written memory."""
 
     memory: str
     asked: str
-    """The level that was to be measured."""
+    """The requested level."""
     written_mib: int
     used: list[str] = field(default_factory=list)
     """The level of each checkpoint."""
@@ -60,7 +60,7 @@ class Row:
 
     @property
     def level(self) -> str:
-        """What was measured; more than one, joined by +, if it differed between the runs."""
+        """The measured level; more than one, joined by +, if it differed between the runs."""
         return "+".join(dict.fromkeys(self.used))
 
     def to_json(self) -> dict[str, Any]:
@@ -102,7 +102,7 @@ async def take(sandbox: Sandbox, row: Row, *, is_first: bool = False) -> None:
     started = time.perf_counter()
     made = await sandbox.checkpoint()
     row.call_s.append(time.perf_counter() - started)
-    # The first copies all that was written at any level; from it on writes are tracked.
+    # The first checkpoint copies everything written, at any level; from it on writes are tracked.
     row.used.append(find_level().name if is_first else level_used(made))
     row.pause_ms.append(made.pause_s * 1000)
     row.stored_mib.append(made.bytes_written / MIB)
@@ -113,7 +113,7 @@ async def take(sandbox: Sandbox, row: Row, *, is_first: bool = False) -> None:
 
 
 def fitting(arguments: argparse.Namespace, memory: str) -> tuple[int, list[int]]:
-    """What of BEFORE and of WRITTEN fits into a guest; says what is left out."""
+    """Returns the parts of BEFORE and of WRITTEN that fit into a guest; prints what is left out."""
     room = 2 * parse_memory(memory) // 3 // MIB
     before = arguments.before if arguments.before <= room else 0
     sizes = [size for size in arguments.written if before + size <= room]
@@ -164,7 +164,7 @@ async def measure_all(arguments: argparse.Namespace) -> tuple[list[Row], list[An
         print(f"guests of {memory}", file=sys.stderr, flush=True)
         try:
             found = await measure(arguments, memory)
-        except QuicksandError as error:  # what was measured of other sizes is worth keeping
+        except QuicksandError as error:  # results of other sizes are worth keeping
             is_whole = False
             complain(error, about=f"guests of {memory} are left out")
             continue
@@ -209,7 +209,7 @@ def level_name(text: str) -> str:
 
 
 def writable(text: str) -> Path:
-    """Reads the path of a file that can be written, which it is only after an hour or so."""
+    """Reads the path of a file that must be writable, though it is needed an hour later."""
     path = Path(text)
     try:
         try:

@@ -5,9 +5,9 @@ python -m bench.costs [--sandboxes 1,4,8] [--recorded 1,10,100,1000] [--clients 
 
 The parts are `running` (real VMs, each with a forwarded port, the first with a mount as well:
 memory, descriptors, threads and sockets of each kind of process), `disk` (overlay, checkpoint and
-save of one of them), `listing` (what the registry takes with so many stopped sandboxes on disk),
-`clients` (ssh to this machine, over a private sshd: what each client needs at both ends) and
-`watching` (what it costs to be told of changes). Memory is PSS: pages that processes share count in
+save of one of them), `listing` (the registry's time with so many stopped sandboxes on disk),
+`clients` (ssh to this machine, over a private sshd: the needs of each client at both ends) and
+`watching` (the costs of following changes). Memory is PSS: pages that processes share count in
 part. Figures of several processes are medians. Memory and counts are sound on a busy host; seconds
 are not, and `load` says how busy it was. The model of many hosts (`bench/fleet_simulator/`) has its
 figures from here.
@@ -52,9 +52,9 @@ MIB = 1024 * 1024
 PARTS = ("running", "disk", "listing", "clients", "watching")
 GUEST_PORT = 8080
 WRITTEN_MIB = 8
-"""The guest writes so much before its checkpoint and its save."""
+"""MiB that the guest writes before its checkpoint and its save."""
 CALM_S = 1.0
-"""Seconds for what has just started to come to rest."""
+"""Seconds for new processes to come to rest."""
 
 IDLE_S = 5.0
 CHANGES = 10
@@ -64,7 +64,7 @@ Figures = dict[str, Any]
 
 
 def counts_of(pid: int) -> Figures:
-    """Returns how much a process takes of the host; nothing if it has ended."""
+    """Returns a process's use of the host; nothing if it has ended."""
     place = Path(f"/proc/{pid}")
     with suppress(OSError):
         opened = list(_opened(place / "fd"))
@@ -122,7 +122,7 @@ async def running(options: argparse.Namespace, count: int) -> AsyncIterator[list
 
 
 async def measure_running(options: argparse.Namespace) -> Figures:
-    """By how many run, and by the kind of process."""
+    """Returns the figures by the number of running sandboxes and by the kind of process."""
     found: Figures = {}
     await make_warm(options.image, options.memory)
     for count in options.sandboxes:
@@ -164,7 +164,7 @@ async def measure_disk(options: argparse.Namespace) -> Figures:
 
 
 def _mib(place: Path) -> float:
-    """Returns the MiB that it alone has: what it shares with others is not counted."""
+    """Returns the MiB that it alone has, without shared ones."""
     return round(Footprint(place).own / MIB, 1)
 
 
@@ -191,8 +191,8 @@ def timed(taken: dict[str, list[float]], name: str) -> Iterator[None]:
 
 
 def measure_listing(options: argparse.Namespace) -> Figures:
-    """By the number of stopped sandboxes on disk: milliseconds of processor time of the registry's
-    list, of those that run, of finding one by its name, and of making the directory of one more."""
+    """Returns milliseconds of processor time by the number of stopped sandboxes on disk: for the
+    registry's list, the running ones, finding one by name, and making the directory of one more."""
     found = {}
     for count in options.recorded:
         with tempfile.TemporaryDirectory(prefix="qsl-") as directory:
@@ -216,8 +216,8 @@ def measure_listing(options: argparse.Namespace) -> Figures:
 
 @asynccontextmanager
 async def watched(destination: Destination) -> AsyncIterator[tuple[float, Watcher]]:
-    """Another connection to a machine that tells what changes there, and how long it took until all
-    was told."""
+    """Yield another connection to a machine that reports changes, and the time until its first
+    report."""
     began = time.perf_counter()
     async with Connection(destination, asks=False) as connection:
         channel = connection.link.open("watch")
@@ -229,7 +229,7 @@ async def watched(destination: Destination) -> AsyncIterator[tuple[float, Watche
 
 
 class Watcher:
-    """Takes what a machine tells, as the app does."""
+    """Takes the reports of a machine, as the app does."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
@@ -252,7 +252,7 @@ class Watcher:
 
 
 async def measure_clients(options: argparse.Namespace, far: FarHost) -> Figures:
-    """By how many connections this process has, all of them to this machine."""
+    """Returns the figures by the number of this process's connections, all to this machine."""
     destination = Destination.parse(far.address)
     found: Figures = {}
     for count in options.clients:
@@ -275,9 +275,9 @@ async def measure_clients(options: argparse.Namespace, far: FarHost) -> Figures:
 
 
 async def measure_watching(options: argparse.Namespace, far: FarHost) -> Figures:
-    """By the number of stopped sandboxes on the host: the processor time of one client's far end in
-    each second in which nothing happens, and for each sandbox that is made; the client's for each
-    line; the bytes of all, and of a line."""
+    """Returns by the number of stopped sandboxes on the host: the processor time of one client's
+    far end in each second without changes, and for each new sandbox; the client's for each line;
+    the bytes of all lines, and of one."""
     destination, found = Destination.parse(far.address), {}
     for count in options.recorded:
         registry = make_recorded(paths().data, count)
@@ -308,7 +308,7 @@ async def measure_watching(options: argparse.Namespace, far: FarHost) -> Figures
 
 
 def _brought() -> dict[str, list[int]]:
-    """The processes that connections of this process have brought, by what they are."""
+    """Returns the processes that connections of this process have started, by kind."""
     mine = os.fsencode(f"QUICKSAND_DATA_DIR={paths().data}")
     parents, found = _parents(), dict[str, list[int]]()
     for pid, parent in parents.items():

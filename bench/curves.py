@@ -1,4 +1,4 @@
-"""Draws what bench/checkpoints.py has measured, as an SVG.
+"""Draws the measurements of bench/checkpoints.py as an SVG.
 
 python bench/checkpoints.py --memory 512M,2G,8G --written 1,16,256 --out FILE.json
 python bench/curves.py FILE.json docs/internals/checkpoints.svg
@@ -64,7 +64,7 @@ def panel(
     label: Callable[[float], str],
     unit: str,
 ) -> list[str]:
-    """One plot with its axes; ``label`` says what stands below a value of x."""
+    """One plot with its axes; ``label`` returns the text below a value of x."""
     points = [point for line in (*lines.values(), dashed) for point in line]
     xs, ys = sorted({x for x, _ in points}), [y for _, y in points]
     floor, ceiling = min(ys) / 2, max(ys) * 2
@@ -127,8 +127,8 @@ def draw(rows: list[dict[str, Any]]) -> str:
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """The rows that bench/checkpoints.py has written. Raises OSError, or ValueError if there is
-    nothing in the file that could be drawn."""
+    """Read the rows written by bench/checkpoints.py. Raises OSError, or ValueError if the file has
+    nothing that could be drawn."""
     try:
         rows: list[dict[str, Any]] = json.loads(path.read_text())["rows"]
         drawn = [

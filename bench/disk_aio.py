@@ -68,7 +68,7 @@ print(json.dumps(found))
 
 
 def start_with(way: str) -> None:
-    """Have machines that are planned from now on read and write in this way."""
+    """Make all machines that are planned later use ``way`` for the I/O of their disks."""
     plan = planning.plan_machine
 
     def planned(*args: Any, **options: Any) -> MachinePlan:

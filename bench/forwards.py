@@ -5,8 +5,8 @@ python bench/forwards.py [--mib 64] [--at-once 300 1000] [--image debian]
 
 One sandbox has both, and each figure is taken by turns: the median time of a connection with a
 small answer, MB/s each way, how many of a burst of connections get an answer, a reset (or an end
-without data), or neither, and what a service on the guest's own 127.0.0.1 says. `pss_mib` is what
-the process takes that carries the forwards, `keeper_pss_mib` what the keeper takes.
+without data), or neither, and the answer of a service on the guest's own 127.0.0.1. `pss_mib` is
+the memory of the process that carries the forwards, `keeper_pss_mib` that of the keeper.
 """
 
 from __future__ import annotations

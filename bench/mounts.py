@@ -44,12 +44,12 @@ from quicksand.records.config import SHARE_IP, SHARE_PORT
 from quicksand.records.layout import SHARES, runtime_dir
 
 LARGE, SMALL, FILES, TREE = 64, 8, 700, 20_000
-"""MiB of a large file, and of one that is written in pieces of 4 KiB; files that are unpacked, and
-those of a tree that is looked at."""
+"""MiB of a large file, and of one written in pieces of 4 KiB; files to unpack, and those of a tree
+to walk."""
 AT, DISK, PUBLISHED = "/mnt/bench", "/var/tmp/bench", "/mnt/published"
 GIT = "/var/tmp/git"
 PUBLISHED_OPTIONS = "username=quicksand,password=,sec=none,vers=3.0,nosharesock"
-"""Those that the published engine mounts with."""
+"""The mount options of the published engine."""
 COLD = "echo 3 > /proc/sys/vm/drop_caches"
 
 WRITE_SMALL = """
@@ -102,7 +102,7 @@ class Bench:
         return result.stdout.strip()
 
     async def seconds(self, command: str, *, before: str = "true") -> float:
-        """What a command takes by the guest's clock."""
+        """Return the seconds of a command by the guest's clock."""
         words = f"{before}; a=$(date +%s%N); {command}; b=$(date +%s%N); echo $((b - a))"
         return int((await self.say(f"set -e; {words}")).split()[-1]) / 1e9
 
@@ -186,8 +186,8 @@ class Bench:
         return {"s": took, "messages": await self.sent() - before}
 
     async def walk(self, where: str) -> dict[str, float]:
-        """A look at each of many files by its name, as `git status` has it; and of all that are
-        listed, at first and after two seconds, when a client by itself asks anew."""
+        """Look up each of many files by its name, as `git status` does; and all listed ones, at
+        first and after two seconds, when a client by itself asks anew."""
         await self.say(COLD)
         cold = float(await self.say(f"python3 /root/walk.py {where}/tree {self.given.tree}"))
         find = f"find {where}/tree -size 1 | wc -l"
@@ -211,8 +211,8 @@ class Bench:
         return {"s": cold, "messages": messages, "again_s": again}
 
     async def _carry_git(self) -> str:
-        """Plant a tree, take it into a repository, and bring that and the host's git into the
-        guest. Returns the words that start it there."""
+        """Plant a tree, take it into a repository, and bring it and the host's git into the guest.
+        Returns the words that start git there."""
         tree, repository = self.host / "tree", self.host / "git"
         plant(tree, self.given.tree)
         git = ["git", f"--git-dir={repository}", f"--work-tree={tree}"]
@@ -226,7 +226,7 @@ class Bench:
             shutil.copy(path, repository / Path(path).name)
         await self.say(f"rm -rf {GIT}; cp -r {AT}/git {GIT}")
         loader = next(Path(path).name for path in libraries if "/ld-" in path)
-        # What differs between the two sides (inodes, owners, times of change) is not compared.
+        # Differences between the two sides (inodes, owners, times of change) are not compared.
         alike = "-c core.checkStat=minimal -c core.trustctime=false -c core.fileMode=false"
         start = f"{GIT}/{loader} --library-path {GIT} {GIT}/git"
         safe = "--no-optional-locks -c safe.directory=*"
@@ -282,7 +282,7 @@ def _carry(stream: socket.socket, count: int) -> None:
 
 
 def plant(tree: Path, count: int) -> None:
-    """So many files, a hundred in a directory, none of them changed lately."""
+    """Make so many files, a hundred in a directory, none of them changed lately."""
     if tree.exists():
         return
     for number in range(count):

@@ -30,12 +30,13 @@ import time
 from collections.abc import Collection
 from pathlib import Path
 
+from quicksand_vt import Terminal
+
 from quicksand_tui.door.protocol import ShellView
 from quicksand_tui.door.service import EngineService
 from quicksand_tui.model.sandboxes import SandboxView, State
 from quicksand_tui.model.world import World
 from quicksand_tui.panes.content import UNREAD_MAX, LinkState, LinkStatus, Said, Sink
-from quicksand_tui.terminal import Terminal
 from quicksand_tui.ui.app import QuicksandApp
 
 COLUMNS, ROWS = 160, 45
@@ -123,7 +124,14 @@ class Service(EngineService):
         return ()
 
     def open_terminal(
-        self, sandbox_id: str, session: str, size: tuple[int, int], sink: Sink
+        self,
+        sandbox_id: str,
+        session: str,
+        size: tuple[int, int],
+        sink: Sink,
+        *,
+        birth: str = "",
+        directory: str = "",
     ) -> Guest:
         return Guest(sink)
 
@@ -146,7 +154,7 @@ class User:
         return True
 
     def _shows(self, text: bytes) -> bool:
-        # Only what differs is written, so that a text may come in parts.
+        # Only changes are written, so a text may come in parts.
         lines = range(self._screen.screen_line, self._screen.end_line)
         return any(text.decode() in self._screen.text(line) for line in lines)
 

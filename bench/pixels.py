@@ -40,7 +40,7 @@ FENCE = b"\x1b[c"
 
 
 class Quiet(PtyTerminal):
-    """A terminal that does not interpret what it is given: that would be what is measured."""
+    """A terminal that does not interpret its input, which would be measured, too."""
 
     def _take(self, data: bytes) -> None:
         screen, self._screen = self._screen, _Nothing()  # type: ignore[assignment]
@@ -122,7 +122,7 @@ def key_to_paint(screen: FakeDesktop, terminal: PtyTerminal) -> dict[str, float]
 
 
 def command(way: str, path: Path) -> tuple[list[str], dict[str, str]]:
-    """What is run, and its environment."""
+    """Return the command and its environment."""
     if not way.startswith("tab "):
         return [sys.executable, str(RUNNER), str(path), "--graphics", way], {}
     config = path.with_name("config.toml")

@@ -5,8 +5,8 @@ python bench/smb.py [--quick] [--only start,stats,reads,writes,listing,memory,sm
 Every figure is the median of several turns. "unix" and "tcp" (loopback) say what the client and the
 server share: the one behind a character device of QEMU, the other behind `guestfwd=...-cmd:`. The
 client is the one in this file, which signs nothing and copies nothing twice; `smbclient`, where it
-is installed, says how much of its time it computes itself (`client_cpu`). `wire` is what the same
-kind of socket carries between two processes that do nothing else: the ceiling of `reads`.
+is installed, shows the share of its time that it computes itself (`client_cpu`). `wire` is the rate
+of the same kind of socket between two processes that do nothing else: the ceiling of `reads`.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Client:
         return len(messages).to_bytes(4, "big") + messages
 
     def hear(self) -> memoryview:
-        """The next frame; its first response has succeeded, or there is something wrong."""
+        """Return the next frame, and check that its first response has succeeded."""
         head = self._exactly(4)
         frame = self._exactly(int.from_bytes(head, "big"))
         status = int.from_bytes(frame[8:12], "little")
@@ -308,7 +308,7 @@ class Bench:
         return count * size / 1e6 / (time.perf_counter() - begin), slowest * 1000
 
     def listing(self) -> dict[str, Any]:
-        """Entries of a directory with what is known of each."""
+        """Return the entries of a directory a second, with their metadata."""
         directory = self.share / "many"
         directory.mkdir(exist_ok=True)
         for number in range(5000):
@@ -318,7 +318,7 @@ class Bench:
             return {"entries_per_s": self.median(_entries, client, file)}
 
     def memory(self) -> dict[str, Any]:
-        """MiB resident: when a tree is connected, and after requests for all that is allowed."""
+        """MiB resident: when a tree is connected, and after the most requests that are allowed."""
         (self.share / "huge.bin").touch()
         os.truncate(self.share / "huge.bin", 1 << 30)
         with Client(self.config, "unix") as client:
@@ -327,8 +327,8 @@ class Bench:
         return {"idle_mib": round(idle, 1), "attacked_mib": round(attacked, 1)}
 
     def _attacked(self, joined: int, length: int) -> float:
-        """Large writes, and chains of large reads whose answers are taken late; what is refused,
-        or ends the connection, is as good."""
+        """Send large writes, and chains of large reads whose answers are taken late; refusals and
+        ended connections are as good."""
         with Client(self.config, "unix") as client:
             file = client.open("huge.bin", write=True)
             body = _write(file, 0, 8 * MIB) + bytes(8 * MIB)
@@ -348,7 +348,7 @@ class Bench:
             return most
 
     def smbclient(self) -> dict[str, Any]:
-        """What a client that is not ours gets; `client_cpu` of one is a client that never waits."""
+        """Measure a foreign client; a `client_cpu` of one means that it never waits."""
         if not shutil.which("smbclient"):
             return {"installed": False}
         (self.share / "large.bin").write_bytes(os.urandom(MIB) * 256)

@@ -52,7 +52,7 @@ def run(words: list[str], stdin: Path | None = None, env: Mapping[str, str] | No
 
 
 def seconds(work: Callable[[], None]) -> float:
-    """Return what work takes."""
+    """Return the seconds of some work."""
     started = time.perf_counter()
     work()
     return time.perf_counter() - started
@@ -84,7 +84,7 @@ class Bench:
         self._config.write_bytes(printed)
 
     def _ssh(self, *words: str, alone: bool = False) -> list[str]:
-        # A master that this would become lives on, and its work would count for nobody.
+        # A master that this would become lives on, and its work would not be counted.
         return ["ssh", "-F", str(self._config), *(["-S", "none"] if alone else []), *words]
 
     @contextmanager
@@ -107,8 +107,8 @@ class Bench:
             )
 
     def bulk(self) -> dict[str, Figures]:
-        """Bytes of a file in the guest's memory to here, and bytes from here to nowhere in it. What
-        `true` takes in the same way is taken off."""
+        """Bytes of a file in the guest's memory to here, and bytes from here to nowhere in it. The
+        time of `true` by the same way is subtracted."""
         data = self._root / "data"
         data.write_bytes(os.urandom(1 << 20) * MEGABYTES)
         made = f"head -c {MEGABYTES}M /dev/urandom >/dev/shm/data"

@@ -15,7 +15,7 @@ import time
 import tracemalloc
 from collections.abc import Callable
 
-from quicksand_tui.terminal import Terminal
+from quicksand_vt import Terminal
 
 COLUMNS, ROWS = 120, 40
 CHUNK = 64 * 1024

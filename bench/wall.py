@@ -39,7 +39,7 @@ COLUMNS, ROWS = 160, 45
 TILES = 12
 LINES_PER_S = 3
 FLOOD_BYTES = 16 * 1024
-"""What a guest that floods has written each time: as much as the door keeps (`door.wall`)."""
+"""Bytes that a flooding guest has written each time: as much as the door keeps (`door.wall`)."""
 
 LINE = b"%06d \x1b[3%dmsome output\x1b[m of a program that tells what it does\r\n"
 VIEWS = tuple(
@@ -47,11 +47,11 @@ VIEWS = tuple(
     for n in range(1, TILES + 1)
 )
 CASES = {"silent": "i", "some lines": "l", "floods": "f"}
-"""What the guests do, by the letter that they are told."""
+"""The guests' behaviours, by the letters that select them."""
 
 
 class Guests:
-    """Terminals that write what the case says."""
+    """Terminals whose output depends on the case."""
 
     def __init__(self, case: Path) -> None:
         self._case = case

@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), *(str(ROOT / name) for name in ("engine", "images", "smb3"))]
+sys.path[:0] = [
+    str(ROOT),
+    *(str(ROOT / name) for name in ("engine", "images", "smb3", "terminal", "extras")),
+]
 
 from quicksand_tui import __version__  # noqa: E402
 from scripts import manual  # noqa: E402

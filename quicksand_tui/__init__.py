@@ -1,3 +1,3 @@
 """The terminal UI and the commands of quicksand."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -12,21 +12,21 @@ importing what `run` needs makes 60,000, none of them garbage: looking at 20,000
 
 
 def no_core_files() -> None:
-    """Let nothing of this process, nor of those that it starts, get into a core file: there are
-    tokens in it. (quicksand.qemu.keeper_parts.bounds has the same; the engine is imported later.)
-    """
+    """Keeps the memory of this process, and of those that it starts, out of core files: there are
+    tokens in it. (quicksand.qemu.keeper_parts.bounds has the same; the engine is imported
+    later.)"""
     most = 0 if resource.getrlimit(resource.RLIMIT_CORE)[1] == 0 else 1
     resource.setrlimit(resource.RLIMIT_CORE, (most, most))
 
 
 def main() -> None:
-    """Run the command line; without arguments on a terminal, the app."""
+    """Runs the command line; without arguments on a terminal, the app."""
     gc.set_threshold(YOUNG_MAX)
     no_core_files()
     from quicksand_tui.cli.main import run  # noqa: PLC0415
 
     code = run(sys.argv[1:])
-    # What is left goes with the process, so Python need not look for garbage when it ends.
+    # All memory goes with the process, so Python need not look for garbage when it ends.
     gc.freeze()
     sys.exit(code)
 

@@ -177,6 +177,6 @@ if ! [ -x "$venv/bin/python" ] || ! is_good_python "$venv/bin/python" ||
 fi
 install_packages
 # Where Python is told to write no bytecode, every command would compile the package anew.
-"$venv/bin/python" -m compileall -q engine quicksand_tui images
+"$venv/bin/python" -m compileall -q engine smb3 terminal quicksand_tui images extras
 fingerprint >"$stamp"
 say "Python is ready"

@@ -1,6 +1,7 @@
 """Measures what each import in deferred_imports.toml saves, and writes it there.
 
-    python -m compileall -q engine quicksand_tui smb3 images; python scripts/deferred_imports.py
+    python -m compileall -q engine smb3 terminal quicksand_tui images extras
+    python scripts/deferred_imports.py
 
 Each import is done in a new process after all that its path has loaded; the least processor time of
 nine counts, in milliseconds.
@@ -26,9 +27,9 @@ print(1000 * (time.process_time() - begun))
 """
 EVERY_HOME = """
 from importlib import import_module
-table = import_module({name!r})
-for home in getattr(table, "_HOMES", {{"saves.public": ()}}):
-    import_module(home if home.startswith("quicksand") else {root!r} + "." + home)
+from quicksand.base.on_demand import homes_of
+for home in homes_of(import_module({name!r})).values():
+    import_module(home[0])
 """
 
 
@@ -51,7 +52,7 @@ def main() -> None:
         act = (
             f"import {entry['imports']}"
             if "imports" in entry
-            else EVERY_HOME.format(name=entry["in"], root=entry["in"].partition(".")[0])
+            else EVERY_HOME.format(name=entry["in"])
         )
         figures.append(saved_ms(found["paths"][entry["on"]], act))
         print(f"{figures[-1]:6.1f} ms on {entry['on']:8} {entry['in']} {entry.get('imports', '')}")

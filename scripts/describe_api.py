@@ -4,7 +4,7 @@
 
 made the table of the published core, in an environment that has it; tests/unit/compat compares
 compat/quicksand-core with that. Only names, parameters and values are printed, no sentences and no
-code. A class or function that has another name already is printed as `NAME is THAT`.
+code. A class or function that already has another name is printed as `NAME is THAT`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from typing import Any
 
 WANTED = frozenset({"_detect_architecture", "_is_emulated", "_resolve_save"})
-"""Names with an underscore that published image packages use all the same."""
+"""Names with an underscore that published image packages use anyway."""
 
 OURS = ("quicksand", "quicksand_core")
 """Packages whose classes' inherited members are described; those of others are not."""
@@ -30,7 +30,7 @@ def describe(package: str) -> Iterator[str]:
     """Yields a line for each public name of a package's modules, and each public member of their
     classes."""
     known: dict[int, str] = {}
-    # The module in which something is defined comes before those that only name it.
+    # The module that defines a name comes before those that only list it.
     modules = sorted(modules_of(package), key=lambda name: (-name.count("."), name))
     for is_own in (True, False):
         for name in modules:
@@ -76,7 +76,7 @@ def lines_of(full: str, value: object) -> Iterator[str]:
 
 
 def said_of_member(owner: type, name: str) -> str:
-    """What a line says after the name of a member of a class."""
+    """Returns the rest of a line after the name of a member of a class."""
     value = inspect.getattr_static(owner, name, None)
     return "attribute" if name in fields_of(owner) else said_of(value, owner)
 
@@ -89,7 +89,7 @@ def fields_of(owner: type) -> set[str]:
 
 
 def said_of(value: object, owner: type | None = None) -> str:
-    """What a line says after the name. Of what a class has, ``owner`` is the class."""
+    """Returns the rest of a line after the name. For a class's member, ``owner`` is the class."""
     if isinstance(value, enum.Enum):
         return f"= {value.value!r}"
     if isinstance(value, type):
@@ -118,8 +118,8 @@ def members_of(found: type) -> set[str]:
 
 
 def signature_of(function: Any, *, is_method: bool = False) -> str:
-    """The parameters of a call, as in a definition, without types; a default for which there is no
-    word is an ellipsis."""
+    """Returns the parameters of a call, as in a definition, without types; a default that has no
+    text is an ellipsis."""
     parameters = list(inspect.signature(function).parameters.values())[is_method:]
     plain = [
         one.replace(annotation=one.empty, default=plain_default(one.default)) for one in parameters
@@ -128,7 +128,7 @@ def signature_of(function: Any, *, is_method: bool = False) -> str:
 
 
 def plain_default(value: object) -> object:
-    """A default as a plain value; lists, tuples and what stands for a list made anew are alike."""
+    """Returns a default as a plain value; lists, tuples and factories of lists are alike."""
     if value is inspect.Parameter.empty or value is ...:
         return value
     if isinstance(value, enum.Enum):

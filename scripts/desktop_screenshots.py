@@ -39,7 +39,7 @@ FIELD = (230, 330)
 PAGE = (
     "data:text/html,<title>Notes</title><style>*{font:90px sans-serif}</style>Hello<br><textarea>"
 )
-"""So large that half cells show it."""
+"""The page, so large that half cells show it."""
 
 TEXT = "typed in the app"
 PREFIX = "ctrl+right_square_bracket"
@@ -99,7 +99,7 @@ class Visit:
         say(f"made {name}.svg")
 
     async def job_done(self) -> None:
-        """Wait until what was begun has ended."""
+        """Wait until the job that was begun has ended."""
         await self._pilot.pause(0.5)
 
         async def idle() -> bool:

@@ -6,8 +6,10 @@ DIR (or $E2B_SUITE) has the directory `tests` of packages/python-sdk of E2B's re
 of the SDK; it is not part of this project. The SDK is installed from PyPI into a virtual
 environment that is removed afterwards, unless --python names an interpreter that has it, with
 pytest, pytest-asyncio, pytest-dotenv and pytest-timeout. PARTs are directories or files below
-`tests`; by default those that talk to a server. Sandboxes are real VMs. The server listens with
-TLS, too, since `get_host` leads there.
+`tests`; by default those that talk to a server. Sandboxes are real VMs. The tests have the
+variables that `api env --tls` prints, and nothing else. Where the host does not resolve names below
+localhost, `api env` says so, and tests that open an address of `get_host` fail. Returns 1 if a test
+fails that is not in EXPECTED.
 """
 
 from __future__ import annotations
@@ -34,23 +36,21 @@ USUAL = (
     "sync/sandbox_sync/test_config_propagation.py",
     "async/sandbox_async/test_config_propagation.py",
 )
-"""They ask no server, and assert the addresses that the SDK has if no variable names others."""
+"""Tests that use no server, and assert the SDK's addresses without variables."""
 
-ADDRESSES = ("E2B_API_URL", "E2B_SANDBOX_URL", "E2B_DOMAIN", "SSL_CERT_FILE")
+ADDRESSES = ("E2B_DOMAIN", "SSL_CERT_FILE")
 
-RESOLVER = """
-import socket
-
-usual = socket.getaddrinfo
-
-def getaddrinfo(host, *more, **named):
-    name = host.decode() if isinstance(host, bytes) else host
-    loopback = isinstance(name, str) and name.endswith(".localhost")
-    return usual("127.0.0.1" if loopback else host, *more, **named)
-
-socket.getaddrinfo = getaddrinfo
-"""
-"""Has Python find names below localhost where the host's resolver does not (RFC 6761, 6.3)."""
+EXPECTED = frozenset(
+    {
+        "test_internet_access_enabled", "test_internet_access_default",
+        "test_allow_specific_ip_with_deny_all", "test_deny_specific_ip",
+        "test_allow_takes_precedence_over_deny", "test_update_network_applies_restrictions",
+        "test_update_network_clears_existing_rules", "test_firewall_transform_injects_headers",
+        "test_mcp_gateway_start_failure_kills_created_sandbox",
+    }
+)  # fmt: skip
+"""Tests of the internet, which sandboxes lack here, and of refused requests
+(docs/internals/e2b-api.md)."""
 
 TOOLS = ("pytest", "pytest-asyncio", "pytest-dotenv", "pytest-timeout")
 ROOT = Path(__file__).parents[1]
@@ -70,10 +70,9 @@ def main() -> int:
         if options.internet:
             command.append("--internet")
         server = subprocess.Popen(command, stdout=subprocess.PIPE)
-        (Path(scratch) / "sitecustomize.py").write_text(RESOLVER)
         try:
-            environment = {**os.environ, **variables(server, tls), "PYTHONPATH": scratch}
-            environment.pop("E2B_DEBUG", None)
+            inherited = {n: text for n, text in os.environ.items() if not n.startswith("E2B_")}
+            environment = {**inherited, **variables(server, tls)}
             return run(python, tests, options.parts or (*LIVE, *USUAL), environment, Path(scratch))
         finally:
             server.send_signal(signal.SIGTERM)
@@ -104,20 +103,12 @@ def free_port() -> int:
 
 
 def variables(server: subprocess.Popen[bytes], tls: str) -> dict[str, str]:
-    """What `api env` prints for the server that has just started, and where its authority is."""
+    """Returns the variables that `api env --tls` prints for the server that has just started."""
     assert server.stdout is not None
-    found = re.search(rb"http://(\S+:\d+)", server.stdout.readline())
-    assert found is not None, "the server did not start"
-    plain, secure = (
-        dict(re.findall(r"export (\w+)=(\S+)", printed))
-        for printed in (
-            subprocess.run(
-                [*SERVER, "env", *words], check=True, capture_output=True, text=True
-            ).stdout
-            for words in (("--listen", found[1].decode()), ("--tls", tls))
-        )
-    )
-    return {**plain, "SSL_CERT_FILE": secure["SSL_CERT_FILE"]}
+    assert b"http://" in server.stdout.readline(), "the server did not start"
+    command = [*SERVER, "env", "--tls", tls]
+    printed = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    return dict(re.findall(r"export (\w+)=(\S+)", printed))
 
 
 def run(
@@ -146,9 +137,10 @@ def run(
         all_passed += passed
         failed += bad
     print(f"{'in all':44} {all_passed:6} {len(failed):6}")
+    unknown = [name for name in failed if name.rpartition("::")[2] not in EXPECTED]
     for name in failed:
-        print("failed:", name)
-    return 1 if failed else 0
+        print("failed:" if name in unknown else "failed, as expected:", name)
+    return 1 if unknown else 0
 
 
 def count(report: Path) -> tuple[int, list[str], int]:

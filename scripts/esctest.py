@@ -24,7 +24,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from quicksand_tui.terminal import Terminal
+from quicksand_vt import Terminal
 
 VARIABLE = "QUICKSAND_ESCTEST"
 LIST = Path(__file__).parent.parent / "tests" / "unit" / "terminal" / "esctest.txt"
@@ -42,7 +42,7 @@ OPTIONS = (
     "--v=2",
 )
 FAST = 1000
-"""The emulator's clock runs as much faster: the suite asks more often than a guest may."""
+"""The factor by which the emulator's clock is faster, since the suite asks often."""
 PATIENCE_S = 300.0
 
 _ENDED = re.compile(r"Run test: (\S+)\n(.*?)(?=Run test: |\Z)", re.DOTALL)
@@ -80,7 +80,7 @@ def run(suite: Path, include: str = ".*") -> list[Ending]:
 
 
 def _serve(argv: list[str], directory: Path) -> None:
-    """Runs a program on a pseudo terminal that the emulator is behind."""
+    """Runs a program on a pseudo terminal of the emulator."""
     terminal = Terminal(
         COLUMNS,
         ROWS,
@@ -142,7 +142,7 @@ def expected() -> list[Ending]:
 
 
 def write(endings: list[Ending]) -> None:
-    """Writes the list anew; reasons that it has stay, new ones are to be written by hand."""
+    """Writes the list anew; its reasons stay, new ones must be written by hand."""
     old = LIST.read_text(encoding="utf-8").splitlines()
     head = [line for line in old if line.startswith("#")]
     reasons = {one.name: one.reason for one in expected() if one.ending == "fail"}

@@ -1,7 +1,7 @@
-"""The manual of the commands, made of the records of verbs (`quicksand_tui.verbs.rows`) and the
+"""The manual of the commands, made from the records of verbs (`quicksand_tui.verbs`) and the
 docstrings of their functions: man pages, and a page of the documentation.
 
-The build of a wheel runs it (`hatch_build.py`). So it needs nothing but Python: docstrings are read
+The build of a wheel runs it (`hatch_build.py`). So it needs only Python: docstrings are read
 without importing the commands, which need our dependencies.
 """
 
@@ -11,21 +11,22 @@ import ast
 import inspect
 import re
 import sys
+import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "engine")]
+sys.path[:0] = [str(ROOT), str(ROOT / "engine"), str(ROOT / "extras")]
 
 from quicksand.records.config import SandboxConfig  # noqa: E402
-from quicksand.records.machine_options import MachineOption, dashed, options_of  # noqa: E402
+from quicksand.records.machine_options import MachineOption, options_of  # noqa: E402
 
 from quicksand_tui import __version__  # noqa: E402
 from quicksand_tui.cli.output import MEANINGS, PROGRAM  # noqa: E402
-from quicksand_tui.verbs.row import Kind, Parameter, VerbRecord  # noqa: E402
-from quicksand_tui.verbs.rows import APP_OPTIONS, VERBS  # noqa: E402
+from quicksand_tui.verbs.index import APP_OPTIONS, GROUP, arrange  # noqa: E402
+from quicksand_tui.verbs.verb import AnyVerb, Kind, Parameter  # noqa: E402
 
 SUMMARY = "sandboxes that are real Linux VMs"
 
@@ -68,7 +69,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A paragraph, or lines that stay as they are."""
+    """A paragraph, or lines that are kept as they are."""
 
     text: str
     is_plain: bool = False
@@ -91,22 +92,29 @@ def commands() -> list[Command]:
     """Returns all commands, in the order of the help. Raises LookupError for a verb without a
     function."""
     functions = _functions()
-    return [_command(verb, functions) for verb in VERBS]
+    # Of this tree, whatever is installed.
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    entered: Mapping[str, str] = project["entry-points"][GROUP]
+    return [
+        _command(verb, title, functions)
+        for title, verbs in arrange(entered).items()
+        for verb in verbs
+    ]
 
 
 @dataclass(frozen=True, slots=True)
 class _Function:
-    """What is read of the function of a command."""
+    """The facts read from the function of a command."""
 
     docstring: str
     left_out: tuple[str, ...]
-    """Keywords of the options of a machine that it does not take."""
+    """Keywords of the machine's options that it does not take."""
 
 
 def _functions() -> dict[str, _Function]:
     """Reads the functions of all commands, by the names of their verbs."""
     found = {}
-    for path in sorted((ROOT / "quicksand_tui" / "cli").glob("*.py")):
+    for path in [*ROOT.glob("quicksand_tui/cli/*.py"), *ROOT.glob("extras/*/command.py")]:
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if not isinstance(node, ast.FunctionDef):
                 continue
@@ -125,22 +133,25 @@ def _functions() -> dict[str, _Function]:
     return found
 
 
-def _command(verb: VerbRecord, functions: Mapping[str, _Function]) -> Command:
-    function = functions[verb.name]
-    first = function.docstring.partition("\n\n")[0]
+def _command(verb: AnyVerb, section: str, functions: Mapping[str, _Function]) -> Command:
+    function = functions.get(verb.name, _Function("", ()))
+    text = function.docstring or verb.help
+    if not text:
+        raise LookupError(f"{verb.name} has no help")
+    first = text.partition("\n\n")[0]
     summary = verb.summary or " ".join(first.split())
     return Command(
         name=verb.name,
         summary=summary.rstrip("."),
-        section=verb.section,
+        section=section,
         synopsis=_synopsis(verb),
-        blocks=tuple(_blocks(function.docstring)),
+        blocks=tuple(_blocks(text)),
         options=tuple(_options(verb.parameters, function.left_out)),
-        parts=tuple(_command(part, functions) for part in verb.parts),
+        parts=tuple(_command(part, section, functions) for part in verb.parts),
     )
 
 
-def _synopsis(verb: VerbRecord) -> str:
+def _synopsis(verb: AnyVerb) -> str:
     words = [verb.name]
     if any(one.flags or one.kind is Kind.MACHINE for one in verb.parameters):
         words.append("[OPTIONS]")
@@ -155,8 +166,8 @@ def _optional(argument: Parameter) -> str:
 
 
 def _blocks(text: str) -> Iterator[Block]:
-    """Splits a docstring as click does: into paragraphs, and blocks that a line with a backspace
-    begins, which stay as they are."""
+    """Splits a docstring as click does: into paragraphs, and blocks after a line with a backspace,
+    which are kept as they are."""
     for block in re.split(r"\n\s*\n", text.strip()):
         if block.startswith("\b\n"):
             yield Block(block.removeprefix("\b\n"), is_plain=True)
@@ -175,7 +186,7 @@ def _options(parameters: tuple[Parameter, ...], left_out: tuple[str, ...]) -> It
 
 
 def _machine_option(record: MachineOption) -> Option:
-    value = record.metavar or "|".join(dashed(choice) for choice in record.choices)
+    value = record.metavar or "|".join(map(str, record.choices))
     flags = record.flags_shown
     return Option(_names(flags, "" if record.is_switch else value), record.help)
 
@@ -199,7 +210,7 @@ def _metavar(option: Parameter) -> str:
 
 
 def _limits(option: Parameter) -> str:
-    """Returns what click adds to the help by itself."""
+    """Returns the text that click itself adds to the help."""
     said = [f"default: {option.default}"] if option.shows_default else []
     if option.least is not None:
         said.append(f"{'more than' if option.above_least else 'at least'} {option.least:g}")
@@ -245,9 +256,9 @@ _FORM = re.compile(r"(`[^`\n]+`)")
 
 
 def _roff(text: str) -> str:
-    """Returns a text for roff, with what is in backticks bold. As groff(7) has it, a backslash is
-    written as \\e, a dash that is to be one as \\-, other characters than ASCII by their numbers,
-    and a line must not begin with a full stop or an apostrophe."""
+    """Returns a text for roff, with words in backticks bold. By groff(7), a backslash is written as
+    \\e, a real dash as \\-, characters other than ASCII by their numbers, and a line must not begin
+    with a full stop or an apostrophe."""
     parts = []
     for part in _FORM.split(text):
         code = part.startswith("`") and part.endswith("`") and len(part) > 2
@@ -387,7 +398,7 @@ def _markdown_options(options: tuple[Option, ...]) -> Iterator[str]:
 
 
 def _markdown_text(text: str) -> str:
-    """Returns a text in which only what is in backticks means something."""
+    """Returns a text in which only backticks have a meaning."""
     return "".join(
         part if part.startswith("`") else re.sub(r"([\\*_|<>\[\]])", r"\\\1", part)
         for part in _FORM.split(text)

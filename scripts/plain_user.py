@@ -1,14 +1,15 @@
-"""Run the tests as a plain user: one without root's rights, subordinate ids or an account.
+"""Run the tests as a plain user: one without root's rights or subordinate ids.
 
-Somebody who is not root is one already, and `make test` is that run. Root gets a copy of this
-checkout, its Python environment, images and QEMU in a directory of that user's, which is removed
-afterwards. Arguments are pytest's.
+For users other than root, `make test` is that run. For root this checkout, images and QEMU are
+copied to a directory of that user's, which is removed afterwards. The Python environment is made
+there as `make setup` makes it: from the system's own Python, which may be the oldest supported one.
+Arguments are pytest's.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -21,9 +22,19 @@ ROOT = Path(__file__).resolve().parents[1]
 USER_ID = 47110
 """Of nobody: accounts of people begin at 1000, dynamic ones of systemd at 61184 (UIDS-GIDS.md)."""
 
-NOT_COPIED = shutil.ignore_patterns(".git", "target", ".*_cache", ".hypothesis", "__pycache__")
+NOT_COPIED = shutil.ignore_patterns(
+    ".git", ".venv", "target", ".*_cache", ".hypothesis", "__pycache__"
+)
 PREPARED = ("images", "qemu", "tools")
-"""What `make setup` and `make tools` have put into the data directory."""
+"""The subdirectories of the data directory that `make setup` and `make tools` have filled."""
+
+WITH_ACCOUNT = """
+for name in passwd group; do mount --bind "$0/$name" "/etc/$name"; done && exec "$@"
+"""
+"""Lets only this program and what it starts see the account: the host's own lists stay."""
+
+KEPT = re.compile(r"PIP_.*|.*_CA_BUNDLE|SSL_CERT_.*|(?i:https?_proxy|no_proxy)")
+"""Variables by which pip finds its index."""
 
 TESTS = ("-n", "2", "--dist", "loadfile", "tests")
 
@@ -39,48 +50,20 @@ def main() -> int:
         for name in PREPARED:
             if (paths().data / name).is_dir():
                 shutil.copytree(paths().data / name, home / "data" / name, symlinks=True)
-        _move_environment(checkout)
         for place, _, files in os.walk(home):
             for path in (place, *(os.path.join(place, name) for name in files)):  # noqa: PTH118
                 os.chown(path, USER_ID, USER_ID, follow_symlinks=False)
-        python = _python(home)
+        _write_account(home)
+        if code := _run(home, ["sh", "scripts/bootstrap.sh"]):
+            return code
+        python = checkout / ".venv" / "bin" / "python"
+        _run(home, [str(python), "--version"])
         words = sys.argv[1:] or [*TESTS]
-        return _run(home, [python, "-m", "pytest", "-p", "no:cacheprovider", *words])
+        return _run(home, [str(python), "-m", "pytest", "-p", "no:cacheprovider", *words])
 
 
-def _move_environment(checkout: Path) -> None:
-    """Let the copied Python environment name its new place."""
-    environment = checkout / ".venv"
-    packages = next((environment / "lib").glob("python*")) / "site-packages"
-    named = [*(environment / "bin").iterdir(), *packages.glob("*.pth")]
-    for path in (*named, environment / "pyvenv.cfg"):
-        if path.is_symlink():
-            continue
-        data = path.read_bytes()
-        if os.fsencode(ROOT) in data and b"\0" not in data:
-            path.write_bytes(data.replace(os.fsencode(ROOT), os.fsencode(checkout)))
-
-
-def _python(home: Path) -> str:
-    """The Python of the copied environment, which may have been made from one that only root can
-    run; then from the system's of the same version. Raises SystemExit if there is none."""
-    python = home / "checkout" / ".venv" / "bin" / "python"
-    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    for base in (None, Path("/usr/bin") / version, Path("/usr/local/bin") / version):
-        if base is not None and base.exists():
-            python.unlink()
-            python.symlink_to(base)
-            for other in ("python3", version):
-                (python.parent / other).unlink(missing_ok=True)
-                (python.parent / other).symlink_to("python")
-        with contextlib.suppress(PermissionError):  # it is where only root can look
-            if _run(home, [str(python), "-c", "import quicksand, pytest, ssl"], quiet=True) == 0:
-                return str(python)
-    raise SystemExit(f"error: there is no {version} that other users may run")
-
-
-def _run(home: Path, argv: list[str], *, quiet: bool = False) -> int:
-    env = {
+def _run(home: Path, argv: list[str]) -> int:
+    env = {name: value for name, value in os.environ.items() if KEPT.fullmatch(name)} | {
         "HOME": str(home),
         "USER": "plain",
         "LANG": os.environ.get("LANG", "C.UTF-8"),
@@ -89,17 +72,22 @@ def _run(home: Path, argv: list[str], *, quiet: bool = False) -> int:
         "QUICKSAND_CACHE_DIR": str(home / "cache"),
         "QUICKSAND_STATE_DIR": str(home / "state"),
     }
+    identity = ("--reuid", f"{USER_ID}", "--regid", f"{USER_ID}", "--clear-groups")
+    seen_alone = ("unshare", "--mount", "--propagation", "private", "sh", "-c", WITH_ACCOUNT)
     done = subprocess.run(
-        argv,
-        user=USER_ID,
-        group=USER_ID,
-        extra_groups=[],
+        [*seen_alone, str(home), "setpriv", *identity, *argv],
         env=env,
         cwd=home / "checkout",
-        stderr=subprocess.DEVNULL if quiet else None,
         check=False,
     )
     return done.returncode
+
+
+def _write_account(home: Path) -> None:
+    """Writes the lists of accounts with one of the user: ssh refuses who has none."""
+    for name, rest in (("passwd", f":{USER_ID}::{home}:/bin/sh"), ("group", ":")):
+        listed = Path("/etc", name).read_text()
+        (home / name).write_text(f"{listed}plain:x:{USER_ID}{rest}\n")
 
 
 if __name__ == "__main__":

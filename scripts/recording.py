@@ -23,17 +23,17 @@ from screenshots import TARGET, places, say, text_of, type_into, until
 
 SIZE = (100, 30)
 WIDTH = 1000
-"""Pixels of the recording; a page shows it so or smaller."""
+"""Pixels of the recording; a page shows it at that size or smaller."""
 COLOURS = 64
 
 PREFIX = "ctrl+right_square_bracket"
 
 KEY_MS, LOOK_MS, READ_MS = 70, 900, 2200
-"""How long a typed letter, a screen and a result are shown, in milliseconds."""
+"""Milliseconds for which a typed letter, a screen and a result are shown."""
 
 
 class Recording:
-    """What the app showed, with how long it is to be shown."""
+    """The app's screens, with the time for which each is shown."""
 
     def __init__(self, pilot: Pilot[int]) -> None:
         assert isinstance(pilot.app, QuicksandApp)
@@ -74,7 +74,7 @@ class Recording:
         return "" if pane is None else text_of(pane)
 
     def save(self, path: Path) -> None:
-        """Write it with one set of colours, so that what stays the same takes no room."""
+        """Write it with one set of colours, so that unchanged parts take no room."""
         palette = self._frames[-1].quantize(COLOURS)
         first, *rest = [
             frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in self._frames

@@ -1,7 +1,7 @@
 """Make a release: check everything, build the sdist and the wheel, look at what they have, try the
 wheel, and put both with their checksums into a directory.
 
-Both are built of what is committed, and depend on nothing else: the same commit gives the same
+Both are built from the last commit, and depend on nothing else: the same commit gives the same
 bytes (SOURCE_DATE_EPOCH is its time). Nothing is uploaded.
 """
 
@@ -41,16 +41,18 @@ NEEDED_IN_SDIST = (
     "tests/conftest.py",
 )  # fmt: skip
 NEEDED_IN_WHEEL = (
-    "quicksand/py.typed", "quicksand_images/install.sh", "quicksand_images/recipes/debian.toml",
-    "quicksand_smb/__init__.py", "quicksand_tui/py.typed", "quicksand_tui/screens/main.tcss",
+    "quicksand/py.typed", "quicksand_images/install.sh", "quicksand_images/py.typed",
+    "quicksand_images/recipes/debian.toml",
+    "quicksand_e2b/__init__.py", "quicksand_smb/__init__.py", "quicksand_tui/py.typed",
+    "quicksand_tui/screens/main.tcss", "quicksand_vt/__init__.py",
 )  # fmt: skip
 TOOLS = ("hatchling", "pytest", "sphinx", "furo", "myst_parser")
 MADE = re.compile(r"(^|/)(\.git|\.venv|__pycache__|target|\.[a-z]+_cache|node_modules)(/|$)")
-"""What must be in neither."""
+"""Names that must be in neither."""
 
 
 class ReleaseError(Exception):
-    """The release cannot be made; the text says why."""
+    """Raised when the release cannot be made; the text says why."""
 
 
 def main() -> int:
@@ -76,7 +78,7 @@ def make(place: Path, into: Path, *, rehearse: bool, quick: bool) -> int:
     say("what is committed")
     require_final(rehearse=rehearse)
     require_tools()
-    # First what fails soonest: the tests take long.
+    # First the checks that fail soonest: the tests take long.
     say("documentation")
     run([sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "docs", str(place / "docs")])
     say("lint, types and tests")
@@ -137,8 +139,8 @@ def require_final(*, rehearse: bool) -> None:
 
 
 def require_tools() -> None:
-    """Raise ReleaseError if what builds the site or the packages is missing: to learn it after all
-    tests would be late."""
+    """Raise ReleaseError if a program that builds the site or the packages is missing: after all
+    tests it would be too late."""
     missing = [name for name in TOOLS if importlib.util.find_spec(name) is None]
     if missing:
         raise ReleaseError(
@@ -163,12 +165,10 @@ def build(place: Path) -> tuple[Path, Path]:
     tree.mkdir()
     archive = place / "tree.tar"
     run(["git", "archive", "--output", str(archive), "HEAD"])
-    with tarfile.open(archive) as file:
-        file.extractall(tree, filter="data")
+    run(["tar", "-xf", str(archive), "-C", str(tree)])
     sdist = _build(tree, place / "sdist", "sdist", epoch)
     _require_same(sdist, _build(tree, place / "sdist-again", "sdist", epoch))
-    with tarfile.open(sdist) as file:
-        file.extractall(place, filter="data")
+    run(["tar", "-xf", str(sdist), "-C", str(place)])
     unpacked = place / sdist.name.removesuffix(".tar.gz")
     wheel = _build(unpacked, place / "wheel", "wheel", epoch)
     _require_same(wheel, _build(tree, place / "wheel-again", "wheel", epoch))

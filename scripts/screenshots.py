@@ -37,7 +37,7 @@ TARGET = ROOT / "screenshots"
 WIDE, LARGE, SMALL = (200, 50), (120, 36), (80, 24)
 WAIT_S = 30.0
 KEY_S = 0.3
-"""Seconds between keys, as of a person: what comes at once is a text."""
+"""Seconds between keys, as typed by a person: keys at once would be a text."""
 
 BOXES: tuple[dict[str, Any], ...] = (
     {
@@ -66,7 +66,7 @@ AGENTS = {
     "memory": "dpkg -l | wc -l; free -m; ls --color /",
     "disk": "cd /usr/share && du -d 1 -h | sort -h | tail -20",
 }
-"""What runs on the wall, each in a sandbox of its own."""
+"""The commands on the wall, each in a sandbox of its own."""
 
 
 def say(text: str) -> None:
@@ -75,7 +75,7 @@ def say(text: str) -> None:
 
 @contextlib.contextmanager
 def places() -> Iterator[None]:
-    """Fresh places with the user's image and QEMU; removed at the end with all that is in them."""
+    """Fresh places with the user's image and QEMU; removed at the end with all their contents."""
     prepared = paths()
     with tempfile.TemporaryDirectory(prefix="qsp-") as directory:
         root = Path(directory)
@@ -151,8 +151,8 @@ async def shoot(
     hosts: Mapping[str, str] = MappingProxyType({}),
     then: Callable[[QuicksandApp], Awaitable[None]] | None = None,
 ) -> None:
-    """One picture: a screen with the cursor on ``sandbox``, after ``keys``. ``hosts`` are other
-    machines."""
+    """Make one picture: a screen with the cursor on ``sandbox``, after ``keys``. ``hosts`` are
+    other machines."""
 
     async def finish(pilot: Pilot[int]) -> None:
         app = pilot.app
@@ -178,13 +178,13 @@ async def log_shown(app: QuicksandApp) -> None:
 
 
 async def stats_shown(app: QuicksandApp) -> None:
-    """With what the guest tells, and some readings of the host."""
+    """Show the guest's figures, and some readings of the host."""
     await until(lambda: "COMMAND" in str(app.main.area.stats.query_one("Static").render()))
     await until(lambda: any(len(view.history.cpu) > 3 for view in app.world.sandboxes))
 
 
 async def at_work(app: QuicksandApp) -> None:
-    """Something to look at in a shell, and its neighbour."""
+    """Show some work in a shell, and its neighbour."""
     shells = app.main.area.shells
     await until(lambda: shells.pane is not None and "web" in text_of(shells.pane))
     type_into(app, "ls --color /\r")
@@ -197,13 +197,13 @@ async def at_work(app: QuicksandApp) -> None:
 
 
 async def disk_seen(app: QuicksandApp) -> None:
-    """With the files that differ."""
+    """Show the files that differ."""
     await until(lambda: any(word in drawn_text(app.screen) for word in (" on disk", "Files that")))
     await until(lambda: "looking at the disk" not in drawn_text(app.screen))
 
 
 async def found_again(app: QuicksandApp) -> None:
-    """The shells of the picture before."""
+    """Show the shells of the picture before."""
     shells = app.main.area.shells
     await until(lambda: shells.workspace is not None and len(shells.workspace.panes) == 2)
     await until(lambda: shells.workspace and all(map(text_of, shells.workspace.panes)))
@@ -211,7 +211,7 @@ async def found_again(app: QuicksandApp) -> None:
 
 
 async def left_for_the_overview(app: QuicksandApp) -> None:
-    """The overview, with the last lines of a shell."""
+    """Show the overview, with the last lines of a shell."""
     await found_again(app)
     for key in ("ctrl+right_square_bracket", "d", "i"):
         app.simulate_key(key)
@@ -238,7 +238,7 @@ async def start_shown(app: QuicksandApp) -> None:
 
 
 async def put_agents_to_work() -> None:
-    """Leave the sandboxes of before, and fill the wall."""
+    """Leave the earlier sandboxes, and fill the wall."""
     await end_all()
     for name, command in AGENTS.items():
         sandbox = Sandbox(image="debian", name=name, memory="256M")
@@ -247,7 +247,7 @@ async def put_agents_to_work() -> None:
         shell = await sandbox.shell(columns=62, rows=13)
         async for piece in shell.output():
             if b"#" in piece:
-                break  # the prompt: what is typed before it is shown twice
+                break  # the prompt: text typed before it would be shown twice
         await shell.write(f"{command}\r".encode())
         await shell.detach()
         sandbox.detach()

@@ -26,7 +26,7 @@ step "tools"
 $bin/python scripts/tools.py
 # Thousands of the tests' programs import them; where Python is told to write no bytecode, each
 # would compile anew what has changed since `make setup`.
-$bin/python -m compileall -q engine smb3 quicksand_tui images
+$bin/python -m compileall -q engine smb3 terminal quicksand_tui images extras
 
 # A test on a VM waits at times, so one worker more than there are processors keeps them busy: two
 # for each took no less time, and made guests late. A worker and its test's guests take 2.5 GB.

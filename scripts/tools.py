@@ -1,6 +1,6 @@
-"""Get the programs that the tests run, QEMU for guests of each architecture among them: installed
-as root, for anybody else unpacked in the data directory. tests/conftest.py puts what was unpacked
-on the PATH."""
+"""Get the programs that the tests run, including QEMU for guests of each architecture: installed as
+root, otherwise unpacked in the data directory. tests/conftest.py puts the unpacked ones on the
+PATH."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from quicksand.qemu.provision import ensure_qemu
 from quicksand_images.toolbox import keep_tool
 
 PACKAGES = {"tmux": "tmux", "cpio": "cpio", "zstd": "zstd"}
-"""By program. The end-to-end tests type into tmux; cpio and zstd read what we write."""
+"""The packages by program. The end-to-end tests type into tmux; cpio and zstd read our files."""
 
 ON_LINUX = {
     "ps": "procps",
@@ -27,15 +27,15 @@ ON_LINUX = {
     "rsync": "rsync",
     "git": "git",
 }
-"""Disks are filled, and taken apart; samba's tests run against our SMB server, and what people use
-with SSH against our SSH server."""
+"""Disks are filled, and taken apart; samba's tests run against our SMB server, and SSH clients
+against our SSH server."""
 
 SERVICES = {"sshd": "openssh-server"}
 """Other machines are reached through an sshd of the tests' own. Where services are managed, its
-package would start one for everybody, and unpacked it does not find its parts: so it is installed
-in containers only, and the tests do without it elsewhere if it is not there."""
+package would start one for everybody, and unpacked it does not find its parts. So it is installed
+in containers only, and elsewhere the tests do without it if it is missing."""
 MANAGER = Path("/run/systemd/system")
-"""Is there while systemd runs, sd_booted(3)."""
+"""It exists while systemd runs, sd_booted(3)."""
 
 
 def wanted() -> dict[str, str]:

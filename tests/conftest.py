@@ -37,7 +37,13 @@ PREFIX = f"qst-{os.getpid()}-"
 pytest's long directories: a Unix socket's path has 104 bytes."""
 
 
+GZIP_MAGIC = b"\x1f\x8b"
+"""RFC 1952, 2.3.1."""
+
 ID_MAX = 80
+
+_SECONDS: dict[str, float] = {}
+"""The seconds that each test file has taken so far."""
 
 
 # The same examples in each run, and few; `make soak` draws fresh ones. What those find is kept as
@@ -99,8 +105,33 @@ def pytest_configure(config: pytest.Config) -> None:
         hypothesis.settings.load_profile("same")
 
 
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Counts the seconds of each test file, for `make quick`."""
+    file = report.nodeid.split("::")[0]
+    _SECONDS[file] = _SECONDS.get(file, 0.0) + report.duration
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Notes the seconds of files of which all tests ran."""
+    cache = session.config.cache
+    if cache is None or hasattr(session.config, "workerinput") or _is_part(session.config):
+        return
+    known = cache.get("quicksand/seconds", {})
+    taken = {file: round(seconds, 2) for file, seconds in _SECONDS.items()}
+    cache.set("quicksand/seconds", {**known, **taken})
+
+
+def _is_part(config: pytest.Config) -> bool:
+    """Whether a run has only some tests of its files."""
+    other = config.option.markexpr != "not soak"
+    return bool(other or config.option.keyword or any("::" in word for word in config.args))
+
+
 def pytest_make_parametrize_id(val: object) -> str | None:
-    """Whole disks are no names of tests."""
+    """Whole disks are no names of tests, nor is what gzip packed: it holds the second in which that
+    was, and workers that collect in different seconds would not agree on the tests."""
+    if isinstance(val, bytes) and val.startswith(GZIP_MAGIC):
+        return "gzip"
     if not isinstance(val, str | bytes) or len(val) <= ID_MAX:
         return None
     data = val if isinstance(val, bytes) else val.encode("utf-8", "surrogatepass")
@@ -115,11 +146,14 @@ def prepared() -> Paths:
 
 @contextlib.contextmanager
 def fresh_places(prepared: Paths) -> Iterator[Paths]:
-    """Fresh runtime and data directories; images and QEMU are the user's, by a link."""
+    """Fresh runtime and data directories. QEMU is the user's, by a link, and so is each version of
+    an image in a store of the test's own."""
     root = Path(tempfile.mkdtemp(prefix=PREFIX))
     (root / "data").mkdir(mode=0o700)
-    for name in ("images", "qemu"):
-        (root / "data" / name).symlink_to(prepared.data / name)
+    (root / "data" / "qemu").symlink_to(prepared.data / "qemu")
+    link_images(prepared.images, root / "store")
+    # By a link too, as users have it whose images are on another disk.
+    (root / "data" / "images").symlink_to(root / "store")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("QUICKSAND_RUNTIME_DIR", str(root / "run"))
         patch.setenv("QUICKSAND_DATA_DIR", str(root / "data"))
@@ -128,12 +162,34 @@ def fresh_places(prepared: Paths) -> Iterator[Paths]:
         patch.setenv("QUICKSAND_SPARES", "off")
         # Not the user's config, nor what the user typed.
         patch.setenv("XDG_CONFIG_HOME", str(root / "config"))
+        patch.setenv("XDG_PICTURES_DIR", str(root / "pictures"))
         patch.setenv("QUICKSAND_STATE_DIR", str(root / "state"))
         patch.delenv("QUICKSAND_CONFIG", raising=False)
         yield paths()
     leftovers = sorted(str(p.relative_to(root)) for p in (root / "run").rglob("*"))
     shutil.rmtree(root)
     assert not leftovers, f"runtime files are left: {leftovers}"
+
+
+def link_images(users: Path, store: Path) -> None:
+    """Make a store of a test's own with the user's images: what is published there, or made the
+    current version, is the test's."""
+    store.mkdir(mode=0o700)
+    for image in users.glob("[!.]*"):
+        (store / image.name).mkdir(mode=0o700)
+        for entry in image.glob("[!.]*"):
+            if entry.is_dir():
+                (store / image.name / entry.name).symlink_to(entry.resolve())
+            else:
+                shutil.copy(entry, store / image.name)
+
+
+def images_of(store: Path) -> dict[str, str]:
+    """The versions of the images in a store, and which are the current ones."""
+    found = {f"{path.parent.name}/{path.name}": "" for path in store.glob("[!.]*/[!.]*")}
+    return found | {
+        f"{path.parent.name}/current": path.read_text() for path in store.glob("[!.]*/current")
+    }
 
 
 def share_findings(prepared: Paths, cache: Path) -> None:
@@ -186,7 +242,8 @@ def places(prepared: Paths) -> Iterator[Paths]:
 @pytest.fixture(scope="session", autouse=True)
 def nothing_left(prepared: Paths) -> Iterator[None]:
     """After the last test: no process, no directory of ours, no open descriptor is left, and the
-    user's cache has what it had."""
+    user's cache and images are what they were."""
+    images = images_of(prepared.images)
     cached = {path.name for path in prepared.cache.glob("*.json")}
     before = set(Path("/tmp").glob(f"{PREFIX}*"))
     descriptors = len(os.listdir("/proc/self/fd"))
@@ -199,6 +256,7 @@ def nothing_left(prepared: Paths) -> Iterator[None]:
     assert len(still_open) <= descriptors + 8, f"descriptors are left open: {still_open}"
     gone = cached - {path.name for path in prepared.cache.glob("*.json")}
     assert not gone, f"gone from the user's cache: {gone}"
+    assert images_of(prepared.images).items() >= images.items(), "a test changed the user's images"
 
 
 def targets_of_descriptors() -> Iterator[str]:

@@ -1,7 +1,8 @@
 """The kill matrix: accidents at random moments of checkpoint, revert, clone and delete, and what
 must be true after each. Seeded: the same seed draws the same accidents.
 
-`python -m tests.crash SEED POINTS [reverts]` runs it by itself and prints a line for each point.
+`python -m tests.crash SEED POINTS [reverts]` runs it by itself and prints a line for each point;
+`python -m tests.crash steps TARGETS FIRST STRIDE [new]` kills at each such step of a revert.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from quicksand import PortForward, Sandbox
 from quicksand.base.errors import QuicksandError, RevertedError
-from quicksand.base.files import is_locked
+from quicksand.base.files import is_locked, read_json
 from quicksand.base.paths import Paths, paths
 from quicksand.base.processes import Process, ProcessKind, processes_of
 from quicksand.base.removal import MARK
@@ -34,6 +35,7 @@ from quicksand.records.nodes import Node
 from quicksand.records.registry import Registry
 from quicksand.snapshots import finisher
 from quicksand.snapshots.history import AUTO_KEPT, History
+from quicksand.snapshots.taking import working_on
 
 from tests.conftest import fresh_places, listens, our_processes, wait_for
 from tests.crash_client import Order
@@ -272,7 +274,7 @@ class Box:
 
     async def have(self, point: Point) -> None:
         await self.change()
-        cloned = self.now
+        cloned, machine = self.now, self.machine
         before = {node.id: node for node in self.history.nodes()}
         self.keepers = [p for p in processes_of(self.place.root) if p.kind is ProcessKind.KEEPER]
         order = Order(
@@ -303,8 +305,42 @@ class Box:
         there = [self.contents[point.tag]] if point.what == "revert" else []
         allowed = there if done and there else [self.now, *there]
         self.check_nodes(point, before)
+        self.settle(point)
+        went_to = self.machine
         await self.bring_up(point, {content.sums[1]: content for content in allowed})
-        await self.check_rest(cloned, may_die=point.struck)
+        is_reverted = point.what == "revert" and went_to not in ("", machine)
+        await self.check_rest(point, cloned, has_kept=is_reverted)
+
+    @property
+    def machine(self) -> str:
+        """The machine that the guest is, or was when it ended; "" if nobody has noted that."""
+        current = runtime_dir(self.paths, self.vm.id).current()
+        if current.root.exists():
+            return current.name
+        with contextlib.suppress(FileNotFoundError):
+            return str(read_json(self.place.exit)["machine"])
+        return ""
+
+    async def check_kept(self, point: Point, before: Content) -> None:
+        """The state that the revert has left is in a checkpoint, memory and all."""
+        kept = [id_ for id_, content in self.contents.items() if content == before]
+        kept = [id_ for id_ in kept if self.history.get(id_).tier.has_memory]
+        assert kept, "the state before is in no checkpoint"
+        await self.load(kept[-1])
+        point.after += "; the state before is kept"
+
+    def settle(self, point: Point) -> None:
+        """Wait until what ends by itself has ended."""
+        self.vm.close()
+        # If all keepers are dead, too, nobody tidies up before the next command. One that is still
+        # dying would get no successor.
+        if "finisher" in point.targets:
+            wait_for(lambda: not self.finishers(), what="the finisher's end", timeout=PATIENCE_S)
+        elif {"keeper", "keepers"} & {*point.targets}:
+            if point.struck:
+                wait_for(self.are_keepers_dead, what="the dying to have died", timeout=PATIENCE_S)
+        else:
+            wait_for(self.is_settled, what="the dying to have died", timeout=PATIENCE_S)
 
     def kill_finisher(self) -> None:
         """Kill the program that finishes the revert, with the QEMU that it has started."""
@@ -352,16 +388,6 @@ class Box:
     async def bring_up(self, point: Point, allowed: Mapping[str, Content]) -> None:
         """Have it run again, and see that it is what it was, or what it was to become: one of
         ``allowed``, by the checksum of its disk."""
-        self.vm.close()
-        # If all keepers are dead, too, nobody tidies up before the next command. One that is still
-        # dying would get no successor.
-        if "finisher" in point.targets:
-            wait_for(lambda: not self.finishers(), what="the finisher's end", timeout=PATIENCE_S)
-        elif {"keeper", "keepers"} & {*point.targets}:
-            if point.struck:
-                wait_for(self.are_keepers_dead, what="the dying to have died", timeout=PATIENCE_S)
-        else:
-            wait_for(self.is_settled, what="the dying to have died", timeout=PATIENCE_S)
         self.vm = Sandbox.open(NAME)
         if self.vm.is_running:
             point.after = "runs" if self.has_keeper() else "runs, with a new keeper"
@@ -421,22 +447,32 @@ class Box:
         lines = our_processes(str(self.place.root))
         count = sum("qemu-system" in line and "keeper.py" not in line for line in lines)
         runtime = runtime_dir(self.paths, self.vm.id)
-        return count == 1 and not runtime.current().unfinished.exists()
+        return count == 1 and not (runtime.current().unfinished.exists() or self.finishers())
 
     def has_keeper(self) -> bool:
         return any("keeper.py" in line for line in our_processes(str(self.place.root)))
 
-    async def check_rest(self, cloned: Content, *, may_die: bool) -> None:
-        """Clones are whole or gone, nothing is left lying about, and a checkpoint loads."""
-        await self.check_clones(cloned, may_die=may_die)
-        async with self.history.locked():
+    async def check_rest(self, point: Point, cloned: Content, *, has_kept: bool) -> None:
+        """Clones are whole or gone, nothing is left lying about, and a checkpoint loads; if the
+        state before, ``cloned``, was to be kept (``has_kept``), that one, too."""
+        await self.check_clones(cloned, may_die=point.struck)
+        known = self.nodes.keys()
+        record = self.registry.find(self.vm.id).record
+        assert record is not None
+        async with working_on(self.registry, record):
             self.history.sweep()
+        made = {node.id: node for node in self.history.nodes() if node.id not in known}
+        # What a client has left to be kept.
+        self.contents |= dict.fromkeys(made, cloned)
+        self.nodes |= made
         check_litter(self.place)
         for port in self.vm.port_forwards.values():
             assert listens(port)
         left = {node.id for node in self.history.nodes()}
         check_lost(self.contents.keys() - left, self.nodes)
         self.contents = {id_: content for id_, content in self.contents.items() if id_ in left}
+        if has_kept:
+            await self.check_kept(point, cloned)
         ids = sorted(self.contents)
         while len(ids) > NODES_MAX:
             doomed = ids.pop(self.dice.randrange(len(ids)))
@@ -527,7 +563,44 @@ async def run_matrix(
     return dict(box.counts)
 
 
+async def kill_at_steps(
+    targets: Sequence[str],
+    steps: Iterable[int],
+    say: Callable[[str], None],
+    *,
+    in_new_qemu: bool = False,
+) -> int:
+    """Kill ``targets`` at each of these steps of a revert, each time of another one; returns how
+    many came while it was under way."""
+    box = Box(0, say=say, weights=REVERTS)
+    struck = 0
+    try:
+        await box.start()
+        for step in steps:
+            tag = box.draw_tag("revert", "")
+            point = Point(step, "revert", "step", step, list(targets), tag, in_new_qemu)
+            try:
+                await box.have(point)
+            except BaseException:
+                say(f"FAILED {point}")
+                raise
+            say(str(point))
+            if not point.struck:
+                break
+            struck += 1
+        await box.end()
+    except BaseException:
+        box.client.end()
+        await Sandbox.open(NAME).kill()
+        raise
+    return struck
+
+
 def main() -> None:
+    if sys.argv[1] == "steps":
+        steps = range(int(sys.argv[3]), 100_000, int(sys.argv[4]))
+        _kill_at_steps(sys.argv[2].split("+"), steps, in_new_qemu="new" in sys.argv[5:])
+        return
     seed, points = int(sys.argv[1]), int(sys.argv[2])
     prepared: Paths = paths()
     started = time.monotonic()
@@ -537,6 +610,14 @@ def main() -> None:
             run_matrix(seed, points, lambda text: print(text, flush=True), weights)
         )
     print(json.dumps(counts, indent=1), f"{time.monotonic() - started:.0f} s", flush=True)
+
+
+def _kill_at_steps(targets: Sequence[str], steps: Iterable[int], *, in_new_qemu: bool) -> None:
+    def say(text: str) -> None:
+        print(text, flush=True)
+
+    with fresh_places(paths()):
+        print(asyncio.run(kill_at_steps(targets, steps, say, in_new_qemu=in_new_qemu)))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,8 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
-from quicksand_tui.terminal import Terminal as Emulator
+from quicksand_vt import Terminal as Emulator
+
 from tests.conftest import wait_for
 
 QUIT_AGAIN_S = 0.5

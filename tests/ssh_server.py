@@ -4,6 +4,7 @@ it. Where there is no sshd, another `ssh` starts the command by itself: all but 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shlex
 import shutil
@@ -20,6 +21,8 @@ BIN = Path(sys.executable).parent
 DIRECTORIES = ("/usr/sbin", "/usr/local/sbin", "/sbin")
 PRIVILEGES = Path("/run/sshd")
 """The directory that an sshd wants that was started by root."""
+MADE = ".of-quicksand-tests"
+"""In that directory, if tests have made it."""
 
 
 def find_sshd() -> str | None:
@@ -126,15 +129,38 @@ def _sshd_config(root: Path, port: int, env: Mapping[str, str]) -> tuple[str, ..
 
 @contextlib.contextmanager
 def _privileges() -> Iterator[None]:
-    is_ours = os.geteuid() == 0 and not PRIVILEGES.exists()
-    if is_ours:
-        PRIVILEGES.mkdir(mode=0o755)
+    """Have the directory that an sshd of root's wants, for as long as any test runs one: without it
+    each connection is reset."""
+    if os.geteuid() != 0:
+        yield
+        return
+    with _alone():
+        if not PRIVILEGES.exists():
+            PRIVILEGES.mkdir(mode=0o755)
+            (PRIVILEGES / MADE).touch()
+        used = os.open(PRIVILEGES, os.O_RDONLY | os.O_DIRECTORY)
+        fcntl.flock(used, fcntl.LOCK_SH)
     try:
         yield
     finally:
-        if is_ours:
-            with contextlib.suppress(OSError):
-                PRIVILEGES.rmdir()
+        with _alone():
+            with contextlib.suppress(BlockingIOError):  # other tests use it
+                fcntl.flock(used, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if (PRIVILEGES / MADE).exists():
+                    (PRIVILEGES / MADE).unlink()
+                    PRIVILEGES.rmdir()
+            os.close(used)
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """No other test makes or removes that directory meanwhile."""
+    descriptor = os.open(PRIVILEGES.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _make_program(path: Path, lines: str) -> None:

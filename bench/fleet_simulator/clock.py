@@ -10,8 +10,8 @@ Work = Callable[..., object]
 
 
 class Clock:
-    """Does what is due, in order. What is due at the same instant is done in the order in which it
-    was planned."""
+    """Does due work, in order. Work due at the same instant is done in the order of its
+    planning."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -27,7 +27,7 @@ class Clock:
         heapq.heappush(self._due, (self.now + seconds, self._planned, work, args))
 
     def run(self, until: float, *, watch: Callable[[], object] | None = None) -> None:
-        """Do all that is due before ``until``; ``watch`` is called after each event."""
+        """Do everything due before ``until``; ``watch`` is called after each event."""
         while self._due and self._due[0][0] <= until:
             self.now, _, work, args = heapq.heappop(self._due)
             self.events += 1

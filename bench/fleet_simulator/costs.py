@@ -1,4 +1,4 @@
-"""The costs of a fleet, and where each figure is from.
+"""The costs of a fleet, and the source of each figure.
 
 "M" is measured by `bench/costs.py` on the development machine, "R" by trials with Ray 2.60 on it,
 "C" is a constant of this project, and "A" is assumed."""
@@ -31,17 +31,17 @@ class Costs:
     change_s: float = 0.003
     """M: the same for a change, besides that look."""
     make_s: float = 0.00002
-    """M: what a start takes more for each sandbox that is there: its record is read."""
+    """M: the additional time of a start for each existing sandbox: its record is read."""
 
     answer_s: float = 30.0
-    """C: a host that does not say within this whether it has the memory is left for another."""
+    """C: a host that does not answer within this whether it has the memory is left for another."""
     refused_s: float = 5.0
-    """C: for so long a client does not ask a host again that has refused."""
+    """C: the time for which a client does not ask a host again that has refused."""
 
     silent_ssh_s: float = 45.0
     """C: until a client gives up a host that does not answer (ServerAliveInterval 15, thrice)."""
     grace_s: float = 30.0
-    """C: a host ends what belongs to a client that is away for so long."""
+    """C: a host ends the sandboxes of a client that is away for so long."""
     reconnect_s: float = 15.0
     """C: half of the longest pause between attempts to connect again."""
 
@@ -51,7 +51,7 @@ class Costs:
     group_s: float = 0.005
     """R: the head's time for a placement group (60 at once in 0.3 s)."""
     group_delay_s: float = 0.0025
-    """R: the way of one that is alone (1.8 to 3.2 ms)."""
+    """R: the delay of a single one (1.8 to 3.2 ms)."""
     actor_call_s: float = 0.0009
     """R: a call of a host's actor."""
     check_work_s: float = 0.0002

@@ -1,4 +1,4 @@
-"""What goes wrong, and when."""
+"""The faults, and their times."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Misfortune:
         self._simulation = simulation
         self._placing = placing
         self._clock = simulation.clock
-        # Of its own, so that the same goes wrong with both designs.
+        # Its own generator, so that the same faults happen with both designs.
         self._chance = random.Random(f"{simulation.scenario.seed} faults")
         self.happened: dict[str, int] = {}
         faults, hosts = simulation.scenario.faults, simulation.scenario.hosts
@@ -78,7 +78,7 @@ class Misfortune:
                     self._end_later(vm.sandbox.number, "its connection was cut")
 
     def _client(self, number: int) -> None:
-        """It is killed, and started again at once: what was attached to it ends."""
+        """Kill a client and start it again at once: its attached sandboxes end."""
         for sandbox in self._simulation.world.sandboxes:
             if sandbox.client != number:
                 continue

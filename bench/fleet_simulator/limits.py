@@ -1,5 +1,5 @@
-"""What needs no events: what a fleet of some size takes of each machine, which limit that meets,
-and how long an image takes to reach all hosts."""
+"""Figures that need no events: a fleet's needs on each machine, the limits that it meets, and the
+time for an image to reach all hosts."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import math
 from dataclasses import dataclass
 
 MIB_PER_S = 112
-"""What 1 Gbit/s carries."""
+"""The rate of 1 Gbit/s."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What bench/costs.py measured: MiB of PSS, and counts, for each sandbox or connection."""
+    """Measurements of bench/costs.py: MiB of PSS, and counts, for each sandbox or connection."""
 
     vm_mib: float = 37.2 + 6.0 + 13.5
     """QEMU of an idle guest of 128M from a template, one of eight; keeper; forwarder."""
@@ -24,7 +24,7 @@ class Parts:
     client_mib: float = 40.0
     """A client without any connection."""
     ssh_mib: float = 1.7
-    """A client's ssh, for each connection; its own memory for each was too little to be seen."""
+    """A client's ssh, for each connection; its own memory for each was too small to measure."""
     client_descriptors: int = 3
     serve_mib: float = 22.8 + 2.5
     """A host's far end that tells what changes, and its sshd, for each client."""
@@ -33,7 +33,7 @@ class Parts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """Something that there is only so much of."""
+    """A resource with a bound."""
 
     name: str
     takes: float
@@ -46,7 +46,7 @@ class Limit:
 
 
 def client_limits(hosts: int, parts: Parts) -> list[Limit]:
-    """What a client meets that is connected to all hosts."""
+    """Return the limits of a client that is connected to all hosts."""
     descriptors = 20 + parts.client_descriptors * hosts
     memory = parts.client_mib + parts.ssh_mib * hosts
     rows = (
@@ -59,7 +59,7 @@ def client_limits(hosts: int, parts: Parts) -> list[Limit]:
 
 
 def host_limits(clients: int, sandboxes: int, memory_mib: float, parts: Parts) -> list[Limit]:
-    """What a host meets with so many ``clients`` that are connected, and ``sandboxes``."""
+    """Return the limits of a host with so many connected ``clients``, and ``sandboxes``."""
     far_ends = parts.serve_mib * clients
     threads = 300 + 4 * clients + parts.vm_threads * sandboxes
     files = 16 * clients + parts.vm_descriptors * sandboxes
@@ -77,8 +77,8 @@ def host_limits(clients: int, sandboxes: int, memory_mib: float, parts: Parts) -
 
 
 def first_list_s(hosts: int, on_disk: float, connect_s: float, at_once: int, parts: Parts) -> float:
-    """Seconds until a client without connections has a list of all: to connect, and each host's
-    own list, all hosts at the same time."""
+    """Return the seconds until a client without connections has a list of all: to connect, and each
+    host's own list, all hosts at the same time."""
     return math.ceil(hosts / at_once) * connect_s + parts.list_ms * on_disk / 1000
 
 

@@ -9,7 +9,7 @@ from bench.fleet_simulator.simulation import Simulation
 from bench.fleet_simulator.world import Host, Sandbox, State
 
 LOOKED_AT = 16
-"""Wishes of those that wait that are tried when memory becomes free."""
+"""The waiting wishes that are tried when memory becomes free."""
 
 
 class Head:
@@ -23,7 +23,7 @@ class Head:
         self.calls = 0
 
     def call(self, seconds: float, work: Work, *args: object) -> None:
-        """Do ``work`` when all before it is done, and so many ``seconds`` were spent on it."""
+        """Do ``work`` when all earlier work is done and so many ``seconds`` were spent on it."""
         self.calls += 1
         begins = max(self._free_at, self._clock.now)
         self.longest_wait_s = max(self.longest_wait_s, begins - self._clock.now)
@@ -36,7 +36,7 @@ class Head:
         self.busy_s += seconds
 
     def fail(self, seconds: float) -> None:
-        """Serve nothing for so long. What it was just doing is done by its successor."""
+        """Serve nothing for so long. The work in hand is done by its successor."""
         self._free_at = max(self._free_at, self._clock.now) + seconds
 
 
@@ -52,7 +52,7 @@ class OverRay:
         self._book = [host.memory_mib for host in hosts]
         """Free MiB of each host; -1 if it counts as dead."""
         self._on_the_way = [0] * len(hosts)
-        """MiB by host that are reserved, and not yet asked for there."""
+        """MiB by host that are reserved but not yet requested there."""
         self._known = [host.memory_mib for host in hosts]
         self._waiting: deque[Sandbox] = deque()
         self._look()
@@ -108,17 +108,17 @@ class OverRay:
             self.place(sandbox)
 
     def _settle(self, sandbox: Sandbox, host: Host) -> None:
-        """What was reserved is in use, or free again."""
+        """Note that a reservation is in use, or free again."""
         self._on_the_way[host.number] -= sandbox.need_mib
         self._enter(host)
 
     def _enter(self, host: Host) -> None:
-        """The book has what the host says."""
+        """Make the book agree with the host's report."""
         if self._book[host.number] >= 0 or not host.is_silent:
             self._book[host.number] = host.free_mib - self._on_the_way[host.number]
 
     def forget(self, sandbox: Sandbox) -> None:
-        """See `Placing`: it is passed over when its turn comes."""
+        """See `Placing`: it is skipped when its turn comes."""
 
     def changed(self, host: Host) -> None:
         """See `Placing`: a group that is removed is one more call."""
@@ -137,7 +137,7 @@ class OverRay:
             if sandbox.state is State.WAITING:
                 tried.append(sandbox)
         for sandbox in tried:
-            self._reserve(sandbox, sandbox.epoch)  # which has it wait again if it does not fit
+            self._reserve(sandbox, sandbox.epoch)  # which makes it wait again if it does not fit
 
     def fell_silent(self, host: Host) -> None:
         """See `Placing`."""
@@ -153,6 +153,6 @@ class OverRay:
         self.head.call(self._costs.join_s, self._freed, host)
 
     def lose_head(self) -> None:
-        """The head is gone, and another takes its place: all nodes join it, and the book is made
-        of what they say."""
+        """Lose the head; another takes its place: all nodes join it, and the book is made from
+        their reports."""
         self.head.fail(self._costs.head_back_s + self._costs.join_s * len(self._book))

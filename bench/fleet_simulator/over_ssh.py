@@ -1,5 +1,5 @@
-"""Placing by clients: each is connected to all hosts, is told how much memory they have, and asks
-the one that it takes for the best. The host decides."""
+"""Placing by clients: each is connected to all hosts, knows their reported memory, and asks the one
+that seems best. The host decides."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ LONGEST_PAUSE_S = 30.0
 
 @dataclass(slots=True)
 class Client:
-    """What one client knows besides what the hosts tell."""
+    """One client's own knowledge besides the hosts' reports."""
 
     offset: int
-    """Where it begins to look, so that not all take the first of equals (`Choice.OWN_ORDER`)."""
+    """The index of its first host, so that not all take the first of equals (`OWN_ORDER`)."""
     began: float
     """When it began to connect."""
     asked: dict[int, int] = field(default_factory=dict)
-    """MiB by host that it has asked for, and of which it was told nothing yet."""
+    """MiB by host that it has requested without a report yet."""
     refused: dict[int, float] = field(default_factory=dict)
     """Hosts that it does not ask, and until when."""
     cut: dict[int, float] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class OverSsh:
         self._costs = simulation.costs
         self._clock = simulation.clock
         self._told = [host.memory_mib for host in simulation.world.hosts]
-        """Free MiB of each host as the clients were last told; -1 if it does not answer."""
+        """Free MiB of each host in its last report to the clients; -1 if it does not answer."""
         self.clients: dict[int, Client] = {}
 
     @property
@@ -107,7 +107,7 @@ class OverSsh:
             return
         if host.is_silent or client.cut.get(host.number, 0.0) > self._clock.now:
             self._simulation.counts.hung += 1
-            # Only memory was asked for, which that host frees again when nobody comes for it.
+            # Only memory was requested, which that host frees again when nobody comes for it.
             client.refused[host.number] = self._clock.now + costs.answer_s + costs.refused_s
             self._clock.after(costs.answer_s, self._again, sandbox, epoch)
         elif not self._simulation.begin(sandbox, host):
@@ -122,10 +122,10 @@ class OverSsh:
             del client.asked[number]
 
     def forget(self, sandbox: Sandbox) -> None:
-        """See `Placing`: a wish that is given up asks no more."""
+        """See `Placing`: a wish that is given up makes no further requests."""
 
     def changed(self, host: Host) -> None:
-        """See `Placing`: each client is told."""
+        """See `Placing`: each client gets a report."""
         self._clock.after(self._costs.push_s, self._tell, host, host.free_mib)
         self._simulation.counts.pushed += len(self.clients)
 

@@ -1,4 +1,4 @@
-"""What a run has shown, as values for JSON."""
+"""The results of a run, as values for JSON."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SAMPLE_S = 300.0
 
 
 def run(scenario: Scenario) -> dict[str, Any]:
-    """Simulate a scenario; returns what came of it."""
+    """Simulate a scenario; return the results."""
     simulation = Simulation(scenario, OverSsh if scenario.design is Design.SSH else OverRay)
     placing = simulation.placing
     assert isinstance(placing, OverSsh | OverRay)
@@ -102,7 +102,7 @@ class Sampler:
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
         self.of_client = 0
-        """The most hosts that one client has sandboxes on."""
+        """The most hosts on which one client has sandboxes."""
         self.of_host = 0
         simulation.clock.after(SAMPLE_S, self._look)
 

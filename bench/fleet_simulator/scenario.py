@@ -1,4 +1,4 @@
-"""What is simulated."""
+"""The simulated scenario."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from bench.fleet_simulator.costs import Costs
 
 
 class Design(StrEnum):
-    """How a place is found."""
+    """The way in which places are found."""
 
     SSH = "ssh"
-    """Each client is connected to all hosts, and asks one by what it believes (`Choice`)."""
+    """Each client is connected to all hosts, and asks one by its own knowledge (`Choice`)."""
     RAY = "ray"
     """A head keeps the books."""
 
 
 class Choice(StrEnum):
-    """Which host a client asks first."""
+    """The rule by which a client chooses the host that it asks first."""
 
     MOST_FREE = "most-free"
-    """Of equals the first by name: the same for all clients."""
+    """The first by name among equals: the same for all clients."""
     OWN_ORDER = "own-order"
     """The same, but each client has an order of its own."""
     TWO = "two"
-    """The better of two that are drawn, as fleets do."""
+    """The better of two drawn ones, as in fleets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Faults:
-    """How often things go wrong, per hour. No fleet was there to measure these: they are assumed,
-    and higher than what one should expect."""
+    """Rates of faults, per hour. No fleet was available to measure these: they are assumed, and
+    higher than one should expect."""
 
     power: float = 0.002
     """A host loses its power: once in three weeks."""
@@ -71,21 +71,21 @@ class Scenario:
     arrive_s: float = 600.0
     """The time in which they come, evenly at random."""
     life_s: float = 1800.0
-    """How long one is used, on average (exponential)."""
+    """The average time for which a sandbox is used (exponential)."""
     duration_s: float = 3600.0
     needs_mib: tuple[int, ...] = (608,)
     """Memory of a sandbox, with 96 MiB for QEMU; drawn evenly."""
     host_mib: int = 64 * 1024 - 2048
     processors: int = 16
     patience_s: float = 120.0
-    """How long a wish waits for a place."""
+    """The time for which a wish waits for a place."""
     attached: float = 0.5
     """Share of sandboxes that end with their client."""
     restarts: float = 0.5
     """Share of the others that are started elsewhere if their host is gone."""
     choice: Choice = Choice.TWO
     fenced: bool = True
-    """A host ends what is to be restarted elsewhere when its lease is over."""
+    """Whether a host ends a sandbox that may be restarted elsewhere when its lease is over."""
     faults: Faults = field(default_factory=Faults)
     costs: Costs = field(default_factory=Costs)
     seed: int = 1

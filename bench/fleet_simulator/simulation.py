@@ -1,4 +1,4 @@
-"""A run: wishes come, find places, and end; what goes wrong is told to those who would notice."""
+"""A run: wishes come, find places, and end; faults are reported to those who would notice."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from bench.fleet_simulator.world import OVER, Host, Sandbox, State, Vm, World
 
 
 class Placing(Protocol):
-    """How a place is found."""
+    """A way to find places for sandboxes."""
 
     def place(self, sandbox: Sandbox) -> None:
         """Find one for a sandbox that waits, if that is possible."""
 
     def forget(self, sandbox: Sandbox) -> None:
-        """It waits no longer."""
+        """The sandbox waits no longer."""
 
     def changed(self, host: Host) -> None:
         """A host's free memory has changed."""
 
     def fell_silent(self, host: Host) -> None:
-        """It answers no more. Nobody knows yet."""
+        """The host no longer answers. Nobody knows yet."""
 
     def came_back(self, host: Host) -> None:
-        """It answers again."""
+        """The host answers again."""
 
     @property
     def silent_s(self) -> float:
@@ -38,12 +38,12 @@ class Placing(Protocol):
 
 @dataclass(slots=True)
 class Counts:
-    """What happened."""
+    """The numbers of a run."""
 
     placed_s: list[float] = field(default_factory=list)
-    """How long each wish took, to the guest's answer."""
+    """The seconds that each wish took, to the guest's answer."""
     refusals: int = 0
-    """Hosts that had less memory than was believed."""
+    """Hosts that had less memory than assumed."""
     hung: int = 0
     """Wishes that were on their way to a host that did not answer."""
     lost: Counter[str] = field(default_factory=Counter)
@@ -59,7 +59,7 @@ class Counts:
 
 
 class Simulation:
-    """What both designs share: hosts, wishes, and the truth."""
+    """The common part of both designs: hosts, wishes, and the truth."""
 
     def __init__(self, scenario: Scenario, design: Callable[[Simulation], Placing]) -> None:
         self.scenario = scenario
@@ -67,7 +67,7 @@ class Simulation:
         self.clock = Clock()
         self.chance = random.Random(f"{scenario.seed} placing")
         self._wishes = random.Random(f"{scenario.seed} wishes")
-        """Apart, so that both designs get the same wishes."""
+        """A separate generator, so that both designs get the same wishes."""
         self.world = World(scenario.hosts, scenario.host_mib, scenario.processors)
         self.counts = Counts()
         self.running = 0
@@ -150,14 +150,14 @@ class Simulation:
         self.clock.after(sandbox.life_s, self._used_up, sandbox)
 
     def _used_up(self, sandbox: Sandbox) -> None:
-        """Its owner needs it no more."""
+        """The sandbox's owner no longer needs it."""
         if sandbox.state is State.RUNNING:
             self.end(sandbox, State.ENDED)
         elif sandbox.state not in OVER:  # it cannot be reached just now
             self.clock.after(30.0, self._used_up, sandbox)
 
     def end(self, sandbox: Sandbox, state: State) -> None:
-        """End a sandbox wherever it can be reached; a host that is silent now ends it later."""
+        """End a sandbox wherever it can be reached; a silent host ends it later."""
         if sandbox.state not in OVER and sandbox.placed:
             self.running -= 1
         sandbox.state = state
@@ -170,13 +170,13 @@ class Simulation:
         self.placing.changed(vm.host)
 
     def lose(self, sandbox: Sandbox, why: str) -> None:
-        """It has ended against its owner's wish."""
+        """Note that it has ended against its owner's wish."""
         if sandbox.state not in OVER:
             self.counts.lost[why] += 1
             self.end(sandbox, State.LOST)
 
     def lose_attached(self, sandbox: Sandbox, why: str) -> None:
-        """Its client has been away for too long."""
+        """Lose sandboxes whose client has been away for too long."""
         if sandbox.placed:
             self.lose(sandbox, why)
         elif sandbox.state not in OVER:
@@ -217,7 +217,7 @@ class Simulation:
             self.clock.after(noticed_s, self._elsewhere, vm)
 
     def _lease_over(self, vm: Vm) -> None:
-        """The host itself ends what nobody could ask for since."""
+        """The host itself ends sandboxes that nobody could request since."""
         if vm.host.is_silent and vm.sandbox.state in (State.UNREACHABLE, State.LOST):
             self.world.remove(vm)
 
@@ -234,7 +234,7 @@ class Simulation:
             self.lose(vm.sandbox, "its host did not answer")
 
     def _come_back(self, host: Host, known: list[Vm]) -> None:
-        """What was there when it fell silent is found again, or is not."""
+        """Find again what was there when it fell silent, or lose it."""
         host.is_silent, host.has_power = False, True
         for vm in known:
             self._found(vm, is_there=vm in host.vms)

@@ -1,4 +1,4 @@
-"""What is true on the hosts, whoever knows of it: machines, their memory, and who runs where."""
+"""The truth on the hosts, known or not: machines, their memory, and where each sandbox runs."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from enum import StrEnum
 
 
 class State(StrEnum):
-    """What its owner could say of a sandbox."""
+    """The state of a sandbox as its owner could describe it."""
 
     WAITING = "waiting"
-    """It has no place yet, or none any more."""
+    """The sandbox has no place yet, or none any more."""
     STARTING = "starting"
     RUNNING = "running"
     UNREACHABLE = "unreachable"
-    """Its host does not answer; it may well run."""
+    """The sandbox's host does not answer; the sandbox may well run."""
     ENDED = "ended"
-    """As it was wished."""
+    """The sandbox ended as its owner wished."""
     GIVEN_UP = "given up"
     """No place was found in time."""
     LOST = "lost"
-    """It ended against its owner's wish."""
+    """The sandbox ended against its owner's wish."""
 
 
 OVER = (State.ENDED, State.GIVEN_UP, State.LOST)
@@ -35,12 +35,12 @@ class Vm:
     epoch: int
     is_up: bool = False
     was_seen: bool = False
-    """Its owner knows that it is up."""
+    """Whether the owner knows that the machine is up."""
 
 
 @dataclass(slots=True, eq=False)
 class Sandbox:
-    """Something that somebody wants to run."""
+    """A machine that somebody wants to run."""
 
     number: int
     client: int
@@ -48,18 +48,18 @@ class Sandbox:
     """Memory that it takes of a host, with QEMU's own."""
     life_s: float
     attached: bool
-    """It ends with its client."""
+    """Whether the sandbox ends with its client."""
     restarts: bool
-    """It is to be started elsewhere if its host is gone."""
+    """Whether the sandbox is to be started elsewhere if its host is gone."""
     asked_at: float
     state: State = State.WAITING
     placed: bool = False
-    """It has run."""
+    """Whether the sandbox has run."""
     epoch: int = 0
-    """How often it has got a place."""
+    """The number of places that the sandbox has got."""
     attempts: int = 0
     vms: list[Vm] = field(default_factory=list)
-    """Those that exist: more than one is what must never be."""
+    """The sandbox's machines: more than one must never exist."""
 
 
 @dataclass(slots=True, eq=False)
@@ -68,16 +68,16 @@ class Host:
 
     number: int
     memory_mib: int
-    """What sandboxes may have."""
+    """MiB that sandboxes may have."""
     starts: list[float]
-    """For each processor, when it is done with the starts that it has been given."""
+    """For each processor, the time when it is done with its present starts."""
     promised_mib: int = 0
     vms: set[Vm] = field(default_factory=set)
     is_silent: bool = False
-    """It does not answer: no power, frozen, or cut off."""
+    """Whether the host does not answer: no power, frozen, or cut off."""
     has_power: bool = True
     slowness: float = 1.0
-    """How many times longer starts take."""
+    """The factor by which starts take longer."""
     most_vms: int = 0
 
     @property
@@ -92,11 +92,11 @@ class World:
         self.hosts = [Host(n, memory_mib, [0.0] * processors) for n in range(hosts)]
         self.sandboxes: list[Sandbox] = []
         self.doubled: set[Sandbox] = set()
-        """Those that run on two hosts now."""
+        """The sandboxes that run on two hosts now."""
 
     def admit(self, sandbox: Sandbox, host: Host) -> Vm | None:
         """Give a sandbox its memory on a host; None if that has too little. The host decides, by
-        what it has promised, whatever others believe."""
+        its own promises, whatever others believe."""
         if host.free_mib < sandbox.need_mib:
             return None
         sandbox.epoch += 1
@@ -120,7 +120,7 @@ class World:
             self.doubled.discard(vm.sandbox)
 
     def check(self) -> None:
-        """Raise AssertionError unless all of it agrees."""
+        """Raise AssertionError unless everything agrees."""
         for host in self.hosts:
             assert host.promised_mib == sum(vm.sandbox.need_mib for vm in host.vms)
             assert 0 <= host.promised_mib <= host.memory_mib, "more was promised than there is"
@@ -131,5 +131,5 @@ class World:
             if sandbox.state in (State.RUNNING, State.STARTING):
                 assert sandbox.vms, f"{sandbox.number} is {sandbox.state} nowhere"
             elif sandbox.state in OVER:
-                # Those that a silent host has not been told of end when it answers again.
+                # Sandboxes whose end a silent host has not learned end when it answers again.
                 assert all(vm.host.is_silent for vm in sandbox.vms), f"{sandbox.number} runs on"

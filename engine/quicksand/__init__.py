@@ -3,423 +3,100 @@
 They are imported when first used, so that a command that only lists sandboxes loads no asyncio.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from quicksand.base.on_demand import on_demand
 
 if TYPE_CHECKING:
-    from quicksand.base.arch import Architecture
-    from quicksand.base.boot_timing import BootTiming
-    from quicksand.base.errors import (
-        AcceleratorError,
-        AgentError,
-        AgentProtocolError,
-        AgentRefusedError,
-        AgentTooOldError,
-        AgentUnreachableError,
-        BootTimeoutError,
-        BundleError,
-        CheckpointNotFoundError,
-        CommandFailedError,
-        ConfigError,
-        DiskSpaceError,
-        DisplayError,
-        DisplayTimeoutError,
-        FleetError,
-        FleetFullError,
-        FleetHostNotFoundError,
-        GuestFileExistsError,
-        GuestFileNotFoundError,
-        GuestIsADirectoryError,
-        GuestNotADirectoryError,
-        GuestPanicError,
-        GuestPermissionError,
-        HistoryError,
-        HostError,
-        ImageError,
-        ImageNotFound,
-        MachineError,
-        MemoryBudgetError,
-        MountError,
-        NameTakenError,
-        NoDisplayError,
-        PathError,
-        PortInUseError,
-        QemuDiedError,
-        QemuLacksDevice,
-        QemuNotFound,
-        QemuTooOld,
-        QuicksandError,
-        RemoteError,
-        RemoteProtocolError,
-        RemoteRefusedError,
-        RemoteUnansweredError,
-        RemoteUnreachableError,
-        RevertedError,
-        SandboxNotFoundError,
-        SaveError,
-        SaveNotFoundError,
-        StateError,
-        UnfitGuestError,
-        UnknownOptionError,
-        UnreachableError,
-    )
-    from quicksand.disks.diff.changes import ChangeKind, FileChange, FileType
-    from quicksand.disks.diff.guest_packages import PackageChange, PackageChangeKind
-    from quicksand.disks.diff.patch import Patch
-    from quicksand.disks.diff.versions import FileVersions
-    from quicksand.disks.images.provider import ImageProvider, ResolvedImage
-    from quicksand.display.keys import Key
-    from quicksand.fleet.batch import BatchResult
-    from quicksand.fleet.fleet import Fleet
-    from quicksand.fleet.interface import (
-        FleetEvent,
-        FleetEventKind,
-        FleetHost,
-        HostLack,
-        HostState,
-        Lack,
-        Need,
-        Reservation,
-    )
-    from quicksand.fleet.keeping.kept import KeptSandbox
-    from quicksand.fleet.keeping.restart import Restart
-    from quicksand.guest.connections import GuestConnection, GuestListener
-    from quicksand.guest.datagrams import GuestDatagrams
-    from quicksand.guest.directories import DirectoryWatch, WatchEvent, WatchKind
-    from quicksand.guest.execution import Command, ExecuteResult
-    from quicksand.guest.files import GuestFile, GuestFiles
-    from quicksand.guest.shell import Shell, ShellInfo
-    from quicksand.guest.traffic import GuestTraffic
-    from quicksand.guest.users import Login, SandboxUser
-    from quicksand.guest.watching import WatchedShell
-    from quicksand.hosted.host import RemoteHost
-    from quicksand.hosted.known import HostedSandbox
-    from quicksand.hosted.save_moving import MovedSave
-    from quicksand.life.events import Event, EventKind
-    from quicksand.life.installation import install
-    from quicksand.life.mounts import MountHandle
-    from quicksand.life.stats import GuestProcess, SandboxStats
-    from quicksand.named_images import (
-        AlpineDesktopSandbox,
-        AlpineSandbox,
-        DebianDesktopSandbox,
-        DebianSandbox,
-        UbuntuDesktopSandbox,
-        UbuntuSandbox,
-    )
-    from quicksand.qemu.accelerator import AcceleratorStatus
-    from quicksand.qemu.host_usage import HostUsage
-    from quicksand.qemu.runtime import (
-        OS,
-        MachineType,
-        PlatformConfig,
-        RuntimeInfo,
-        detect_accelerator,
-        ensure_runtime,
-        get_accelerator,
-        get_machine_type,
-        get_platform_config,
-        get_runtime,
-        install_qemu,
-        is_runtime_available,
-    )
-    from quicksand.records.config import Accelerator, NetworkMode, SandboxConfig
-    from quicksand.records.forwards import Forward, Guest, Host
-    from quicksand.records.mount import Mount, MountType
-    from quicksand.records.params import SandboxConfigParams, SandboxOptions
-    from quicksand.records.port_forwards import PortForward
-    from quicksand.records.sandboxes import Entry, Status
-    from quicksand.sandbox import Sandbox, Snapshot
-    from quicksand.saves.manifest import SaveManifest
-    from quicksand.saves.resolving import SaveWarning
-    from quicksand.snapshots.checkpoint import Checkpoint
-    from quicksand.snapshots.comparison import Difference
-
-__all__ = [
-    "OS",
-    "Accelerator",
-    "AcceleratorError",
-    "AcceleratorStatus",
-    "AgentError",
-    "AgentProtocolError",
-    "AgentRefusedError",
-    "AgentTooOldError",
-    "AgentUnreachableError",
-    "AlpineDesktopSandbox",
-    "AlpineSandbox",
-    "Architecture",
-    "BatchResult",
-    "BootTimeoutError",
-    "BootTiming",
-    "BundleError",
-    "ChangeKind",
-    "Checkpoint",
-    "CheckpointNotFoundError",
-    "Command",
-    "CommandFailedError",
-    "ConfigError",
-    "DebianDesktopSandbox",
-    "DebianSandbox",
-    "Difference",
-    "DirectoryWatch",
-    "DiskSpaceError",
-    "DisplayError",
-    "DisplayTimeoutError",
-    "Entry",
-    "Event",
-    "EventKind",
-    "ExecuteResult",
-    "FileChange",
-    "FileType",
-    "FileVersions",
-    "Fleet",
-    "FleetError",
-    "FleetEvent",
-    "FleetEventKind",
-    "FleetFullError",
-    "FleetHost",
-    "FleetHostNotFoundError",
-    "Forward",
-    "Guest",
-    "GuestConnection",
-    "GuestDatagrams",
-    "GuestFile",
-    "GuestFileExistsError",
-    "GuestFileNotFoundError",
-    "GuestFiles",
-    "GuestIsADirectoryError",
-    "GuestListener",
-    "GuestNotADirectoryError",
-    "GuestPanicError",
-    "GuestPermissionError",
-    "GuestProcess",
-    "GuestTraffic",
-    "HistoryError",
-    "Host",
-    "HostError",
-    "HostLack",
-    "HostState",
-    "HostUsage",
-    "HostedSandbox",
-    "ImageError",
-    "ImageNotFound",
-    "ImageProvider",
-    "KeptSandbox",
-    "Key",
-    "Lack",
-    "Login",
-    "MachineError",
-    "MachineType",
-    "MemoryBudgetError",
-    "Mount",
-    "MountError",
-    "MountHandle",
-    "MountType",
-    "MovedSave",
-    "NameTakenError",
-    "Need",
-    "NetworkMode",
-    "NoDisplayError",
-    "PackageChange",
-    "PackageChangeKind",
-    "Patch",
-    "PathError",
-    "PlatformConfig",
-    "PortForward",
-    "PortInUseError",
-    "QemuDiedError",
-    "QemuLacksDevice",
-    "QemuNotFound",
-    "QemuTooOld",
-    "QuicksandError",
-    "RemoteError",
-    "RemoteHost",
-    "RemoteProtocolError",
-    "RemoteRefusedError",
-    "RemoteUnansweredError",
-    "RemoteUnreachableError",
-    "Reservation",
-    "ResolvedImage",
-    "Restart",
-    "RevertedError",
-    "RuntimeInfo",
-    "Sandbox",
-    "SandboxConfig",
-    "SandboxConfigParams",
-    "SandboxNotFoundError",
-    "SandboxOptions",
-    "SandboxStats",
-    "SandboxUser",
-    "SaveError",
-    "SaveManifest",
-    "SaveNotFoundError",
-    "SaveWarning",
-    "Shell",
-    "ShellInfo",
-    "Snapshot",
-    "StateError",
-    "Status",
-    "UbuntuDesktopSandbox",
-    "UbuntuSandbox",
-    "UnfitGuestError",
-    "UnknownOptionError",
-    "UnreachableError",
-    "WatchEvent",
-    "WatchKind",
-    "WatchedShell",
-    "detect_accelerator",
-    "ensure_runtime",
-    "get_accelerator",
-    "get_machine_type",
-    "get_platform_config",
-    "get_runtime",
-    "install",
-    "install_qemu",
-    "is_runtime_available",
-]
-
-_HOMES = {
-    "base.boot_timing": ("BootTiming",),
-    "records.config": ("Accelerator", "NetworkMode", "SandboxConfig"),
-    "records.port_forwards": ("PortForward",),
-    "disks.diff.changes": ("ChangeKind", "FileChange", "FileType"),
-    "disks.diff.guest_packages": ("PackageChange", "PackageChangeKind"),
-    "disks.diff.patch": ("Patch",),
-    "disks.diff.versions": ("FileVersions",),
-    "display.keys": ("Key",),
-    "base.errors": (
-        "AcceleratorError",
-        "AgentError",
-        "AgentProtocolError",
-        "AgentRefusedError",
-        "AgentTooOldError",
-        "AgentUnreachableError",
-        "BootTimeoutError",
-        "BundleError",
-        "CheckpointNotFoundError",
-        "CommandFailedError",
-        "ConfigError",
-        "DiskSpaceError",
-        "DisplayError",
-        "DisplayTimeoutError",
-        "FleetError",
-        "FleetFullError",
-        "FleetHostNotFoundError",
-        "GuestFileExistsError",
-        "GuestFileNotFoundError",
-        "GuestIsADirectoryError",
-        "GuestNotADirectoryError",
-        "GuestPanicError",
-        "GuestPermissionError",
-        "HistoryError",
-        "HostError",
-        "ImageError",
-        "ImageNotFound",
-        "MachineError",
-        "MemoryBudgetError",
-        "MountError",
-        "NameTakenError",
-        "NoDisplayError",
-        "PathError",
-        "PortInUseError",
-        "QemuDiedError",
-        "QemuLacksDevice",
-        "QemuNotFound",
-        "QemuTooOld",
-        "QuicksandError",
-        "RemoteError",
-        "RemoteProtocolError",
-        "RemoteRefusedError",
-        "RemoteUnansweredError",
-        "RemoteUnreachableError",
-        "RevertedError",
-        "SandboxNotFoundError",
-        "SaveError",
-        "SaveNotFoundError",
-        "StateError",
-        "UnfitGuestError",
-        "UnknownOptionError",
-        "UnreachableError",
-    ),
-    "fleet.batch": ("BatchResult",),
-    "fleet.fleet": ("Fleet",),
-    "fleet.keeping.kept": ("KeptSandbox",),
-    "fleet.keeping.restart": ("Restart",),
-    "fleet.interface": (
-        "FleetEvent",
-        "FleetEventKind",
-        "FleetHost",
-        "HostLack",
-        "HostState",
-        "Lack",
-        "Need",
-        "Reservation",
-    ),
-    "hosted.host": ("RemoteHost",),
-    "hosted.known": ("HostedSandbox",),
-    "hosted.save_moving": ("MovedSave",),
-    "life.events": ("Event", "EventKind"),
-    "life.installation": ("install",),
-    "guest.connections": ("GuestConnection", "GuestListener"),
-    "guest.datagrams": ("GuestDatagrams",),
-    "guest.directories": ("DirectoryWatch", "WatchEvent", "WatchKind"),
-    "guest.execution": ("Command", "ExecuteResult"),
-    "records.forwards": ("Forward", "Guest", "Host"),
-    "guest.files": ("GuestFile", "GuestFiles"),
-    "guest.traffic": ("GuestTraffic",),
-    "guest.users": ("Login", "SandboxUser"),
-    "guest.watching": ("WatchedShell",),
-    "base.arch": ("Architecture",),
-    "named_images": (
-        "AlpineDesktopSandbox",
-        "AlpineSandbox",
-        "DebianDesktopSandbox",
-        "DebianSandbox",
-        "UbuntuDesktopSandbox",
-        "UbuntuSandbox",
-    ),
-    "disks.images.provider": ("ImageProvider", "ResolvedImage"),
-    "qemu.accelerator": ("AcceleratorStatus",),
-    "records.sandboxes": ("Entry", "Status"),
-    "qemu.runtime": (
-        "OS",
-        "MachineType",
-        "PlatformConfig",
-        "RuntimeInfo",
-        "detect_accelerator",
-        "ensure_runtime",
-        "get_accelerator",
-        "get_machine_type",
-        "get_platform_config",
-        "get_runtime",
-        "install_qemu",
-        "is_runtime_available",
-    ),
-    "records.mount": ("Mount", "MountType"),
-    "records.params": ("SandboxConfigParams", "SandboxOptions"),
-    "sandbox": ("Sandbox", "Snapshot"),
-    "saves.manifest": ("SaveManifest",),
-    "saves.resolving": ("SaveWarning",),
-    "guest.shell": ("Shell", "ShellInfo"),
-    "snapshots.checkpoint": ("Checkpoint",),
-    "snapshots.comparison": ("Difference",),
-    "qemu.host_usage": ("HostUsage",),
-    "life.stats": ("GuestProcess", "SandboxStats"),
-    "life.mounts": ("MountHandle",),
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Import a public name from its module and keep it (PEP 562)."""
-    if name == "__version__":
-        return import_module("quicksand.base.version").version_text()
-    for module, names in _HOMES.items():
-        if name in names:
-            value = getattr(import_module(f"quicksand.{module}"), name)
-            globals()[name] = value
-            return value
-    raise AttributeError(f"module 'quicksand' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    from quicksand.base.arch import Architecture as Architecture
+    from quicksand.base.boot_timing import BootTiming as BootTiming
+    from quicksand.base.version import __version__ as __version__
+    from quicksand.disks.diff.changes import ChangeKind as ChangeKind
+    from quicksand.disks.diff.changes import FileChange as FileChange
+    from quicksand.disks.diff.changes import FileType as FileType
+    from quicksand.disks.diff.guest_packages import PackageChange as PackageChange
+    from quicksand.disks.diff.guest_packages import PackageChangeKind as PackageChangeKind
+    from quicksand.disks.diff.patch import Patch as Patch
+    from quicksand.disks.diff.versions import FileVersions as FileVersions
+    from quicksand.disks.images.provider import ImageProvider as ImageProvider
+    from quicksand.disks.images.provider import ResolvedImage as ResolvedImage
+    from quicksand.display.keys import Key as Key
+    from quicksand.errors import *
+    from quicksand.fleet.batch import BatchResult as BatchResult
+    from quicksand.fleet.fleet import Fleet as Fleet
+    from quicksand.fleet.interface import FleetEvent as FleetEvent
+    from quicksand.fleet.interface import FleetEventKind as FleetEventKind
+    from quicksand.fleet.interface import FleetHost as FleetHost
+    from quicksand.fleet.interface import HostLack as HostLack
+    from quicksand.fleet.interface import HostState as HostState
+    from quicksand.fleet.interface import Lack as Lack
+    from quicksand.fleet.interface import Need as Need
+    from quicksand.fleet.interface import Reservation as Reservation
+    from quicksand.fleet.keeping.kept import KeptSandbox as KeptSandbox
+    from quicksand.fleet.keeping.restart import Restart as Restart
+    from quicksand.guest.connections import GuestConnection as GuestConnection
+    from quicksand.guest.connections import GuestListener as GuestListener
+    from quicksand.guest.datagrams import GuestDatagrams as GuestDatagrams
+    from quicksand.guest.directories import DirectoryWatch as DirectoryWatch
+    from quicksand.guest.directories import WatchEvent as WatchEvent
+    from quicksand.guest.directories import WatchKind as WatchKind
+    from quicksand.guest.execution import Command as Command
+    from quicksand.guest.execution import ExecuteResult as ExecuteResult
+    from quicksand.guest.files import GuestFile as GuestFile
+    from quicksand.guest.files import GuestFiles as GuestFiles
+    from quicksand.guest.shell import Shell as Shell
+    from quicksand.guest.shell import ShellInfo as ShellInfo
+    from quicksand.guest.traffic import GuestTraffic as GuestTraffic
+    from quicksand.guest.users import Login as Login
+    from quicksand.guest.users import SandboxUser as SandboxUser
+    from quicksand.guest.watching import WatchedShell as WatchedShell
+    from quicksand.hosted.host import RemoteHost as RemoteHost
+    from quicksand.hosted.known import HostedSandbox as HostedSandbox
+    from quicksand.hosted.save_moving import MovedSave as MovedSave
+    from quicksand.life.events import Event as Event
+    from quicksand.life.events import EventKind as EventKind
+    from quicksand.life.installation import install as install
+    from quicksand.life.mounts import MountHandle as MountHandle
+    from quicksand.life.stats import GuestProcess as GuestProcess
+    from quicksand.life.stats import SandboxStats as SandboxStats
+    from quicksand.named_images import AlpineDesktopSandbox as AlpineDesktopSandbox
+    from quicksand.named_images import AlpineSandbox as AlpineSandbox
+    from quicksand.named_images import DebianDesktopSandbox as DebianDesktopSandbox
+    from quicksand.named_images import DebianSandbox as DebianSandbox
+    from quicksand.named_images import UbuntuDesktopSandbox as UbuntuDesktopSandbox
+    from quicksand.named_images import UbuntuSandbox as UbuntuSandbox
+    from quicksand.qemu.accelerator import AcceleratorStatus as AcceleratorStatus
+    from quicksand.qemu.host_usage import HostUsage as HostUsage
+    from quicksand.qemu.runtime import OS as OS
+    from quicksand.qemu.runtime import MachineType as MachineType
+    from quicksand.qemu.runtime import PlatformConfig as PlatformConfig
+    from quicksand.qemu.runtime import RuntimeInfo as RuntimeInfo
+    from quicksand.qemu.runtime import detect_accelerator as detect_accelerator
+    from quicksand.qemu.runtime import ensure_runtime as ensure_runtime
+    from quicksand.qemu.runtime import get_accelerator as get_accelerator
+    from quicksand.qemu.runtime import get_machine_type as get_machine_type
+    from quicksand.qemu.runtime import get_platform_config as get_platform_config
+    from quicksand.qemu.runtime import get_runtime as get_runtime
+    from quicksand.qemu.runtime import install_qemu as install_qemu
+    from quicksand.qemu.runtime import is_runtime_available as is_runtime_available
+    from quicksand.records.config import Accelerator as Accelerator
+    from quicksand.records.config import NetworkMode as NetworkMode
+    from quicksand.records.config import SandboxConfig as SandboxConfig
+    from quicksand.records.forwards import Forward as Forward
+    from quicksand.records.forwards import Guest as Guest
+    from quicksand.records.forwards import Host as Host
+    from quicksand.records.mount import Mount as Mount
+    from quicksand.records.mount import MountType as MountType
+    from quicksand.records.params import SandboxConfigParams as SandboxConfigParams
+    from quicksand.records.params import SandboxOptions as SandboxOptions
+    from quicksand.records.port_forwards import PortForward as PortForward
+    from quicksand.records.sandboxes import Entry as Entry
+    from quicksand.records.sandboxes import Status as Status
+    from quicksand.sandbox import Sandbox as Sandbox
+    from quicksand.sandbox import Snapshot as Snapshot
+    from quicksand.saves.manifest import SaveManifest as SaveManifest
+    from quicksand.saves.resolving import SaveWarning as SaveWarning
+    from quicksand.snapshots.checkpoint import Checkpoint as Checkpoint
+    from quicksand.snapshots.comparison import Difference as Difference
+else:
+    __getattr__, __dir__ = on_demand()

@@ -110,7 +110,7 @@ class Sandbox:
         sandbox takes its disk and, where ``options`` do not override it, its config; ``base_dir``
         is searched first for the image below that disk. If this user did not make the save on this
         host, or if it comes in a bundle, its network, ports and QEMU arguments are ignored unless
-        ``trust`` is true; `notices` and a SaveWarning then name what was left out.
+        ``trust`` is true; `notices` and a SaveWarning then name the omitted ones.
 
         ``ephemeral``: remove the sandbox when it stops. The default is true without a ``name``.
 
@@ -148,7 +148,7 @@ class Sandbox:
 
     @classmethod
     def _of(cls, parts: Parts) -> Sandbox:
-        """A `Sandbox` for one that exists already."""
+        """Return a `Sandbox` for one that already exists."""
         sandbox = cls.__new__(cls)
         sandbox._parts = parts
         return sandbox
@@ -190,7 +190,7 @@ class Sandbox:
         HistoryError, SaveError, ImageError, HostError, MachineError (BootTimeoutError if the agent
         does not answer within ``boot_timeout`` seconds), AgentError. After an error or a
         cancellation nothing of the start is left, and `start` can be called again; only a sandbox
-        that has ended while its desktop was waited for exists, stopped.
+        that ended during the wait for its desktop exists, stopped.
         """
         await self._parts.life.start(at)
 
@@ -243,8 +243,8 @@ class Sandbox:
     ) -> Sandbox:
         """Connect to the running sandbox with that name or id. Closing this object leaves the VM
         running. If the guest's clock is off, it is corrected unless ``set_clock`` is False. On a
-        ``host``, that of `Sandbox`, it is looked for by the first call that is awaited, and clocks
-        are that machine's business. A ``fleet``, that of `Sandbox`, looks for it on its machines.
+        ``host`` (as in `Sandbox`), the first awaited call looks for it, and clocks are that
+        machine's business. A ``fleet`` (as in `Sandbox`) looks for it on its machines.
 
         Raises SandboxNotFoundError, or StateError if the sandbox is not running.
         """
@@ -283,7 +283,7 @@ class Sandbox:
         life.progress = progress_callback
         return cls._of(LocalParts(life))
 
-    # Commands, and what else is done in the guest
+    # Commands, and other work in the guest
 
     execute = _in_guest(InGuest.execute)
     spawn = _in_guest(InGuest.spawn)

@@ -1,5 +1,5 @@
-"""Where a sandbox is made or found: here, on another machine, or somewhere in a fleet. What leads
-to other machines is loaded only for those."""
+"""The place where a sandbox is made or found: here, on another machine, or somewhere in a fleet.
+The code for other machines is loaded only when needed."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def make_parts(
     own: Mapping[str, Any],
     options: Mapping[str, Any],
 ) -> Parts:
-    """The parts of a sandbox that `start` makes. ``own`` are the keywords of `Sandbox` that are no
-    options of the machine. Raises as `Sandbox`."""
+    """Return the parts of a sandbox that `start` makes. ``own`` are the keywords of `Sandbox` that
+    are not options of the machine. Raises as `Sandbox`."""
     if fleet is not None and fleet is not False:
         if host is not None:
             raise ConfigError("host and fleet exclude each other: a fleet chooses the machine")
@@ -44,14 +44,14 @@ def make_parts(
 
 
 def open_parts(host: str | RemoteHost, id_or_name: str, **how: Any) -> Parts:
-    """The parts of a sandbox that is on another machine; ``how`` is that of `open_there`."""
+    """Return the parts of a sandbox on another machine; ``how`` is as in `open_there`."""
     from quicksand.hosted.making import open_there  # noqa: PLC0415
 
     return open_there(host, id_or_name, **how)
 
 
 def open_kept(fleet: Fleet | bool, name: str) -> Parts:
-    """The parts of a sandbox that a fleet keeps, by its name."""
+    """Return the parts of a sandbox that a fleet keeps, by its name."""
     from quicksand.fleet.making import open_in_fleet  # noqa: PLC0415
 
     return open_in_fleet(fleet, name)

@@ -32,10 +32,11 @@ from quicksand_images.in_vm import (
 from quicksand_images.log import BuildLog
 from quicksand_images.recipe import Recipe, System
 from quicksand_images.rootfs import WORK, RootTree, hook_environment, unpack_tree
+from quicksand_images.shares import OF_ALPINE
 from quicksand_images.toolbox import find_tar
 
 FIRST = ("alpine-baselayout", "apk-tools", "busybox", "busybox-binsh")
-"""The VM boots with these packages and those that they need."""
+"""The packages with which the VM boots, besides those that they need."""
 
 TARGET = "/target"
 """The new root in the VM."""
@@ -54,8 +55,6 @@ _PACK = (
 )
 """Packs the new root. The VM has busybox's tar, which records owners by their numbers as well."""
 
-_STEPS = 6
-
 
 async def make_alpine_tree(
     recipe: Recipe,
@@ -66,11 +65,12 @@ async def make_alpine_tree(
 ) -> RootTree:
     """Make the root file system of ``recipe`` in ``place``, a private directory.
 
-    Raises ImageError for what is not signed by the recipe's keys, ImageNotFound for a package that
-    its mirror lacks, HostError (ToolError), MachineError, AgentError. A cancellation leaves no
-    process.
+    Raises ImageError for files that are not signed by the recipe's keys, ImageNotFound for a
+    package that its mirror lacks, HostError (ToolError), MachineError, AgentError. A cancellation
+    leaves no process.
     """
     say = log.stage
+    log.follow(OF_ALPINE)
     base = place / "base"
     work = base / WORK
     with map_os_errors(place):
@@ -89,16 +89,16 @@ async def make_alpine_tree(
         (work / "apk" / "wanted").write_text(
             "".join(f"{name}\n" for name in recipe.system.packages)
         )
-        say("unpacking packages", 2, _STEPS)
+        say("unpacking packages", 0, 0)
         await in_thread_to_the_end(lambda: _lay_out(recipe, found, base))
-        say("making a disk to install on", 3, _STEPS)
+        say("making a disk to install on", 0, 0)
         await asyncio.to_thread(make_boot_files, recipe, base, place)
         await disk.make_scratch(base, place / "base.qcow2", recipe.disk, makers, binaries)
-        say("booting", 4, _STEPS)
+        say("booting", 0, 0)
         config = build_config(str(place / "base.qcow2"), arch=recipe.arch)
         async with run_machine(place, config) as running:
             await running.guarded(_install(running.session, recipe, log))
-            say("taking the system out of the VM", 5, _STEPS)
+            say("taking the system out of the VM", 0, 0)
             await running.guarded(take_out(running.session, place / "tree.tar", _PACK))
         return await unpack_tree(place / "tree.tar")
 
@@ -110,9 +110,9 @@ def repositories(system: System) -> list[str]:
 
 
 def _lay_out(recipe: Recipe, found: Mirrored, base: Path) -> None:
-    """Unpack what the VM boots with, and the kernel. Raises HostError, ImageError."""
+    """Unpack the packages with which the VM boots, and the kernel. Raises HostError, ImageError."""
     first = closure(FIRST, found.offers)
-    # Its directories, which may be links, are those that others write to.
+    # Its directories, which may be links, are those to which others write.
     for package in sorted(first, key=lambda one: not one.name.startswith("alpine-baselayout")):
         unpack_apk(found.path(package), package, base)
     work = base / WORK
@@ -124,7 +124,7 @@ def _lay_out(recipe: Recipe, found: Mirrored, base: Path) -> None:
 
 
 def unpack(found: Mirrored, packages: Sequence[Package], target: Path) -> None:
-    """Unpack packages that were fetched into ``target``. Raises HostError, ImageError."""
+    """Unpack fetched packages into ``target``. Raises HostError, ImageError."""
     for package in packages:
         unpack_apk(found.path(package), package, target)
 
@@ -156,4 +156,4 @@ async def _install(session: Session, recipe: Recipe, log: BuildLog) -> None:
         "LC_ALL": "C.UTF-8",
     }
     say: Progress = log.stage
-    await run_script(session, script, env, lambda stage: say(stage, 4, _STEPS), log=log.write)
+    await run_script(session, script, env, lambda stage: say(stage, 0, 0), log=log.write)

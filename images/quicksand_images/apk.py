@@ -1,4 +1,4 @@
-"""Packages of Alpine: what a mirror's index says, and what apk may want of it."""
+"""Packages of Alpine: the contents of a mirror's index, and the packages that apk may want."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WORDS_MAX = 1_000_000
 """Names that packages need, provide or wait for, in all indexes together; Alpine has 400,000."""
 
 TEXT_MAX = 64 * 1024 * 1024
-"""Bytes of what is kept of all indexes together; of Alpine's that is 10 MB."""
+"""The most bytes kept of all indexes together; Alpine's take 10 MB."""
 
 PARAGRAPH_MAX = 16 * 1024 * 1024
 """Bytes that describe one package. In a database these are also the names of its files."""
@@ -29,7 +29,7 @@ REPOSITORIES_MAX = 16
 """Repositories that are asked for one image."""
 
 SIZE_DIGITS = 15
-"""Of a package's size; Python refuses to read numbers of thousands."""
+"""The most digits of a package's size; Python refuses to read numbers of thousands."""
 
 PACKAGES_MAX = 5000
 """Packages that are fetched for one image."""
@@ -44,20 +44,20 @@ _FIELD = re.compile(rb"^([PVSCDpik]):(.*)$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Package:
-    """A package as an index or the database of what is installed describes it. Lists of words are
-    kept as one text: in a list each would take ten times as much."""
+    """A package as described by an index or the database of installed packages. Lists of words are
+    kept as one text: a list would take ten times as much."""
 
     name: str
     version: str
     size: int = 0
     checksum: str = ""
-    """Of the part with the metadata: "Q1" and its SHA-1 in base64."""
+    """The checksum of the part with the metadata: "Q1" and its SHA-1 in base64."""
     depends: str = ""
     provides: str = ""
     install_if: str = ""
-    """It is installed as soon as all of these are."""
+    """The packages that must all be installed for it to be installed automatically."""
     priority: int = 0
-    """Of several packages that provide the same, apk takes that with the highest."""
+    """Its priority: of several packages that provide the same, apk takes the highest."""
     repository: str = ""
 
     @property
@@ -66,14 +66,14 @@ class Package:
 
     @property
     def provided(self) -> Iterator[str]:
-        """Its own name, and those of what it provides."""
+        """Yield its own name, and the names that it provides."""
         yield self.name
         yield from map(_plain, self.provides.split())
 
 
 @dataclass(slots=True, kw_only=True)
 class Limits:
-    """How much may still be read of lists of packages."""
+    """The bounds on what may still be read of lists of packages."""
 
     packages: int = OFFERS_MAX
     words: int = WORDS_MAX
@@ -94,8 +94,8 @@ class Limits:
 def parse_packages(
     pieces: Iterable[bytes], repository: str = "", limits: Limits | None = None
 ) -> list[Package]:
-    """Return the packages in an index or a database, given in pieces. What makes no sense is left
-    out. Raises ImageError for more than ``limits`` allow."""
+    """Return the packages in an index or a database, given in pieces. Nonsense is left out. Raises
+    ImageError beyond ``limits``."""
     of = f"the lists up to {shown(repository)}" if repository else f"the lists in {DATABASE}"
     left = Limits() if limits is None else limits
     found = []
@@ -109,7 +109,7 @@ def _parse(pieces: Iterable[bytes], repository: str, of: str) -> Iterator[Packag
     for paragraph in _paragraphs(pieces, of):
         fields: dict[bytes, str] = {}
         for line in _FIELD.finditer(paragraph):
-            # Names are ASCII, and a text with other characters would take four times as much.
+            # Names are ASCII; a text with other characters would take four times as much memory.
             fields.setdefault(line[1], line[2].decode("ascii", "ignore"))
         name, version, size = fields.get(b"P", ""), fields.get(b"V", ""), fields.get(b"S", "0")
         if not _NAME.fullmatch(name) or not _NAME.fullmatch(version):
@@ -134,7 +134,7 @@ def _paragraphs(pieces: Iterable[bytes], of: str) -> Iterator[bytes]:
     """Yield them one by one: a list of millions would need gigabytes."""
     waiting = bytearray()
     for piece in pieces:
-        # An end that begins in the last piece is found, too.
+        # An end that began in the previous piece is found, too.
         start, searched = 0, max(0, len(waiting) - 1)
         waiting += piece
         while (end := waiting.find(b"\n\n", max(start, searched))) >= 0:
@@ -149,8 +149,8 @@ def _paragraphs(pieces: Iterable[bytes], of: str) -> Iterator[bytes]:
 def may_want(
     names: Iterable[str], offers: Sequence[Package], installed: Sequence[Package]
 ) -> list[Package]:
-    """Return what apk may want in order to install ``names``. Raises ImageNotFound for a name that
-    nobody offers."""
+    """Return the packages that apk may want in order to install ``names``. Raises ImageNotFound for
+    a name that nobody offers."""
     providers: dict[str, list[Package]] = {}
     for offer in offers:
         for word in offer.provided:
@@ -165,7 +165,7 @@ def may_want(
     while left:
         word = _plain(left.pop())
         for offer in () if word in handled else providers.get(word, ()):
-            # The same is there; another version could be wanted by a condition.
+            # The same one is there; a condition could require another version.
             if offer.name in chosen or there.get(offer.name) == offer.version:
                 continue
             chosen[offer.name] = offer
@@ -181,7 +181,7 @@ def may_want(
 def _completed(
     offers: Sequence[Package], there: set[str], named: Mapping[str, str]
 ) -> Iterator[str]:
-    """Yield what is installed since all that it waits for is there."""
+    """Yield the packages that are installed because all their conditions are met."""
     for offer in offers:
         if not offer.install_if:
             continue
@@ -191,8 +191,8 @@ def _completed(
 
 
 def closure(names: Iterable[str], offers: Sequence[Package]) -> list[Package]:
-    """Return ``names`` and what they need, without a look at versions: of what several packages
-    provide, the one that apk would prefer. Raises ImageNotFound."""
+    """Return ``names`` and the packages that they need, regardless of versions: of several
+    providers, the one that apk would prefer. Raises ImageNotFound."""
     by_name = {offer.name: offer for offer in reversed(offers)}
     chosen: dict[str, Package] = {}
     there: set[str] = set()
@@ -219,12 +219,12 @@ def _needs(package: Package) -> list[str]:
 
 
 def _plain(word: str) -> str:
-    """Return a dependency without the versions that will do."""
+    """Return a dependency without its conditions on versions."""
     return _CONDITION.split(word, maxsplit=1)[0]
 
 
 def parse_repositories(text: str) -> list[str]:
-    """Return the addresses in /etc/apk/repositories, without those for packages that are asked for
-    by a tag."""
+    """Return the addresses in /etc/apk/repositories, without tagged ones, which apply only on
+    request."""
     lines = (line.strip().rstrip("/") for line in text.splitlines())
     return [line for line in lines if line.startswith(("https://", "http://"))]

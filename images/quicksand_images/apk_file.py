@@ -49,15 +49,15 @@ class Signature:
     """A signature by an RSA key (PKCS #1, version 1.5)."""
 
     key: str
-    """The name of the key's file, which whoever signed has chosen."""
+    """The name of the key's file, chosen by the signer."""
     hash: str
-    """As hashlib names it."""
+    """The hash, by hashlib's name."""
     data: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signed:
-    """The signatures of a file, and the part of it that they are for."""
+    """The signatures of a file, and the part of it to which they apply."""
 
     signatures: Sequence[Signature]
     digests: Mapping[str, bytes]
@@ -65,8 +65,8 @@ class Signed:
 
 
 class GzipMember:
-    """A gzip member of a file, decompressed as it is read. Raises ImageError for what is no gzip,
-    is cut off, or has more than ``most`` bytes."""
+    """A gzip member of a file, decompressed as it is read. Raises ImageError if it is not gzip, is
+    cut off, or has more than ``most`` bytes."""
 
     def __init__(self, file: BinaryIO, start: int, most: int, what: str) -> None:
         file.seek(start)
@@ -97,18 +97,18 @@ class GzipMember:
         return bytes(found)
 
     def end(self) -> int:
-        """Read what is left; return where the next member begins."""
+        """Read the rest; return the beginning of the next member."""
         while self.read(_READ):
             pass
         return self._start + self._taken
 
 
 def read_signed(path: Path, what: str, *, metadata: bool) -> Signed:
-    """Return the signatures in front of a file, and the digests of what they are for: the metadata
-    of a package, or all of an index. Without signatures both are empty.
+    """Return the signatures in front of a file, and the digests of the signed part: the metadata of
+    a package, or all of an index. Without signatures both are empty.
 
-    Raises ImageError also for another file beside the signatures: nothing signs it, and whoever
-    looks for a file of that name would find it first.
+    Raises ImageError also for another file beside the signatures: it is not signed, and a search
+    for a file of that name would find it first.
     """
     with open_file(path) as file:
         first = GzipMember(file, 0, HEAD_MAX, what)
@@ -157,7 +157,7 @@ def read_index(path: Path, repository: str, limits: Limits) -> list[Package]:
         raise ImageError(f"{what} cannot be read: it is too large")
     with open_file(path) as file:
         start = 0
-        for _ in range(2):  # one with signatures may stand first
+        for _ in range(2):  # one with signatures may come first
             member = GzipMember(file, start, INDEX_MAX, what)
             content = _find(TarReader(member, what), "APKINDEX")
             if content is not None:
@@ -169,7 +169,7 @@ def read_index(path: Path, repository: str, limits: Limits) -> list[Package]:
 
 
 def is_right(path: Path, package: Package) -> bool:
-    """Whether a package has the metadata of the index, and the files of its metadata."""
+    """Whether a package has the metadata in the index, and the files in its metadata."""
     try:
         start = files_start(path, package)
     except ImageError:
@@ -178,13 +178,12 @@ def is_right(path: Path, package: Package) -> bool:
 
 
 def files_start(path: Path, package: Package) -> int:
-    """Return where the part with the files begins in a package, or 0 if its metadata are not those
-    of the index, or the files not those of the metadata. Raises ImageError for what is no
-    package."""
+    """Return the offset of the part with the files in a package; 0 if its metadata differ from the
+    index, or the files from the metadata. Raises ImageError if it is not a package."""
     what = path.name
     with open_file(path) as file:
         start = 0
-        for _ in range(2):  # one with signatures may stand first
+        for _ in range(2):  # one with signatures may come first
             member = GzipMember(file, start, HEAD_MAX, what)
             content = _find(TarReader(member, what), ".PKGINFO")
             text = b"" if content is None else b"".join(content)

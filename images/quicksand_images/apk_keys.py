@@ -29,11 +29,11 @@ _HASHES: Mapping[str, HashAlgorithm] = {
 
 
 class TrustedKeys:
-    """RSA keys. They have no names here: a signature says with which one it was made, and is
-    compared with all."""
+    """RSA keys. They have no names here: a signature is compared with all of them, whichever it
+    names."""
 
     def __init__(self, text: str) -> None:
-        """``text`` has the keys in PEM's form. Raises ImageError for one that is none."""
+        """``text`` has the keys in PEM's form. Raises ImageError for an invalid one."""
         self._keys: dict[str, RSAPublicKey] = {}
         for found in _KEY.findall(text)[:KEYS_MAX]:
             try:
@@ -47,8 +47,8 @@ class TrustedKeys:
             raise ImageError("the recipe has no keys")
 
     def require_signed(self, path: Path, what: str, *, metadata: bool = False) -> tuple[str, str]:
-        """Return the name and the text of the key that an index, or with ``metadata`` a package, is
-        signed with. Raises ImageError if it is signed by none of these keys."""
+        """Return the name and the text of the key with which an index, or with ``metadata`` a
+        package, is signed. Raises ImageError if none of these keys has signed it."""
         signed = read_signed(path, what, metadata=metadata)
         for signature in signed.signatures:
             text = self._signer(signature, signed.digests[signature.hash])

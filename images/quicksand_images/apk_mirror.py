@@ -1,10 +1,10 @@
 """Fetches packages of Alpine.
 
 The guest's own apk installs them, without a network, from a directory that looks like a repository
-and has the mirror's signed index. It verifies signatures, and chooses by itself. The host only has
-to find out what apk may want; that may be too much, and what is missing apk names. For a layer the
-keys are those of its base; for a whole system they stand in the recipe, and the host verifies
-everything as well, since it unpacks the guest's first programs itself.
+and has the mirror's signed index. It verifies signatures, and chooses by itself. The host only
+finds out which packages apk may want; these may be too many, and apk names missing ones. For a
+layer the keys are those of its base; for a whole system they are in the recipe, and the host
+verifies everything, too, since it unpacks the guest's first programs itself.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ _STAGE = "downloading packages"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mirrored:
-    """What was fetched."""
+    """The result of a fetch."""
 
     offers: list[Package]
-    """All that the mirrors have."""
+    """All packages of the mirrors."""
     packages: list[Package]
-    """What apk may want of that."""
+    """The packages that apk may want."""
     alone: list[Package]
-    """What was asked for without what it needs."""
+    """Packages that were requested without those that they need."""
     places: Mapping[str, Path]
     """The directories of the repositories."""
 
@@ -72,12 +72,12 @@ async def fetch_apks(
     alone: Sequence[str] = (),
 ) -> Mirrored:
     """Fill the new directory ``target`` with repositories from which ``names`` can be installed,
-    and a file `repositories` with the names of their directories. With ``keys`` everything has to
-    be signed by one of them, and those that are used are put into `keys`. ``alone`` are packages
-    that are fetched without what they need.
+    and a file `repositories` with the names of their directories. With ``keys`` everything must be
+    signed by one of them, and the used ones are put into `keys`. ``alone`` are packages that are
+    fetched without those that they need.
 
-    Raises ImageNotFound, ImageError for a package that is not what the index says, for what is not
-    signed, or for more than anybody needs, HostError.
+    Raises ImageNotFound, ImageError for a package that differs from the index, is not signed, or is
+    too large, HostError.
     """
     if len(repositories) > REPOSITORIES_MAX:
         raise ImageError(
@@ -147,7 +147,7 @@ def _named(name: str, offers: Sequence[Package]) -> Package:
 async def _fetch(
     package: Package, arch: Architecture, cache: Path, web: Web, keys: TrustedKeys | None
 ) -> Path:
-    """Return the package in the cache, which it is fetched to if it is not there, or damaged."""
+    """Return the package in the cache, after fetching it if it is missing or damaged."""
     path = cache / package.file
     if path.is_file() and await asyncio.to_thread(_fits, path, package, keys):
         return path
@@ -169,7 +169,7 @@ async def _fetch(
 
 
 def _fits(path: Path, package: Package, keys: TrustedKeys | None) -> bool:
-    """Whether a package of the cache will do; it may come from a mirror with other keys."""
+    """Whether a package of the cache is usable; it may come from a mirror with other keys."""
     if not is_right(path, package):
         return False
     try:

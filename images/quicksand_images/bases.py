@@ -1,4 +1,4 @@
-"""Bases of layers, and what is known of the packages on them."""
+"""Bases of layers, and the packages on them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 from quicksand.base.errors import ImageError
 from quicksand.base.fields import Fields
 from quicksand.base.files import map_os_errors, read_json
+from quicksand.base.reasons import reason_of
 from quicksand.base.sharing import share_file
 from quicksand.disks.diff.ext4.files import read_from_disk
 from quicksand.disks.images.recipes import has_recipe
@@ -23,29 +24,29 @@ from quicksand_images.tables import Table
 
 STATUS = "/var/lib/dpkg/status"
 DATABASE_MAX = 64 * 1024 * 1024
-"""Bytes of what dpkg knows of the packages on a base; that of a desktop has 2 MB."""
+"""Bytes of dpkg's status of a base; a desktop's has 2 MB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Base:
-    """A base, and what its manifest tells besides that."""
+    """A base, with further facts from its manifest."""
 
     image: StoredImage
     system: System | None
-    """Where its packages come from; None if that is not known."""
+    """The source of its packages; None if unknown."""
     packages: Mapping[str, str]
     python: Mapping[str, str]
     status: bytes | None
-    """What dpkg knows of the packages that are there; None without dpkg."""
+    """dpkg's status of its packages; None without dpkg."""
     apks: Sequence[Package] | None
-    """What apk knows of the packages that are there; None without apk."""
+    """apk's database of its packages; None without apk."""
     repositories: Sequence[str]
-    """Where the base's apk gets packages from."""
+    """The repositories of the base's apk."""
 
 
 def hold_base(image: StoredImage, place: Path) -> StoredImage:
-    """Return the image with links of its files in ``place``: it may be removed meanwhile. Raises
-    ImageError, ImageNotFound, DiskSpaceError, PathError."""
+    """Return the image with links to its files in ``place``, since it may be removed meanwhile.
+    Raises ImageError, ImageNotFound, DiskSpaceError, PathError."""
     with map_os_errors(place):
         place.mkdir(mode=0o700)
         for name in (MANIFEST, *(str(found["name"]) for found in image.files.values())):
@@ -54,7 +55,7 @@ def hold_base(image: StoredImage, place: Path) -> StoredImage:
 
 
 def look_at(image: StoredImage) -> Base:
-    """Read what a base's manifest tells. Raises ImageError."""
+    """Read the facts in a base's manifest. Raises ImageError."""
     path = image.root / MANIFEST
     try:
         manifest = read_json(path)
@@ -63,9 +64,9 @@ def look_at(image: StoredImage) -> Base:
         found = manifest.get("system")
         system = None if found is None else _parse_system(path, found)
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise ImageError(f"{path} is damaged: {error!r}") from error
+        raise ImageError(f"{path} is damaged: {reason_of(error)}") from error
     if system is None and image.package is None and has_recipe(image.name):
-        # Images that were built before manifests told it.
+        # Images that were built before manifests had it.
         recipe = read_recipe(image.name, image.arch)
         system = None if isinstance(recipe, Layer) else recipe.system
     status, database, repositories = (
@@ -85,21 +86,20 @@ def look_at(image: StoredImage) -> Base:
 
 
 def _parse_system(path: Path, value: object) -> System:
-    """Read what `system_facts` has written into the manifest ``path``, as strictly as a recipe: it
-    may come from elsewhere. Raises ImageError."""
+    """Read the result of `system_facts` in the manifest ``path``, as strictly as a recipe: it may
+    come from elsewhere. Raises ImageError."""
     if not isinstance(value, dict):
         raise ImageError(f"{path} is damaged: system is no table")
     return read_packages(Table(path, "", value, "system"))
 
 
 def system_facts(system: System) -> dict[str, Any]:
-    """Return what an image's manifest tells of where its packages come from."""
+    """Return the facts for an image's manifest about the source of its packages."""
     return {**asdict(system), "components": list(system.components), "packages": []}
 
 
 def _read(image: StoredImage, path: str) -> bytes | None:
-    """Read a file of an image; None if there is none, or the disk is of a kind that we cannot
-    read."""
+    """Read a file of an image; None if there is none, or if we cannot read that kind of disk."""
     with contextlib.suppress(ImageError):
         return read_from_disk(image.chain, path, most=DATABASE_MAX)
     return None

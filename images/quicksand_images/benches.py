@@ -1,4 +1,4 @@
-"""Where a build finds apt and the programs of e2fsprogs: on this host, or elsewhere."""
+"""The place where a build finds apt and the programs of e2fsprogs: this host, or another."""
 
 from __future__ import annotations
 
@@ -19,38 +19,38 @@ from quicksand_images.sources import find_keyring, find_mirrors
 
 
 class Opened(Protocol):
-    """What a build can use while its bench is open."""
+    """The programs that a build can use while its bench is open."""
 
     @property
     def makers(self) -> Makers:
-        """What makes file systems."""
+        """The programs that make file systems."""
         ...
 
     async def packages(
         self, system: System, arch: Architecture, root: Path, *, status: bytes = b""
     ) -> Packages:
-        """Set up the new directory ``root`` for the packages of ``system``. ``status`` is what dpkg
-        knows of those that are there already. Raises HostError, AgentError, OSError."""
+        """Set up the new directory ``root`` for the packages of ``system``. ``status`` is dpkg's
+        status of those already there. Raises HostError, AgentError, OSError."""
         ...
 
 
 class Bench(Protocol):
-    """Where a build works."""
+    """The place where a build works."""
 
     @property
     def has_apt(self) -> bool:
-        """Whether this host's apt is used, with which mmdebstrap works, too."""
+        """Whether this host's apt is used, with which mmdebstrap also works."""
         ...
 
     def opened(self, *, apt: bool) -> AbstractAsyncContextManager[Opened]:
-        """Make the programs available, apt among them if it is asked for. Raises HostError,
-        ImageError, MachineError, AgentError."""
+        """Make the programs available, with apt on request. Raises HostError, ImageError,
+        MachineError, AgentError."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostBench:
-    """This host, which has all that is needed."""
+    """This host, which has all necessary programs."""
 
     place: Path
     makers: Makers

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import logging
 import re
 import secrets
 import shutil
@@ -27,6 +28,7 @@ from quicksand.base.errors import (
 from quicksand.base.files import give_back, map_os_errors, try_named_lock
 from quicksand.base.listing import own_directories
 from quicksand.base.paths import make_private_dir, paths
+from quicksand.base.progress import Course
 from quicksand.base.removal import make_marked, remove
 from quicksand.base.text import mib_text
 from quicksand.base.threads import in_thread_to_the_end
@@ -50,13 +52,22 @@ from quicksand_images.log import BuildLog, build_log
 from quicksand_images.published import naming_published
 from quicksand_images.recipe import ALPINE, DEPTH_MAX, Layer, Recipe, read_recipe
 from quicksand_images.rootfs import WORK, RootTree, configuring_script, remove_build
+from quicksand_images.shares import BASE_UNTIL, INSTALLING
 from quicksand_images.sources import find_keyring, find_mirrors
 from quicksand_images.toolbox import require_gnu_tar
 from quicksand_images.workshop import find_bench
 
 FORM = 2
-"""Part of a recipe's digest; to be raised when the same recipe gives other files. 2: the kernel is
-a bzImage; before it was the ELF file inside."""
+"""A part of a recipe's digest; raised when the same recipe gives other files. 2: the kernel is a
+bzImage; before it was the ELF file inside."""
+
+logger = logging.getLogger("quicksand")
+
+_IN_VM = (
+    "this user can make no namespaces here, so the system is installed in a virtual machine: that "
+    "takes 3 to 15 minutes, and one with KVM; so it does with the package uidmap and a line for "
+    "this user in /etc/subuid and in /etc/subgid"
+)
 
 _LOCK_POLL_S = 0.2
 _FULL = ("No space left on device", "Disk quota exceeded")
@@ -78,7 +89,7 @@ async def ensure_image(
 ) -> StoredImage:
     """Return the image ``name`` for guests of ``arch`` (see `read_recipe`) from the store. Build it
     if it is missing or damaged or, without ``any_recipe``, if its recipe has changed or, without
-    ``any_base`` either, what is in the image below it: ``progress`` is told that first.
+    ``any_base`` either, the contents of the image below it. ``progress`` reports that first.
 
     If another process is building it, take that result. Raises as `build_image`.
     """
@@ -105,16 +116,18 @@ async def _ensure(
 
     recipe = await asyncio.to_thread(read_recipe, name, arch)
     image = await find(None) if any_recipe else None
+    course = Course(progress)
     if image is None:
         with naming_published(*above, name, arch=recipe.arch):
-            base = await _base_of(recipe, store, progress, any_recipe=any_recipe, above=above)
+            base = await _base_of(recipe, store, course, any_recipe=any_recipe, above=above)
             wanted = None if any_recipe else _digest_of(recipe, base)
             image = await find(wanted)
             if image is None and isinstance(recipe, Layer):
                 assert base is not None
                 image = await find_equal(recipe, base, store, progress)
             if image is None:
-                async with building(name, _space_of(recipe), store, progress) as (place, log):
+                told = course.part()
+                async with building(name, _space_of(recipe), store, told) as (place, log):
                     image = await find(wanted) or await _build_any(recipe, base, store, place, log)
     await asyncio.to_thread(make_ahead, image)
     return image
@@ -130,23 +143,23 @@ async def build_image(
 ) -> StoredImage:
     """Build an image from a recipe, given as a file or a name, for guests of ``arch`` (see
     `read_recipe`), and make it the current version. One for another architecture than this host's
-    lies beside that, for sandboxes that ask for it. If it is a layer, the image below it is built
+    is kept beside it, for sandboxes that request it. If it is a layer, the image below it is built
     or installed first if it is missing.
 
-    What this host lacks of apt and e2fsprogs runs in a sandbox of another image, which is installed
-    if there is none; with ``in_sandbox`` also what the host has.
+    Programs of apt and e2fsprogs that this host lacks run in a sandbox of another image, which is
+    installed if there is none; with ``in_sandbox`` all of them do.
 
     Builds of the same name wait for each other. A failure or a cancellation leaves the store
-    unchanged. Raises ImageNotFound, ImageError (RecipeError), HostError (ToolError,
-    DiskSpaceError, …), and MachineError or AgentError from a build in a VM.
+    unchanged. Raises ImageNotFound, ImageError (RecipeError), HostError (ToolError, DiskSpaceError,
+    …), and MachineError or AgentError from a build in a VM.
     """
-    loaded = await asyncio.to_thread(read_recipe, recipe, arch)
+    loaded, course = await asyncio.to_thread(read_recipe, recipe, arch), Course(progress)
     store = store or ImageStore(paths().images)
-    # Nobody publishes what a recipe of the user's own makes.
+    # A recipe of the user's own is not published by anybody.
     names = [loaded.name] if str(recipe) == loaded.name else []
     with naming_published(*names, arch=loaded.arch):
-        base = await _base_of(loaded, store, progress, any_recipe=True, above=())
-        async with building(loaded.name, _space_of(loaded), store, progress) as (place, log):
+        base = await _base_of(loaded, store, course, any_recipe=True, above=())
+        async with building(loaded.name, _space_of(loaded), store, course.part()) as (place, log):
             image = await _build_any(loaded, base, store, place, log, in_sandbox=in_sandbox)
     await asyncio.to_thread(make_ahead, image)
     return image
@@ -155,13 +168,13 @@ async def build_image(
 async def _base_of(
     recipe: Recipe | Layer,
     store: ImageStore,
-    progress: Progress | None,
+    course: Course,
     *,
     any_recipe: bool,
     above: tuple[str, ...],
 ) -> StoredImage | None:
     """Return the image below a layer, building or installing it if it is missing; None for a whole
-    system. Raises ImageNotFound if nobody knows it, and as `build_image`."""
+    system. Raises ImageNotFound if it is unknown, and as `build_image`."""
     if not isinstance(recipe, Layer):
         return None
     above = (*above, recipe.name)
@@ -173,11 +186,13 @@ async def _base_of(
     arch = recipe.arch
     there = await asyncio.to_thread(find_stored, store, recipe.base, arch)
     if has_recipe(recipe.base) and (there is None or there.errors or not any_recipe):
+        told = course.part(until=BASE_UNTIL)
         there = await _ensure(
-            recipe.base, store, progress, arch=arch, any_recipe=any_recipe, above=above
+            recipe.base, store, told, arch=arch, any_recipe=any_recipe, above=above
         )
     elif there is None and recipe.base in PUBLISHED:
-        found = await fetching.install_package(recipe.base, store, arch=arch, progress=progress)
+        told = course.part(INSTALLING, until=BASE_UNTIL)
+        found = await fetching.install_package(recipe.base, store, arch=arch, progress=told)
         there = found[-1].image
     if there is None:
         raise ImageNotFound(
@@ -191,7 +206,7 @@ async def _base_of(
 
 
 def _digest_of(recipe: Recipe | Layer, base: StoredImage | None) -> str:
-    """Return the digest of a recipe and of what lies below it. Raises OSError."""
+    """Return the digest of a recipe and of the image below it. Raises OSError."""
     if not isinstance(recipe, Layer):
         return recipe_digest(recipe)
     assert base is not None
@@ -223,7 +238,7 @@ async def _build_any(
 
 
 def make_ahead(image: StoredImage) -> None:
-    """Make what the first start would make of the kernel. That start says if it cannot be."""
+    """Make what the first start would make from the kernel. That start reports if this fails."""
     with best_effort("make the kernel for starts", paths().engine_log, QuicksandError):
         start_kernel(image.kernel, paths().cache)
 
@@ -232,8 +247,8 @@ def make_ahead(image: StoredImage) -> None:
 async def building(
     name: str, build_bytes: int, store: ImageStore, progress: Progress | None
 ) -> AsyncIterator[tuple[Path, BuildLog]]:
-    """Yield a directory to build the image ``name`` in and the log of the build, while holding the
-    lock of the name. Raises DiskSpaceError if less than ``build_bytes`` are free."""
+    """Yield a directory in which to build the image ``name``, and the log of the build, while
+    holding the lock of the name. Raises DiskSpaceError if less than ``build_bytes`` are free."""
     root = await asyncio.to_thread(make_private_dir, store.root)
     while (lock := try_named_lock(path := root / f".{name}.lock")) is None:
         if progress is not None:
@@ -245,11 +260,15 @@ async def building(
         with map_os_errors(place):
             make_marked(place)
             _require_space(place, build_bytes)
-            # Processes with other user ids, in a user namespace, pass through it too.
+            # Processes with other user ids, in a user namespace, pass through it, too.
             place.chmod(0o755)
         try:
             with build_log(name, progress) as log:
                 yield place, log
+        except asyncio.CancelledError:
+            if progress is not None:
+                progress("ending, and removing what was begun", 0, 0)
+            raise
         except ToolError as error:
             if any(words in error.output for words in _FULL):
                 raise DiskSpaceError(
@@ -259,16 +278,16 @@ async def building(
             raise
         finally:
             await in_thread_to_the_end(lambda: remove_build(place))
-            # A machine that had not ended yet could still write to what a killed build has left.
+            # A machine that had not ended yet could still write to the files of a killed build.
             await _sweep(root, name)
     finally:
         give_back(path, lock)
 
 
 async def _sweep(root: Path, name: str) -> None:
-    """Remove what builds of an image have left that were killed. The caller holds the lock of the
-    name, so no other build is under way."""
-    # Not those of an image whose name only begins so.
+    """Remove the remains of killed builds of an image. The caller holds the lock of the name, so no
+    other build is under way."""
+    # Not those of an image whose name only begins in that way.
     for stale in own_directories(root, re.compile(rf"\.building-{re.escape(name)}-[0-9a-f]{{8}}")):
         await in_thread_to_the_end(partial(remove_build, stale))
 
@@ -288,23 +307,23 @@ async def _build(
     recipe: Recipe, store: ImageStore, place: Path, log: BuildLog, bench: Bench
 ) -> StoredImage:
     say = log.stage
-    binaries = await ensure_qemu(say, arch=recipe.arch.value)
+    binaries = await ensure_qemu(log.aside, arch=recipe.arch.value)
     await require_gnu_tar()
     await asyncio.to_thread(require_case, place)
     started = time.time()
     tree = await _make_tree(recipe, place, binaries, bench, log)
     staging = place / "staging"
     staging.mkdir(mode=0o755)
-    say("making kernel and initrd", 0, 3)
+    say("making kernel and initrd", 0, 0)
     facts = await asyncio.to_thread(_make_boot_files, recipe, tree.path, staging)
     epoch = await asyncio.to_thread(_finish_tree, recipe, tree, started)
     uuid = content_uuid(recipe, facts["packages"], epoch)
-    say("making the file system", 1, 3)
+    say("making the file system", 0, 0)
     raw = place / "disk.raw"
     async with bench.opened(apt=False) as opened:
         makers = opened.makers
         await disk.make_ext4(tree, raw, recipe.disk, tools=makers, uuid=uuid, epoch=epoch)
-    say("compressing the disk", 2, 3)
+    say("compressing the disk", 0, 0)
     await disk.make_qcow2(raw, staging / "disk.qcow2", binaries)
     header = await asyncio.to_thread(check_qcow2, staging / "disk.qcow2")
     manifest = {
@@ -348,10 +367,12 @@ async def _make_tree(
         async with bench.opened(apt=False) as opened:
             makers = opened.makers
             return await fetching.make_alpine_tree(recipe, place, binaries, makers, log)
-    # mmdebstrap runs programs of the new system, which this processor has to understand.
+    # mmdebstrap runs programs of the new system, which this processor must understand.
     is_possible = bench.has_apt and recipe.arch is Architecture.host()
-    builder = await mmdebstrap.find_builder(place, log.stage) if is_possible else None
+    builder = await mmdebstrap.find_builder(place, log.aside) if is_possible else None
     if builder is None:
+        if is_possible:
+            logger.warning(_IN_VM)
         return await in_vm.make_tree(recipe, place, bench=bench, binaries=binaries, log=log)
     keyring = await find_keyring(recipe.system, place)
     mirrors = await asyncio.to_thread(find_mirrors, recipe.system)
@@ -361,8 +382,8 @@ async def _make_tree(
 
 
 def require_case(place: Path) -> None:
-    """Raise HostError if the file system takes names for the same that differ in case: a system has
-    such."""
+    """Raise HostError if the file system ignores case in names: a system has names that differ only
+    in that."""
     probe = place / "case"
     with map_os_errors(probe):
         probe.touch()
@@ -377,7 +398,7 @@ def require_case(place: Path) -> None:
 
 
 def _make_boot_files(recipe: Recipe, tree: Path, staging: Path) -> dict[str, Any]:
-    """Write the kernel and the initrd to ``staging``; return what the manifest says of them."""
+    """Write the kernel and the initrd to ``staging``; return their entries in the manifest."""
     work = tree / WORK
     release = (work / "release").read_text(encoding="ascii").strip()
     kernel_package = (work / "kernel-package").read_text(encoding="utf-8")
@@ -399,7 +420,7 @@ def _make_boot_files(recipe: Recipe, tree: Path, staging: Path) -> dict[str, Any
 
 
 def _finish_tree(recipe: Recipe, tree: RootTree, started: float) -> int:
-    """Remove what only the build needed, make times repeatable, and return the newest time."""
+    """Remove files that only the build needed, make times repeatable; return the newest time."""
     place = tree.path.parent
     remove(place, part=f"{tree.path.name}/{WORK}")
     for name in ("dev", "run", "tmp"):

@@ -1,4 +1,4 @@
-"""The builder as the engine knows it (`ImageBuilder` in quicksand.life.image_building)."""
+"""The builder's interface for the engine (`ImageBuilder` in quicksand.life.image_building)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -40,7 +40,7 @@ async def ensure_image(
     store: ImageStore | None = None,
     any_recipe: bool = False,
 ) -> object:
-    """Does what `quicksand_images.ensure_image` does, and loads what builds only then."""
+    """As `quicksand_images.ensure_image`, but loads the code that builds only when called."""
     return await quicksand_images.ensure_image(
         name, progress, arch=arch, store=store, any_recipe=any_recipe
     )

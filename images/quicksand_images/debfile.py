@@ -15,6 +15,7 @@ from pathlib import Path
 
 from quicksand.base import zstd
 from quicksand.base.errors import HostError
+from quicksand.base.reasons import reason_of
 from quicksand.base.tools import ToolError
 
 from quicksand_images.toolbox import find_tar
@@ -27,8 +28,8 @@ DATA_MAX = 2 * 1024**3
 """Bytes of an unpacked package; kernels with all modules have 600 MB."""
 
 GROWTH_MAX, SMALL = 100, 64 * 1024**2
-"""How many times as large an unpacked archive can be, above so many bytes: a large package grows
-tenfold at most."""
+"""The largest ratio of an unpacked archive to its packed size, above so many bytes: a large package
+grows tenfold at most."""
 
 DICTIONARY_MAX = 256 * 1024**2
 """Bytes that decompressing xz may take besides the data; `xz -9` needs 65 MiB (xz(1))."""
@@ -53,7 +54,7 @@ class Deb:
         return {key: value.strip() for key, _, value in pairs}
 
     def directory_owners(self) -> dict[str, str]:
-        """Return the owners of its directories, as "uid:gid" by path, without those of root's."""
+        """Return the owners of its directories, as "uid:gid" by path, without root's."""
         with tarfile.open(fileobj=io.BytesIO(self.data), mode="r:") as archive:
             return {
                 member.name.removeprefix(".").rstrip("/"): f"{member.uid}:{member.gid}"
@@ -101,7 +102,7 @@ def read_deb(path: Path) -> Deb:
             found[base] = _decompress(content, packing) if base != name else content
         return Deb(found["debian-binary"], found["control"], found["data"])
     except (KeyError, ValueError, OSError, EOFError, lzma.LZMAError) as error:
-        raise HostError(f"the package {path.name} cannot be read: {error!r}") from error
+        raise HostError(f"the package {path.name} cannot be read: {reason_of(error)}") from error
 
 
 def _members(archive: bytes) -> Iterator[tuple[str, bytes]]:

@@ -30,18 +30,18 @@ FEATURES = (
 online to 1024 times its size."""
 
 SPARE_KIB = 16 * 1024
-"""What a file system for handing files over has besides these, in KiB."""
+"""KiB that a file system for handing over files has besides these."""
 
 
 ERRORS_MAX = 25
 """Lines of debugfs's errors that are kept."""
 
 _ERRORS_ONLY = 'exec "$@" 2>&1 >/dev/null'
-"""debugfs repeats every command, a hundred bytes and more for each of some million; errors go to
+"""debugfs repeats every command, more than a hundred bytes for each of some million; errors go to
 its stderr."""
 
 Plan = Callable[[Sequence[str], Path, Path], list[str]]
-"""Returns mke2fs's command line, of how to start it, the directory, and the new file."""
+"""Returns mke2fs's command line, given its start, the directory, and the new file."""
 
 
 class FileSystems(Protocol):
@@ -61,7 +61,7 @@ class FileSystems(Protocol):
 
 
 Makers = tuple[Tool, Tool] | FileSystems
-"""What makes file systems: this host's mke2fs and debugfs, or others."""
+"""The programs that make file systems: this host's mke2fs and debugfs, or others."""
 
 
 async def require_filesystem_tools(
@@ -101,8 +101,8 @@ async def make_file_system(
     *,
     values: Path | None = None,
 ) -> str:
-    """Make ``target`` of the directory ``tree``, and have debugfs do the commands ``lines`` with
-    it, in the directory ``values``. Return the last errors that debugfs tells: it goes on after
+    """Make ``target`` from the directory ``tree``, and have debugfs carry out the commands
+    ``lines`` in it, in the directory ``values``. Return debugfs's last errors: it goes on after
     one, and ends with 0. Raises ToolError."""
     commands = None if lines is None else target.with_suffix(".debugfs")
     if commands is not None and lines is not None:
@@ -123,7 +123,7 @@ async def make_file_system(
 
 
 def plan_debugfs(debugfs: Sequence[str], commands: PurePath, target: PurePath) -> list[str]:
-    """Return the command line that does ``commands`` and tells only what fails."""
+    """Return the command line that carries out ``commands`` and prints only errors."""
     argv = [*debugfs, "-w", "-f", str(commands), str(target)]
     return ["sh", "-c", _ERRORS_ONLY, "sh", *argv]
 
@@ -152,8 +152,8 @@ async def make_scratch(
 
 
 async def make_handed(tree: Path, target: Path, tools: Makers) -> None:
-    """Make the raw disk ``target`` with the files in ``tree``, which a VM of a build reads. Raises
-    ToolError."""
+    """Make the raw disk ``target`` with the files in ``tree``, to be read by a VM of a build.
+    Raises ToolError."""
     size = await asyncio.to_thread(lambda: sum(_blocks(path) for path in _walk(tree)))
 
     def plan(mke2fs: Sequence[str], place: Path, file: Path) -> list[str]:
@@ -165,7 +165,7 @@ async def make_handed(tree: Path, target: Path, tools: Makers) -> None:
 
 
 def _blocks(path: Path) -> int:
-    """Return the bytes of the blocks that a file takes, with its inode."""
+    """Return the bytes of a file's blocks, with its inode."""
     return (-(-path.lstat().st_size // 4096) + 1) * 4096
 
 
@@ -173,7 +173,7 @@ def plan_mke2fs(
     mke2fs: Sequence[str], tree: Path, target: Path, disk: Disk, uuid: UUID
 ) -> list[str]:
     """Return the command line of mke2fs."""
-    # A sparse file reads as zeros, so the guest's first boots have no tables to clear.
+    # A sparse file reads as zeros, so the guest's first boots need not clear tables.
     extended = f"hash_seed={uuid},root_owner=0:0,lazy_itable_init=0,lazy_journal_init=0"
     return [
         *mke2fs,
@@ -184,9 +184,9 @@ def plan_mke2fs(
 
 
 def plan_inodes(tree: RootTree, epoch: int | None) -> Iterator[str]:
-    """Yield debugfs commands that correct what mke2fs takes from the host: the times of inodes and,
-    if all files belong to the user who builds, their owners. Without ``epoch`` times do not matter.
-    Raises HostError for a file name with a quotation mark or a newline."""
+    """Yield debugfs commands that correct values which mke2fs takes from the host: the times of
+    inodes and, if all files belong to the user who builds, their owners. Without ``epoch`` times do
+    not matter. Raises HostError for a file name with a quotation mark or a newline."""
     for path in sorted(_walk(tree.path)):
         name = "/" + os.fspath(path.relative_to(tree.path)) if path != tree.path else "/"
         if '"' in name or "\n" in name:
@@ -194,7 +194,7 @@ def plan_inodes(tree: RootTree, epoch: int | None) -> Iterator[str]:
         times = () if epoch is None else ("ctime", "atime", "crtime")
         values = dict.fromkeys(times, f"@{epoch}")
         if times and path.is_symlink():
-            # mke2fs before 1.47.1 and busybox's tar leave that out.
+            # mke2fs before 1.47.1 and busybox's tar leave these out.
             values["mtime"] = f"@{int(path.lstat().st_mtime)}"
         if tree.owners is not None:
             uid, gid = tree.owners.get(name, (0, 0))
@@ -220,7 +220,7 @@ def plan_convert(img: Path, raw: Path, target: Path) -> list[str]:
 
 def clamp_times(tree: Path, epoch: int) -> None:
     """Set access times, later modification times and those of directories to ``epoch``, since they
-    depend on when and in which order the build wrote. Raises OSError."""
+    depend on the time and order of the build's writes. Raises OSError."""
     for path in _walk(tree):
         found = path.lstat()
         is_directory = stat.S_ISDIR(found.st_mode)

@@ -1,4 +1,4 @@
-"""Whether an image that is in the store already is what a recipe would make."""
+"""Whether an image in the store is already what a recipe would make."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ async def find_equal(
     layer: Layer, base: StoredImage, store: ImageStore, progress: Progress | None
 ) -> StoredImage | None:
     """Return the image of a layer if it would be the same on this version of its base, though that
-    has another digest. If it would not, and is only for that reason to be built anew, ``progress``
-    is told. Raises OSError."""
+    has another digest. If it must be rebuilt only because it would not be, ``progress`` reports
+    that. Raises OSError."""
     image = await asyncio.to_thread(_find_made, layer, store)
     if image is None or lies_on(image, layer, base):
         return image
@@ -38,8 +38,8 @@ async def find_equal(
 
 
 async def stays(layer: Layer, store: ImageStore, progress: Progress | None) -> bool:
-    """Whether the image of a layer was made by this recipe, on whichever version of its base. If
-    there is another version of that by now, ``progress`` is told. Raises OSError."""
+    """Whether the image of a layer was made by this recipe, on any version of its base. If there is
+    another version of the base by now, ``progress`` reports that. Raises OSError."""
     image = await asyncio.to_thread(_find_made, layer, store)
     if image is None:
         return False
@@ -58,8 +58,8 @@ def _find_made(layer: Layer, store: ImageStore) -> StoredImage | None:
 
 
 def is_made_by(image: StoredImage, layer: Layer) -> bool:
-    """Whether an image was made by this recipe, on whichever version of its base. Blocks for I/O.
-    Raises OSError."""
+    """Whether an image was made by this recipe, on any version of its base. Blocks for I/O. Raises
+    OSError."""
     try:
         below = read_json(image.root / MANIFEST).get("below")
     except ValueError:
@@ -72,7 +72,7 @@ def is_made_by(image: StoredImage, layer: Layer) -> bool:
 
 def lies_on(image: StoredImage, layer: Layer, base: StoredImage) -> bool:
     """Whether an image that the recipe has made would be the same on ``base``: that is the version
-    on which it was made, or has the same files and words, as one of which only the recipe has
+    on which it was made, or one with the same files and words, of which only the recipe has
     changed."""
     ours = {part: found["sha256"] for part, found in image.files.items()}
     return (

@@ -1,4 +1,4 @@
-"""Fetches what a layer installs, for the disk that is handed to the machine in which it is made."""
+"""Fetches the files that a layer installs, for the disk that the layer's machine gets."""
 
 from __future__ import annotations
 
@@ -16,9 +16,6 @@ from quicksand_images.debfile import read_deb
 from quicksand_images.log import BuildLog
 from quicksand_images.recipe import Layer
 
-STEPS = 6
-"""The stages of a layer's build."""
-
 
 def needs_apt(layer: Layer, base: Base) -> bool:
     """Whether the layer's packages are fetched by apt."""
@@ -26,7 +23,7 @@ def needs_apt(layer: Layer, base: Base) -> bool:
 
 
 def hand_files(files: Iterable[tuple[str, bytes]], handed: Path) -> None:
-    """Put files into ``handed``, below "files", as they are to be in the guest. Raises OSError."""
+    """Put files into ``handed``, below "files", at their places in the guest. Raises OSError."""
     for name, data in files:
         path = handed / "files" / name.lstrip("/")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -45,14 +42,14 @@ async def fetch_all(
     opened: Opened,
     log: BuildLog,
 ) -> None:
-    """Put what is to be installed into ``handed``."""
+    """Put everything to be installed into ``handed``."""
     versions = {}
     if layer.packages and base.apks is not None:
         versions = await _fetch_apks(layer, base, arch, handed, log)
     elif layer.packages:
         versions = await _fetch_debs(layer, base, arch, handed, place, opened, log)
     if layer.wheels:
-        log.stage("downloading Python packages", 1, STEPS)
+        log.stage("downloading Python packages", 0, 0)
         target = handed / "wheels"
         target.mkdir(mode=0o755)
         # A base's own Python, or the one that comes with the packages.
@@ -62,7 +59,7 @@ async def fetch_all(
 
 
 def _versions(debs: list[Path]) -> dict[str, str]:
-    """Return the versions of packages by their names, as their files' names tell them."""
+    """Return the versions of packages by name, from their files' names."""
     names = [path.name.split("_") for path in debs]
     return {words[0]: words[1].replace("%3a", ":") for words in names if len(words) > 1}
 
@@ -102,17 +99,17 @@ async def _fetch_debs(
             f"{base.image.name!r} come from: no recipe made it",
             hint="install them in `steps`, with `network = true`",
         )
-    log.stage("fetching the lists of packages", 0, STEPS)
+    log.stage("fetching the lists of packages", 0, 0)
     packages = await opened.packages(system, arch, place / "apt", status=base.status)
     await packages.update()
-    log.stage("downloading packages", 1, STEPS)
+    log.stage("downloading packages", 0, 0)
     files = await packages.download(layer.packages)
     await in_thread_to_the_end(lambda: _unpack(files, handed, layer))
     return _versions(files)
 
 
 def _unpack(files: list[Path], handed: Path, layer: Layer) -> None:
-    """Write packages without compression, which takes seconds here and minutes in an emulated
+    """Write packages without compression: unpacking takes seconds here and minutes in an emulated
     guest."""
     if not files:
         return  # the base has them all

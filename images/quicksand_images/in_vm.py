@@ -1,5 +1,5 @@
 """Makes a root file system without root or user namespaces: we download and unpack packages, and a
-VM runs what needs root."""
+VM runs the programs that need root."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from quicksand.base.arch import Architecture
 from quicksand.base.errors import DiskSpaceError, HostError, QuicksandError
 from quicksand.base.files import map_os_errors
 from quicksand.base.paths import paths
-from quicksand.base.threads import in_thread_to_the_end, to_the_end
+from quicksand.base.threads import in_stoppable_thread, in_thread_to_the_end, to_the_end
 from quicksand.base.tools import Progress
 from quicksand.disks.images.cpio import build_cpio
 from quicksand.disks.images.stored_image import StoredImage
@@ -41,6 +41,7 @@ from quicksand_images.log import BuildLog
 from quicksand_images.packages import Packages
 from quicksand_images.recipe import Recipe
 from quicksand_images.rootfs import DPKG_CONFIG, WORK, RootTree, hook_environment, unpack_tree
+from quicksand_images.shares import IN_VM
 
 T = TypeVar("T")
 
@@ -53,7 +54,7 @@ POWEROFF_S = 120.0
 SPACE_POLL_S = 1.0
 """Seconds between two looks at whether the guest waits for space on the host's disk."""
 HANDED = "quicksand-build"
-"""The serial number of the disk that hands things to a guest, which finds it by that."""
+"""The serial number by which a guest finds the disk with the files handed to it."""
 
 _STAGE = "stage: "
 _SAID_MAX = 4000
@@ -63,7 +64,40 @@ _PACK = (
 )
 """A command that writes the system to its output as a tar archive, by GNU tar."""
 
-_STEPS = 6
+_PACKAGE_LINES = ("Unpacking ", "Setting up ")
+"""The beginnings of dpkg's lines for each package, once each."""
+
+
+class Counted:
+    """Counts dpkg's progress by its lines for each package."""
+
+    def __init__(self, log: BuildLog, packages: Mapping[str, int], where: str = "") -> None:
+        """``packages``: the number for each stage that installs some; ``where``, if given, is
+        appended to the names of the stages."""
+        self._log = log
+        self._where = where
+        self._packages = packages
+        self._stage = ""
+        self._heard = self._total = 0
+        self._line = ""
+
+    def stage(self, name: str) -> None:
+        """Take a stage of the script."""
+        self._heard, self._total = 0, self._packages.get(name, 0) * len(_PACKAGE_LINES)
+        self._stage = f"{name}{self._where}"
+        self._tell()
+
+    def hear(self, text: str) -> None:
+        """Take output of the script, and note it."""
+        self._log.write(text)
+        *whole, line = (self._line + text).split("\n")
+        self._line = line[-_SAID_MAX:]
+        if found := sum(one.startswith(_PACKAGE_LINES) for one in whole):
+            self._heard += found
+            self._tell()
+
+    def _tell(self) -> None:
+        self._log.stage(self._stage, min(self._heard, self._total), self._total)
 
 
 async def make_tree(
@@ -79,14 +113,22 @@ async def make_tree(
     Raises HostError (ToolError), MachineError, AgentError. A cancellation leaves no process.
     """
     say = log.stage
+    log.follow(IN_VM)
     with map_os_errors(place):
         async with bench.opened(apt=True) as opened:
             await _prepare(recipe, place, opened, binaries, say)
-        say("booting", 4, _STEPS)
+        work = place / "base" / WORK
+        packages = {
+            "installing the base system": len([*work.glob("base/*.deb")]),
+            "installing packages": len([*work.glob("more/*.deb")]),
+        }
+        say("booting a VM", 0, 0)
         config = build_config(str(place / "base.qcow2"), arch=recipe.arch)
         async with run_machine(place, config) as running:
-            await running.guarded(_install(running.session, recipe, log))
-            say("taking the system out of the VM", 5, _STEPS)
+            await running.guarded(
+                _install(running.session, recipe, Counted(log, packages, " in a VM"))
+            )
+            say("taking the system out of the VM", 0, 0)
             await running.guarded(take_out(running.session, place / "tree.tar"))
         return await unpack_tree(place / "tree.tar")
 
@@ -98,15 +140,15 @@ async def _prepare(
     binaries: QemuBinaries,
     say: Progress,
 ) -> None:
-    """Make the kernel, the initrd and the disk that the VM boots from."""
-    say("fetching the lists of packages", 0, _STEPS)
+    """Make the kernel, the initrd and the disk with which the VM boots."""
+    say("fetching the lists of packages", 0, 0)
     packages = await opened.packages(recipe.system, recipe.arch, place / "apt")
     await packages.update()
     base = place / "base"
     base.mkdir(mode=0o755)
-    say("downloading packages", 1, _STEPS)
+    say("downloading packages", 0, 0)
     await _lay_out(recipe, packages, base, say)
-    say("making a disk to install on", 3, _STEPS)
+    say("making a disk to install on", 0, 0)
     await asyncio.to_thread(make_boot_files, recipe, base, place)
     await disk.make_scratch(base, place / "base.qcow2", recipe.disk, opened.makers, binaries)
 
@@ -122,8 +164,8 @@ async def _lay_out(recipe: Recipe, packages: Packages, base: Path, say: Progress
     modules = await packages.dependency(real, r"linux-modules-\S+")
     kernels = await packages.download_alone(dict.fromkeys([real, modules]), packages.root)
     (xz,) = await packages.download_alone(["xz-utils"], packages.root)
-    say("unpacking packages", 2, _STEPS)
-    await in_thread_to_the_end(lambda: _unpack_base(base, first, everything))
+    say("unpacking packages", 0, 0)
+    await in_stoppable_thread(lambda stop: _unpack_base(base, first, everything, stop))
     await in_thread_to_the_end(lambda: _unpack_kernel(work, kernels, xz))
     wanted = {path.name for path in first}
     automatic = {p.name.split("_")[0] for p in everything if p.name not in wanted}
@@ -131,15 +173,23 @@ async def _lay_out(recipe: Recipe, packages: Packages, base: Path, say: Progress
     (work / "automatic").write_text("".join(f"{name}\n" for name in sorted(automatic)))
 
 
-def _unpack_base(base: Path, first: list[Path], everything: list[Path]) -> None:
+def _unpack_base(
+    base: Path, first: list[Path], everything: list[Path], stop: Callable[[], None]
+) -> None:
     configs = base / "etc" / "dpkg" / "dpkg.cfg.d"
-    configs.mkdir(mode=0o755, parents=True)
-    (configs / "90quicksand").write_text(DPKG_CONFIG, encoding="ascii")
+    configs.mkdir(parents=True)
+    config = configs / "90quicksand"
+    config.write_text(DPKG_CONFIG, encoding="ascii")
+    # Files that come from no package get their modes, too, whatever the umask is.
+    config.chmod(0o644)
+    for directory in (configs, *configs.parents[:3]):
+        directory.chmod(0o755)
     for kind in ("base", "more"):
         (base / WORK / kind).mkdir()
     owners: dict[str, str] = {}
     # base-files contains the links of a merged /usr, through which other packages write.
     for path in sorted(everything, key=lambda path: not path.name.startswith("base-files_")):
+        stop()
         deb = read_deb(path)
         if path in first:
             deb.extract(base)
@@ -164,13 +214,13 @@ def _unpack_kernel(work: Path, packages: list[Path], xz: Path) -> None:
 
 
 def make_boot_files(recipe: Recipe, base: Path, place: Path) -> None:
-    """Make the kernel and the initrd that boot ``base`` from the image's own kernel package, which
+    """Make the kernel and the initrd that boot ``base``, from the image's own kernel package, which
     lies unpacked in `kernel` of its work directory. Raises HostError, ImageError."""
     unpacked = base / WORK / "kernel"
     modules = next(iter(sorted(_module_trees(unpacked))), None)
     if modules is None:
         raise HostError(f"the package {recipe.kernel.package} holds no kernel modules")
-    # Debian calls it by its release, Alpine by its kind.
+    # Debian names it by its release, Alpine by its kind.
     bzimage = next(iter(sorted(unpacked.glob("boot/vmlinuz-*"))), None)
     if bzimage is None:
         raise HostError(f"the package {recipe.kernel.package} holds no kernel")
@@ -180,7 +230,7 @@ def make_boot_files(recipe: Recipe, base: Path, place: Path) -> None:
 
 
 def _module_trees(unpacked: Path) -> list[Path]:
-    """Debian's packages have /usr merged, Ubuntu's do not."""
+    """Return the module trees: Debian's packages have /usr merged, Ubuntu's do not."""
     return [*unpacked.glob("usr/lib/modules/*"), *unpacked.glob("lib/modules/*")]
 
 
@@ -194,8 +244,8 @@ class BuildMachine:
     process: OwnedProcess
 
     async def guarded(self, work: Coroutine[Any, Any, T]) -> T:
-        """Await ``work`` in the guest. Raises DiskSpaceError, and ends it, when the guest has to
-        wait for space on this host's disk; it would wait as long as there is none."""
+        """Await ``work`` in the guest. Raises DiskSpaceError, and ends it, when the guest must wait
+        for space on this host's disk; it would wait for ever."""
         mark = runtime_dir(self.registry.paths, self.record.id).current().disk_full
         task = asyncio.ensure_future(work)
         try:
@@ -208,12 +258,12 @@ class BuildMachine:
             return task.result()
         finally:
             task.cancel()
-            # Its own error has been raised, or one that says more.
+            # Its own error has been raised, or one that tells more.
             with contextlib.suppress(asyncio.CancelledError, QuicksandError):
                 await task
 
     async def power_off(self) -> None:
-        """Have the guest write all that it has and end. Raises HostError, AgentError."""
+        """Have the guest write all its data and end. Raises HostError, AgentError."""
         params = {"mode": "poweroff", "grace": 3.0}
         await self.session.request("shutdown", params, timeout=POWEROFF_S)
         try:
@@ -225,7 +275,7 @@ class BuildMachine:
             ) from error
 
     def top(self) -> Path:
-        """Return the layer that the guest has written to. Raises HistoryError."""
+        """Return the layer to which the guest has written. Raises HistoryError."""
         head = history_of(self.registry, self.record.id).head()
         if head is None or head.layers:
             raise HostError("the machine of the build has more layers than one")
@@ -247,7 +297,7 @@ def build_config(
     handed: Path | None = None,
     disk_size: str | None = None,
 ) -> SandboxConfig:
-    """Return the config of a VM of a build. It gets the raw disk ``handed`` to read."""
+    """Return the config of a VM of a build, which can read the raw disk ``handed``."""
     return SandboxConfig(
         image=image,
         disk_size=disk_size,
@@ -303,7 +353,7 @@ async def run_machine(
         await to_the_end(running.process.wait())
 
 
-async def _install(session: Session, recipe: Recipe, log: BuildLog) -> None:
+async def _install(session: Session, recipe: Recipe, counted: Counted) -> None:
     """Install and configure the packages in the VM."""
     ours = Path(__file__)
     script = (ours.with_name("install.sh")).read_text(encoding="utf-8")
@@ -315,7 +365,7 @@ async def _install(session: Session, recipe: Recipe, log: BuildLog) -> None:
         "DEBIAN_FRONTEND": "noninteractive",
         "DEBCONF_NONINTERACTIVE_SEEN": "true",
     }
-    await run_script(session, script, env, lambda stage: log.stage(stage, 4, _STEPS), log=log.write)
+    await run_script(session, script, env, counted.stage, log=counted.hear)
 
 
 async def run_script(

@@ -2,7 +2,7 @@
 what the VM has written as a layer above the base's.
 
 The host downloads and verifies packages and hands them over on a disk that the VM can only read. So
-the VM needs no network and no proxy, certificate or key of the host, and the same checks count as
+the VM needs no network and no proxy, certificate or key of the host, and the same checks apply as
 for a base.
 """
 
@@ -31,14 +31,22 @@ from quicksand.records.config import NetworkMode
 from quicksand_images import disk
 from quicksand_images.bases import Base, hold_base, look_at, system_facts
 from quicksand_images.benches import Bench
-from quicksand_images.handing import STEPS, fetch_all, hand_files, needs_apt
-from quicksand_images.in_vm import HANDED, BuildMachine, build_config, run_machine, run_script
+from quicksand_images.handing import fetch_all, hand_files, needs_apt
+from quicksand_images.in_vm import (
+    HANDED,
+    BuildMachine,
+    Counted,
+    build_config,
+    run_machine,
+    run_script,
+)
 from quicksand_images.log import BuildLog
 from quicksand_images.recipe import Layer
+from quicksand_images.shares import OF_LAYER
 from quicksand_images.sources import proxies
 
 FORM = 1
-"""Part of a layer's digest; to be raised when the same recipe gives other files."""
+"""A part of a layer's digest; raised when the same recipe gives other files."""
 
 LIST_MAX = 4 * 1024 * 1024
 """Bytes of a list of packages that the guest writes."""
@@ -55,14 +63,14 @@ def layer_digest(layer: Layer, base: str) -> str:
 
 
 def _script(has_dpkg: bool) -> str:
-    """Return what is run in the machine whose base has dpkg, or another manager of packages."""
+    """Return the script for a machine whose base has dpkg, or another package manager."""
     place = Path(__file__).parent
     names = ("layer.sh", "clean.sh" if has_dpkg else "clean_other.sh", "layer_end.sh")
     return "\n".join((place / name).read_text(encoding="utf-8") for name in names)
 
 
 FindBench = Callable[[bool], Awaitable[Bench]]
-"""Finds where the build works, of whether it needs apt."""
+"""Finds the place where the build works, given whether it needs apt."""
 
 
 async def build_layer(
@@ -90,9 +98,10 @@ async def build_layer(
         )
     if len(image.chain) >= LAYERS_MAX:
         raise ImageError(f"{image.name!r} has {LAYERS_MAX} layers, to which none can be added")
-    await ensure_qemu(log.stage, arch=arch.value)
+    await ensure_qemu(log.aside, arch=arch.value)
     apt = needs_apt(layer, base)
     bench = await find_bench(apt)
+    log.follow(OF_LAYER)
     handed = place / "handed"
     with map_os_errors(handed):
         handed.mkdir(mode=0o755)
@@ -100,9 +109,9 @@ async def build_layer(
         hand_files(layer.files, handed)
         async with bench.opened(apt=apt) as opened:
             await fetch_all(layer, base, arch, handed, place, opened, log)
-            log.stage("making a disk to hand over", 2, STEPS)
+            log.stage("making a disk to hand over", 0, 0)
             await disk.make_handed(handed, place / "handed.raw", opened.makers)
-        log.stage("booting the base", 3, STEPS)
+        log.stage("booting the base", 0, 0)
         config = build_config(
             str(image.root),
             arch=arch,
@@ -110,11 +119,12 @@ async def build_layer(
             handed=place / "handed.raw",
         )
         async with run_machine(place, config, image=image) as machine:
-            packages, python = await machine.guarded(_install(machine, base, log))
-            log.stage("ending the machine", 4, STEPS)
+            debs = {"installing packages": len([*handed.glob("debs/*.deb")])}
+            packages, python = await machine.guarded(_install(machine, base, Counted(log, debs)))
+            log.stage("ending the machine", 0, 0)
             await machine.power_off()
             top = machine.top()
-        log.stage("compressing the layer", 5, STEPS)
+        log.stage("compressing the layer", 0, 0)
         staging = place / "staging"
         staging.mkdir(mode=0o755)
         await in_thread_to_the_end(lambda: _gather(image, top, staging))
@@ -124,9 +134,9 @@ async def build_layer(
 
 
 async def _install(
-    machine: BuildMachine, base: Base, log: BuildLog
+    machine: BuildMachine, base: Base, counted: Counted
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Run all in the machine; return the versions of the packages there, and of Python's."""
+    """Install everything in the machine; return the versions of its packages, and of Python's."""
     env = {
         "WORK": WORK,
         "SERIAL": HANDED,
@@ -141,8 +151,8 @@ async def _install(
         machine.session,
         _script(base.status is not None),
         env,
-        lambda stage: log.stage(stage, 3, STEPS),
-        log=log.write,
+        counted.stage,
+        log=counted.hear,
         failure="the layer could not be made",
     )
 
@@ -159,7 +169,7 @@ async def _install(
 
 
 def _gather(image: StoredImage, top: Path, staging: Path) -> None:
-    """Put the files of the new image together: those of the base, and the layer."""
+    """Put together the files of the new image: those of the base, and the layer."""
     parts = [*map(layer_part, range(len(image.chain))), "kernel", "initrd"]
     for part in parts:
         share_file(image.root / str(image.files[part]["name"]), staging / file_name(part))

@@ -1,5 +1,5 @@
-"""The log of a build: its stages, and all that the programs say that it runs. The one of the last
-build of each image is kept."""
+"""The log of a build: its stages, and all output of its programs. The log of the last build of each
+image is kept."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from typing import BinaryIO
 from quicksand.base.effort import best_effort
 from quicksand.base.errors import QuicksandError
 from quicksand.base.paths import make_private_dir, paths
-from quicksand.base.progress import Progress
+from quicksand.base.progress import Course, Progress, Shares
 from quicksand.base.regular import create
 from quicksand.disks.images.build_logs import build_log_path
 
+from quicksand_images.shares import TOOLS, TOOLS_UNTIL
+
 LOG_MAX = 64 * 1024 * 1024
-"""Bytes that a log can have; a guest says what it likes."""
+"""The most bytes of a log; a guest may write anything."""
 
 
 class BuildLog:
@@ -26,17 +28,33 @@ class BuildLog:
     def __init__(self, path: Path, file: BinaryIO | None, progress: Progress | None) -> None:
         self.path = path
         self._file = file
-        self._progress = progress
+        self._course = Course(progress)
+        self._tell = progress
+        self._aside = self._course.part(TOOLS, until=TOOLS_UNTIL)
         self._stage = ""
         self._left = LOG_MAX
 
+    def follow(self, shares: Shares) -> None:
+        """Report the stages from now on with one count for all of them, by their ``shares`` of the
+        time; each stage's own count is a part of it."""
+        self._tell = self._course.part(shares)
+
     def stage(self, name: str, done: int, total: int) -> None:
         """Note a stage, and report it (a `Progress`)."""
+        self._note(name)
+        if self._tell is not None:
+            self._tell(name, done, total)
+
+    def aside(self, name: str, done: int, total: int) -> None:
+        """Note and report a stage of getting the build's tools (a `Progress`). It is counted until
+        the build itself begins."""
+        self._note(name)
+        self._aside(name, done, total)
+
+    def _note(self, name: str) -> None:
         if name != self._stage:
             self._stage = name
             self.write(f"{time.strftime('%H:%M:%S')} == {name}\n")
-        if self._progress is not None:
-            self._progress(name, done, total)
 
     def write(self, text: str) -> None:
         """Note output of a program."""
@@ -61,8 +79,8 @@ def log_path(name: str) -> Path:
 
 @contextmanager
 def build_log(name: str, progress: Progress | None) -> Iterator[BuildLog]:
-    """Open the log of a build in place of that of the one before; the caller holds the lock of the
-    name. An error that leaves the block is noted, and gets the log as its hint if it has none."""
+    """Open the log of a build in place of the previous one; the caller holds the lock of the name.
+    An error that leaves the block is noted, and gets the log as its hint if it has none."""
     path = log_path(name)
     with ExitStack() as stack:
         file = None

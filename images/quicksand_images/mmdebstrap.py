@@ -14,6 +14,7 @@ from quicksand.qemu import debs
 from quicksand_images.log import BuildLog
 from quicksand_images.recipe import Recipe
 from quicksand_images.rootfs import RootTree, hook_environment, unpack_tree
+from quicksand_images.shares import IN_NAMESPACE
 from quicksand_images.sources import Mirrors, reaching_mirrors, source_lines
 from quicksand_images.toolbox import Tool, require_tool
 
@@ -25,8 +26,9 @@ _DPKG_HOOK = (
 TRIAL_S = 30.0
 MAPPED = ("--user", "--map-root-user", "--map-auto", "--mount")
 TRIAL = "mount -t tmpfs none /mnt && touch /mnt/file && chown 1:1 /mnt/file && chroot / true"
-"""What a build does in its namespace. With AppArmor (kernel.apparmor_restrict_unprivileged_userns)
-anybody can make a namespace, but all of this may fail in it."""
+"""The steps of a build in its namespace. With AppArmor
+(kernel.apparmor_restrict_unprivileged_userns) anybody can make one, but all of these may fail in
+it."""
 
 _STAGES = (
     ("running apt-get update", "fetching the lists of packages"),
@@ -41,7 +43,7 @@ _STAGES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Builder:
-    """How mmdebstrap can run on this host."""
+    """The way in which mmdebstrap can run on this host."""
 
     command: tuple[str, ...]
     env: Mapping[str, str]
@@ -71,6 +73,7 @@ async def make_tree(
         recipe, builder, target, keyring=keyring, mirrors=mirrors, reaching=reaching
     )
     env = {**builder.env, **hook_environment(recipe)}
+    log.follow(IN_NAMESPACE)
     await run_tool(argv, env=env, on_line=_reporter(log))
     if builder.makes_directory:
         return RootTree(path=target, owners=None)
@@ -86,7 +89,7 @@ def plan_mmdebstrap(
     mirrors: Mirrors,
     reaching: Path,
 ) -> list[str]:
-    """Return mmdebstrap's command line. ``reaching`` is an apt.conf(5) that says how to reach the
+    """Return mmdebstrap's command line. ``reaching`` is an apt.conf(5) with the settings for the
     mirrors."""
     system = recipe.system
     return [
@@ -112,9 +115,9 @@ def plan_mmdebstrap(
 def _reporter(log: BuildLog) -> Callable[[str], None]:
     def report(line: str) -> None:
         log.line(line)
-        for number, (words, stage) in enumerate(_STAGES):
+        for words, stage in _STAGES:
             if line.startswith(f"I: {words}"):
-                log.stage(stage, number, len(_STAGES))
+                log.stage(stage, 0, 0)
 
     return report
 

@@ -1,7 +1,7 @@
 """Downloads packages of Debian and Ubuntu with apt and a private root directory: apt chooses them
 and verifies signatures and digests. It needs no root.
 
-Downloads go to a directory of the cache, where a build that was killed has left what it had.
+Downloads go to a directory of the cache, where those of a killed build stay.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from quicksand.base.sharing import share_file
 from quicksand.base.threads import in_thread_to_the_end
 from quicksand.base.tools import run_tool
 from quicksand.disks.images.downloads import LOCK, downloads_dir
-from quicksand.disks.images.store import sha256_file
+from quicksand.disks.images.same_files import sha256_file
 
 from quicksand_images.recipe import System
 from quicksand_images.sources import Mirrors, reaching_mirrors, source_lines
@@ -36,12 +36,12 @@ _OFFER = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Packages:
-    """apt in a private directory. Of the host's settings it uses only how to reach mirrors. Methods
-    raise ToolError."""
+    """apt in a private directory. Of the host's settings it uses only those for reaching mirrors.
+    Methods raise ToolError."""
 
     root: Path
     archives: Path
-    """Where packages are downloaded to; other builds use it, too."""
+    """The directory for downloads, which other builds also use."""
 
     async def update(self) -> None:
         """Fetch the package lists. Raises ToolError, also for a wrong signature."""
@@ -53,8 +53,8 @@ class Packages:
         return await self._download("dist-upgrade")
 
     async def download(self, names: Sequence[str], *, upgrade: bool = False) -> list[Path]:
-        """Download ``names`` with what they need and the system lacks; with ``upgrade`` also what
-        `download_base` does. Return the files."""
+        """Download ``names`` and the packages that they need and the system lacks; with ``upgrade``
+        also those of `download_base`. Return the files."""
         command = "dist-upgrade" if upgrade else "install"
         return await self._download(command, *(f"{name}+" for name in names))
 
@@ -77,7 +77,7 @@ class Packages:
 
     async def _download(self, *words: str) -> list[Path]:
         """Have apt download what a command would install; return links to the files."""
-        # With an empty directory it lists all of them, those in the cache included.
+        # With an empty directory it lists all of them, including those in the cache.
         nothing = f"Dir::Cache::archives={self._nothing()}"
         listed = await self._run("apt-get", "-o", nothing, "--yes", "--print-uris", *words)
         return await self._get(parse_offers(listed), words)
@@ -87,7 +87,7 @@ class Packages:
         return str(self.root / "nothing")
 
     async def _get(self, offers: Sequence[re.Match[str]], words: Sequence[str]) -> list[Path]:
-        """Have the packages ``offers``, which the command ``words`` would install, in the cache;
+        """Bring the packages ``offers``, which the command ``words`` would install, into the cache;
         return links to the files."""
         lock = await hold(self.archives)
         try:
@@ -98,12 +98,12 @@ class Packages:
             os.close(lock)
 
     async def _fetch(self, offers: Sequence[re.Match[str]], words: Sequence[str]) -> None:
-        """Download to the cache what it lacks of ``offers``."""
+        """Download those of ``offers`` that the cache lacks."""
         await self._run("apt-get", "--yes", "--download-only", *words)
 
     def _drop_damaged(self, offers: Sequence[re.Match[str]]) -> None:
-        """Remove packages from the cache that are not what the signed lists say: apt would compare
-        sizes only."""
+        """Remove packages from the cache that differ from the signed lists: apt would compare only
+        sizes."""
         with map_os_errors(self.archives):
             for offer in offers:
                 path = self.archives / offer["file"]
@@ -157,8 +157,8 @@ async def open_packages(
     mirrors: Mirrors,
     status: bytes = b"",
 ) -> Packages:
-    """Set up the new directory ``root`` for the packages of ``system``. ``status`` is what dpkg
-    knows of the packages that are there already. Raises HostError, OSError."""
+    """Set up the new directory ``root`` for the packages of ``system``. ``status`` is dpkg's status
+    of those already there. Raises HostError, OSError."""
     for name in ("lists/partial", "taken", "nothing/partial"):
         (root / name).mkdir(parents=True)
     archives = await asyncio.to_thread(package_cache, f"{system.distribution}-{arch.debian}")

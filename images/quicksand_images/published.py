@@ -1,4 +1,4 @@
-"""What helps where an image cannot be built: the one that is published."""
+"""The remedy where an image cannot be built: the published one."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from quicksand.disks.packages.names import PUBLISHED
 
 @contextlib.contextmanager
 def naming_published(*names: str, arch: Architecture | None) -> Iterator[None]:
-    """Add to an error of a mirror, or of a program that builds or downloads, that the first of
-    ``names`` that is published can be installed instead. The names are those of the images that are
-    built for each other, the one that was asked for first; ``arch`` None is this host's."""
+    """Add to an error of a mirror, or of a program that builds or downloads, that the first
+    published one of ``names`` can be installed instead. The names are those of the images built for
+    each other, the requested one first; ``arch`` None is this host's."""
     try:
         yield
     except HostError as error:

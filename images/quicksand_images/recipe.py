@@ -1,5 +1,5 @@
-"""Recipes: TOML files that describe images. One that names a base is a layer, put on top of another
-image; one without makes a whole system."""
+"""Recipes: TOML files that describe images. One that names a base is a layer on another image; one
+without makes a whole system."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from quicksand.records.config import SandboxConfig
 from quicksand_images.tables import Table, read_tables
 
 DEPTH_MAX = 8
-"""How many recipes may lie on each other."""
+"""The most recipes that may lie on each other."""
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+~_-]{0,62}")
@@ -32,8 +32,8 @@ _DIRECTORY = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_./-]*")
 _MIRROR = re.compile(r"https?://[!-~]+")
 _SIZE_MIN = 1024**3
 _SCRIPT_MAX = 64 * 1024
-"""Bytes of a recipe's script: it is passed on as one variable of an environment, which Linux limits
-to 128 KiB (MAX_ARG_STRLEN, execve(2))."""
+"""The most bytes of a recipe's script: it is passed on as one environment variable, which Linux
+limits to 128 KiB (MAX_ARG_STRLEN, execve(2))."""
 _FILES_MAX = 1024 * 1024
 """Bytes of all files of a recipe."""
 _GUEST_PATH = re.compile(r"(?:/[A-Za-z0-9_-][A-Za-z0-9._-]*)+")
@@ -41,7 +41,7 @@ _BUILD_SPACE = "2G"
 _JOURNAL_MAX = 1024
 ALPINE = "alpine"
 DISTRIBUTIONS = ("debian", "ubuntu", ALPINE)
-"""Those whose systems can be made from their packages, by their ID in os-release(5)."""
+"""The distributions whose systems can be made from their packages, by their ID in os-release(5)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class System:
     keyring: str
     """The package with the keys that sign the suite; "" if the recipe has the keys."""
     keys: str
-    """Those keys as text: OpenPGP's, or for Alpine PEM's; "" if they come from the package."""
+    """The suite's keys as text: OpenPGP's, or for Alpine PEM's; "" if the package has them."""
     packages: tuple[str, ...]
     user: str
     """The name of a user with password-less sudo."""
@@ -100,35 +100,35 @@ class Recipe:
     kernel: Kernel
     disk: Disk
     machine: Mapping[str, Any]
-    """What a machine gets where the user says nothing (`quicksand.disks.images.suggested`)."""
+    """The default options of a machine (`quicksand.disks.images.suggested`)."""
     script: str
-    """What is run in the new system after its packages are configured; "" for nothing."""
+    """The script that is run in the new system after its packages are configured; "" for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layer:
-    """What is put on top of another image."""
+    """The additions to another image."""
 
     name: str
     version: str
     base: str
     """The image below it."""
     arch: Architecture | None
-    """None for that of the base."""
+    """The architecture; None for that of the base."""
     packages: tuple[str, ...]
     """Packages of the base's distribution. They are downloaded and verified on the host."""
     wheels: tuple[str, ...]
     """Python packages, each with its version ("uv==0.13.9"); likewise."""
     files: tuple[tuple[str, bytes], ...]
-    """What is put into the guest next, by its path there."""
+    """The files that are put into the guest next, by their paths there."""
     script: str
-    """What is run then, by `sh -eu` as root; "" for nothing."""
+    """The script that is then run, by `sh -eu` as root; "" for none."""
     network: bool
     """Whether the script can reach the network."""
     build_bytes: int
     """The free space that a build needs."""
     machine: Mapping[str, Any]
-    """What a machine gets where the user says nothing, besides what the base suggests."""
+    """The default options of a machine, besides those that the base suggests."""
 
 
 def find_recipe(name: str | Path) -> Path:
@@ -149,11 +149,11 @@ def find_recipe(name: str | Path) -> Path:
 
 
 def read_recipe(name: str | Path, arch: Architecture | str | None = None) -> Recipe | Layer:
-    """Read and check a recipe for guests of ``arch``; without it, for those of this host's
-    architecture or else of the first that the recipe names.
+    """Read and check a recipe for guests of ``arch``; without it, for this host's architecture or
+    else the first that the recipe names.
 
-    Raises ImageNotFound, ConfigError for an unknown architecture, RecipeError naming what is wrong
-    in the recipe and on which line, or ImageError saying which architectures it is for.
+    Raises ImageNotFound, ConfigError for an unknown architecture, RecipeError naming the fault in
+    the recipe and its line, or ImageError naming the recipe's architectures.
     """
     path = find_recipe(name)
     table = read_tables(path)
@@ -232,7 +232,7 @@ def _read_system(table: Table, path: Path, arch: Architecture) -> Recipe:
 
 
 def read_packages(table: Table) -> System:
-    """Read and check where packages come from, and which. Raises RecipeError."""
+    """Read and check the packages and their source. Raises RecipeError."""
     keys = table.text("keys").strip()
     distribution = table.line("distribution", default="debian")
     if distribution not in DISTRIBUTIONS:
@@ -316,7 +316,7 @@ def _wheels(table: Table) -> tuple[str, ...]:
 
 
 def _read_machine(table: Table) -> Mapping[str, Any]:
-    """Check what a machine gets by default. Raises RecipeError."""
+    """Check the default options of a machine. Raises RecipeError."""
     inner = table.table("machine")
     machine = inner.rest()
     for key, value in machine.items():

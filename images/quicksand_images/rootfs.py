@@ -1,4 +1,4 @@
-"""What both ways of making a root file system share, and removing a build's directory."""
+"""The common parts of the two ways to make a root file system; removing a build's directory."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def hook_environment(recipe: Recipe) -> dict[str, str]:
 
 
 def configuring_script(recipe: Recipe) -> str:
-    """Return the shell script that configures the new system: what every image gets, what the
-    recipe adds, and what removes the traces of both. Raises OSError."""
+    """Return the shell script that configures the new system: the common part, the recipe's part,
+    and the removal of the traces of both. Raises OSError."""
     place = Path(__file__).parent
     names = ("customize.sh", "clean.sh")
     if recipe.system.distribution == ALPINE:
@@ -77,6 +77,7 @@ async def unpack_tree(archive: Path) -> RootTree:
     """Unpack a tar archive beside itself and remove it. Raises ToolError, OSError."""
     tree = archive.with_suffix("")
     tree.mkdir()
+    tree.chmod(0o755)
     # Only root can make device nodes, and the kernel fills the guest's /dev.
     await run_tool(
         [find_tar(), "-C", tree, "--exclude=./dev/*", "--no-same-owner", "-xpf", archive]
@@ -108,7 +109,7 @@ def mounts_below(place: Path) -> list[str]:
 
 def remove_build(place: Path) -> None:
     """Delete a build's directory unless something is mounted in it. The next build of that image
-    removes what stays."""
+    removes the rest."""
     if mounts_below(place.resolve()):
         return
     with contextlib.suppress(OSError):

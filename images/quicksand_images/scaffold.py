@@ -1,5 +1,5 @@
-"""Makes the beginning of an image package: a directory from which a wheel can be built that others
-install. Its files are templates in `scaffolds`, in which words between @ are replaced."""
+"""Makes the beginning of an image package: a directory from which others can build and install a
+wheel. Its files are templates in `scaffolds`, in which words between @ are replaced."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from quicksand.disks.packages.names import SHOWN_MAX, image_of, is_image_name, p
 
 KINDS = ("base", "layer")
 
-TAKEN = ("build-tools", "core", "image-tools", "images", "qemu", "smb", "tui")
+TAKEN = ("build-tools", "core", "image-tools", "images", "qemu", "smb", "tui", "vt")
 """What cannot be an image's name: the package or its module would be one of ours, or of the
 ecosystem's (specification, "Package Structure"), which is no image."""
 
@@ -124,7 +124,7 @@ def _find_base(name: str, store: ImageStore) -> StoredImage:
 
 
 def _target(template: Path, words: Mapping[str, str]) -> str:
-    """Return what a template's file is called in the package."""
+    """Return the name in the package of a template's file."""
     name = template.name.removesuffix(".in")
     special = {
         "gitignore": ".gitignore",
@@ -140,7 +140,7 @@ def _filled(template: Path, words: Mapping[str, str]) -> str:
 
 
 def _write(root: Path, files: Mapping[str, str]) -> None:
-    """Write the files into a new directory. Raises StateError if there is something already."""
+    """Write the files into a new directory. Raises StateError if it already exists."""
     with map_os_errors(root):
         try:
             root.mkdir(parents=True)

@@ -19,7 +19,7 @@ KEYRINGS = Path("/usr/share/keyrings")
 SOURCES = (Path("/etc/apt/sources.list"), Path("/etc/apt/sources.list.d"))
 
 _SETTING = re.compile(r"Acquire::(?:https?::|Retries|ForceIPv|Check-Date|Check-Valid-Until)")
-"""apt settings to take over. None of them accepts a missing or wrong signature."""
+"""apt settings to take over. None of them makes apt accept a missing or wrong signature."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,8 +31,8 @@ class Mirrors:
 
 
 def find_mirrors(system: System) -> Mirrors:
-    """Return the mirrors that a host of the same distribution is configured for, or else the
-    recipe's. Raises OSError."""
+    """Return the mirrors configured on a host of the same distribution, or else the recipe's.
+    Raises OSError."""
     mirrors = Mirrors(main=system.mirror, security=system.security_mirror)
     release = _os_release()
     codename = release.get("VERSION_CODENAME")
@@ -120,8 +120,8 @@ async def find_keyring(system: System, place: Path) -> Path:
 
 
 def proxies(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of the host that say by which proxies it reaches the network, without
-    names and passwords: the base and what the steps download may be anybody's."""
+    """Return the host's variables for proxies, without names and passwords: the base, and files
+    that the steps download, may be anybody's."""
     names = ("http_proxy", "https_proxy", "no_proxy")
     return {
         name: _without_password(environ[name])
@@ -132,7 +132,7 @@ def proxies(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _without_password(address: str) -> str:
-    # An @ that is not escaped belongs to the password, as any :// that is no scheme's.
+    # An @ that is not escaped belongs to the password, as does any :// that is not a scheme's.
     return re.sub(r"\A([A-Za-z][A-Za-z0-9+.-]*://)?.*@", r"\1", address, flags=re.DOTALL)
 
 
@@ -140,6 +140,6 @@ _LOOPBACK = re.compile(r"(?<=//)(?:localhost|127\.[0-9.]+|\[::1\])(?=[:/\"]|$)")
 
 
 def from_inside(address: str) -> str:
-    """Return what a sandbox calls an address that this host calls so: a mirror or a proxy may be on
-    this host itself."""
+    """Return a sandbox's name for an address of this host's: a mirror or a proxy may be on this
+    host itself."""
     return _LOOPBACK.sub(GATEWAY_IP, address)

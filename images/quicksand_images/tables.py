@@ -1,4 +1,4 @@
-"""Reads a recipe's TOML: every value is of exactly its kind, and every error names line and
+"""Reads a recipe's TOML: every value is of exactly its type, and every error names line and
 field."""
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ T = TypeVar("T")
 
 
 class RecipeError(ImageError):
-    """A recipe is wrong. ``line`` counts from 1; it and ``field`` are 0 and "" if the file as a
-    whole is."""
+    """Raised when a recipe is wrong. ``line`` counts from 1; it and ``field`` are 0 and "" if the
+    fault is in the file as a whole."""
 
     def __init__(self, path: Path, reason: str, *, line: int = 0, field: str = "") -> None:
         where = f"{path}, line {line}" if line else str(path)
@@ -38,7 +38,7 @@ class RecipeError(ImageError):
 
 
 class Table:
-    """A table of a recipe. Its methods take a key out; `end` refuses what is left."""
+    """A table of a recipe. Its methods take a key out; `end` refuses the rest."""
 
     def __init__(self, path: Path, text: str, values: Mapping[str, Any], name: str = "") -> None:
         self._path, self._text = path, text
@@ -115,8 +115,8 @@ class Table:
         return (self.line(key),)
 
     def replace_parts(self, chosen: str, others: Collection[str]) -> None:
-        """Put what stands in ``[chosen.part]`` in place of what stands in ``[part]``, value by
-        value, and forget the tables called as ``others``. Raises RecipeError."""
+        """Replace the values in ``[part]`` by those in ``[chosen.part]``, and drop the tables named
+        in ``others``. Raises RecipeError."""
         parts = self.table(chosen)
         for key in others:
             self.table(key)
@@ -126,13 +126,12 @@ class Table:
             self._values[part] = {**self._values[part], **values}
 
     def rest(self) -> dict[str, Any]:
-        """Take all that is left, unchecked."""
+        """Take the rest, unchecked."""
         values, self._values = self._values, {}
         return values
 
     def checked(self, key: str, check: Callable[[], T]) -> T:
-        """Return what ``check`` returns; what it raises for a wrong value becomes a
-        RecipeError."""
+        """Return the result of ``check``; its error for a wrong value becomes a RecipeError."""
         try:
             return check()
         except (ValueError, TypeError, OSError, QuicksandError) as error:
@@ -179,8 +178,8 @@ def read_tables(path: Path) -> Table:
 
 
 def find_line(text: str, table: str, key: str, item: object = None) -> int:
-    """Return the line on which ``key`` of ``table`` stands, or that ``item`` of its list. If it is
-    missing, return the line of the table's header; 0 if there is none."""
+    """Return the line of ``key`` in ``table``, or of that ``item`` in its list. If it is missing,
+    return the line of the table's header; 0 if there is none."""
     lines = text.splitlines()
     wanted = f"{table}.{key}" if table else key
     header = 0
@@ -196,8 +195,8 @@ def find_line(text: str, table: str, key: str, item: object = None) -> int:
 
 
 def _names(lines: list[str]) -> Iterator[tuple[int, str, bool]]:
-    """Yield the line, the whole name and whether it is a table's header of all that is defined,
-    leaving out what stands in texts of several lines."""
+    """Yield for each definition its line, its whole name and whether it is a table's header; texts
+    of several lines are skipped."""
     table, quote = "", ""
     for number, line in enumerate(lines, 1):
         if quote:

@@ -22,7 +22,7 @@ _SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
-    """A program and how to start it."""
+    """A program and its start."""
 
     command: tuple[str, ...]
     env: Mapping[str, str]
@@ -57,7 +57,7 @@ async def require_tool(
 
 
 def find_tar() -> str:
-    """Return how GNU tar is called here; elsewhere than on Linux "tar" is another one."""
+    """Return GNU tar's name here; on systems other than Linux "tar" is another program."""
     return "gtar" if _which("gtar") else "tar"
 
 
@@ -80,7 +80,7 @@ async def keep_tool(
     program: str, package: str, root: Path, *, progress: Progress | None = None
 ) -> Path:
     """Return the path of ``program``: the host's, or a script in ``root``/bin that starts the one
-    that was unpacked in ``root``. Raises HostError, StateError."""
+    unpacked in ``root``. Raises HostError, StateError."""
     if (found := _which(program)) is not None:
         return Path(found)
     script = root / "bin" / program
@@ -132,6 +132,8 @@ def _unpacked_tool(root: Path, program: str, package: str) -> Tool:
     if path is None:
         raise HostError(f"the package {package} has no {program}")
     libraries = [*root.glob("usr/lib/*-linux-gnu*"), *root.glob("lib/*-linux-gnu*")]
+    # Some packages have libraries in a directory that their programs name by its path.
+    libraries += sorted({found.parent for found in root.glob("usr/lib/*-linux-gnu*/*/lib*.so*")})
     modules = [*root.glob("usr/share/perl5"), *root.glob("usr/share/perl/*.*")]
     modules += [*root.glob("usr/lib/*/perl/*.*"), *root.glob("usr/lib/*/perl5/*.*")]
     modules += root.glob("usr/lib/*/perl-base")

@@ -17,7 +17,7 @@ from quicksand.base.errors import ImageError, ImageNotFound
 from quicksand.base.files import map_os_errors
 from quicksand.base.progress import Progress
 from quicksand.base.sharing import share_file
-from quicksand.disks.images.store import sha256_file
+from quicksand.disks.images.same_files import sha256_file
 from quicksand.disks.packages.names import normalised
 from quicksand.disks.packages.pages import Link
 from quicksand.disks.packages.pip_settings import certificates, index_url
@@ -123,7 +123,7 @@ def choose(links: Sequence[Link], wanted: Requirement, ranks: Mapping[Tag, int])
 
 
 async def _fetch(link: Link, cache: Path, web: Web, progress: Progress | None) -> Path:
-    """Return the wheel in the cache, which it is fetched to if it is not there."""
+    """Return the wheel in the cache, after fetching it if it is missing."""
     path = cache / f"{link.sha256[:16]}-{link.file}"
     if path.is_file() and await asyncio.to_thread(sha256_file, path) == link.sha256:
         return path

@@ -1,8 +1,8 @@
-"""A sandbox in which a build runs what this host lacks: apt, mke2fs and debugfs.
+"""A sandbox in which a build runs the programs that this host lacks: apt, mke2fs and debugfs.
 
-It boots from an image that is here or published, has a network of its own and nothing of the host
-but what is handed to it, and dies with the build. Whatever comes out is checked as if a mirror had
-sent it, or is the file system that the build asked for.
+It boots from an image that is here or published, has its own network and no access to the host
+except to the files handed to it, and dies with the build. Everything that comes out is checked as
+if a mirror had sent it, or is the requested file system.
 """
 
 from __future__ import annotations
@@ -53,17 +53,17 @@ from quicksand_images.workshop_apt import open_there
 from quicksand_images.workshop_image import FILESYSTEM_TOOLS, Found, find_image
 
 WORK = "/quicksand-workshop"
-"""Where a build works in its sandbox."""
+"""The directory of a build in its sandbox."""
 
 DISK_BYTES = 64 * 1024**3
-"""The least size of the sandbox's disk: a file system and what it is made of lie there side by
-side, and the published Alpine has a disk of 1 GiB. What is not written takes no space here."""
+"""The least size of the sandbox's disk: a file system and its sources lie there side by side, and
+the published Alpine has a disk of 1 GiB. Unwritten space takes none here."""
 
 FILE_MAX = 1 << 40
-"""Bytes of a file system that comes out, with its holes; a recipe says how large it is to be."""
+"""The most bytes of a resulting file system, with its holes; a recipe gives its size."""
 
 OUTPUT_MAX = 16 * 1024 * 1024
-"""Bytes of what a program there says that are kept; apt's lists of packages have some 100 KB."""
+"""The most bytes of a program's output there that are kept; apt's lists have some 100 KB."""
 
 APT_PROGRAMS = ("apt-get", "apt-cache", "apt-config", "dpkg-deb")
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -95,8 +95,8 @@ class Workshop:
         cwd: str = WORK,
         stdin: BinaryIO | None = None,
     ) -> str:
-        """Run a program to its end, as root; return its stdout. The log gets what it says. Raises
-        HostError if it says more than anybody reads."""
+        """Run a program to its end, as root; return its stdout. The log gets its output. Raises
+        HostError if that is too large."""
         hear = self._log.write
         params = execution.command_params(
             list(argv),
@@ -197,7 +197,7 @@ def _pack(tree: Path, target: Path) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenedWorkshop:
-    """A workshop, and what of this host serves a build beside it."""
+    """A workshop, with the programs of this host that serve a build beside it."""
 
     shop: Workshop
     tools: tuple[Tool, Tool] | None
@@ -214,10 +214,10 @@ class OpenedWorkshop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkshopBench:
-    """A bench (`benches.Bench`) that opens a workshop for what this host lacks."""
+    """A bench (`benches.Bench`) that opens a workshop for the programs that this host lacks."""
 
     name: str
-    """The image that is built."""
+    """The image that is being built."""
     place: Path
     store: ImageStore
     log: BuildLog
@@ -233,9 +233,9 @@ class WorkshopBench:
             yield HostBench(place=self.place, makers=self.tools, has_apt=False)
             return
         found = await find_image(
-            self.name, self.store, apt=apt, lacking=self.lacking, progress=self.log.stage
+            self.name, self.store, apt=apt, lacking=self.lacking, progress=self.log.aside
         )
-        self.log.stage(f"starting a sandbox of {found.image.name!r} to build in", 0, 0)
+        self.log.aside(f"starting a sandbox of {found.image.name!r} to build in", 0, 0)
         place = self.place / f"workshop-{secrets.token_hex(4)}"
         with map_os_errors(place):
             place.mkdir(mode=0o700)
@@ -253,7 +253,7 @@ class WorkshopBench:
     async def _prepare(self, shop: Workshop, found: Found) -> None:
         if self.tools is not None or found.has_filesystem_tools:
             return
-        self.log.stage("getting e2fsprogs in the sandbox", 0, 0)
+        self.log.aside("getting e2fsprogs in the sandbox", 0, 0)
         if found.has_apt:
             await _use_own_mirrors(shop, found)
         await shop.run(["/bin/sh", "-eu", "-c", _GET])
@@ -262,15 +262,15 @@ class WorkshopBench:
 async def find_bench(
     name: str, place: Path, store: ImageStore, log: BuildLog, *, apt: bool, in_sandbox: bool
 ) -> Bench:
-    """Return where the image ``name`` is built in ``place``: on this host, unless it lacks what the
-    build needs (apt, if that is asked for, and e2fsprogs, or the package with that), or
+    """Return the place where the image ``name`` is built in ``place``: this host, unless it lacks
+    programs that the build needs (apt on request, and e2fsprogs, or the package with that), or
     ``in_sandbox`` says otherwise. Raises HostError."""
     if in_sandbox:
         return WorkshopBench(name=name, place=place, store=store, log=log, tools=None, lacking=())
     lacking = lacking_programs(APT_PROGRAMS) if apt else []
     tools = None
     if debs.is_apt_host() or not lacking_programs(FILESYSTEM_TOOLS):
-        tools = await require_filesystem_tools(place, log.stage)
+        tools = await require_filesystem_tools(place, log.aside)
         if not lacking:
             return HostBench(place=place, makers=tools)
     else:
@@ -279,7 +279,7 @@ async def find_bench(
 
 
 async def _use_own_mirrors(shop: Workshop, found: Found) -> None:
-    """Have the sandbox's own apt use the mirrors that this host uses for that distribution."""
+    """Have the sandbox's own apt use this host's mirrors for that distribution."""
     system = (await asyncio.to_thread(look_at, found.image)).system
     if system is None or system.keys:
         return

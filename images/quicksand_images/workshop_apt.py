@@ -1,5 +1,5 @@
 """apt in the sandbox of a build (`workshop.py`): it chooses, verifies signatures and downloads
-there, and the files come to the cache of this host, compared with the signed lists' digests."""
+there. The files come to this host's cache after a comparison with the signed lists' digests."""
 
 from __future__ import annotations
 
@@ -101,8 +101,8 @@ class PackagesThere(Packages):
 async def open_there(
     place: Place, system: System, arch: Architecture, root: Path, work: str, status: bytes
 ) -> PackagesThere:
-    """Do what `packages.open_packages` does, with the apt of a workshop, which finds its keys, too.
-    Raises HostError, OSError."""
+    """As `packages.open_packages`, with the apt of a workshop, which also finds its keys. Raises
+    HostError, OSError."""
     (root / "taken").mkdir(parents=True)
     archives = await asyncio.to_thread(package_cache, f"{system.distribution}-{arch.debian}")
     there = PurePosixPath(work, "apt")
@@ -147,7 +147,7 @@ async def _reaching() -> str:
     if not debs.is_apt_host():
         return ""
     lines = (await sources.reaching_mirrors()).splitlines()
-    # What names a file, such as a certificate, names one of this host.
+    # A setting that names a file, such as a certificate, names one of this host.
     return "".join(
         f"{sources.from_inside(line)}\n"
         for line in lines

@@ -1,4 +1,4 @@
-"""Finds the image for the sandbox of a build (`workshop.py`), by what is on its disk."""
+"""Finds the image for the sandbox of a build (`workshop.py`), by the programs on its disk."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ SBIN = ("/usr/sbin", "/sbin")
 PUBLISHED_WITH_APT = "ubuntu"
 PUBLISHED_SMALL = "alpine"
 FIRST = ("debian", "ubuntu", "debian-12", "alpine")
-"""Those that are taken before others that would do as well: they are small."""
+"""The images that are preferred among usable ones: they are small."""
 
 PROGRAM_MAX = 64 * 1024 * 1024
-"""Bytes of a program or a list that is looked for."""
+"""The most bytes of a program or a list that is looked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """An image in the store, and what is on its disk."""
+    """An image in the store, with the programs on its disk."""
 
     image: StoredImage
     has_apt: bool
@@ -39,7 +39,7 @@ class Found:
     has_filesystem_tools: bool
 
     def serves(self, *, apt: bool) -> bool:
-        """Whether a build can work in it, with apt if that is needed. e2fsprogs can be got."""
+        """Whether a build can work in it, with apt if necessary. e2fsprogs can be installed."""
         return self.has_apt or (not apt and (self.has_filesystem_tools or self.has_apk))
 
 
@@ -47,7 +47,7 @@ async def find_image(
     name: str, store: ImageStore, *, apt: bool, lacking: Sequence[str], progress: Progress
 ) -> Found:
     """Return the image for the sandbox in which ``name`` is built, which needs ``apt`` or only
-    e2fsprogs: the best one of the store or, if none serves, a published one, which is installed.
+    e2fsprogs: the best one of the store or, if none is usable, a published one, which is installed.
     ``lacking`` are the programs that are missing on the host.
 
     Raises HostError if there is none.
@@ -98,7 +98,7 @@ def _rank(found: Found) -> tuple[bool, int, str]:
 
 
 def look_into(image: StoredImage) -> Found | None:
-    """Return what is on an image's disk; None if we cannot read that."""
+    """Return the programs on an image's disk; None if we cannot read that."""
     try:
         has = [
             any(_has(image, f"{directory}/{program}") for directory in SBIN)

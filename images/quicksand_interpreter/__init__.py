@@ -2,6 +2,6 @@
 in Jupyter's kernels, as clients of E2B's `e2b-code-interpreter` ask for it.
 
 It is copied into the image and runs there with the guest's Python; nothing on the host imports it.
-It has no means to tell one client from another: it listens on the guest's loopback, and the API's
-server, which leads there, has seen to who may.
+It cannot tell clients apart: it listens on the guest's loopback, and the API's server, which leads
+there, has already checked their rights.
 """

@@ -1,4 +1,4 @@
-"""Code that is run in a kernel beside its clients' cells. Nothing of it is left in their names."""
+"""Code that is run in a kernel beside its clients' cells. It leaves nothing in their names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 STARTUP = Path(__file__).with_name("startup.py")
 
 _BEFORE = "_quicksand_variables"
-"""The attribute of the kernel's shell with what variables were before."""
+"""The attribute of the kernel's shell with the earlier values of variables."""
 
 _FIRST = """
 import os, random, sys
@@ -47,12 +47,12 @@ except ZeroDivisionError:
 
 
 def _apart(code: str, given: Mapping[str, str] | None = None) -> str:
-    """Code with names of its own."""
+    """Return code with its own namespace."""
     return f"exec({code!r}, {{'given': {dict(given or {})!r}, 'shell': get_ipython()}})"
 
 
 def at_start() -> str:
-    """What each kernel runs first."""
+    """Return the code that each kernel runs first."""
     return _apart(STARTUP.read_text(encoding="utf-8") + "\ninstall(shell)\n")
 
 
@@ -67,10 +67,10 @@ def set_variables(variables: Mapping[str, str]) -> str:
 
 
 def unset_variables() -> str:
-    """Puts back what `set_variables` replaced."""
+    """Restores the variables that `set_variables` replaced."""
     return _apart(_UNSET)
 
 
 def warm() -> str:
-    """Does what most cells do, so that their first is no slower than others."""
+    """Does the work of most cells, so that a first cell is no slower than later ones."""
     return _apart(_WARM)

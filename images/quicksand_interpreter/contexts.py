@@ -16,14 +16,14 @@ from quicksand_interpreter.messages import Line
 from quicksand_interpreter.server import RefusedError
 
 CONTEXTS_MAX = 32
-"""Each takes some 60 MiB of the guest's memory."""
+"""The most contexts. Each takes some 60 MiB of the guest's memory."""
 
 PYTHON = "python"
 LANGUAGES = (PYTHON,)
 
 
 class KernelGoneError(Exception):
-    """The kernel's process has ended, and all that it had in memory with it."""
+    """Raised when the kernel's process has ended, and its memory is lost."""
 
 
 class Kernel(Protocol):
@@ -31,22 +31,22 @@ class Kernel(Protocol):
 
     @property
     def is_up(self) -> bool:
-        """Whether it runs, as far as is known."""
+        """Whether it runs, as far as known."""
 
     async def start(self) -> None:
         """Start it, or another in its place. Raises KernelGoneError if it does not come up."""
 
     def execute(self, code: str) -> AsyncGenerator[Line]:
-        """Run a cell. Closed before its end, this interrupts it. Raises KernelGoneError."""
+        """Run a cell. Closing this before its end interrupts the cell. Raises KernelGoneError."""
 
     async def run_silently(self, code: str) -> None:
-        """Run code that clients know nothing of. Raises KernelGoneError."""
+        """Run code of which clients learn nothing. Raises KernelGoneError."""
 
     async def kill(self) -> None:
-        """Kill its process; whoever runs a cell in it gets KernelGoneError."""
+        """Kill its process; a cell that runs in it gets KernelGoneError."""
 
     async def end(self) -> None:
-        """Kill it, and leave nothing of it. Nobody runs a cell in it meanwhile."""
+        """Kill it, and remove all its traces. Nobody runs a cell in it meanwhile."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -57,7 +57,7 @@ class Context:
     kernel: Kernel
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     is_used: bool = False
-    """Whether a cell of a client's was run in it."""
+    """Whether a client's cell was run in it."""
 
     def told(self) -> dict[str, str]:
         return {"id": self.id, "language": self.language, "cwd": self.cwd}
@@ -77,7 +77,7 @@ class Contexts:
         self._known: dict[str, Context] = {}
         self._usual = self._add(PYTHON, home)
         self.variables: dict[str, str] = {}
-        """Those of the sandbox."""
+        """The sandbox's variables."""
 
     def _add(self, language: str, cwd: str) -> Context:
         found = Context(
@@ -96,7 +96,7 @@ class Contexts:
         return found
 
     def usual(self, language: str) -> Context:
-        """The context for cells that name none. It is made anew if it was removed."""
+        """Return the context for cells that name none. It is made anew if it was removed."""
         _require_language(language)
         if self._usual.id not in self._known:
             self._usual = self._add(PYTHON, self._home)
@@ -127,14 +127,14 @@ class Contexts:
                 await context.kernel.run_silently(code)
 
     async def restart(self, context: Context) -> None:
-        """Give it a new kernel. A cell that runs ends with the old one."""
+        """Give it a new kernel. A running cell ends with the old one."""
         await context.kernel.kill()
         async with context.lock:
             await context.kernel.end()
             await self._require_up(context)
 
     async def remove(self, context: Context) -> None:
-        """Remove it with its kernel. A cell that runs ends with that."""
+        """Remove it with its kernel. A running cell ends with that."""
         self._known.pop(context.id, None)
         await context.kernel.kill()
         async with context.lock:
@@ -158,7 +158,7 @@ class Contexts:
     async def execute(
         self, context: Context, code: str, variables: Mapping[str, str]
     ) -> AsyncGenerator[Line]:
-        """Run a cell when those before it have ended. ``variables`` are set while it runs."""
+        """Run a cell when earlier ones have ended. ``variables`` are set while it runs."""
         async with context.lock:
             await self._require_up(context)
             try:

@@ -1,4 +1,4 @@
-"""Getting kernels of the zygote, which is started with the first."""
+"""Getting kernels from the zygote, which is started with the first one."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from quicksand_interpreter.contexts import KernelGoneError
 
 ANSWER_MAX = 64
 FORK_S = 120.0
-"""Seconds that the first may take, which waits until all is loaded, on a host that emulates."""
+"""Seconds for the first kernel, which waits for all modules, on a host that emulates."""
 
 
 class Process:
-    """A kernel's process, which is no child of ours."""
+    """A kernel's process, which is not our child."""
 
     def __init__(self, pid: int, fd: int) -> None:
         self._pid, self._fd = pid, fd
         self.gone = asyncio.Event()
-        """It has ended."""
+        """Set when the process has ended."""
         asyncio.get_running_loop().add_reader(fd, self._note_end)
 
     def _note_end(self) -> None:
@@ -33,7 +33,7 @@ class Process:
         self.gone.set()
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to it and to what it has started."""
+        """Send a signal to it and to its child processes."""
         if not self.gone.is_set():  # so the number is still its own
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._pid, number)
@@ -67,7 +67,7 @@ class Zygote:
                     await loop.sock_sendall(ours, request)
                     answer = await loop.sock_recv(ours, ANSWER_MAX)
                 pid = int(answer)
-            except (OSError, ValueError) as error:  # of those a timeout is one
+            except (OSError, ValueError) as error:  # a timeout is one of these
                 self.close()
                 raise KernelGoneError(f"it cannot be forked: {error}") from error
         try:
@@ -85,7 +85,7 @@ class Zygote:
         return self._socket
 
     def close(self) -> None:
-        """End it, and with it its kernels."""
+        """End it, and its kernels with it."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None

@@ -24,15 +24,15 @@ START_S = 120.0
 """Seconds that a kernel has to come up, on a host that emulates and is busy."""
 
 LOOK_S = 1.0
-"""Seconds of silence after which it is looked whether the kernel lives."""
+"""Seconds of silence after which the kernel is checked for life."""
 
 INTERRUPT_S = 30.0
-"""Seconds that an interrupted cell has to end before its kernel is ended. One that floods has much
-to write out yet, which takes an emulated guest on a busy host more than ten."""
+"""Seconds that an interrupted cell has to end before its kernel is ended. A cell that floods still
+has much to write, which takes an emulated guest on a busy host more than ten."""
 
 
 class JupyterKernel:
-    """Its sockets are files in ``place``: no port of the guest's loopback leads to it."""
+    """A kernel of Jupyter. Its sockets are files in ``place``: no port of the guest leads to it."""
 
     def __init__(self, cwd: str, place: Path, zygote: Zygote) -> None:
         self._cwd = cwd
@@ -138,14 +138,14 @@ class JupyterKernel:
                 await self._break_off(client, id_)
 
     async def _messages(self, client: AsyncKernelClient, id_: str) -> AsyncIterator[dict[str, Any]]:
-        """The output of a cell until it has ended."""
+        """Yield the output of a cell until it has ended."""
         is_replied = False
         while True:
             try:
                 message = await client.get_iopub_msg(timeout=LOOK_S)
             except queue.Empty:
                 if is_replied:
-                    return  # the end was among what a full queue has dropped
+                    return  # the end was among the messages that a full queue has dropped
                 is_replied = await self._has_reply(client, id_)
                 self._require_alive()
                 continue
@@ -170,7 +170,7 @@ class JupyterKernel:
             raise KernelGoneError("the kernel has ended")
 
     async def _break_off(self, client: AsyncKernelClient, id_: str) -> None:
-        """Interrupt the cell; if it goes on all the same, end the kernel."""
+        """Interrupt the cell; if it goes on anyway, end the kernel."""
         try:
             async with asyncio.timeout(INTERRUPT_S):
                 self._require_alive()

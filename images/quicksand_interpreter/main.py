@@ -1,5 +1,5 @@
 """`code-interpreter start` starts the server as the sandbox's user, unless it runs, and waits until
-its first kernel does; `serve` is the server, `zygote` what kernels are forked from."""
+its first kernel does; `serve` is the server, `zygote` the process from which kernels are forked."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from quicksand_interpreter import zygote
 
 HOST = "127.0.0.1"
 PORT = 49999
-"""The port that clients know."""
+"""The port that clients use."""
 
 USER = "user"
 PLACE = Path("/run/quicksand-interpreter")
@@ -102,7 +102,7 @@ def _spawn(user: pwd.struct_passwd, options: list[str], log: Path) -> subprocess
 
 
 def _health() -> int | None:
-    """The status with which the server answers; None if it does not run."""
+    """Return the status of the server's answer; None if it does not run."""
     connection = http.client.HTTPConnection(HOST, PORT, timeout=START_S)
     try:
         connection.request("GET", "/health")

@@ -1,5 +1,5 @@
-"""What a kernel says (https://jupyter-client.readthedocs.io/en/stable/messaging.html), as the lines
-that clients read."""
+"""The messages of a kernel (https://jupyter-client.readthedocs.io/en/stable/messaging.html), as the
+lines that clients read."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ KEYS: Mapping[str, str] = {
     "application/javascript": "javascript",
     DATA: "data",
 }
-"""Where a result has each of its forms. Others are in its "extra"."""
+"""The keys of a result's forms. Others are in its "extra"."""
 
 END: Line = {"type": "end_of_execution"}
 
 
 def line_of(kind: str, content: Mapping[str, Any]) -> Line | None:
-    """The line for a message of a kernel's output; None for what clients do not see."""
+    """Return the line for a message of a kernel's output; None for one that clients do not see."""
     match kind:
         case "stream":
             name = "stderr" if content.get("name") == "stderr" else "stdout"
@@ -63,7 +63,7 @@ def _result(data: Mapping[str, Any], *, is_main: bool) -> Line:
         if (key := KEYS.get(mime)) is None:
             extra[mime] = value
         elif isinstance(value, str) and key in ("png", "jpeg", "pdf"):
-            line[key] = value.strip()  # kernels end what is base64 with a line feed
+            line[key] = value.strip()  # kernels end base64 with a line feed
         else:
             line[key] = value
     text = line.get("text")

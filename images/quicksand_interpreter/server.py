@@ -24,7 +24,7 @@ _FIRST = re.compile(rb"([A-Z]{1,16}) (/[!-~]*) HTTP/1\.[01]")
 
 
 class RefusedError(Exception):
-    """An answer with the status of an error, and why."""
+    """Raised for an answer with the status of an error, and its reason."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -36,7 +36,7 @@ class RefusedError(Exception):
 class Request:
     method: str
     path: str
-    """Without what comes behind "?"."""
+    """The path, without the part after "?"."""
     body: bytes
 
     def values(self) -> dict[str, Any]:
@@ -57,7 +57,7 @@ Handle = Callable[[Request], Awaitable[Answer]]
 
 
 async def listen(handle: Handle, host: str, port: int) -> asyncio.Server:
-    """Serve what ``handle`` answers. Raises OSError if it cannot listen there."""
+    """Serve the answers of ``handle``. Raises OSError if it cannot listen there."""
 
     async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -94,7 +94,7 @@ async def _until_gone(reader: asyncio.StreamReader) -> None:
 
 
 async def read_request(reader: asyncio.StreamReader) -> Request:
-    """Raises RefusedError, OSError, asyncio.IncompleteReadError."""
+    """Read a request. Raises RefusedError, OSError, asyncio.IncompleteReadError."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except asyncio.LimitOverrunError:
@@ -170,8 +170,8 @@ async def _send_value(writer: asyncio.StreamWriter, status: int, value: Any) -> 
 
 
 async def _send_lines(writer: asyncio.StreamWriter, lines: AsyncIterator[Line]) -> None:
-    """Send each line as a chunk. If that breaks off, so does the connection, without the last
-    chunk: nobody takes a part for the whole."""
+    """Send each line as a chunk. If that fails, the connection breaks without the last chunk:
+    nobody takes a part for the whole."""
     writer.write(
         b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: application/x-ndjson\r\n"
         b"Transfer-Encoding: chunked\r\n\r\n"

@@ -1,4 +1,4 @@
-"""The routes: cells, contexts, and what the API's server asks."""
+"""The routes: cells, contexts, and the requests of the API's server."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Service:
         self._ready = ready
 
     async def handle(self, request: Request) -> Answer:
-        """Raises RefusedError, and what the start of the first kernel raised."""
+        """Answer a request. Raises RefusedError, and the errors of the first kernel's start."""
         match (request.method, *request.path.strip("/").split("/")):
             case ("POST", "execute"):
                 return self._execute(request.values())

@@ -1,5 +1,5 @@
-"""The server, with all that belongs to it. Of the programs in `main` only this one loads Jupyter's
-client, which takes an emulated guest seconds."""
+"""The server, with all its parts. Of the programs in `main` only this one loads Jupyter's client,
+which takes an emulated guest seconds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from quicksand_interpreter.service import Service
 
 async def serve(host: str, port: int, place: Path, *, is_warm: bool) -> None:
     """Serve until cancelled. Raises OSError if the port is taken."""
-    for path in place.iterdir():  # of a server that was killed
+    for path in place.iterdir():  # left by a killed server
         if path.suffix != ".log":
             path.unlink(missing_ok=True)
     options = ["--warm"] if is_warm else []

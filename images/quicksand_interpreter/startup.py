@@ -1,4 +1,4 @@
-"""Run in each Python kernel before its first cell: tables are also told as their columns."""
+"""Run in each Python kernel before its first cell: tables are also sent as their columns."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from IPython.core.formatters import BaseFormatter
 from traitlets import ObjectName, Unicode
 
 ROWS_MAX = 10_000
-"""Longer tables are not told so; they have their text and HTML as others."""
+"""The most rows sent as columns; longer tables have their text and HTML like other values."""
 
 
 class TableFormatter(BaseFormatter):  # type: ignore[misc]
-    """Of pandas' tables, once that is loaded."""
+    """The formatter of pandas' tables, used once pandas is loaded."""
 
     format_type = Unicode("application/vnd.quicksand.table+json")
     print_method = ObjectName("_repr_quicksand_table_")
@@ -31,7 +31,7 @@ def columns(table: Any) -> dict[str, Any] | None:
 
 
 def install(shell: Any) -> None:
-    """Have a shell of IPython tell tables so."""
+    """Make a shell of IPython send tables in this form."""
     display = shell.display_formatter
     formatter = TableFormatter(parent=display)
     formatter.for_type_by_name("pandas.core.frame", "DataFrame", columns)

@@ -1,5 +1,5 @@
-"""The process from which kernels are forked. It has loaded what they need, which takes an emulated
-guest ten seconds; a fork takes none, and shares the memory.
+"""The process from which kernels are forked. It has loaded their modules, which takes an emulated
+guest ten seconds; a fork takes no time, and shares the memory.
 
 It reads requests as JSON from the socket on its stdin, answers each with the process id, and ends
 when that socket is closed. Each kernel is the leader of a session, and ends with this process.
@@ -24,7 +24,7 @@ USUAL = (
     "IPython.core.debugger",
     "IPython.extensions.storemagic",
 )
-"""What a kernel loads while it starts."""
+"""The modules that a kernel loads while it starts."""
 
 MORE = (
     "numpy",
@@ -34,8 +34,8 @@ MORE = (
     "pygments.formatters.terminal256",
     "stack_data",
 )
-"""What most cells and each traceback use: loaded for a template. Not the back end of matplotlib,
-which looks for the kernel when it is loaded."""
+"""The modules that most cells and each traceback use: loaded for a template. The back end of
+matplotlib is not among them, since it looks for the kernel when it is loaded."""
 
 REQUEST_MAX = 256 * 1024
 OPTIONS = ("--HistoryManager.enabled=False",)
@@ -47,7 +47,7 @@ def run(place: str, *, is_warm: bool) -> int:
     requests = socket.socket(fileno=0)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps
-    # As ipykernel does, which is too late for what is loaded here.
+    # As in ipykernel, which does it too late for the modules loaded here.
     os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"
     # Without it kernels cannot be debugged; with it they take twice as long to start.
     sys.modules["debugpy"] = None  # type: ignore[assignment]

@@ -1,4 +1,4 @@
-"""Completes what is typed behind the `:`. Pure."""
+"""Completes the line behind the `:`. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from quicksand_tui.actions.line import (
 from quicksand_tui.model.amounts import age_text, clock_text, size_text
 from quicksand_tui.model.world import Selection, World
 from quicksand_tui.verbs import engine
-from quicksand_tui.verbs.row import Kind, Parameter
+from quicksand_tui.verbs.verb import Kind, Parameter
 
 if TYPE_CHECKING:
     from quicksand_tui.model.checkpoints import CheckpointView
@@ -46,7 +46,7 @@ class Completion:
     """The offset in the line of the word that the candidates replace."""
     candidates: tuple[Candidate, ...] = ()
     hint: str = ""
-    """One line that says what is expected."""
+    """One line that says which word is expected."""
     verb: LineVerb | None = None
 
 
@@ -91,7 +91,7 @@ def complete(
 
 
 def _matching(typed: str, candidates: Iterable[Candidate]) -> tuple[Candidate, ...]:
-    """Returns the candidates that begin with what is typed, or else those that contain it."""
+    """Returns the candidates that begin with the typed word, or else those that contain it."""
     wanted = typed.lower()
     within = [found for found in candidates if wanted in found.text.lower()]
     begins = [found for found in within if found.text.lower().startswith(wanted)]
@@ -145,8 +145,7 @@ class _Choices:
         return ways[kind]() if kind in ways else []
 
     def _sandboxes(self) -> list[Candidate]:
-        """Returns the sandboxes for which the verb is possible; if there are none, all
-        sandboxes."""
+        """Returns the sandboxes for which the verb is possible, or all if there are none."""
         action, views = self.verb.action, self.world.sandboxes
         if action is not None:
             able = [

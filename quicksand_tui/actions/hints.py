@@ -1,4 +1,4 @@
-"""The commands that show or do the same as what is selected."""
+"""The commands that show the selection, or do the same as Enter does there."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SHOWS = "as a command"
 
 @frozen(kw_only=False)
 class CommandHint:
-    """A command, and how it relates to what is on the screen."""
+    """A command, and its relation to the contents of the screen."""
 
     command: str
     about: str = SHOWS
@@ -51,8 +51,7 @@ OPENED_BY = {
 
 
 def hint_for(selection: Selection, tab: Tab | None = None) -> CommandHint:
-    """Returns the command for what is selected. ``tab`` is that of the main area if it has the
-    focus."""
+    """Returns the command for the selection. ``tab`` is the main area's if that has the focus."""
     found: CommandHint | None = None
     match selection.panel:
         case Panel.IMAGES if selection.image is not None and not selection.image.error:
@@ -83,8 +82,9 @@ def _checkpoint_hint(sandbox: SandboxView, checkpoint: CheckpointView | None) ->
     if checkpoint is None:
         return CommandHint(command_about("tree", sandbox.name))
     is_live = sandbox.state in (State.RUNNING, State.PAUSED)
-    go = checkpoints.revert if is_live else starting.start
-    return _enter(go(checkpoint.id, shown=checkpoint.name).command_for(sandbox.name))
+    at = checkpoint.named
+    call = checkpoints.revert(at) if is_live else starting.start(at=at)
+    return _enter(call.command_for(sandbox.name))
 
 
 def save_hint(save: SaveView) -> CommandHint:

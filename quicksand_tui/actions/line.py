@@ -1,26 +1,25 @@
-"""The commands of the `:` line: splits a line into words, and finds the action and its
-arguments."""
+"""The commands of the `:` line: splits a line into words, finds the action and its arguments."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from quicksand_tui.actions import reasons
 from quicksand_tui.actions.record import Action, Group, Scope
 from quicksand_tui.actions.registry import in_scope
+from quicksand_tui.model.checkpoints import CheckpointView
 from quicksand_tui.model.text import LINE_MAX, did_you_mean, sanitise
 from quicksand_tui.model.world import Selection, World
-from quicksand_tui.verbs import rows as records
-from quicksand_tui.verbs.row import Kind, Parameter
+from quicksand_tui.verbs import index
+from quicksand_tui.verbs.verb import Kind, Parameter
 
 if TYPE_CHECKING:
-    from quicksand_tui.actions.wrapped import Reason
-    from quicksand_tui.model.checkpoints import CheckpointView
-    from quicksand_tui.model.sandboxes import ImageView, SandboxView
+    from quicksand_tui.model.sandboxes import ImageView, MountView, SandboxView
     from quicksand_tui.model.saves import SaveView
+    from quicksand_tui.verbs.verb import AnyVerb
 
 
 class CommandError(Exception):
@@ -77,8 +76,7 @@ def whole_words(line: str) -> list[str]:
 
 
 def current_word(line: str) -> tuple[list[str], Word]:
-    """Returns the words before the cursor, which is at the end of the line, and the word at the
-    cursor."""
+    """Returns the words before the cursor, at the end of the line, and the word at the cursor."""
     words = split_words(line)
     if words and (not line[-1:].isspace() or not words[-1].is_whole):
         return [word.text for word in words[:-1]], words[-1]
@@ -91,7 +89,7 @@ def quoted(text: str) -> str:
 
 
 SELECTED = "."
-"""Means the selected sandbox in place of a name."""
+"""Stands for the selected sandbox in place of a name."""
 
 SANDBOX = Parameter("name", Kind.SANDBOX)
 """The parameter of an action on a sandbox that has no command."""
@@ -106,10 +104,12 @@ class LineVerb:
     action: Action | None = None
     """The action of the main screen; None if only the `:` line can do it."""
     here: Action | None = None
-    """The action of the shown screen with the same id, which is meant if no sandbox is named."""
+    """The action of the shown screen with the same id, which goes first if no sandbox is named."""
     arguments: tuple[Parameter, ...] = ()
-    """The arguments, all optional: what is missing is the selected one, or the app asks for it."""
+    """The arguments, all optional: the selection stands for a missing one, or the app asks."""
     aliases: tuple[str, ...] = ()
+    verb: AnyVerb | None = None
+    """The verb whose command does the same as this command of the line."""
 
     @property
     def usage(self) -> str:
@@ -130,25 +130,16 @@ class LineVerb:
         return next((found for found in self.arguments if word in found.flags), None)
 
 
+def _more(name: str, about: str) -> LineVerb:
+    verb = index.find_verb(name)
+    return LineVerb(name=name, about=about, arguments=verb.on_line, verb=verb)
+
+
 MORE = (
     LineVerb(name="theme", about="Change the colours", arguments=(Parameter("theme", Kind.THEME),)),
-    LineVerb(
-        name="tree",
-        about="Look at a sandbox's checkpoints",
-        arguments=records.find_verb("tree").on_line,
-    ),
-    LineVerb(
-        name="diff",
-        about="Show files that differ between two checkpoints",
-        arguments=tuple(
-            found for found in records.find_verb("diff").on_line if found.kind is Kind.CHECKPOINT
-        ),
-    ),
-    LineVerb(
-        name="unmount",
-        about="Take a directory of this host away",
-        arguments=records.find_verb("unmount").on_line,
-    ),
+    _more("tree", "Look at a sandbox's checkpoints"),
+    _more("diff", "Show files that differ between two checkpoints"),
+    _more("unmount", "Take a directory of this host away"),
 )
 """The commands that are not actions."""
 
@@ -181,6 +172,7 @@ def _verb_of(name: str, action: Action, here: Action | None) -> LineVerb:
         here=here,
         arguments=_arguments_of(action) if on_main else (),
         aliases=tuple(word for word in (*shell, *action.aliases) if word != name),
+        verb=index.find_verb(action.verb) if action.verb else None,
     )
 
 
@@ -189,7 +181,7 @@ def _arguments_of(action: Action) -> tuple[Parameter, ...]:
     if action.takes:
         return action.takes
     if action.verb:
-        return records.find_verb(action.verb).on_line
+        return index.find_verb(action.verb).on_line
     return (SANDBOX,) if action.group is Group.SANDBOX else ()
 
 
@@ -210,7 +202,7 @@ def _near(word: str, names: Iterable[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A command as typed: its words, by the names of its arguments."""
+    """A command as typed: its words, by the names of its parameters."""
 
     verb: LineVerb
     words: Mapping[str, str] = field(default_factory=dict)
@@ -225,7 +217,7 @@ def parse(line: str, verbs: Mapping[str, LineVerb]) -> Order | None:
     verb = find_verb(words[0], verbs)
     rest = next((found for found in verb.arguments if found.kind is Kind.REST), None)
     if rest is not None:
-        return Order(verb, {rest.word: _rest_of(line)})
+        return Order(verb, {rest.name: _rest_of(line)})
     found: dict[str, str] = {}
     given = iter(words[1:])
     is_option = True
@@ -235,8 +227,8 @@ def parse(line: str, verbs: Mapping[str, LineVerb]) -> Order | None:
         elif is_option and len(word) > 1 and word.startswith("-"):
             argument, value = _take_option(verb, word, given)
             _put(found, argument, value)
-        elif left := [argument for argument in verb.places if argument.word not in found]:
-            found[left[0].word] = word
+        elif left := [argument for argument in verb.places if argument.name not in found]:
+            found[left[0].name] = word
         else:
             raise CommandError(f"{word!r} is too much: {verb.usage}")
     return Order(verb, found)
@@ -261,27 +253,23 @@ def _take_option(verb: LineVerb, word: str, given: Iterable[str]) -> tuple[Param
 
 
 def _put(found: dict[str, str], argument: Parameter, word: str) -> None:
-    name = argument.word
-    if name in found:
-        raise CommandError(f"there are two {name}s: {found[name]!r} and {word!r}")
-    found[name] = word
+    if (before := found.get(argument.name)) is not None:
+        raise CommandError(f"there are two {argument.word}s: {before!r} and {word!r}")
+    found[argument.name] = word
 
 
-# What a command is about
+# The things that a command is about
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """The objects that an order names."""
+    """The target that an order names."""
 
     order: Order
     sandbox: SandboxView | None = None
     """The sandbox that was named."""
-    checkpoint: CheckpointView | None = None
-    image: ImageView | None = None
-    save: SaveView | None = None
-    count: int = 1
-    theme: str = ""
+    found: Mapping[str, Any] = field(default_factory=dict)
+    """The things that were named, and the texts of other words, by parameter names."""
 
     @property
     def verb(self) -> LineVerb:
@@ -289,13 +277,17 @@ class Target:
 
     @property
     def action(self) -> Action | None:
-        """Returns the action: that of the shown screen, or of the main screen if another sandbox is
-        named."""
+        """The action: the shown screen's, or the main screen's if another sandbox is named."""
         here, main = self.verb.here, self.verb.action
         return here if here is not None and self.sandbox is None else main
 
+    @property
+    def checkpoint(self) -> CheckpointView | None:
+        """The checkpoint that was named; the first of two."""
+        return next((one for one in self.found.values() if isinstance(one, CheckpointView)), None)
+
     def word(self, name: str) -> str:
-        """Returns an argument as typed; "" if it is missing."""
+        """Returns the word of a parameter as typed; "" if it is missing."""
         return self.order.words.get(name, "")
 
 
@@ -304,29 +296,27 @@ def resolve(
 ) -> Target:
     """Finds the objects that an order's words name. Raises CommandError."""
     sandbox: SandboxView | None = None
-    target = Target(order=order)
+    found: dict[str, Any] = {}
     for argument in order.verb.arguments:
-        word = order.words.get(argument.word)
+        word = order.words.get(argument.name)
         if word is None:
             continue
         match argument.kind:
             case Kind.SANDBOX:
                 sandbox = _find_sandbox(word, world, selected)
-                target = _with(target, sandbox=sandbox)
+                continue
             case Kind.CHECKPOINT | Kind.TARGET:
-                found = checkpoint_named(word, sandbox or selected)
-                target = _with(target, checkpoint=found, sandbox=sandbox or selected)
+                found[argument.name] = checkpoint_named(word, sandbox or selected)
+                sandbox = sandbox or selected
+            case Kind.MOUNTED:
+                found[argument.name] = _mounted(word, sandbox or selected)
             case Kind.SOURCE:
-                target = _find_source(word, world, target)
-            case Kind.COUNT:
-                target = _with(target, count=_count(word, argument))
+                found[argument.name] = _find_source(word, world)
             case Kind.THEME:
-                target = _with(target, theme=_choose(word, list(themes), "theme"))
-    return target
-
-
-def _with(target: Target, **found: object) -> Target:
-    return replace(target, **found)  # type: ignore[arg-type]
+                found[argument.name] = _choose(word, list(themes), "theme")
+            case _:
+                found[argument.name] = word
+    return Target(order=order, sandbox=sandbox, found=found)
 
 
 def _choose(word: str, names: Sequence[str], what: str) -> str:
@@ -362,51 +352,48 @@ def checkpoint_named(word: str, sandbox: SandboxView | None) -> CheckpointView:
     raise CommandError(f"{sandbox.name} has no checkpoint {word!r}{_near(word, names)}")
 
 
-def _find_source(word: str, world: World, target: Target) -> Target:
-    """A save takes precedence over an image of the same name, as in the shell command."""
+def _mounted(guest: str, sandbox: SandboxView | None) -> MountView:
+    """Finds a mount by its path in the guest. Raises CommandError."""
+    if sandbox is None:
+        raise CommandError("no sandbox is selected")
+    for mount in sandbox.mounts:
+        if mount.guest == guest:
+            return mount
+    raise CommandError(f"nothing is mounted at {guest} in {sandbox.name}")
+
+
+def _find_source(word: str, world: World) -> ImageView | SaveView:
+    """Finds a save or an image by its name. A save goes before an image of the same name, as in the
+    shell command."""
     saves = world.saves.of("")
     for save in saves.saves:
         if word == save.address:
-            return _with(target, save=save)
+            return save
     if (image := world.image(word)) is not None:
-        return _with(target, image=image)
+        return image
     if not saves.loaded:
         raise CommandError("the saves are just being read: enter tries again")
     names = [*(image.name for image in world.images), *(save.address for save in saves.saves)]
     raise CommandError(f"there is no image or save {word!r}{_near(word, names)}")
 
 
-def _count(word: str, argument: Parameter) -> int:
-    least, most = int(argument.least or 0), argument.limit
-    if word.isascii() and word.isdigit():
-        count = int(word[:6])
-        if least <= count and (most is None or count <= most):
-            return count
-    raise CommandError(f"{word!r} is no number from {least} to {most}")
-
-
 def selection_of(target: Target, selection: Selection) -> Selection:
-    """Returns the selection for the order's action: what was named, or else what is selected."""
+    """Returns the selection for the order's action: the things that were named, or else the
+    selected ones."""
     if target.sandbox is None:
         return selection
     return Selection(sandbox=target.sandbox, checkpoint=target.checkpoint)
 
 
 def why_not(target: Target, world: World, selection: Selection) -> str | None:
-    """Returns why an order cannot be carried out now, or None. The reasons are the same as for
-    keys."""
-    about = selection_of(target, selection)
-    if target.checkpoint is None:
+    """Returns why an order cannot be carried out now, or None. The reasons are those of keys."""
+    about, verb = selection_of(target, selection), target.verb.verb
+    if target.checkpoint is None or verb is None:
         action = target.action
         return None if action is None else action.disabled_reason(world, about)
-    if target.verb.name == "diff":
-        return reasons.diff(world, about)  # it only reads
-    checks: Mapping[str, Reason] = {
-        "start": reasons.start,
-        "revert": reasons.checkpoint,
-        "clone": reasons.clone,
-    }
-    for reason in (reasons.go_there, checks.get(target.verb.name, reasons.always)):
+    if verb.reads:
+        return reasons.diff(world, about)
+    for reason in (reasons.go_there, reasons.of(verb)):
         if (why := reasons.guarded(reason)(world, about)) is not None:
             return why
     return None

@@ -7,12 +7,23 @@ from typing import TYPE_CHECKING
 from quicksand_tui.actions import saves_reasons
 from quicksand_tui.actions.wrapped import Reason, each
 from quicksand_tui.model.jobs import JobVerb
-from quicksand_tui.model.sandboxes import MountState, State
+from quicksand_tui.model.sandboxes import (
+    CAN_BE_COPIED,
+    CAN_END,
+    CAN_START,
+    HAS_MACHINE,
+    RUNS,
+    MountState,
+    State,
+)
 from quicksand_tui.model.world import MachineState, Panel, Selection, World
+from quicksand_tui.views.stalls import pause_text
 
 if TYPE_CHECKING:
-    from quicksand_tui.model.sandboxes import SandboxView
+    from collections.abc import Collection
 
+    from quicksand_tui.model.sandboxes import SandboxView
+    from quicksand_tui.verbs.verb import AnyVerb
 
 NO_IMAGE = "there is no image yet: {install} installs one, `quicksand-tui setup` builds debian"
 READING = "the store is still being read"
@@ -33,7 +44,7 @@ def guarded(reason: Reason) -> Reason:
 
 
 def _selected(world: World, selection: Selection) -> tuple[SandboxView | None, str]:
-    """Returns the selected sandbox, or None and why there is none."""
+    """Returns the selected sandbox, or None and the reason why there is none."""
     if selection.panel is Panel.IMAGES:
         return None, "an image is selected: 1 goes to the sandboxes"
     if selection.panel is Panel.SAVES:
@@ -80,6 +91,72 @@ _DOING = {
 }
 
 
+def in_states(states: Collection[State]) -> Reason:
+    """Makes the reason of an action on a sandbox in one of these states, without a running job."""
+
+    def reason(world: World, selection: Selection) -> str | None:
+        sandbox, why = _selected(world, selection)
+        if sandbox is None:
+            return why
+        return _busy(world, sandbox) or _not_in(states, world, sandbox)
+
+    return reason
+
+
+def of(verb: AnyVerb) -> Reason:
+    """Makes the reason of a verb that is done to a sandbox."""
+    return in_states(frozenset(State) if verb.states is None else verb.states)
+
+
+def _not_in(states: Collection[State], world: World, sandbox: SandboxView) -> str | None:
+    """Returns why an action is not possible in the present state of a sandbox."""
+    state, name, hint = sandbox.state, sandbox.name, world.keymap.hint
+    if state in states:
+        return None
+    if state in _NO_MACHINE:
+        return f"{name} {_NO_MACHINE[state]}"
+    if state is State.PAUSED:
+        resumes = f"{hint('pause')} resumes it"
+        return f"{name} is {pause_text(sandbox, resumes)}"
+    if state is State.RUNNING:
+        return f"{name} is already running"
+    if states == CAN_END:
+        return f"{name} does not run"
+    has_tree = states == HAS_MACHINE and sandbox.tree.checkpoints
+    at = f"; {hint('revert')} starts it at a checkpoint" if has_tree else ""
+    return f"{name} does not run: {hint('start')} starts it{at}"
+
+
+_NO_MACHINE = {
+    State.STARTING: "is still starting",
+    State.STOPPING: "is just stopping",
+    State.DELETING: "is being deleted",
+    State.UNREACHABLE: "cannot be reached: its sockets are gone",
+    State.BROKEN: "is broken",
+}
+
+has_guest = in_states(RUNS)
+has_machine = in_states(HAS_MACHINE)
+can_start = in_states(CAN_START)
+can_end = in_states(CAN_END)
+can_be_copied = in_states(CAN_BE_COPIED)
+
+
+def run(world: World, selection: Selection) -> str | None:
+    """Checks a command, which needs a guest that answers; jobs of the sandbox do not matter."""
+    sandbox, why = _selected(world, selection)
+    return why if sandbox is None else _not_in(RUNS, world, sandbox)
+
+
+def kill(world: World, selection: Selection) -> str | None:
+    sandbox, why = _selected(world, selection)
+    if sandbox is not None:
+        job = world.job(sandbox.id)
+        if job is not None and job.verb is JobVerb.STOP:
+            return None  # the user need not wait for the guest
+    return why if sandbox is None else can_end(world, selection)
+
+
 def new(world: World, selection: Selection) -> str | None:
     if selection.panel is Panel.IMAGES and selection.image and selection.image.error:
         return f"the image {selection.image.name} is broken"
@@ -98,25 +175,14 @@ def uninstall(world: World, selection: Selection) -> str | None:
 
 
 def shell(world: World, selection: Selection) -> str | None:
-    """A shell waits for the current job if the guest can answer after it."""
+    """Checks a shell, which waits for the current job if the guest can answer after it."""
     sandbox, why = _selected(world, selection)
     if sandbox is not None and (job := world.job(sandbox.id)) is not None:
         return None if job.verb not in _ENDING else _busy(world, sandbox)
-    return why if sandbox is None else shell_now(world, selection)
+    return why if sandbox is None else has_guest(world, selection)
 
 
 _ENDING = {JobVerb.STOP, JobVerb.KILL, JobVerb.DELETE}
-
-
-def shell_now(world: World, selection: Selection) -> str | None:
-    sandbox, why = _selected(world, selection)
-    if sandbox is None:
-        return why
-    if busy := _busy(world, sandbox):
-        return busy
-    if sandbox.state is State.RUNNING:
-        return None
-    return _no_guest(world, sandbox)
 
 
 def desktop(world: World, selection: Selection) -> str | None:
@@ -128,39 +194,6 @@ def desktop(world: World, selection: Selection) -> str | None:
     return None
 
 
-def run(world: World, selection: Selection) -> str | None:
-    """A command needs only a guest that answers; jobs of the sandbox do not matter."""
-    sandbox, why = _selected(world, selection)
-    if sandbox is None:
-        return why
-    return None if sandbox.state is State.RUNNING else _no_guest(world, sandbox)
-
-
-def _no_guest(world: World, sandbox: SandboxView) -> str:
-    if sandbox.state is State.PAUSED:
-        return f"{sandbox.name} is paused: {world.keymap.hint('pause')} resumes it"
-    if sandbox.state in _NO_MACHINE:
-        return f"{sandbox.name} {_NO_MACHINE[sandbox.state]}"
-    return f"{sandbox.name} does not run: {world.keymap.hint('start')} starts it"
-
-
-def start(world: World, selection: Selection) -> str | None:
-    sandbox, why = _selected(world, selection)
-    if sandbox is None:
-        return why
-    if busy := _busy(world, sandbox):
-        return busy
-    if sandbox.state in (State.STOPPED, State.CRASHED):
-        return None
-    if sandbox.state is State.PAUSED:
-        return f"{sandbox.name} is paused: {world.keymap.hint('pause')} resumes it"
-    return f"{sandbox.name} is {_already(sandbox.state)}"
-
-
-def _already(state: State) -> str:
-    return state.value if state is State.BROKEN else f"already {state.value}"
-
-
 def open_(world: World, selection: Selection) -> str | None:
     if selection.panel is Panel.IMAGES:
         if selection.image is None:
@@ -169,47 +202,15 @@ def open_(world: World, selection: Selection) -> str | None:
     if selection.panel is Panel.SAVES:
         save = selection.save
         return "no save is selected" if save is None else saves_reasons.away(save)
-    if start(world, selection) is None:
+    if can_start(world, selection) is None:
         return None
     if selection.sandbox is not None and selection.sandbox.state is State.PAUSED:
-        return pause_or_resume(world, selection)
+        return has_machine(world, selection)
     return shell(world, selection)
 
 
-def pause_or_resume(world: World, selection: Selection) -> str | None:
-    sandbox, why = _selected(world, selection)
-    if sandbox is None:
-        return why
-    if busy := _busy(world, sandbox):
-        return busy
-    is_live = sandbox.state in (State.RUNNING, State.PAUSED)
-    return None if is_live else _no_guest(world, sandbox)
-
-
-def stop(world: World, selection: Selection) -> str | None:
-    sandbox, why = _selected(world, selection)
-    if sandbox is None:
-        return why
-    if busy := _busy(world, sandbox):
-        return busy
-    if sandbox.state in (State.RUNNING, State.PAUSED, State.UNREACHABLE):
-        return None
-    if sandbox.state is State.STARTING:
-        return f"{sandbox.name} is being started by another program"
-    return f"{sandbox.name} does not run"
-
-
-def kill(world: World, selection: Selection) -> str | None:
-    sandbox, why = _selected(world, selection)
-    if sandbox is not None:
-        job = world.job(sandbox.id)
-        if job is not None and job.verb is JobVerb.STOP:
-            return None  # the user need not wait for the guest
-    return why if sandbox is None else stop(world, selection)
-
-
 def delete_any(world: World, selection: Selection) -> str | None:
-    """Checks what is selected in the list: a save, or any of the sandboxes."""
+    """Checks deleting the selection of the list: a save, or any of the sandboxes."""
     if selection.panel is Panel.SAVES:
         return saves_reasons.discard(world, selection)
     return each(delete)(world, selection)
@@ -246,47 +247,13 @@ def cancel(world: World, selection: Selection) -> str | None:
     return f"only a start or a save can be cancelled{kill_}"
 
 
-def save(world: World, selection: Selection) -> str | None:
-    sandbox, why = _selected(world, selection)
-    if sandbox is None:
-        return why
-    if sandbox.state in _NO_MACHINE:
-        return f"{sandbox.name} {_NO_MACHINE[sandbox.state]}"
-    return _busy(world, sandbox)
-
-
-def checkpoint(world: World, selection: Selection) -> str | None:
-    sandbox, why = _selected(world, selection)
-    if sandbox is None:
-        return why
-    return _busy(world, sandbox) or _needs_machine(world, sandbox)
-
-
-def _needs_machine(world: World, sandbox: SandboxView) -> str | None:
-    """Returns why something that needs a machine, even a paused one, is not possible."""
-    if sandbox.state in (State.RUNNING, State.PAUSED):
-        return None
-    if sandbox.state in _NO_MACHINE:
-        return f"{sandbox.name} {_NO_MACHINE[sandbox.state]}"
-    hint = world.keymap.hint
-    at = f"; {hint('revert')} starts it at a checkpoint" if sandbox.tree.checkpoints else ""
-    return f"{sandbox.name} does not run: {hint('start')} starts it{at}"
-
-
-_NO_MACHINE = {
-    State.STARTING: "is still starting",
-    State.UNREACHABLE: "cannot be reached: its sockets are gone",
-    State.BROKEN: "is broken",
-}
-
-
 def undo(world: World, selection: Selection) -> str | None:
     if world.removed:
         return None
     sandbox, why = _selected(world, selection)
     if sandbox is None:
         return why
-    if (reason := checkpoint(world, selection)) is not None:
+    if (reason := has_machine(world, selection)) is not None:
         return reason
     if sandbox.tree.undo_goes_to is None:
         return f"{sandbox.name} was never reverted: there is nothing to undo"
@@ -307,24 +274,15 @@ def to_tree(world: World, selection: Selection) -> str | None:
     return None
 
 
-def clone(world: World, selection: Selection) -> str | None:
-    sandbox, why = _selected(world, selection)
-    if sandbox is None:
-        return why
-    if sandbox.state in _NO_MACHINE:
-        return f"{sandbox.name} {_NO_MACHINE[sandbox.state]}"
-    return _busy(world, sandbox)
-
-
 def clone_there(world: World, selection: Selection) -> str | None:
-    return go_there(world, selection) or clone(world, selection)
+    return go_there(world, selection) or can_be_copied(world, selection)
 
 
 def mount(world: World, selection: Selection) -> str | None:
     sandbox, why = _selected(world, selection)
     if sandbox is None:
         return why
-    if (reason := shell_now(world, selection)) is not None:
+    if (reason := has_guest(world, selection)) is not None:
         return reason
     if sandbox.network == "none":
         return f"{sandbox.name} has no network card, which mounts need"
@@ -337,9 +295,7 @@ def unmount(world: World, selection: Selection) -> str | None:
         return "no mount is selected"
     if chosen.state is MountState.AT_START:
         return f"{chosen.guest} is not mounted now, only at the next start"
-    if chosen.state is MountState.LEFT_OUT:
-        return f"{chosen.guest} is not mounted; `quicksand-tui mounts` says why"
-    return shell_now(world, selection)
+    return has_guest(world, selection)
 
 
 def unforward(world: World, selection: Selection) -> str | None:
@@ -397,14 +353,12 @@ def go_there(world: World, selection: Selection) -> str | None:
 
 
 def diff(world: World, selection: Selection) -> str | None:
-    """Checkpoints are compared whatever is under way: that only reads."""
+    """Checks comparing checkpoints, which is possible during any job, since it only reads."""
     if selection.sandbox is None or selection.checkpoint is None:
         return "no checkpoint is selected"
     if selection.sandbox.away:
         return _away(selection.sandbox)
-    if selection.checkpoint.error:
-        return "it cannot be read"
-    return None
+    return "it cannot be read" if selection.checkpoint.error else None
 
 
 def compare(world: World, selection: Selection) -> str | None:

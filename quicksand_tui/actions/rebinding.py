@@ -1,4 +1,4 @@
-"""Replaces the registry's keys by the user's, and reports what is wrong with those."""
+"""Replaces the registry's keys by the user's, and reports problems in those."""
 
 from __future__ import annotations
 
@@ -112,8 +112,8 @@ class _KeyAssigner:
     taken: dict[str, Action] = field(default_factory=dict)
     problems: list[KeyProblem] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
-    """Addresses of the actions that got none of the keys they asked for. They have what is left of
-    their usual keys."""
+    """Addresses of the actions that got none of the wanted keys. They keep the rest of their usual
+    ones."""
 
     def keep(self, action: Action, keys: Iterable[str]) -> tuple[str, ...]:
         free = tuple(key for key in keys if self.taken.get(key, action) is action)

@@ -6,14 +6,14 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from quicksand_tui.actions import reasons
+from quicksand_tui.actions.wrapped import Reason, each
 from quicksand_tui.model.frozen import frozen
 from quicksand_tui.model.keymap import BEHIND_PREFIX
 from quicksand_tui.verbs.commands import Value, command_about
-from quicksand_tui.verbs.rows import find_verb
+from quicksand_tui.verbs.index import find_verb
 
 if TYPE_CHECKING:
-    from quicksand_tui.actions.wrapped import Reason
-    from quicksand_tui.verbs.row import Parameter
+    from quicksand_tui.verbs.verb import Parameter
 
 
 class Group(StrEnum):
@@ -47,7 +47,7 @@ class Scope(StrEnum):
     PANES = "panes"
     """Its keys work only after the prefix."""
     DESKTOP = "desktop"
-    """Likewise."""
+    """Its keys work only after the prefix."""
 
 
 _SCOPES = {
@@ -61,15 +61,16 @@ _SCOPES = {
     Group.PANES: Scope.PANES,
     Group.DESKTOP: Scope.DESKTOP,
 }
+"""The scopes of groups of actions. All other groups belong to the main screen."""
 PREFIXED = frozenset(Scope(name) for name in BEHIND_PREFIX)
 """Scopes whose keys work only after the prefix."""
-
-"""The scopes of groups of actions. All other groups belong to the main screen."""
 
 
 @frozen
 class Action:
-    """One action. The handler that carries it out is in the table of its scope."""
+    """One action: its keys, its words, and why it may not be possible. It is carried out by the
+    method ``do_`` and its id, of the screen or part whose scope it has (`quicksand_tui.kit.doing`);
+    without such a method its verb is done, after its form was shown."""
 
     id: str
     keys: tuple[str, ...]
@@ -81,7 +82,7 @@ class Action:
     group: Group
     disabled_reason: Reason = reasons.always
     verb: str = ""
-    """The verb whose command does the same (`quicksand_tui.verbs.rows`)."""
+    """The verb whose command does the same (`quicksand_tui.verbs`)."""
     flags: tuple[str, ...] = ()
     """Flags of that command, by the names of their parameters."""
     flags_if_live: tuple[str, ...] = ()
@@ -93,18 +94,18 @@ class Action:
     footer: bool = True
     """Whether the footer shows it while it is possible."""
     label_if_paused: str = ""
-    """The footer's word while the sandbox is paused. If set, the footer then always shows the
-    action."""
+    """The footer's word while the sandbox is paused. If set, the footer always shows the action."""
     careful: bool = False
     """Whether a letter that triggers it should come alone, since it destroys something, or since
     letters after it would be typed elsewhere."""
     takes_text: bool = False
-    """Whether it opens a line for text, into which a text goes that begins with its key."""
+    """Whether it opens a line for text, which takes a text that begins with its key."""
     takes_keys: bool = False
-    """Whether it opens a shell, which takes what is typed behind its key."""
+    """Whether it opens a shell, which takes the text typed behind its key."""
+    many: bool = False
+    """Whether it is done to all marked sandboxes."""
     changes: bool = False
-    """Whether it changes anything, so that a read-only app refuses it. True as well if its verb
-    does."""
+    """Whether it changes anything, so that a read-only app refuses it. True if its verb does."""
 
     def __post_init__(self) -> None:
         if self.verb and not find_verb(self.verb).only_reads(self.flags):
@@ -119,7 +120,7 @@ class Action:
 
     @property
     def address(self) -> str:
-        """Returns its unique name, such as "main.stop"."""
+        """Its unique name, such as "main.stop"."""
         return f"{self.scope.value}.{self.id}"
 
     def command_for(self, subject: str = "", *, live: bool = False, **values: Value) -> str:
@@ -142,19 +143,28 @@ class Maker:
         action_id: str,
         keys: str,
         tooltip: str,
-        disabled_reason: Reason = reasons.always,
+        disabled_reason: Reason | None = None,
         *,
         label: str = "",
+        verb: str = "",
+        many: bool = False,
         **more: Any,
     ) -> Action:
         """Makes an action. ``keys`` are separated by spaces, ``label`` is given if it differs from
-        the id, and ``more`` are further fields of `Action`."""
+        the id, and ``more`` are further fields of `Action`. By default it is possible in the states
+        of its verb. ``many``: it is done to all marked sandboxes."""
+        reason = disabled_reason
+        if reason is None:
+            states = find_verb(verb).states if verb else None
+            reason = reasons.always if states is None else reasons.in_states(states)
         return Action(
+            verb=verb,
             id=action_id,
             keys=tuple(keys.split()),
             label=label or action_id.replace("_", " "),
             tooltip=tooltip,
             group=self._group,
-            disabled_reason=disabled_reason,
+            disabled_reason=each(reason) if many else reason,
+            many=many,
             **more,
         )

@@ -7,9 +7,8 @@ from functools import cache
 
 from quicksand_tui.actions import reasons, saves_reasons
 from quicksand_tui.actions.record import PREFIXED, Action, Group, Maker, Scope
-from quicksand_tui.actions.wrapped import each
 from quicksand_tui.model.keymap import Keymap, key_text
-from quicksand_tui.verbs.row import Kind, Parameter
+from quicksand_tui.verbs.verb import Kind, Parameter
 
 __all__ = [
     "ACTIONS",
@@ -116,7 +115,7 @@ WALL_ACTIONS: tuple[Action, ...] = (
     _wall("mark_all", "asterisk", "Mark all sandboxes on the wall, or none",
           reasons.on_wall, footer=False),
     _wall("execute", "exclamation_mark", "Run a command in it, or in all marked ones",
-          each(reasons.run), label="run", verb="exec"),
+          reasons.run, label="run", verb="exec", many=True),
     _wall("zoom", "z", "Show this tile alone, or all of them", reasons.on_wall),
     _wall("all", "a", "Show all that run, not only those chosen before",
           footer=False),
@@ -156,6 +155,10 @@ PANE_ACTIONS: tuple[Action, ...] = (
            label="split", changes=True),
     _panes("split_below", "quotation_mark", "Open another shell below this one",
            label="below", changes=True),
+    _panes("checkpoint", "c", "Make a checkpoint of memory, processes and disk",
+           reasons.has_machine, changes=True),
+    _panes("revert", "u", "Choose a checkpoint to revert to", reasons.to_tree, changes=True),
+    _panes("undo", "U", "Undo the last revert", reasons.undo, footer=False, changes=True),
     _panes("next", "o", "Go to the next pane; arrow keys choose a side"),
     _panes("before", "semicolon", "Go to the previous pane", footer=False),
     *(
@@ -189,11 +192,9 @@ PANE_ACTIONS: tuple[Action, ...] = (
            label="swap", footer=False),
     _panes("even", "space", "Make all panes of a split the same size", footer=False),
     _panes("broadcast", "b", "Type into all panes at once, or only into this one", footer=False),
-    _panes("checkpoint", "c", "Make a checkpoint of memory, processes and disk",
-           reasons.checkpoint, changes=True),
-    _panes("revert", "u", "Choose a checkpoint to return to", reasons.to_tree, changes=True),
-    _panes("undo", "U", "Undo the last revert", reasons.undo, footer=False, changes=True),
     _panes("close", "x", "End this shell; asks first", changes=True),
+    _panes("renew", "R", "Open all panes anew whose shells are gone", label="anew",
+           footer=False, changes=True),
     _panes("command", "colon", "Type a command, with completion", footer=False,
            takes_text=True),
     _panes("jump", "apostrophe", "Jump to a row or a pane by its letters", footer=False),
@@ -222,14 +223,14 @@ DESKTOP_ACTIONS: tuple[Action, ...] = (
             ("down", "down"),
         )
     ),
-    _desktop("save_picture", "s", "Save the screen as a PNG file here", label="save"),
+    _desktop("save_picture", "s", "Save the screen as a PNG in your pictures", label="save"),
     _desktop("copy_picture", "y", "Save the screen, and copy the file's path",
              label="copy", footer=False),
-    _desktop("record", "r", "Start or stop recording the screen to a GIF file here"),
+    _desktop("record", "r", "Start or stop recording the screen to a GIF"),
     _desktop("zoom", "z", "Show this part alone, or all of them"),
     _desktop("checkpoint", "c", "Make a checkpoint of memory, processes and disk",
-             reasons.checkpoint, changes=True),
-    _desktop("revert", "u", "Choose a checkpoint to return to", reasons.to_tree, changes=True),
+             reasons.has_machine, changes=True),
+    _desktop("revert", "u", "Choose a checkpoint to revert to", reasons.to_tree, changes=True),
     _desktop("undo", "U", "Undo the last revert", reasons.undo, footer=False, changes=True),
     _desktop("command", "colon", "Type a command, with completion", footer=False,
              takes_text=True),
@@ -253,7 +254,7 @@ COPY_MODE_KEYS: tuple[tuple[str, str], ...] = (
     ("y enter Y", "copy what is selected, or the line, and leave"),
     ("esc q", "clear selection, then search, then leave; leave"),
 )
-"""Keys of copy mode and what they do, for the help. A number before a motion repeats it."""
+"""Keys of copy mode and their effects, for the help. A number before a motion repeats it."""
 
 
 _sandbox, _view, _app = Maker(Group.SANDBOX), Maker(Group.VIEW), Maker(Group.APP)
@@ -268,35 +269,35 @@ ACTIONS: tuple[Action, ...] = (
     _sandbox("shell", "s", "Open shells beside each other, to split and zoom",
              reasons.shell, verb="shell", takes_keys=True),
     _sandbox("full_shell", "f", "Open one shell that fills the whole terminal",
-             reasons.shell_now, verb="shell", footer=False),
+             reasons.has_guest, verb="shell", footer=False),
     _sandbox("desktop", "w", "Watch its screen, with mouse and keys",
              reasons.desktop, verb="view"),
     _sandbox("execute", "exclamation_mark", "Run a command in it, or in all marked ones",
-             each(reasons.run), label="run", verb="exec", footer=False),
-    _sandbox("start", "a", "Start a stopped sandbox", each(reasons.start), verb="start"),
+             reasons.run, label="run", verb="exec", many=True, footer=False),
+    _sandbox("start", "a", "Start a stopped sandbox", verb="start", many=True),
     _sandbox("stop", "x", "Stop gently: the guest syncs and powers down",
-             each(reasons.stop), verb="stop", careful=True),
+             verb="stop", many=True, careful=True),
     _sandbox("pause", "P", "Freeze it, or resume it if it is paused",
-             each(reasons.pause_or_resume), verb="pause", aliases=("resume",),
+             verb="pause", many=True, aliases=("resume",),
              label_if_paused="resume", footer=False),
     _sandbox("kill", "K", "Pull the plug; asks first",
-             each(reasons.kill), verb="kill", footer=False),
+             reasons.kill, verb="kill", many=True, footer=False),
     _sandbox("checkpoint", "c", "Make a checkpoint of memory, processes and disk",
-             each(reasons.checkpoint), verb="checkpoint"),
-    _sandbox("revert", "u", "Choose a checkpoint to return to, or to start at",
+             verb="checkpoint", many=True),
+    _sandbox("revert", "u", "Choose a checkpoint to revert to, or to start at",
              reasons.to_tree, verb="revert"),
     _sandbox("undo", "U", "Undo the last revert, or the last delete",
              reasons.undo, verb="undo", careful=True),
     _sandbox("clone", "b", "Copy it as it is now, with its running processes",
-             reasons.clone, verb="clone", footer=False),
+             verb="clone", footer=False),
     _sandbox("save", "S", "Save its disk, so that others can start from it",
-             reasons.save, verb="save", footer=False),
+             verb="save", footer=False),
     _sandbox("mount", "M", "Mount a directory of this host in it",
              reasons.mount, verb="mount", footer=False),
     _sandbox("mounts", "D", "Show its mounted directories, to unmount them",
              reasons.log, verb="mounts", footer=False),
     _sandbox("forward", "p", "Forward a port of this host to it",
-             reasons.shell_now, verb="forward", footer=False),
+             verb="forward", footer=False),
     _sandbox("unforward", "e", "End the forward of a port",
              reasons.unforward, label="end forward", verb="forward", flags=("remove",),
              footer=False),
@@ -364,9 +365,9 @@ ACTIONS: tuple[Action, ...] = (
          label="console/qemu/events"),
     _log("back", "escape", "Clear the search, then go back to the lists"),
     # No other key: `u` opens the tree, and a second one must not go back unasked.
-    _tree("ask", "u", "Return to it; asks first",
+    _tree("ask", "u", "Revert to it; asks first",
           reasons.go_there, label="ask first", footer=False, changes=True),
-    _tree("go", "enter", "Return to it; a stopped sandbox starts there",
+    _tree("go", "enter", "Revert to it; a stopped sandbox starts there",
           reasons.go_there, label="revert", careful=True, changes=True),
     _tree("remove", "d", "Delete it; asks first",
           reasons.remove, label="delete", verb="checkpoint rm"),
@@ -417,7 +418,7 @@ MOVES_TO_PARTS = (
     ("1 2 3", "Go to sandboxes, saves, images"),
     ("4 5", "Go to checkpoints, main area"),
 )
-"""Such keys of the main screen alone."""
+"""Keys of the main screen that move to its parts, for the help."""
 
 
 def find_action(action_id: str, scope: Scope = Scope.MAIN) -> Action:
@@ -435,8 +436,8 @@ def default_keymap() -> Keymap:
 
 
 def line_keys(keymap: Keymap) -> frozenset[str]:
-    """Returns the keys that open a line for text without a prefix. Letters and digits are none:
-    a text that is meant for something else may begin with them."""
+    """Returns the keys that open a line for text without a prefix. Letters and digits are none: a
+    text that is meant for another place may begin with them."""
     opening = (a for a in ACTIONS if a.takes_text and a.scope not in PREFIXED)
     return frozenset(key for action in opening for key in keymap.keys_of(action) if len(key) > 1)
 

@@ -31,7 +31,7 @@ def _busy(world: World, key: str, name: str) -> str | None:
 
 
 def _only(world: World, selection: Selection, doing: str) -> tuple[SaveView | None, str]:
-    """Returns the save for an action on one save, or None and why there is none."""
+    """Returns the save for an action on one save, or None and the reason why there is none."""
     if len(selection.marked) > 1:
         return None, f"{len(selection.marked)} are marked: {doing} takes one at a time"
     if not selection.saves:
@@ -90,7 +90,7 @@ def import_(world: World, selection: Selection) -> str | None:
 
 
 def prune(world: World, selection: Selection) -> str | None:
-    """Checks pruning the saves of the machine that the cursor is on."""
+    """Checks pruning the saves of the machine under the cursor."""
     machine = world.machine(selection.machine)
     if machine is None:
         return listed(world, selection)

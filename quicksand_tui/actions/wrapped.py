@@ -1,4 +1,4 @@
-"""Reasons made of others: of all marked sandboxes."""
+"""Reasons made of other reasons: those of all marked sandboxes."""
 
 from __future__ import annotations
 

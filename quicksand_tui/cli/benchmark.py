@@ -34,11 +34,11 @@ def benchmark_command(image: str, runs: int, stream_mb: int, quick: bool, as_jso
     spare waits for them. Those have a second median, "none waits", which QUICKSAND_SPARES=off
     gives; with --json these are two figures, and the first names the second as its "none_waits".
     """
-    # Nothing is made in the background, except where it is what is measured.
+    # Nothing is made in the background, except where that is measured.
     os.environ[SPARES.variable] = OFF
     load = os.getloadavg()[0]
     figures, facts = asyncio.run(_measure(image, max(1, runs), max(1, stream_mb), quick=quick))
-    # What the engine does not tell on this host has no values.
+    # Figures that the engine does not tell on this host have no values.
     figures = [figure for figure in figures if figure.values]
     facts |= {"image": image, "host": platform.platform(), "load_before": round(load, 2)}
     if as_json:
@@ -57,8 +57,8 @@ async def _measure(
 
 
 async def _measure_snapshots(image: str, runs: int, *, quick: bool) -> list[Figure]:
-    """Measures what needs a snapshot. Machines start from templates, which are made first if there
-    are none."""
+    """Measures all that needs a snapshot. Machines start from templates, which are made first if
+    there are none."""
     parts: list[tuple[str, Callable[[], Awaitable[list[Figure]]]]] = [
         ("warm starts", lambda: warm_starts(image, runs)),
         ("checkpoints", lambda: small_checkpoints(image, runs)),

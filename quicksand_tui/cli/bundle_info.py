@@ -1,4 +1,4 @@
-"""What `info FILE` says of a bundle, from its manifest."""
+"""The facts that `info FILE` tells of a bundle, from its manifest."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from quicksand.saves.manifest import SaveManifest
 from quicksand.saves.resolving import left_out_of
 
 from quicksand_tui.cli.output import print_json, print_table, show_age, show_size
+from quicksand_tui.cli.told_paths import told
 from quicksand_tui.model.text import clean
 
 RECORD = "/node.json"
@@ -24,7 +25,7 @@ DIGEST_SHOWN = 12
 
 
 def tell_bundle(file: Path, *, as_json: bool) -> None:
-    """Prints what a bundle holds. Raises BundleError, ImageNotFound, PathError."""
+    """Prints the contents of a bundle. Raises BundleError, ImageNotFound, PathError."""
     found = read_contents(expand(str(file)).absolute())
     if as_json:
         print_json(bundle_facts(found))
@@ -33,13 +34,13 @@ def tell_bundle(file: Path, *, as_json: bool) -> None:
 
 
 def bundle_facts(found: Contents) -> dict[str, Any]:
-    """Returns what is known of a bundle without unpacking it."""
+    """Returns the facts of a bundle that is not unpacked."""
     head, store = found.head, ImageStore(paths().images)
     base = head.bundle.base if head.bundle is not None else head.image
     unpacked = find_unpacked(head, paths()) if head.kind is not BundleKind.TREE else None
     image = unpacked.image if unpacked is not None else ""
     return {
-        "file": str(head.path),
+        "file": told(head.path),
         "size": found.size,
         "compressed": found.packed,
         "kind": head.kind.value,
@@ -77,7 +78,7 @@ def _machine(head: BundleHead) -> dict[str, Any]:
 
 
 def _asks(head: BundleHead) -> list[str]:
-    """Returns what it asks for that a start leaves out without --trust."""
+    """Returns the settings that it asks for and that a start leaves out without --trust."""
     config = None if head.bundle is None else head.bundle.config
     return [] if config is None else list(left_out_of(config))
 

@@ -10,89 +10,21 @@ from typing import BinaryIO
 
 import click
 from quicksand.base.errors import PathError
-from quicksand.base.paths import paths
 from quicksand.sandbox import Sandbox
-from quicksand.saves.finding import workspace_store
-from quicksand.saves.store import SaveStore
 
 from quicksand_tui.cli.commands import command_of
-from quicksand_tui.cli.output import UNSYNCED, Exit, print_json, print_table, say, show_size
+from quicksand_tui.cli.output import Exit, print_json, print_table, say, show_size
 from quicksand_tui.cli.progress import shown
 from quicksand_tui.cli.runner import Signals, run_async
 from quicksand_tui.cli.standing import Rate
-from quicksand_tui.model.amounts import seconds_text
-from quicksand_tui.model.specs import ExportSpec, ImportSpec, SaveSpec
+from quicksand_tui.cli.told_paths import told
+from quicksand_tui.model.specs import ExportSpec, ImportSpec
 from quicksand_tui.model.text import clean
-from quicksand_tui.verbs import bundles, saves
-from quicksand_tui.verbs.saved import VOLATILE_SHOWN, Saved
-
-
-@command_of("save")
-def save_command(
-    name: str,
-    save: str,
-    note: str,
-    compress: bool,
-    replace: bool,
-    freeze: bool | None,
-    delete_checkpoints: bool,
-    workspace: Path | None,
-    as_json: bool,
-) -> int:
-    """Save the disk of the sandbox NAME, running or stopped, as SAVE.
-
-    A running sandbox keeps running. `quicksand-tui run SAVE` starts any number of sandboxes from
-    that disk; the save itself never changes. It holds no memory and no processes: `checkpoint`
-    keeps those.
-    """
-    rate = Rate(f"{name}: saving")
-    verb = saves.save(
-        SaveSpec(name=save, note=note, compress=compress),
-        store=lambda: save_store(workspace),
-        replace=replace,
-        freeze=freeze,
-        delete_checkpoints=delete_checkpoints,
-    )
-
-    async def main(signals: Signals) -> int:
-        sandbox = Sandbox.open(name)
-        try:
-            async with shown(rate.look):
-                made = await verb.act(sandbox, rate.take)
-        finally:
-            sandbox.close()
-        if as_json:
-            print_json(verb.facts(sandbox.name, made))
-        else:
-            _say(made)
-        return Exit.OK
-
-    return run_async(main)
-
-
-def save_store(workspace: Path | None) -> SaveStore:
-    """Returns the store of ``workspace``, or the user's own store for None."""
-    return SaveStore(paths().saves) if workspace is None else workspace_store(workspace)
-
-
-def _say(saved: Saved) -> None:
-    manifest = saved.save.require()
-    layers = manifest.layers or ()
-    print_table(
-        ("SAVE", "SIZE", "LAYERS", "TIME"),
-        [(saved.save.name, show_size(saved.size), len(layers), seconds_text(saved.seconds, 2))],
-    )
-    if manifest.unsynced:
-        say(UNSYNCED)
-    if manifest.volatile:
-        some = ", ".join(clean(path) for path in manifest.volatile[:VOLATILE_SHOWN])
-        more = len(manifest.volatile) - VOLATILE_SHOWN
-        more_text = f" and {more} more" if more > 0 else ""
-        say(f"not in it, since only in the guest's memory: {some}{more_text}")
-
+from quicksand_tui.verbs import bundles
+from quicksand_tui.verbs.saved import UNSYNCED
 
 STREAM = "-"
-"""Means stdout or stdin in place of FILE."""
+"""Stands for stdout or stdin in place of FILE."""
 
 
 @command_of("export")
@@ -126,9 +58,9 @@ def export_command(
             sent = await verb.carry_out(name, rate.take)
         _note(name, sent.exported.notes)
         if as_json:
-            print_json(verb.facts(name, sent))
+            print_json({**verb.facts(name, sent), "file": told(Path(file).absolute())})
         elif file != STREAM:
-            print(file, flush=True)
+            print(told(file), flush=True)
         return Exit.OK
 
     return run_async(main)
@@ -152,7 +84,7 @@ def import_command(
     """
     if file == STREAM and sys.stdin.isatty():
         raise click.UsageError("stdin is a terminal: give a FILE, or pipe one in")
-    rate = Rate(f"{name or file}: importing")
+    rate = Rate(f"{name or told(file)}: importing")
 
     async def main(signals: Signals) -> int:
         source = sys.stdin.buffer if file == STREAM else Path(file)
@@ -193,8 +125,10 @@ def snapshot_command(
     image.
     """
     if file.exists() and not replace:
-        raise PathError(f"{file} is there already", hint="choose another name, or --replace it")
-    rate = Rate(f"{name}: writing {file}")
+        raise PathError(
+            f"{told(file)} is there already", hint="choose another name, or --replace it"
+        )
+    rate = Rate(f"{name}: writing {told(file)}")
 
     async def main(signals: Signals) -> int:
         sandbox = Sandbox.open(name)
@@ -207,10 +141,10 @@ def snapshot_command(
             sandbox.close()
         if as_json:
             facts = made.manifest.to_json()
-            print_json({"sandbox": sandbox.name, "path": str(made.path), **facts})
+            print_json({"sandbox": sandbox.name, "path": told(made.path), **facts})
         else:
             size = show_size(made.path.stat().st_blocks * 512)
-            print_table(("FILE", "SIZE", "IMAGE"), [(file, size, made.manifest.config.image)])
+            print_table(("FILE", "SIZE", "IMAGE"), [(told(file), size, made.manifest.config.image)])
             if made.manifest.unsynced:
                 say(UNSYNCED)
         return Exit.OK

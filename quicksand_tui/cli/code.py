@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
 import click
-from quicksand.base.errors import HostError, StateError
+from quicksand.base.errors import ConfigError, HostError, StateError
 from quicksand.records.config import NetworkMode
 
 from quicksand_tui.cli.commands import command_of
+from quicksand_tui.cli.far_sandbox import reached
 from quicksand_tui.cli.output import Exit, say
-from quicksand_tui.cli.runner import Signals, attached, run_async
+from quicksand_tui.cli.runner import Signals, run_async
 from quicksand_tui.cli.ssh_config import is_installed
-from quicksand_tui.cli.ssh_files import SUFFIX, prepare_files
+from quicksand_tui.cli.ssh_files import prepare_files
+from quicksand_tui.cli.ssh_names import find_typed, there
 from quicksand_tui.model.amounts import size_text
 from quicksand_tui.model.text import clean
 
@@ -35,11 +37,11 @@ documentation)."""
 GIB = 1 << 30
 
 MEMORY_LEAST = {CODE: 1 * GIB, JETBRAINS: 2 * GIB}
-"""What VS Code's server wants ("System requirements" of Remote-SSH), and the back end of JetBrains.
-Zed names no amount."""
+"""The memory that VS Code's server ("System requirements" of Remote-SSH) and the back end of
+JetBrains want. Zed names no amount."""
 
 DISK_KIB_LEAST = 500_000
-"""The unpacked server takes some 400 MB, and extensions more."""
+"""The least free disk in KiB: the unpacked server takes some 400 MB, and extensions more."""
 
 INSTALL = "`quicksand-tui ssh-config --install` adds all sandboxes to ~/.ssh/config"
 
@@ -55,19 +57,19 @@ for program in bash tar curl wget; do
 done
 exit 0
 """
-"""What an editor's server will meet in the guest."""
+"""A script that tells the conditions for an editor's server in the guest."""
 
 
 class Guest(NamedTuple):
-    """What a guest says of itself. All of it is only words to be compared or shown."""
+    """A guest's report on itself. All of it is only words to be compared or shown."""
 
     found: Mapping[str, str]
     has_network: bool
     memory: int
-    """Bytes of the machine's; the guest's own total is some less."""
+    """Bytes of the machine's memory; the guest's own total is some less."""
 
     def number(self, name: str) -> int:
-        """Returns a number, or a large one if there is none: then nothing is said of it."""
+        """Returns a number, or a large one if there is none: then nothing is told of it."""
         text = self.found.get(name, "")
         return int(text) if re.fullmatch("[0-9]{1,15}", text) else 10**15
 
@@ -83,15 +85,29 @@ def code_command(name: str, directory: str | None, editor: str, check: bool) -> 
     VS Code needs its extension "Remote - SSH". JetBrains Gateway (--editor jetbrains) is not
     opened: it is said what the guest lacks for it, and which host to give it in its own window.
     """
+    return open_editor(name, directory, editor, check)
 
+
+def open_editor(
+    name: str, directory: str | None, editor: str, check: bool, *, machine: str = ""
+) -> int:
+    """Opens an editor on a sandbox of ``machine``, as `--host` takes it; "" leaves that to the
+    name. Raises QuicksandError."""
+    found = there(name, machine) if machine else find_typed(name)
+    host = found.word
+    if found.host and not found.has_word:
+        raise ConfigError(
+            f"an editor cannot be told of {found.name} on {found.host}: {host} does not lead there",
+            hint="give the machine a name: `quicksand-tui hosts add NAME ssh://USER@HOST`",
+        )
     words: list[str] = []
 
     async def main(signals: Signals) -> int:
-        with attached(name) as sandbox:
+        async with reached(found) as sandbox:
             guest = await look_at(sandbox)
             place = directory or home_in((await sandbox.find_user()).home)
             if editor != JETBRAINS:
-                words.extend(command_of_editor(editor, sandbox.name, place))
+                words.extend(command_of_editor(editor, host, place))
         lacking = list(problems(guest, editor))
         for line in (*lacking, *advice(guest, editor)):
             say(line)
@@ -99,7 +115,6 @@ def code_command(name: str, directory: str | None, editor: str, check: bool) -> 
 
     code = run_async(main)
     if editor == JETBRAINS:
-        host = f"{name}{SUFFIX}"
         say(f"connect with JetBrains Gateway, in its own window, by SSH to the host {host}")
         if not is_installed():
             say(INSTALL)
@@ -107,7 +122,6 @@ def code_command(name: str, directory: str | None, editor: str, check: bool) -> 
     if check:
         click.echo(clean(shlex.join(words)))
         return code
-    host = f"{name}{SUFFIX}"
     if not is_installed():
         raise StateError(
             f"{editor} cannot find {host} yet",
@@ -120,30 +134,30 @@ def code_command(name: str, directory: str | None, editor: str, check: bool) -> 
             hint=f"in an editor's own window the host is {host}",
         )
     sys.stdout.flush()
-    # What the guest lacks has been said; whether the editor does without, it knows better.
+    # The guest's lacks have been told; the editor knows better whether it does without.
     os.execv(program, words)  # noqa: S606
 
 
 def home_in(told: str) -> str:
     """Returns the home that a guest tells; / if it is no path that an editor could be given. The
-    guest says what it likes, and a word such as --install-extension=… is an option of the editor's,
+    guest can say anything, and a word such as --install-extension=… is an option of the editor's,
     which runs on this host."""
     return told if told.startswith("/") and told.isprintable() else "/"
 
 
-def command_of_editor(editor: str, name: str, directory: str) -> list[str]:
-    """Returns the command that opens a directory of a sandbox, which is below / whatever it begins
-    with: nothing of it is an option."""
-    host = name + SUFFIX
+def command_of_editor(editor: str, host: str, directory: str) -> list[str]:
+    """Returns the command that opens a directory of a sandbox. The directory is below /, whatever
+    its first character: no part of it is an option."""
     place = directory if directory.startswith("/") else f"/{directory}"
     if editor == ZED:
-        # Of a URL a path is a part: what would end it, or mean something else there, is escaped.
+        # The path is a part of a URL: characters that would end it, or mean something else there,
+        # are escaped.
         return [ZED, f"ssh://{host}{quote(place, errors='surrogateescape')}"]
     return [CODE, "--remote", f"ssh-remote+{host}", place]
 
 
 async def look_at(sandbox: Sandbox) -> Guest:
-    """Asks the guest. Raises QuicksandError."""
+    """Asks the guest for its facts. Raises QuicksandError."""
     result = await sandbox.execute(LOOK, timeout=20)
     found = {}
     for line in result.stdout.splitlines()[:FIELD_MAX]:
@@ -154,7 +168,7 @@ async def look_at(sandbox: Sandbox) -> Guest:
 
 
 def problems(guest: Guest, editor: str) -> Iterator[str]:
-    """Yields what keeps the editor's server from running."""
+    """Yields the reasons that keep the editor's server from running."""
     arch = guest.found.get("arch", "")
     if arch not in ("x86_64", "aarch64"):
         yield f"the editor has no server for a guest of {arch or 'an unknown processor'}"
@@ -178,7 +192,7 @@ def problems(guest: Guest, editor: str) -> Iterator[str]:
 
 
 def advice(guest: Guest, editor: str) -> Iterator[str]:
-    """Yields what helps, and does not have to be."""
+    """Yields advice that helps, but is not necessary."""
     if editor == CODE and not (guest.has_network and {"curl", "wget"} & set(guest.found)):
         why = "has neither curl nor wget" if guest.has_network else "has no network"
         yield (

@@ -1,8 +1,9 @@
-"""Makes click's commands from the records of verbs (`quicksand_tui.verbs.rows`)."""
+"""Makes click's commands of verbs (`quicksand_tui.verbs`)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,12 @@ import click
 
 from quicksand_tui.cli.completing import completer_of
 from quicksand_tui.cli.options import parse_env
-from quicksand_tui.verbs.row import Kind, Parameter, VerbRecord
-from quicksand_tui.verbs.rows import find_verb
+from quicksand_tui.verbs.index import find_verb
+from quicksand_tui.verbs.verb import AnyVerb, Kind, Parameter
 
 TYPES: Mapping[Kind, Callable[[Parameter], click.ParamType[Any]]] = {
     Kind.FILE: lambda _: click.Path(dir_okay=False, path_type=Path),
+    Kind.OWN_FILE: lambda _: click.Path(dir_okay=False, path_type=Path),
     Kind.STREAM: lambda _: click.Path(allow_dash=True),
     Kind.DIRECTORY: lambda _: click.Path(file_okay=False, path_type=Path),
     Kind.COUNT: lambda found: (
@@ -27,48 +29,62 @@ TYPES: Mapping[Kind, Callable[[Parameter], click.ParamType[Any]]] = {
 CALLBACKS = {Kind.ENV: parse_env}
 
 _made: dict[str, click.Command] = {}
-"""Commands by the names of their records, as far as their modules are imported. A verb and its
-parts are in one module."""
+"""The commands that are functions, by the names of their verbs, as far as their modules are
+imported. A verb and its parts are in one module."""
 
 
 def command_of(
     name: str, *, with_negatives: bool = False
 ) -> Callable[[Callable[..., Any]], click.Command]:
-    """Makes a function the command of the verb ``name``, with its docstring as the help.
+    """Makes a function the command of the verb ``name``, with its docstring as the help, unless the
+    verb has one. ``with_negatives`` gives it words that begin with - and are no options; it refuses
+    those that are no numbers itself.
 
-    ``with_negatives`` gives it words that begin with - and are no options; it refuses those that
-    are no numbers itself.
-
-    The function gets the record's parameters by their names. Options that click's decorators add
-    below this one take the place of the record's parameter of `Kind.MACHINE`. Raises LookupError
-    for a verb without a record.
+    The function gets the verb's parameters by their names. Options that click's decorators add
+    below this one take the place of the parameter of `Kind.MACHINE`. Raises LookupError for a verb
+    that does not exist.
     """
     verb = find_verb(name)
 
     def make(function: Callable[..., Any]) -> click.Command:
-        below: list[click.Parameter] = list(reversed(getattr(function, "__click_params__", [])))
-        function.__dict__.pop("__click_params__", None)
-        params: list[click.Parameter] = []
-        for found in verb.parameters:
-            params += below if found.kind is Kind.MACHINE else [to_click(found)]
-        settings = {"ignore_unknown_options": True} if with_negatives else {}
-        if verb.takes_rest:
-            settings["allow_interspersed_args"] = False
-        command = _class_of(verb)(
-            name.rpartition(" ")[2],
-            params=params,
-            callback=function,
-            help=function.__doc__,
-            context_settings=settings,
-        )
-        _made[name] = command
-        return command
+        made = make_command(verb, function, function.__doc__ or verb.help)
+        made.ignore_unknown_options = with_negatives
+        _made[name] = made
+        return made
 
     return make
 
 
+def make_command(verb: AnyVerb, function: Callable[..., Any], text: str) -> click.Command:
+    """Makes a command that calls a function with the typed values; ``text`` is its help."""
+    below: list[click.Parameter] = list(reversed(getattr(function, "__click_params__", [])))
+    function.__dict__.pop("__click_params__", None)
+    params: list[click.Parameter] = []
+    for found in verb.parameters:
+        params += below if found.kind is Kind.MACHINE else [to_click(found)]
+    return _class_of(verb)(
+        verb.name.rpartition(" ")[2],
+        params=params,
+        callback=function,
+        help=text,
+        context_settings={"allow_interspersed_args": False} if verb.takes_rest else {},
+    )
+
+
+def load(verb: AnyVerb) -> click.Command:
+    """Returns the command of a verb, and imports its module."""
+    first = find_verb(verb.name.partition(" ")[0])
+    if first.module:
+        import_module(first.module if "." in first.module else f"quicksand_tui.cli.{first.module}")
+    if (made := _made.get(verb.name)) is not None:
+        return made
+    from quicksand_tui.cli.carrying import carry_out  # noqa: PLC0415
+
+    return make_command(verb, lambda **given: carry_out(verb, given), verb.help)
+
+
 def to_click(found: Parameter) -> click.Parameter:
-    """Makes an argument or an option of click of its record."""
+    """Makes an argument or an option of click from the record of a parameter."""
     given: dict[str, Any] = {}
     if found.default is not None or found.kind is Kind.SWITCH:
         given["default"] = found.default
@@ -91,7 +107,7 @@ def to_click(found: Parameter) -> click.Parameter:
     return click.Option(names, help=found.help_text, multiple=found.repeatable, **given)
 
 
-def _class_of(verb: VerbRecord) -> Callable[..., click.Command]:
+def _class_of(verb: AnyVerb) -> Callable[..., click.Command]:
     if not verb.parts:
         return click.Command
     return _Group if verb.subject is None else _CommandWithParts
@@ -108,7 +124,7 @@ class _Group(click.Group):
         return sorted(_parts_of(self))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        return _parts_of(self).get(cmd_name)
+        return part_of(self, cmd_name)
 
 
 class _CommandWithParts(click.Command):
@@ -122,19 +138,18 @@ class _CommandWithParts(click.Command):
         parent: click.Context | None = None,
         **extra: Any,
     ) -> click.Context:
-        if args and (part := _parts_of(self).get(args[0])) is not None:
+        if args and (part := part_of(self, args[0])) is not None:
             return part.make_context(f"{info_name} {args[0]}", args[1:], parent, **extra)
         return super().make_context(info_name, args, parent, **extra)
 
 
 def part_of(command: click.Command, word: str) -> click.Command | None:
     """Returns the command of a verb's part, by its second word; None if there is none."""
-    return _parts_of(command).get(word)
+    part = _parts_of(command).get(word)
+    return load(part) if part is not None else None
 
 
-def _parts_of(command: click.Command) -> dict[str, click.Command]:
-    """Returns the commands of a verb's parts by their second words."""
+def _parts_of(command: click.Command) -> dict[str, AnyVerb]:
+    """Returns a verb's parts by their second words."""
     assert command.name is not None
-    return {
-        part.name.rpartition(" ")[2]: _made[part.name] for part in find_verb(command.name).parts
-    }
+    return {part.name.rpartition(" ")[2]: part for part in find_verb(command.name).parts}

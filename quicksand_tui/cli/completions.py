@@ -1,4 +1,4 @@
-"""`quicksand-tui completions`: what makes a shell complete our command lines."""
+"""`quicksand-tui completions`: the scripts by which shells complete our command lines."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from quicksand_tui.cli.output import COMPLETE_VARIABLE, PROGRAM, Exit, complain,
 from quicksand_tui.model.text import clean
 
 LOADERS = {"bash": PROGRAM, "zsh": f"_{PROGRAM}", "fish": f"{PROGRAM}.fish"}
-"""For each shell the name of the file that it looks for when our command is to be completed. The
-wheel installs these files as shared data, too."""
+"""For each shell the name of the file that it looks for to complete our command. The wheel installs
+these files as shared data, too."""
 
 
 @command_of("completions")
@@ -42,8 +42,8 @@ def completions_command(shell: str, install: bool) -> int:
 
 
 def _install(shell: str) -> int:
-    """Writes the file from which the shell loads the completions; returns the exit code. A file
-    that is there and is another one is left alone."""
+    """Writes the file from which the shell loads the completions; returns the exit code. Another
+    file in its place is left alone."""
     text = (Path(__file__).parent / "loaders" / LOADERS[shell]).read_text(encoding="utf-8")
     place = place_for(shell)
     try:

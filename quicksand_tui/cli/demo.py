@@ -30,7 +30,7 @@ WORK = "/root/work"
 
 @dataclass(slots=True)
 class Step:
-    """One thing that the demo does."""
+    """A step of the demo."""
 
     name: str
     ok: bool = False
@@ -45,7 +45,7 @@ class Report:
     say: Callable[[str], None]
     steps: list[Step] = field(default_factory=list)
     boot_mode: str = ""
-    """How the sandbox started: "cold boot", "template" or "spare"."""
+    """The way the sandbox started: "cold boot", "template" or "spare"."""
 
     @asynccontextmanager
     async def step(self, name: str) -> AsyncIterator[Step]:
@@ -74,8 +74,7 @@ def expect(condition: bool, message: str) -> None:
 
 
 async def play(report: Report, image: str, say: Callable[[str], None]) -> None:
-    """Runs every step. Raises what the first step that fails raises; removes the sandbox in any
-    case."""
+    """Runs every step. Raises the error of the first that fails; removes the sandbox anyway."""
     sandbox = Sandbox(image=image)
     try:
         async with report.step("start a sandbox") as step:
@@ -146,15 +145,14 @@ async def _terminal(sandbox: Sandbox) -> str:
 
 SETUP = f"mkdir {WORK}; seq 1000 > {WORK}/numbers; mkfifo /dev/shm/ask /dev/shm/answer"
 COUNTER = "n=0; while read _ < /dev/shm/ask; do n=$((n+1)); echo $n > /dev/shm/answer; done"
-"""A program of the guest that counts requests. The count exists only in the memory of its
-process."""
+"""A program of the guest that counts requests. The count exists only in its memory."""
 
 ASK = "echo > /dev/shm/ask; cat /dev/shm/answer"
 
 
 async def _go_back(report: Report, sandbox: Sandbox) -> None:
-    """Takes a checkpoint, does damage, reverts, and undoes the revert; checks memory and disk after
-    each."""
+    """Takes a checkpoint, does damage, reverts, undoes the revert; checks memory and disk each
+    time."""
     async with report.step("checkpoint") as step:
         await _run(sandbox, SETUP)
         await sandbox.spawn(COUNTER, detach=True)
@@ -212,8 +210,7 @@ async def _clone(report: Report, sandbox: Sandbox) -> None:
 
 
 async def _expect_state(sandbox: Sandbox, *, files: bool, count: int) -> str:
-    """Raises RuntimeError unless the files and the counter are as expected; otherwise describes
-    them."""
+    """Raises RuntimeError unless files and counter are as expected; otherwise describes them."""
     there = await sandbox.files.exists(f"{WORK}/numbers")
     expect(there is files, f"the files are {'there' if there else 'gone'}")
     if there:

@@ -1,4 +1,4 @@
-"""Finds the detach keys in what a user types."""
+"""Finds the detach keys in a user's input."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class DetachKeys:
-    """Looks for the detach keys in what is typed.
+    """Looks for the detach keys in typed input.
 
     Keys that may begin the sequence are held back until it is clear whether they do. Typing the
     first key twice sends it once.
@@ -15,7 +15,7 @@ class DetachKeys:
 
     sequence: bytes
     _held: int = 0
-    """How many bytes of the sequence have been typed."""
+    """The number of keys of the sequence that have been typed."""
     found: bool = field(default=False, init=False)
 
     def feed(self, data: bytes) -> bytes:

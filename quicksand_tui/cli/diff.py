@@ -30,7 +30,7 @@ PACKAGES = {
     "removed": ("D", "removed"),
     "version-changed": ("M", "of another version"),
 }
-"""By the engine's names: the letter and the words for what happened to packages."""
+"""The letter and the words for changes of packages, by the engine's names."""
 
 
 @command_of("diff")
@@ -83,7 +83,8 @@ def diff_command(
 
 
 def freshness(name: str, found: Difference) -> str:
-    """Says how new the present is that was compared with."""
+    """Returns a note about the running sandbox whose disk was compared: when it was read, and
+    whether the guest had written out its memory."""
     when = f"{clean(name)} is running: compared with its disk at {clock_text(found.read)}"
     if found.is_synced:
         return when
@@ -136,7 +137,7 @@ def _package_row(package: PackageChange) -> tuple[str, ...]:
 
 
 def counts_text(changes: Any) -> str:
-    """Returns how many paths changed in which way."""
+    """Returns the numbers of paths by kind of change."""
     kinds = [change.kind for change in changes]
     return ", ".join(f"{count} {kind}" for kind in LETTERS if (count := kinds.count(kind)))
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 STANDARD = "-"
 _PLACE = re.compile(r"(-?\d{1,9}),(-?\d{1,9})")
-"""Negative ones, too: the engine tells which there are on this screen."""
+"""A place, also a negative one: the engine knows the places of this screen."""
 _REGION = re.compile(r"(\d{1,9}),(\d{1,9}),(\d{1,9}),(\d{1,9})")
 HOLD_S = 0.02
 
@@ -89,7 +89,7 @@ def screenshot_command(
 
 
 async def _write_kept(name: str, tag: str, file: str) -> int:
-    """Writes the picture that a checkpoint has."""
+    """Writes the picture of a checkpoint."""
     with contextlib.closing(Sandbox.open(name)) as sandbox:
         data = await sandbox.checkpoint_screen(tag)
     if data is None:
@@ -153,7 +153,7 @@ def key_command(name: str, chords: tuple[str, ...], hold: float | None) -> int:
     Keys joined by + are pressed together. QEMU's names are used: a to z, 0 to 9, ret, spc, tab,
     esc, backspace, delete, up, pgdn, f1, ctrl, alt, shift, meta_l …
     """
-    # First all of them, so that a wrong one is found before the first is pressed.
+    # First all of them are read, so that a wrong one is found before the first is pressed.
     wanted = [_read_chord(chord, name) for chord in chords]
 
     async def main(signals: Signals) -> int:
@@ -226,8 +226,8 @@ PLACES = {
     "drag": (2, 1000, "2 to 1000 places, as in `drag 100,100 640,400`"),
     "where": (0, 0, "no place: it prints one"),
 }
-"""How many places each action takes, at least and at most, and how that is said; others take one
-or none."""
+"""The least and the most places of each action, with the words for that; others take one or
+none."""
 
 
 def _read_places(action: str, words: tuple[str, ...]) -> list[tuple[int, int]]:
@@ -287,7 +287,7 @@ async def _point(
 
 
 async def _print_place(sandbox: Sandbox, absolute: bool, as_json: bool) -> None:
-    """Prints a place as the other actions take it: pixels or, with ``absolute``, 0 to 32767."""
+    """Prints a place in the form of other actions: pixels or, with ``absolute``, 0 to 32767."""
     place = await sandbox.query_mouse_position()
     if absolute and not as_json:
         print(f"{place[0]},{place[1]}")

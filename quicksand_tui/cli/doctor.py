@@ -1,4 +1,4 @@
-"""`quicksand-tui doctor`: checks every precondition, and says what is wrong and what to do."""
+"""`quicksand-tui doctor`: checks every precondition, and tells problems with their remedies."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from quicksand.base.arch import Architecture
 from quicksand.base.errors import QemuLacksDevice, QuicksandError
 from quicksand.base.memory import available_memory
 from quicksand.base.paths import is_exposed, make_private_dir, paths
+from quicksand.base.progress import Course
 from quicksand.base.sharing import can_share_blocks
 from quicksand.disks.images.initrd import find_agent
 from quicksand.disks.images.resolve import ImageResolver
@@ -23,28 +24,32 @@ from quicksand.qemu.accelerator import find_accelerator
 from quicksand.qemu.binaries import find_binaries, require_display
 from quicksand.qemu.host_usage import host_usage
 from quicksand.qemu.orphans import find_orphans, find_unkept
-from quicksand.qemu.provision import ensure_qemu
+from quicksand.qemu.provision import SHARES, ensure_qemu
 from quicksand.records.config import Accelerator
-from quicksand.records.layout import memory_directories, runtime_dir
+from quicksand.records.layout import runtime_dir
 from quicksand.records.lost_nodes import lost_nodes
+from quicksand.records.memory_places import memory_directories
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Status, new_id
 from quicksand.saves.workspaces import known_stores
 from quicksand.snapshots.tier_choice import choose_tier
 from quicksand.warm.spares.ending import end_useless
 
+from quicksand_tui.cli.building import BuildProgress
 from quicksand_tui.cli.commands import command_of
 from quicksand_tui.cli.doctor_check import Check, Level
 from quicksand_tui.cli.doctor_network import network_findings
 from quicksand_tui.cli.doctor_packages import find_clashes
 from quicksand_tui.cli.doctor_warm import check_spares, check_templates
-from quicksand_tui.cli.host import Lines
 from quicksand_tui.cli.output import Exit, print_json, show_size
+from quicksand_tui.cli.progress import shown
 from quicksand_tui.kit.abilities import known_terminal
 from quicksand_tui.model.remedies import hint_of, text_of
-from quicksand_tui.model.text import clean_lines
+from quicksand_tui.model.text import clean_lines, error_text
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from quicksand.records.sandboxes import Entry
 
 
@@ -52,8 +57,7 @@ SHARING = "btrfs, or xfs made with reflink=1"
 
 
 async def check_checkpoints() -> list[Check]:
-    """Checks which tier and level checkpoints have on this host, and whether disks can share
-    blocks."""
+    """Checks the tier and level of checkpoints on this host, and whether disks can share blocks."""
     tier = await asyncio.to_thread(choose_tier)
     found = f"tier {tier.name}; a pause copies {tier.copied}"
     if tier.note:
@@ -65,9 +69,9 @@ async def check_checkpoints() -> list[Check]:
 
 
 def _check_sharing() -> list[Check]:
-    """Checks whether files can share blocks where disks and memory are."""
+    """Checks whether files can share blocks in the directories of disks and memory."""
     ours = paths()
-    # It is made with the first sandbox that has its memory there.
+    # The directory is made with the first sandbox that has its memory there.
     elsewhere = sorted(place for place in memory_directories(ours) if place.is_dir())
     found = []
     for place in (ours.data, *elsewhere):
@@ -107,18 +111,20 @@ def doctor_command(as_json: bool, fresh: bool, fix: bool) -> int:
 
 
 async def _fix_and_examine(*, fresh: bool) -> list[Check]:
-    lines = Lines()
+    progress = BuildProgress("doctor")
+    getting = Course(progress.stage).part(SHARES)
     try:
-        binaries = await ensure_qemu(lines.stage, arch=Architecture.host().value)
+        async with shown(progress.look):
+            binaries = await ensure_qemu(getting, arch=Architecture.host().value)
         fixed = Check("fix", Level.OK, f"QEMU {binaries.version_text} works ({binaries.origin})")
     except QuicksandError as error:
         fixed = Check("fix", Level.FAIL, text_of(error), hint_of(error))
-    lines.end()
     return [fixed, *await examine(fresh=fresh)]
 
 
 async def examine(*, fresh: bool) -> list[Check]:
-    """Runs every check. A check that raises counts as failed, with its exception as the reason."""
+    """Runs every check. One that an error ends counts as failed for that reason; the others still
+    run."""
     checks: list[tuple[str, Callable[[], Awaitable[list[Check]]]]] = [
         ("python", _python),
         ("places", _places),
@@ -142,6 +148,8 @@ async def examine(*, fresh: bool) -> list[Check]:
             found += await check()
         except QuicksandError as error:
             found.append(Check(name, Level.FAIL, text_of(error), hint_of(error)))
+        except OSError as error:
+            found.append(Check(name, Level.FAIL, f"cannot look: {error_text(error)}"))
     return found
 
 
@@ -241,7 +249,7 @@ async def _memory() -> list[Check]:
 def _oversized() -> list[Check]:
     """Tells of sandboxes whose machine has more of the host's memory than their size allows."""
     found = []
-    for entry in Registry(paths()).list():
+    for entry in Registry(paths()).list_live():
         if why := host_usage(entry).oversized:
             hint = f"something in its guest makes QEMU grow: `quicksand-tui stats {entry.name}`"
             found.append(Check("memory", Level.NOTE, f"{entry.name}: {why}", hint))
@@ -262,8 +270,8 @@ async def _network() -> list[Check]:
 
 
 async def _terminal() -> list[Check]:
-    """Reports what the app once learned of this terminal. The terminal is not queried, as there may
-    be none."""
+    """Reports the last answers of this terminal to the app. The terminal is not queried, as there
+    may be none."""
     if not os.isatty(0):
         return [Check("terminal", Level.OK, "none here")]
     known = known_terminal(os.environ)
@@ -285,7 +293,10 @@ async def _leftovers() -> list[Check]:
     await asyncio.to_thread(end_useless, registry)
     await asyncio.to_thread(_recover_saves)
     bad = (Status.BROKEN, Status.CRASHED, Status.UNREACHABLE)
-    broken = [e for e in registry.list() if e.status in bad]
+    strangers = await asyncio.to_thread(registry.strangers)
+    broken = [
+        e for e in registry.list() if e.status in bad and registry.place(e.id).root not in strangers
+    ]
     checks = [
         Check(
             "leftovers", Level.NOTE, f"{entry.name} is {entry.status}: {entry.error}", _out(entry)
@@ -298,13 +309,13 @@ async def _leftovers() -> list[Check]:
         names = ", ".join(registry.expired)
         found = f"a week in the trash has passed for {names}: gone for good"
         checks.append(Check("leftovers", Level.NOTE, found))
-    checks += await asyncio.to_thread(_strangers, registry)
+    checks += await asyncio.to_thread(_strangers, registry, strangers)
     checks += await asyncio.to_thread(_processes)
     return checks or [Check("leftovers", Level.OK, f"none (user {os.getuid()})")]
 
 
 def _out(entry: Entry) -> str:
-    """What can be done with a sandbox that is in no good state."""
+    """Returns the remedy for a sandbox that is in no good state."""
     match entry.status:
         case Status.BROKEN:
             return (
@@ -336,6 +347,9 @@ def _check_mounts(registry: Registry) -> list[Check]:
                 found = f"{where} is not mounted: {known.reason}"
                 hint = f"if that is meant, `quicksand-tui mount {entry.name} HOST:GUEST` mounts it"
                 checks.append(Check("mounts", Level.NOTE, found, hint))
+            elif known.state is MountState.MOVED:
+                hint = f"`quicksand-tui unmount {entry.name} {known.mount.guest}`, then `mount`"
+                checks.append(Check("mounts", Level.NOTE, f"{where}: {why}", hint))
             elif known.reason:
                 checks.append(Check("mounts", Level.NOTE, f"{where} is served anew: {why}"))
     count = sum(len(mounts) for _, mounts in live)
@@ -350,7 +364,7 @@ def _recover_saves() -> None:
                 store.recover()
 
 
-def _strangers(registry: Registry) -> list[Check]:
+def _strangers(registry: Registry, strangers: dict[Path, str]) -> list[Check]:
     lost = [
         Check(
             "leftovers",
@@ -369,7 +383,7 @@ def _strangers(registry: Registry) -> list[Check]:
             f"{path} is left alone: {why}",
             "if nobody needs it, remove it yourself",
         )
-        for path, why in sorted(registry.strangers().items())
+        for path, why in sorted(strangers.items())
     ]
 
 

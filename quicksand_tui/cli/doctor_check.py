@@ -1,4 +1,4 @@
-"""What one check of `doctor` finds."""
+"""The result of one check of `doctor`."""
 
 from __future__ import annotations
 
@@ -21,4 +21,4 @@ class Check:
     level: Level
     found: str
     hint: str = ""
-    """What the user can do about it."""
+    """The user's remedy."""

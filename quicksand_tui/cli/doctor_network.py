@@ -1,4 +1,4 @@
-"""What `doctor` says of networks: what guests reach, names."""
+"""The findings of `doctor` about networks: the reach of guests, and names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from quicksand.guest.network import why_no_names
 
 
 async def network_findings() -> list[tuple[str, str]]:
-    """What the user should know, each with what can be done about it."""
+    """Returns facts for the user, each with a remedy."""
     found = [
         (
             "with --network full a guest reaches what this host reaches, its own loopback services "

@@ -1,4 +1,4 @@
-"""What `doctor` finds of packages in this Python environment that have files of our names."""
+"""The findings of `doctor` about packages of this Python environment with files of our names."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from quicksand.disks.packages.names import normalised
 
-OURS = ("quicksand", "quicksand_tui", "quicksand_images", "quicksand_smb")
+OURS = ("quicksand", "quicksand_tui", "quicksand_images", "quicksand_smb", "quicksand_vt")
 """The top-level modules of our distribution."""
 
 OWN = "quicksand-tui"
@@ -21,8 +21,8 @@ class Clash(NamedTuple):
 
 
 def find_clashes() -> list[Clash]:
-    """Lists the packages of others that have modules of our names: of two such packages, what was
-    installed last has overwritten the other's files. Blocks for the disk."""
+    """Lists the packages of others that have modules of our names: the package that was installed
+    last has overwritten the other's files. Blocks for the disk."""
     owners = packages_distributions()
     found: dict[str, set[str]] = {}
     for module in OURS:

@@ -1,4 +1,4 @@
-"""What `doctor` says of what makes starts fast: templates, and spares that wait."""
+"""The findings of `doctor` about fast starts: templates, and spares that wait."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 async def check_templates() -> list[Check]:
-    """Checks where templates are, how many and how large they are, and whether they can be
+    """Checks the place, the number and the size of templates, and whether they can be
     hard-linked."""
     place = templates_dir(paths())
     found = await asyncio.to_thread(list_templates, paths())
@@ -45,8 +45,8 @@ async def check_templates() -> list[Check]:
 
 
 async def check_spares() -> list[Check]:
-    """Tells how many machines wait for a start, what memory they take, and whether the orders are
-    fulfilled."""
+    """Tells the number of machines that wait for a start, their memory, and the orders'
+    fulfilment."""
     registry = Registry(paths())
     number, memory = await asyncio.to_thread(spare_memory, registry)
     text = f"{number}, {show_size(memory)} of memory" if number else "none waits"
@@ -67,7 +67,7 @@ def _standing(stocked: Stocked) -> str:
 
 
 def _missing(registry: Registry, stocked: Stocked) -> Check:
-    """Tells why spares of an order are missing, and what can be done about that."""
+    """Tells why spares of an order are missing, and the remedy."""
     config, count = stocked.order.config, stocked.order.count
     text = f"ordered: {_standing(stocked)}"
     if stocked.why:
@@ -79,6 +79,5 @@ def _missing(registry: Registry, stocked: Stocked) -> Check:
 
 
 def _device(path: Path) -> int:
-    """Returns the device number of the file system of ``path``, or of the nearest parent that
-    exists."""
+    """Returns the device of the file system of ``path``, or of its nearest existing parent."""
     return next(p for p in (path, *path.parents) if p.exists()).stat().st_dev

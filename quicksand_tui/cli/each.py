@@ -17,7 +17,7 @@ from quicksand_tui.cli.runner import Signals, run_async
 from quicksand_tui.cli.standing import Standing
 
 AT_ONCE = 8
-"""How many sandboxes are worked on at the same time."""
+"""The number of sandboxes that are worked on at the same time."""
 
 Work = Callable[[str], Awaitable[None]]
 
@@ -60,7 +60,7 @@ def names_of(wanted: Callable[[Entry], bool]) -> list[str]:
 
 def names_or_all(names: tuple[str, ...], chosen: bool, option: str, among: list[str]) -> list[str]:
     """Returns the names that were given, or ``among`` if the option was. Raises UsageError unless
-    it is one of both."""
+    exactly one of both was."""
     if chosen and names:
         raise click.UsageError(f"give names or {option}, not both")
     if not chosen and not names:

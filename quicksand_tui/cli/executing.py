@@ -1,5 +1,5 @@
-"""Runs a command in a running sandbox. Scripts do that in loops, so this imports neither what reads
-command lines, nor what only a terminal needs."""
+"""Runs a command in a running sandbox. Scripts do that in loops, so this imports neither the reader
+of command lines, nor anything that only a terminal needs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def execute(name: str, wish: Wish, *, keys: bytes | None = None, as_json: bool =
 
 
 def execute_plainly(argv: Sequence[str]) -> int | None:
-    """Does what the command line ``exec NAME -- COMMAND...`` says, which has no options to be read;
+    """Carries out the command line ``exec NAME -- COMMAND...``, which has no options to be read;
     returns the exit code, and None for any other line. Raises as `execute`. Reading the line as any
     other would take 7 ms of 60."""
     match argv:

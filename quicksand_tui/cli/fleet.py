@@ -35,10 +35,8 @@ if TYPE_CHECKING:
     from quicksand.fleet.interface import FleetHost
     from quicksand.fleet.keeping.kept import KeptSandbox
 
-SETTLE_S = 15.0
-"""Seconds that machines have to answer."""
 NAMES_MAX = 10
-"""Sandboxes that a question names."""
+"""The most sandboxes that a question names."""
 AWAY = (HostState.UNREACHABLE, HostState.UNFIT)
 
 
@@ -82,7 +80,7 @@ def up(local: int | None, ray: bool) -> int:
 
 
 def _start_ray(*, is_new: bool) -> None:
-    """Start Ray for the local nodes. Nodes that were just made are ended if it fails."""
+    """Starts Ray for the local nodes. Nodes that were just made are ended if it fails."""
     say("starting Ray")
     try:
         start_ray(paths())
@@ -102,7 +100,7 @@ def status(as_json: bool) -> int:
 
 async def _show(*, as_json: bool) -> int:
     async with Fleet.open() as fleet:
-        await fleet.settle(timeout_s=SETTLE_S)
+        await fleet.settle()
         hosts = fleet.hosts()
         kept = await fleet.kept()
     waiting = await asyncio.to_thread(WaitingList(paths()).count)
@@ -133,7 +131,7 @@ def _kept_row(one: KeptSandbox) -> tuple[object, ...]:
 
 
 def _say_more(one: KeptSandbox) -> None:
-    """What there is to say of a kept sandbox besides its row."""
+    """Tells the facts of a kept sandbox that its row does not show."""
     if one.restarted:
         say(f"{one.name}: restarted {sanitise(one.restarted)}")
     if one.older_on:
@@ -147,6 +145,8 @@ def _say_more(one: KeptSandbox) -> None:
 
 def _row(host: FleetHost) -> tuple[object, ...]:
     is_away = host.state in AWAY and host.since is not None
+    if host.state in AWAY and host.since is None:
+        return (host.name, "no answer yet", "", "", "", "", "")
     state = f"{host.state.value} since {show_age(host.since or 0)}" if is_away else host.state.value
     if not host.memory_bytes:
         return (host.name, state, "", "", "", "", "")

@@ -5,50 +5,30 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click.shell_completion import shell_complete
 
 from quicksand_tui import __version__
-from quicksand_tui.cli.commands import to_click
+from quicksand_tui.cli.commands import load, to_click
 from quicksand_tui.cli.opening import has_terminal, open_app
 from quicksand_tui.cli.output import COMPLETE_VARIABLE, MEANINGS, PROGRAM, Exit, complain
 from quicksand_tui.model.text import did_you_mean
-from quicksand_tui.verbs.row import Kind
-from quicksand_tui.verbs.rows import APP_OPTIONS, VERBS
-
-if TYPE_CHECKING:
-    from quicksand_tui.verbs.row import VerbRecord
-
-
-def load(verb: VerbRecord) -> click.Command:
-    """Imports the command of a verb, which its module has under the verb's name, with
-    underscores, and ``_command``."""
-    module = import_module(f"quicksand_tui.cli.{verb.module}")
-    found = getattr(module, f"{verb.name.replace('-', '_')}_command")
-    assert isinstance(found, click.Command)
-    return found
-
-
-WITH_COMMAND = frozenset(
-    verb.name for verb in VERBS if any(found.kind is Kind.ARGV for found in verb.parameters)
-)
-"""Names of the commands whose arguments are a command for the guest."""
+from quicksand_tui.verbs.index import APP_OPTIONS, all_verbs, find_verb, is_verb, sections
+from quicksand_tui.verbs.verb import Kind
 
 SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
 class Commands(click.Group):
-    """The commands of `VERBS`, each imported when it is asked for."""
+    """The commands of all verbs, each imported when it is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [verb.name for verb in VERBS]
+        return [verb.name for verb in all_verbs()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        verb = next((v for v in VERBS if v.name == cmd_name), None)
-        return load(verb) if verb is not None else None
+        return load(find_verb(cmd_name)) if is_verb(cmd_name) else None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -60,10 +40,7 @@ class Commands(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        sections: dict[str, list[VerbRecord]] = {}
-        for verb in VERBS:
-            sections.setdefault(verb.section, []).append(verb)
-        for title, verbs in sections.items():
+        for title, verbs in sections().items():
             with formatter.section(title):
                 formatter.write_dl([(verb.name, verb.summary) for verb in verbs])
 
@@ -117,13 +94,19 @@ def complete() -> int:
 
 
 def explain_usage(error: click.ClickException, argv: Sequence[str]) -> int:
-    """Reports what is wrong with a command line; returns the exit code."""
+    """Reports the fault of a command line; returns the exit code."""
     ctx = error.ctx if isinstance(error, click.UsageError) else None
     hint = f"`{ctx.command_path if ctx is not None else PROGRAM} --help` tells more"
-    if isinstance(error, click.NoSuchOption) and "--" not in argv and argv[0] in WITH_COMMAND:
+    if isinstance(error, click.NoSuchOption) and "--" not in argv and _is_with_command(argv[0]):
         hint = f"if {error.option_name} is the command's, put -- before the command"
     complain(_sentence(error.format_message()), hint=hint)
     return Exit.USAGE
+
+
+def _is_with_command(name: str) -> bool:
+    """Whether the arguments of a verb are a command for the guest."""
+    parameters = find_verb(name).parameters if is_verb(name) else ()
+    return any(found.kind is Kind.ARGV for found in parameters)
 
 
 def _sentence(message: str) -> str:

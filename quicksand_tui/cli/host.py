@@ -1,11 +1,10 @@
-"""`quicksand-tui info, setup`: what this host offers, and what is missing."""
+"""`quicksand-tui info, setup`: the abilities of this host, and the missing parts."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import platform
-import time
 from collections import Counter
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import QuicksandError
 from quicksand.base.paths import paths
+from quicksand.base.progress import Course
 from quicksand.disks.images.initrd import find_agent
 from quicksand.disks.images.recipes import recipe_names
 from quicksand.disks.images.store import ImageStore
@@ -21,18 +21,20 @@ from quicksand.disks.images.stored_image import StoredImage
 from quicksand.disks.packages.names import PUBLISHED
 from quicksand.qemu.accelerator import find_accelerator
 from quicksand.qemu.binaries import find_binaries
-from quicksand.qemu.provision import ensure_qemu
+from quicksand.qemu.provision import SHARES, ensure_qemu
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Status
 from quicksand_images import ensure_image
+from quicksand_images.shares import TOOLS_UNTIL
 
 from quicksand_tui import __version__
+from quicksand_tui.cli.building import BuildProgress
 from quicksand_tui.cli.bundle_info import tell_bundle
 from quicksand_tui.cli.commands import command_of
 from quicksand_tui.cli.output import print_json, print_table, say
+from quicksand_tui.cli.progress import shown
 from quicksand_tui.cli.runner import run_async
 from quicksand_tui.home.state import config_file, state_dir
-from quicksand_tui.model.amounts import seconds_text
 from quicksand_tui.model.remedies import text_of
 from quicksand_tui.model.text import clean
 from quicksand_tui.verbs import packages
@@ -128,33 +130,6 @@ def _sandboxes() -> dict[str, Any]:
     return {status.value: counts[status] for status in Status if counts[status]}
 
 
-QUIET_S = 1.0
-"""Seconds; shorter steps get no line."""
-
-
-class Lines:
-    """Shows progress as one line for each stage, which reads well in logs too."""
-
-    def __init__(self) -> None:
-        self._stage = ""
-        self._since = time.monotonic()
-
-    def stage(self, name: str, done: int, total: int) -> None:
-        """Takes a report of the engine: stage, and steps or bytes done of the total."""
-        if name != self._stage:
-            self.end()
-            self._stage = name
-            say(f"   {clean(name)} …")
-
-    def end(self) -> None:
-        """Writes how long the last stage took."""
-        seconds = time.monotonic() - self._since
-        if self._stage and seconds >= QUIET_S:
-            say(f"   {clean(self._stage)}: {seconds_text(seconds, 0)}")
-        self._stage = ""
-        self._since = time.monotonic()
-
-
 @command_of("setup")
 def setup_command(image: str, arch: str | None, no_image: bool) -> int:
     """Get all that a first start needs: QEMU 7.2 or newer, an accelerator, the default image.
@@ -168,21 +143,24 @@ def setup_command(image: str, arch: str | None, no_image: bool) -> int:
 
 
 async def _prepare(image: str | None, arch: Architecture) -> int:
-    lines = Lines()
-    binaries = await ensure_qemu(lines.stage, arch=arch.value)
-    lines.end()
-    say(f"ok QEMU {binaries.version_text} ({binaries.origin})")
-    status = await find_accelerator(binaries, arch)
-    why = f"; {status.error}" if status.error else ""
-    say(f"ok accelerator {status.accelerator}{why}")
-    if image is not None:
-        found = await _ready_image(image, arch, lines)
-        lines.end()
-        say(clean(f"ok image {found.name} {found.version} ({found.digest[:12]})"))
+    progress = BuildProgress("setup")
+    course = Course(progress.stage)
+    async with shown(progress.look):
+        getting = course.part(SHARES, until=1.0 if image is None else TOOLS_UNTIL)
+        binaries = await ensure_qemu(getting, arch=arch.value)
+        say(f"ok QEMU {binaries.version_text} ({binaries.origin})")
+        status = await find_accelerator(binaries, arch)
+        why = f"; {status.error}" if status.error else ""
+        say(f"ok accelerator {status.accelerator}{why}")
+        if image is not None:
+            found = await _ready_image(image, arch, progress, course)
+            say(clean(f"ok image {found.name} {found.version} ({found.digest[:12]})"))
     return 0
 
 
-async def _ready_image(name: str, arch: Architecture, lines: Lines) -> StoredImage:
+async def _ready_image(
+    name: str, arch: Architecture, progress: BuildProgress, course: Course
+) -> StoredImage:
     """Builds an image, or installs a published one. Raises as these do."""
     store = ImageStore(paths().images)
     there = await asyncio.to_thread(store.get, name, arch)
@@ -191,10 +169,10 @@ async def _ready_image(name: str, arch: Architecture, lines: Lines) -> StoredIma
     if there is not None and there.package is not None:
         return there
     if name in recipe_names() or (there is None and name not in PUBLISHED):
-        return await ensure_image(name, lines.stage, arch=arch, store=store, any_base=True)
+        return await ensure_image(name, course.part(), arch=arch, store=store, any_base=True)
     if there is not None:
         return there
     found = await packages.install(name, arch=arch.debian).carry_out(
-        "", lambda progress: lines.stage(progress.stage, progress.done, progress.total)
+        "", lambda one: progress.stage(one.stage, one.done, one.total)
     )
     return found[-1].image

@@ -1,4 +1,4 @@
-"""Which machine a command line is for. Every command loads this."""
+"""The choice of the machine for a command line. Every command loads this."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ VARIABLE = "QUICKSAND_HOST"
 LOCAL = "local"
 """The name of this machine."""
 
-HERE = frozenset({"completions", "fleet", "hosts", "serve"})
+HERE = frozenset({"completions", "fleet", "hosts", "serve", "ssh-config"})
 """Commands that are about this machine, whatever QUICKSAND_HOST says."""
 
 
@@ -18,7 +18,7 @@ class Chosen(NamedTuple):
     """A command line for another machine."""
 
     host: str
-    """As the user wrote it."""
+    """The machine, as the user wrote it."""
     argv: tuple[str, ...]
     """The rest of the line."""
     by_option: bool
@@ -26,8 +26,8 @@ class Chosen(NamedTuple):
 
 
 def find_host(argv: Sequence[str], environ: Mapping[str, str]) -> Chosen | None:
-    """Returns what is to be done on another machine; None if that is for this machine, or if the
-    line is wrong, which click explains."""
+    """Returns the command line for another machine; None if it is for this machine, or if it is
+    wrong, which click explains."""
     rest = list(argv)
     host, by_option = environ.get(VARIABLE, ""), False
     while rest and (rest[0] == OPTION or rest[0].startswith(f"{OPTION}=")):

@@ -8,15 +8,15 @@ from collections.abc import Callable
 from typing import Any
 
 import click
-from quicksand.base.errors import ConfigError, QuicksandError
+from quicksand.base.errors import QuicksandError
 from quicksand.remote.connection import Connection
 from quicksand.remote.destination import Destination
 
 from quicksand_tui.cli.commands import command_of
+from quicksand_tui.cli.destinations import find_destination, named_hosts
 from quicksand_tui.cli.output import Exit, complain, print_json, print_table, say
 from quicksand_tui.cli.runner import Signals, run_async
-from quicksand_tui.cli.there import find_destination
-from quicksand_tui.home.host_file import HostsError, add_host, read_hosts, remove_host
+from quicksand_tui.home.host_file import HostsError, add_host, remove_host
 from quicksand_tui.home.hosts import problem_of
 from quicksand_tui.home.state import config_file
 from quicksand_tui.model.remedies import hint_of, text_of
@@ -43,7 +43,7 @@ def list_hosts(as_json: bool) -> None:
 
 
 def _list(*, as_json: bool) -> None:
-    found = _known()
+    found = named_hosts()
     if as_json:
         print_json([{"name": name, "address": address} for name, address in found.items()])
         return
@@ -58,7 +58,7 @@ def add(name: str, address: str) -> int:
     if what := problem_of(name, address):
         raise click.UsageError(f"{name!r}, {address!r}: {what}")
     Destination.parse(address)
-    if name in _known():
+    if name in named_hosts():
         complain(f"there is a host {name!r} already", hint=f"`quicksand-tui hosts rm {name}` first")
         return Exit.FAILURE
     return _change(lambda: add_host(config_file(), name, address))
@@ -67,7 +67,7 @@ def add(name: str, address: str) -> int:
 @command_of("hosts rm")
 def remove(name: str) -> int:
     """Remove a machine from the list. Nothing changes on the machine itself."""
-    if name not in _known():
+    if name not in named_hosts():
         complain(f"there is no host {name!r}")
         return Exit.FAILURE
     return _change(lambda: remove_host(config_file(), name))
@@ -82,13 +82,6 @@ def _change(change: Callable[[], None]) -> int:
     return Exit.OK
 
 
-def _known() -> dict[str, str]:
-    try:
-        return read_hosts(config_file())
-    except HostsError as error:
-        raise ConfigError(str(error), hint=error.hint) from error
-
-
 @command_of("hosts check")
 def check(names: tuple[str, ...], as_json: bool) -> int:
     """Connect to machines, and show what answers there.
@@ -96,7 +89,9 @@ def check(names: tuple[str, ...], as_json: bool) -> int:
     Without names, all machines of the list are tried. Exits with 1 if one cannot be reached, or has
     no quicksand-tui that understands ours.
     """
-    return run_async(lambda signals: _check(names or tuple(_known()), signals, as_json=as_json))
+    return run_async(
+        lambda signals: _check(names or tuple(named_hosts()), signals, as_json=as_json)
+    )
 
 
 async def _check(names: tuple[str, ...], signals: Signals, *, as_json: bool) -> int:

@@ -1,5 +1,5 @@
-"""`quicksand-tui images sbom, tag, verify`: what is in images, other names for them, and whether
-they are whole."""
+"""`quicksand-tui images sbom, tag, verify`: the contents of images, other names for them, and
+whether they are whole."""
 
 from __future__ import annotations
 
@@ -45,8 +45,7 @@ def _stored(name: str, arch: str | None = None) -> StoredImage:
 
 
 def below_of(image: StoredImage) -> str | None:
-    """Returns the image on which a layer was made, in words; None for a whole system or if that is
-    not known."""
+    """Returns the image on which a layer was made, in words; None for a whole system or unknown."""
     try:
         below = read_manifest(image).get("below")
     except QuicksandError:
@@ -57,7 +56,7 @@ def below_of(image: StoredImage) -> str | None:
 
 
 def package_count(image: StoredImage) -> int | None:
-    """Returns the number of packages that are known to be in an image; None if none are."""
+    """Returns the number of known packages in an image; None if none are known."""
     try:
         manifest = read_manifest(image)
     except QuicksandError:

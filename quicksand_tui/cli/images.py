@@ -8,7 +8,7 @@ import shlex
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 from quicksand.base.arch import Architecture
@@ -50,9 +50,10 @@ from quicksand_tui.cli.spares import (
 from quicksand_tui.cli.standing import StartProgress
 from quicksand_tui.model.amounts import seconds_text
 from quicksand_tui.model.text import clean
-from quicksand_tui.verbs.shared_rows import DEFAULT_IMAGE
+from quicksand_tui.verbs.shared import DEFAULT_IMAGE
 
 if TYPE_CHECKING:
+    from quicksand.base.progress import Progress
     from quicksand.disks.images.store import ImageStore
     from quicksand.disks.images.stored_image import StoredImage
     from quicksand.life.image_users import Users
@@ -99,15 +100,15 @@ def warm(
             return Exit.OK
         require_image(wanted, registry)
         telling = order_told(registry, wanted) if spares else contextlib.nullcontext()
-        ready = None
+        ready, follow = None, cast("Progress | None", progress.stage)
         async with telling, shown(progress.look):
             if head is None:
-                await build_if_missing(
-                    image, paths(), arch=config.arch, build=build, progress=progress.stage
+                follow = await build_if_missing(
+                    image, paths(), arch=config.arch, build=build, progress=follow
                 )
             if spares is not None:
                 await check_order(registry, wanted, spares)
-            origin, made = await warm_up(registry, wanted, progress=progress.stage)
+            origin, made = await warm_up(registry, wanted, progress=follow)
             if spares is not None:
                 ready = await set_order(registry, wanted, spares)
         seconds = time.perf_counter() - started
@@ -130,6 +131,9 @@ new = image_packages.new_command
 
 HEADS = ("NAME", "VERSION", "ARCH", "SIZE", "AGE", "FROM", "DIGEST")
 DIGEST_SHOWN = 12
+
+AGES = {"created": "newest file", "built": "built"}
+"""The words for the times of an image: it was not created when its files were."""
 
 
 @command_of("images")
@@ -199,8 +203,8 @@ def _show(name: str, arch: str | None, as_json: bool) -> None:
         elif key == "templates":
             size = show_size(sum(template["size"] for template in value))
             rows.append((key, f"{len(value)}, {size}" if value else "none"))
-        elif key in ("created", "built") and value is not None:
-            rows.append((key, f"{show_age(value)} ago"))
+        elif key in AGES and value is not None:
+            rows.append((AGES[key], f"{show_age(value)} ago"))
         elif isinstance(value, dict):
             rows += [(f"{key} {part}", _told(inner)) for part, inner in value.items()]
         elif isinstance(value, list):
@@ -211,7 +215,7 @@ def _show(name: str, arch: str | None, as_json: bool) -> None:
 
 
 def _told(value: object) -> str:
-    """Returns a value of a container image, whose words may have spaces."""
+    """Returns a value of a container image in words, which may have spaces."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     words = value if isinstance(value, list) else [value]
@@ -225,7 +229,7 @@ def info(name: str, arch: str | None, as_json: bool) -> None:
 
 
 def _facts(name: str, arch: Architecture | None) -> dict[str, Any]:
-    """Returns what is known of an image. Raises ImageNotFound, ImageError."""
+    """Returns the facts of an image. Raises ImageNotFound, ImageError."""
     resolver = _resolver()
     stored = resolver.store.get(name, arch)
     if stored is not None and (arch is None or stored.arch == arch.value):

@@ -1,7 +1,7 @@
 """Copies files from a guest to this host.
 
-The guest is hostile: names, kinds, sizes and the shape of the tree are only its claims. Everything
-is made relative to a descriptor of its directory and nothing is opened through a symlink, so that
+The guest is hostile: names, kinds, sizes and the shape of the tree are only its claims. Every file
+is made relative to a descriptor of its directory and none is opened through a symlink, so that
 nothing outside the target is touched whatever the guest says.
 """
 
@@ -39,11 +39,11 @@ TARGET_MAX = 4095
 ENTRIES_MAX = 1_000_000
 
 LINKS_MAX = 100_000
-"""The most files with several names that are kept in mind; further ones are copied for each."""
+"""The most files with several names that are kept in mind; others are copied for each name."""
 
 SURPLUS_MAX = 1024 * 1024 * 1024
-"""How many bytes a file may have beyond the size that the guest gave. Logs grow during a copy, but
-an endless stream must end."""
+"""The most bytes that a file may have beyond the size that the guest gave. Logs grow during a copy,
+but an endless stream must end."""
 
 MODE_KEPT = 0o777
 """The mode bits that are kept. Setuid, setgid and sticky are not: here the files belong to this
@@ -79,8 +79,8 @@ async def fetch(
     """Copies ``source`` of the guest to ``target`` on this host. Files that cannot be copied are
     reported and counted in ``tally``; QuicksandError is raised only if nothing at all can be.
 
-    Raises NotEnoughSpaceError, with nothing copied, if ``source`` is larger than what the disk has
-    to spare; with ``to_the_full``, copies as much as the disk can hold instead.
+    Raises NotEnoughSpaceError, with nothing copied, if ``source`` is larger than the disk has to
+    spare; with ``to_the_full``, copies as much as the disk can hold instead.
     """
     source, contents = split_contents(source)
     info = await files.stat(source, follow=follow or contents)
@@ -118,7 +118,7 @@ async def fetch(
 
 
 def _make_directory(target: str) -> bool:
-    """Makes a directory with those above it; returns whether it was not there."""
+    """Makes a directory and the missing ones above it; returns whether it was missing."""
     try:
         Path(target).mkdir(parents=True)
     except FileExistsError:
@@ -202,7 +202,7 @@ class _Place(NamedTuple):
 
     name: bytes
     directory: _Place | None
-    """None for that directory itself."""
+    """The directory above; None for that directory itself."""
 
 
 class _Copied(NamedTuple):
@@ -210,11 +210,11 @@ class _Copied(NamedTuple):
 
     place: _Place
     facts: tuple[int, int, int]
-    """Those of `_identify`."""
+    """The facts by `_identify`."""
 
 
 class _Receiver:
-    """Creates what the guest lists, relative to descriptors of directories."""
+    """Makes the files that the guest lists, relative to descriptors of directories."""
 
     def __init__(
         self, files: GuestFiles, survey: Survey, tally: Tally, top: int, *, to_the_full: bool
@@ -223,14 +223,14 @@ class _Receiver:
         until the disk is full, rather than stop shortly before."""
         self._top = top
         self._copied: dict[str, _Copied] = {}
-        """By what the guest calls a file's identity."""
+        """The copies, by the guest's identities of the files."""
         self._files = files
         self._survey = survey
         self._tally = tally
         self._to_the_full = to_the_full
         self._entries = 0
         self._written = 0
-        """Bytes written so far, in all files."""
+        """The bytes written so far, in all files."""
 
     async def fill(self, directory: int, source: str, here: _Place | None, *, depth: int) -> None:
         """Copies all entries of the guest's ``source`` into ``directory``, which is ``here``.
@@ -289,14 +289,14 @@ class _Receiver:
             os.close(inner)
 
     def _remember(self, place: _Place, info: GuestFile, ours: os.stat_result) -> None:
-        """Keeps where a file is that the guest says has more names."""
+        """Keeps the place of a file that has more names by the guest's word."""
         if info.identity and info.links > 1 and len(self._copied) < LINKS_MAX:
             self._copied[info.identity] = _Copied(place, _identify(ours))
 
     def _link(self, directory: int, name: bytes, info: GuestFile) -> bool:
-        """Makes ``name`` a hard link to the copy of another name of the same file, if there is one;
-        returns whether there is. A link leads only to what this copy has made: the guest's word for
-        it is not enough, and in a directory that is mounted it can change what lies there."""
+        """Makes ``name`` a hard link to the copy of another name of the same file; returns whether
+        there is one. A link leads only to a file that this copy has made: the guest's word is not
+        enough, and in a mounted directory it can change the files there."""
         copied = self._copied.get(info.identity)
         if copied is None:
             return False
@@ -317,7 +317,7 @@ class _Receiver:
         except OSError:
             return False  # no links on this file system, too many of them, gone: copied again
         finally:
-            # It is still there, too, if the name was one of the same file already.
+            # The temporary name still exists if both were names of the same file already.
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(temporary, dir_fd=directory)
         return True
@@ -419,8 +419,7 @@ def _temporary(name: bytes) -> bytes:
 
 
 def _publish(directory: int, temporary: bytes, name: bytes) -> None:
-    """Renames a finished file to its name. A file or link of that name is replaced; nothing else
-    is."""
+    """Renames a finished file to its name. Only a file or link of that name is replaced."""
     with contextlib.suppress(FileNotFoundError):
         there = os.stat(name, dir_fd=directory, follow_symlinks=False)
         if not (stat.S_ISREG(there.st_mode) or stat.S_ISLNK(there.st_mode)):

@@ -1,4 +1,4 @@
-"""`quicksand-tui logs`: what a guest wrote to its console, or its QEMU to stderr."""
+"""`quicksand-tui logs`: the output of a guest to its console, or of its QEMU to stderr."""
 
 from __future__ import annotations
 
@@ -51,8 +51,7 @@ def logs_command(name: str, follow: bool, qemu: bool, lines: int | None, plain: 
 
 
 class Log:
-    """A log in two files, the older one with ``.1`` behind its name (see the engine's
-    keeper.py)."""
+    """A log in two files, the older with ``.1`` behind its name (see the engine's keeper.py)."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -92,7 +91,7 @@ class Log:
         try:
             return not os.path.samestat(os.fstat(file.fileno()), self._path.stat())
         except FileNotFoundError:
-            return False  # it is being rotated, or was removed
+            return False  # the log is being rotated, or was removed
 
 
 def last_lines(pieces: Iterator[bytes], count: int | None) -> Iterator[bytes]:

@@ -11,18 +11,25 @@ import click
 from click.shell_completion import CompletionItem
 from quicksand.base.errors import ConfigError
 from quicksand.records.config import SandboxConfig
-from quicksand.records.machine_options import MachineOption, dashed, options_of
+from quicksand.records.machine_options import MachineOption, options_of
 
 from quicksand_tui.cli.completing import completer_of
 from quicksand_tui.cli.mount_words import read_mount
 from quicksand_tui.model.remedies import hint_of
-from quicksand_tui.verbs.row import Kind
+from quicksand_tui.verbs.verb import Kind
 
 if TYPE_CHECKING:
     from quicksand_tui.cli.options import Decorator
 
 MOUNTS = "mounts"
 """The keyword of the option whose value may be completed, and misunderstood, as that of `mount`."""
+
+
+class _Choice(click.Choice[str]):
+    """A choice of words. Dashes are taken for their underscores, as people write them."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return super().convert(str(value).replace("-", "_"), param, ctx)
 
 
 def machine_options(*, but: Collection[str] = ()) -> Decorator:
@@ -64,18 +71,17 @@ def _click_option(record: MachineOption) -> Decorator:
     def complete(
         ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        choices = {dashed(choice): note for choice, note in record.choices.items()}
         return [
             CompletionItem(word, help=note)
-            for word, note in choices.items()
-            if word.startswith(incomplete)
+            for word, note in record.choices.items()
+            if word.startswith(incomplete.replace("-", "_"))
         ]
 
     more: dict[str, Any] = {}
     if record.metavar:
         more["metavar"] = record.metavar
     elif not record.is_switch:
-        more["type"] = click.Choice([dashed(choice) for choice in record.choices])
+        more["type"] = _Choice([*map(str, record.choices)])
     return click.option(
         *record.flags_shown,
         record.keyword,

@@ -72,8 +72,8 @@ def _open_standard_streams() -> None:
 
 
 def _make_writable() -> None:
-    """Lets stdout and stderr take every text: what their encoding does not have is written as
-    similar characters or escaped, instead of ending the command with UnicodeEncodeError."""
+    """Lets stdout and stderr take every text: characters that their encoding lacks are written as
+    similar ones or escaped, instead of ending the command with UnicodeEncodeError."""
     codecs.register_error(SIMILAR, _write_similar)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.errors != "surrogateescape":
@@ -81,28 +81,30 @@ def _make_writable() -> None:
 
 
 def _write_similar(error: UnicodeError) -> tuple[str, int]:
-    """The error handler of that."""
+    """Handles an error of encoding: returns similar characters."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     return similar(error.object[error.start : error.end]), error.end
 
 
 def _end_by_interrupt() -> None:
-    """Has SIGINT end the program until the command handles it: it has nothing to clean up yet, and
-    Python loses a KeyboardInterrupt that comes within a callback of its imports."""
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else it is ignored (nohup)
+    """Has SIGINT end the program until the command handles it: the program has nothing to clean up
+    yet, and Python loses a KeyboardInterrupt that comes within a callback of its imports."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else ignored (nohup)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _without_group(argv: Sequence[str]) -> int | None:
-    """Carries out what is for another machine, or need not be read as other lines are; returns the
-    exit code, and None for any other line."""
+    """Carries out a line for another machine, or one that need not be read as others are; returns
+    the exit code, and None for any other line."""
     if (chosen := find_host(argv, os.environ)) is not None:
+        import_asyncio()
         from quicksand_tui.cli.there import run_there  # noqa: PLC0415
 
         return run_there(chosen)
     if argv[:1] in (["exec"], ["run"]):
         _end_by_interrupt()
+    if argv[:1] in (["exec"], ["run"], ["serve"]):
         import_asyncio()
     if argv[:1] == ["exec"]:
         from quicksand_tui.cli.executing import execute_plainly  # noqa: PLC0415
@@ -115,7 +117,7 @@ def _dispatch(argv: Sequence[str]) -> int:
     completes = bool(os.environ.get(COMPLETE_VARIABLE))
     try:
         if not argv and not completes and has_terminal():
-            # The app starts faster without importing what reads command lines.
+            # The app starts faster without importing the reader of command lines.
             return open_app()
         if not completes and (code := _without_group(argv)) is not None:
             return code

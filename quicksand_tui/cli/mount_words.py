@@ -1,4 +1,4 @@
-"""HOST:GUEST, as the commands take it, and what was meant by what is wrong."""
+"""HOST:GUEST, as the commands take it, and the probable meaning of a wrong one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ORDER = "the directory of this host comes first"
 
 
 def read_mount(word: str) -> Mount:
-    """Reads HOST:GUEST[:ro|:protect]. Raises ConfigError, with a hint at what was meant."""
+    """Reads HOST:GUEST[:ro|:protect]. Raises ConfigError, with a hint at the probable meaning."""
     try:
         return parse_mount(word)
     except ConfigError as error:
@@ -20,7 +20,7 @@ def read_mount(word: str) -> Mount:
 
 
 def _meant(word: str) -> str:
-    """Returns what a word that is no mount probably means; "" if that is unclear."""
+    """Returns the probable meaning of a word that is no mount; "" if that is unclear."""
     host, colon, guest = word.partition(":")
     guest, _, mode = guest.partition(":")
     mode = f":{mode}" if mode else ""

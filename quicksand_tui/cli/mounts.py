@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from quicksand.base.errors import ConfigError, MountError
 from quicksand.base.paths import paths
 from quicksand.mounts.known import MountState, known_mounts
+from quicksand.mounts.left_out import read_left_out
+from quicksand.records.layout import sandbox_dir
 from quicksand.records.mount import CIFS, Mount
 from quicksand.records.registry import Registry
 
@@ -20,27 +22,22 @@ from quicksand_tui.cli.mount_words import ORDER, is_directory, read_mount
 from quicksand_tui.cli.output import Exit, print_json, print_table, say
 from quicksand_tui.cli.progress import shown
 from quicksand_tui.cli.runner import Signals, attached, run_async
-from quicksand_tui.cli.written import say_written, written_lines
 from quicksand_tui.model.specs import MountSpec
 from quicksand_tui.model.text import clean, did_you_mean
 from quicksand_tui.verbs import mounts
-from quicksand_tui.verbs.record import ignore
+from quicksand_tui.verbs.call import ignore
+from quicksand_tui.verbs.written import written_in, written_lines
 
 if TYPE_CHECKING:
     from quicksand.mounts.known import KnownMount
 
+EXPLAINED = (MountState.NOT_SERVED, MountState.LEFT_OUT, MountState.MOVED)
+"""States whose reason is printed."""
 HEADS = ("SANDBOX", "HOST", "GUEST", "MODE", "STATE")
 
 
 @command_of("mount")
 def mount_command(name: str, mount: str) -> int:
-    """Mount a directory of this host in a running sandbox, until `unmount` or until it stops.
-
-    HOST is a directory here, GUEST an absolute path there, which is made if it is missing. With :ro
-    nobody in the sandbox can change anything in the directory, not even root. With :protect nobody
-    there can change files that programs of the host run unasked, such as git's hooks and the tasks
-    of editors. A revert leaves the directory as it is. `run -v HOST:GUEST` mounts it at each start.
-    """
     wanted = read_mount(mount)
     spec = MountSpec(
         host=wanted.host,
@@ -49,12 +46,12 @@ def mount_command(name: str, mount: str) -> int:
         protect=wanted.protect,
         type=wanted.type,
     )
-    verb = mounts.mount(spec)
+    call = mounts.mount(spec)
 
     async def main(signals: Signals) -> int:
         with attached(name) as sandbox, _explained(wanted):
-            async with shown(f"{name}: {verb.stage}"):
-                await verb.act(sandbox, ignore)
+            async with shown(f"{name}: {call.stage}"):
+                await call.act(sandbox, ignore)
         return Exit.OK
 
     return run_async(main)
@@ -75,21 +72,17 @@ def _explained(mount: Mount) -> Iterator[None]:
 
 @command_of("unmount")
 def unmount_command(name: str, guest: str, force: bool) -> int:
-    """Unmount a directory of this host from a running sandbox. The directory itself stays.
-
-    This is refused while a program in the sandbox uses it. With --force it is unmounted in any
-    case: such programs get errors, and data that they have not written yet are lost.
-    """
-
     async def main(signals: Signals) -> int:
         with attached(name) as sandbox:
-            there = [handle.guest for handle in sandbox.active_mounts]
+            left_out = read_left_out(sandbox_dir(paths(), sandbox.id))
+            there = [*(handle.guest for handle in sandbox.active_mounts), *left_out]
             where = _find(guest, there, name=sandbox.name)
-            say_written(sandbox, where)
-            verb = mounts.unmount(where, force=force)
-            async with shown(f"{name}: {verb.stage}"):
+            for line in written_in(sandbox, where):
+                say(line)
+            call = mounts.unmount(where, force=force)
+            async with shown(f"{name}: {call.stage}"):
                 try:
-                    await verb.act(sandbox, ignore)
+                    await call.act(sandbox, ignore)
                 except MountError as error:
                     raise MountError(error.words, hint=_way_out(sandbox.name, where)) from error
         return Exit.OK
@@ -122,7 +115,8 @@ def mounts_command(names: tuple[str, ...], as_json: bool) -> None:
 
     Without names, all running sandboxes are listed. Mounts for a sandbox's next start are listed,
     too. One that is `not served` gives errors in the guest until it is unmounted. One that is `not
-    mounted` could not be mounted when the sandbox started or was reverted. Below, files are named
+    mounted` could not be mounted when the sandbox started or was reverted. Of one that is `moved
+    away` the directory is not at its path here any more. Below, files are named
     that a sandbox wrote and that programs of the host run unasked.
     """
     registry = Registry(paths())
@@ -136,7 +130,7 @@ def mounts_command(names: tuple[str, ...], as_json: bool) -> None:
         return
     print_table(HEADS, [_row(name, known) for name, known in found])
     for name, known in found:
-        if known.state in (MountState.NOT_SERVED, MountState.LEFT_OUT) and known.reason:
+        if known.state in EXPLAINED and known.reason:
             what = f"{clean(name)}: {clean(known.mount.guest)} is {known.state.value}"
             say(f"{what}: {clean(known.reason)}")
     for name, known in found:

@@ -1,4 +1,4 @@
-"""Says what a start could not do."""
+"""Tells the notices of a start."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from quicksand_tui.model.text import clean
 
 
 def say_notices(name: str, notices: Sequence[str], *, but: Sequence[str] = ()) -> None:
-    """Says what the start of a sandbox could not do, without what was said already."""
+    """Tells the notices of a sandbox's start, without those that were told already."""
     for notice in notices:
         if notice in but:
             continue

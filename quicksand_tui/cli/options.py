@@ -1,4 +1,4 @@
-"""Values of options and detach keys: what several commands share."""
+"""Values of options and detach keys: the common part of several commands."""
 
 from __future__ import annotations
 

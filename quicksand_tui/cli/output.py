@@ -51,9 +51,10 @@ MEANINGS = {
 
 
 def hint_with_amounts(error: DiskSpaceError) -> str:
-    """Returns the error's hint. If it recommends `clean`, the hint says how much that would free
+    """Returns the error's hint. If it recommends `clean`, the hint tells what that would free
     now."""
-    from quicksand.base.errors import FREE_SPACE, QuicksandError  # noqa: PLC0415
+    from quicksand.base.errors import QuicksandError  # noqa: PLC0415
+    from quicksand.base.remedies import FREE_SPACE  # noqa: PLC0415
 
     hint = hint_of(error)
     if error.advice != FREE_SPACE:
@@ -71,12 +72,6 @@ def hint_with_amounts(error: DiskSpaceError) -> str:
 
 
 PROGRAM = "quicksand-tui"
-UNSYNCED = (
-    "not in it: what the guest had not yet written to its disk, since it was paused or did not "
-    "answer; `quicksand-tui resume` lets it, then save again"
-)
-"""What is lost when a save or a snapshot could not be synced first."""
-
 BOLD, NORMAL = "\x1b[1m", "\x1b[0m"
 
 COMPLETE_VARIABLE = "_QUICKSAND_TUI_COMPLETE"
@@ -88,8 +83,8 @@ _coverings: list[Callable[[], None]] = []
 
 @contextmanager
 def covering(take_away: Callable[[], None]) -> Iterator[None]:
-    """Calls ``take_away`` before each line is written, and at the end. It removes the progress that
-    a terminal shows for the moment."""
+    """Calls ``take_away``, which removes the progress shown on a terminal, before each line is
+    written, and at the end."""
     _coverings.append(take_away)
     try:
         yield
@@ -130,18 +125,21 @@ def tell(line: str) -> None:
 
 def complain(error: object, *, hint: str = "", about: str = "") -> None:
     """Writes an error to stderr as ``quicksand-tui: message``, and a line with its hint."""
-    from quicksand.base.errors import DiskSpaceError, shorten  # noqa: PLC0415
+    from quicksand.base.errors import DiskSpaceError  # noqa: PLC0415
+    from quicksand.base.remedies import shorten  # noqa: PLC0415
+
+    from quicksand_tui.cli.told_paths import told_text  # noqa: PLC0415
 
     subject = f"{clean(shorten(about))}: " if about else ""
     message = text_of(error)
-    said = f"{subject}{clean_lines(shorten(message))}"
+    said = f"{subject}{clean_lines(shorten(told_text(message)))}"
     hint = hint or hint_of(error)
     # The specification puts the hint of some errors into their message.
     if hint in message:
         hint = ""
     elif isinstance(error, DiskSpaceError):
         hint = hint_with_amounts(error)
-    hint = clean_lines(shorten(hint))
+    hint = clean_lines(shorten(told_text(hint)))
     if tells_json():
         tell_program(error={"message": said, "hint": hint})
         return
@@ -228,6 +226,5 @@ def is_unicode(stream: Any) -> bool:
 
 
 def abandon_stdout() -> None:
-    """Points stdout to /dev/null, so that Python does not complain at exit that the reader is
-    gone."""
+    """Points stdout to /dev/null, so that Python does not complain at exit of a lost reader."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

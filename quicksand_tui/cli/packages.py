@@ -88,7 +88,7 @@ def install_command(
 
 
 async def _get_qemu(arch: str) -> None:
-    """Gets QEMU for guests of ``arch`` if there is none. What is installed is so in any case, so a
+    """Gets QEMU for guests of ``arch`` if there is none. The image is installed in any case, so a
     failure is only told."""
     with contextlib.suppress(QuicksandError):
         await asyncio.to_thread(find_binaries, arch)
@@ -160,8 +160,8 @@ def uninstall_command(names: tuple[str, ...], as_json: bool) -> int:
 
 
 async def _uninstall(name: str, *, quiet: bool) -> Any:
-    """Removes an image, or QEMU, and tells of it unless it is to be quiet; returns what ``--json``
-    prints."""
+    """Removes an image, or QEMU, and tells of it unless it is to be quiet; returns the object that
+    ``--json`` prints."""
     if packages.is_qemu(name):
         qemu = packages.uninstall_qemu(name)
         versions = await qemu.carry_out("")

@@ -22,7 +22,7 @@ TICK_S = 0.1
 @contextlib.asynccontextmanager
 async def shown(what: str | Callable[[], Standing]) -> AsyncIterator[None]:
     """Shows progress on one line of the terminal during the context, and removes the line at its
-    end. ``what`` is a text, or returns the current progress. Raises what drawing raises."""
+    end. ``what`` is a text, or returns the current progress. Raises the errors of drawing."""
     if not (tells_json() or is_terminal(sys.stderr)):
         yield
         return
@@ -39,7 +39,7 @@ async def shown(what: str | Callable[[], Standing]) -> AsyncIterator[None]:
 
 
 async def _tell(look: Callable[[], Standing]) -> None:
-    """Tells a program whenever it has changed."""
+    """Tells a program the progress whenever it has changed."""
     told = Standing(text="")
     while True:
         now = look()
@@ -52,6 +52,7 @@ async def _tell(look: Callable[[], Standing]) -> None:
                     "steps": now.steps,
                     "done": now.done,
                     "total": now.total,
+                    "share": now.share,
                 }
             )
         await asyncio.sleep(TICK_S)

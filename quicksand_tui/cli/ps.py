@@ -1,10 +1,11 @@
-"""`quicksand-tui ps`: lists sandboxes from what is on disk. Imports as little as possible."""
+"""`quicksand-tui ps`: lists sandboxes from their records on disk. Imports as little as possible."""
 
 from __future__ import annotations
 
 import json
 import sys
 import time
+from collections import Counter
 from dataclasses import asdict
 from typing import Any, NoReturn
 
@@ -32,6 +33,7 @@ GLYPHS = {
     Status.UNREACHABLE: ("◌", "?"),
     Status.RUNNING: ("●", "*"),
     Status.PAUSED: ("‖", "="),
+    Status.STOPPING: ("◐", "~"),
     Status.STOPPED: ("○", "-"),
     Status.CRASHED: ("✗", "x"),
     Status.BROKEN: ("!", "!"),
@@ -78,7 +80,9 @@ def ps_command(everything: bool, quiet: bool, processes: bool, watch: bool, as_j
     else:
         print_lines(_table(entries))
         if not entries and found:
-            say(f"none runs; {len(found)} stopped: `quicksand-tui ps -a` lists them")
+            counts = Counter(entry.status for entry in found)
+            told = ", ".join(f"{number} {status}" for status, number in counts.items())
+            say(f"none runs; {told}: `quicksand-tui ps -a` lists them")
 
 
 def _watch(*, everything: bool, quiet: bool, as_json: bool) -> NoReturn:
@@ -144,6 +148,7 @@ def _table(entries: list[Entry]) -> list[str]:
 COLOURS = {
     Status.RUNNING: "green",
     Status.STARTING: "yellow",
+    Status.STOPPING: "yellow",
     Status.UNREACHABLE: "yellow",
     Status.PAUSED: "yellow",
     Status.CRASHED: "red",

@@ -9,6 +9,7 @@ from quicksand_tui.cli.commands import command_of
 from quicksand_tui.cli.display import stopped_hint
 from quicksand_tui.cli.output import Exit, say
 from quicksand_tui.cli.runner import opened, run_async
+from quicksand_tui.cli.told_paths import told
 from quicksand_tui.door.recordings import recorded_text
 from quicksand_tui.model.amounts import age_text
 from quicksand_tui.model.text import clean
@@ -41,7 +42,7 @@ def record_command(
                     most = age_text(seconds, wide=True)
                     say(f"recording {clean(sandbox.name)} for {most} at most; Ctrl-C ends it")
                     done = await running.wait()
-        say(recorded_text(done))
+        say(recorded_text(done, told(done.path)))
         return Exit.OK
 
     return run_async(main)

@@ -1,13 +1,10 @@
-"""Runs a command in the guest as if it ran here: it has our stdin, stdout and stderr, and gets our
-signals."""
+"""Runs a command in the guest as if it ran here: it has our standard streams and our signals."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
-import time
-from collections.abc import AsyncIterable, AsyncIterator, Callable
+from collections.abc import AsyncIterable, AsyncIterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from quicksand.base.errors import AgentRefusedError, AgentUnreachableError, QuicksandError
@@ -23,12 +20,8 @@ if TYPE_CHECKING:
     from quicksand.guest.execution import Command
     from quicksand.sandbox import Sandbox
 
-AGAIN_S = 2.0
-"""Seconds; a second Ctrl-C within this time ends the command."""
-
 CANCEL_S = 1.0
-"""Seconds to wait for the agent to confirm a cancellation. Closing the connection ends the command
-too."""
+"""Seconds to wait for the agent's confirmation. Closing the connection ends the command too."""
 
 STDIN, STDOUT, STDERR = 0, 1, 2
 
@@ -47,11 +40,11 @@ class Wish(NamedTuple):
 
     @property
     def is_command(self) -> bool:
-        """Returns whether something is run, and no shell asked for."""
+        """Whether a command is run, and no shell asked for."""
         return bool(self.argv) or self.entrypoint
 
     def keywords(self) -> dict[str, Any]:
-        """Returns the keyword arguments that `Sandbox.spawn` and `Sandbox.shell` share."""
+        """The keyword arguments that `Sandbox.spawn` and `Sandbox.shell` share."""
         return {
             "env": self.env,
             "user": self.user,
@@ -127,10 +120,16 @@ def _conclude(status: ExitStatus | None, wish: Wish) -> int:
 
 @contextlib.asynccontextmanager
 async def _guarded(sandbox: Sandbox, command: Command, signals: Signals) -> AsyncIterator[None]:
-    """Passes Ctrl-C to the command, and ends the command however we end."""
+    """Passes our signals to the command, and ends the command when we end."""
     sending: set[asyncio.Task[None]] = set()
+
+    def send(name: str) -> None:
+        task = asyncio.create_task(_send(command, name), name="quicksand-signal")
+        sending.add(task)
+        task.add_done_callback(sending.discard)
+
     try:
-        with signals.interrupts_to(_interrupter(command, signals, sending)):
+        with signals.passed_on(send):
             yield
     except AgentUnreachableError as error:
         raise await why_gone(sandbox, error) from error
@@ -141,28 +140,9 @@ async def _guarded(sandbox: Sandbox, command: Command, signals: Signals) -> Asyn
             await _end(command)
 
 
-def _interrupter(
-    command: Command, signals: Signals, sending: set[asyncio.Task[None]]
-) -> Callable[[], None]:
-    last = -AGAIN_S
-
-    def interrupt() -> None:
-        nonlocal last
-        now = time.monotonic()
-        if now - last < AGAIN_S:
-            signals.end(signal.SIGINT)
-            return
-        last = now
-        task = asyncio.create_task(_send_interrupt(command), name="quicksand-interrupt")
-        sending.add(task)
-        task.add_done_callback(sending.discard)
-
-    return interrupt
-
-
-async def _send_interrupt(command: Command) -> None:
+async def _send(command: Command, name: str) -> None:
     with contextlib.suppress(QuicksandError):
-        await command.signal("INT")
+        await command.signal(name)
 
 
 async def _end(command: Command) -> None:
@@ -192,7 +172,7 @@ async def _feed(command: Command, source: AsyncIterable[bytes]) -> None:
     try:
         await command.feed(source)
     except AgentUnreachableError:
-        return  # who reads the output gets the same error
+        return  # the reader of the output gets the same error
     except OSError:
         # The command must not take half of its input for all of it.
         await _end(command)

@@ -1,4 +1,4 @@
-"""`quicksand-tui rm, trash, restore`: what was removed, and how to get it back."""
+"""`quicksand-tui rm, trash, restore`: removes sandboxes, and gets them back."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Draws progress on a terminal with rich. Imported only when it first draws, as that takes some 60
-ms."""
+"""Draws progress on a terminal with rich. Imported when it first draws: that takes some 60 ms."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ from rich.table import Column
 from rich.text import Text
 
 from quicksand_tui.cli.output import is_unicode
-from quicksand_tui.model.amounts import age_text, seconds_text, size_text
+from quicksand_tui.model.amounts import age_text, left_text, seconds_text, size_text
 from quicksand_tui.model.text import clean, clip_middle, plain
 
 if TYPE_CHECKING:
@@ -27,8 +26,9 @@ if TYPE_CHECKING:
 
 BAR_WIDTH = 24
 
-SHARE_WIDTH, RATE_WIDTH, TIME_WIDTH = 6, 14, 10
-"""The most cells of " 100 %", " 1023 MiB/s" and " 119s left", each with the space before it."""
+SHARE_WIDTH, RATE_WIDTH, TIME_WIDTH, ABOUT_WIDTH = 6, 14, 10, 16
+"""The most cells of " 100 %", " 1023 MiB/s", " 119s left" and " about 119s left", each with the
+space before it."""
 
 TEXT_MIN = 20
 """The least cells for the text. With fewer, first the bar is left out and then the rate."""
@@ -53,8 +53,7 @@ class _Share(ProgressColumn):
 
 
 class _Rate(ProgressColumn):
-    """The speed in bytes per second. Empty for what is not counted in bytes, and until rich knows
-    it."""
+    """The speed in bytes per second. Empty for work counted otherwise, and until rich knows it."""
 
     def render(self, task: Task) -> Text:
         if not task.fields["in_bytes"] or not task.speed:
@@ -69,6 +68,16 @@ class _Time(ProgressColumn):
         if (left := task.time_remaining) is not None:
             return Text(f"{age_text(left, wide=True)} left")
         return Text(seconds_text(task.fields["seconds"]))
+
+
+class _About(ProgressColumn):
+    """The time left of a whole, told with its share, or the time taken."""
+
+    def render(self, task: Task) -> Text:
+        left = task.fields["left"]
+        return Text(
+            left_text(left, wide=True) if left >= 1 else seconds_text(task.fields["seconds"])
+        )
 
 
 class Display:
@@ -91,6 +100,12 @@ class Display:
             ((text, share, rate, time), SHARE_WIDTH + bytes_width),
             ((text, share, time), SHARE_WIDTH + TIME_WIDTH),
         )
+        about = _About(_ONE_LINE)
+        self._whole: _Layouts = (
+            ((text, bar, share, about), BAR_WIDTH + 1 + SHARE_WIDTH + ABOUT_WIDTH),
+            ((text, share, about), SHARE_WIDTH + ABOUT_WIDTH),
+            ((text, share), SHARE_WIDTH),
+        )
         self._progress = Progress(
             console=_Console(file=sys.stderr, force_terminal=True),
             auto_refresh=False,
@@ -101,22 +116,30 @@ class Display:
             redirect_stderr=False,
         )
         self._stage = ""
-        self._total = -1
+        self._total = -1.0
 
     def draw(self, standing: Standing, seconds: float) -> None:
         """Shows the progress ``seconds`` after the work began."""
         progress = self._progress
         text = self._lay_out(standing)
-        if (standing.stage, standing.total) != (self._stage, self._total):
+        stage, done, total = standing.stage, float(standing.done), float(standing.total)
+        if standing.share is not None:
+            stage, done, total = "", standing.share, 1.0
+        if (stage, total) != (self._stage, self._total):
             # Rate and time left start anew with each stage.
-            self._stage, self._total = standing.stage, standing.total
+            self._stage, self._total = stage, total
             for task in progress.task_ids:
                 progress.remove_task(task)
+            is_in_bytes = standing.in_bytes and standing.share is None
             progress.add_task(
-                text, total=standing.total or None, in_bytes=standing.in_bytes, seconds=seconds
+                text, total=total or None, in_bytes=is_in_bytes, left=0.0, seconds=0.0
             )
         progress.update(
-            progress.task_ids[0], description=text, completed=standing.done, seconds=seconds
+            progress.task_ids[0],
+            description=text,
+            completed=done,
+            left=standing.left_s,
+            seconds=seconds,
         )
         if progress.live.is_started:
             progress.refresh()
@@ -127,6 +150,8 @@ class Display:
         """Chooses the columns that the terminal has room for; returns the text, cut to fit."""
         width = self._progress.console.width
         layouts = self._counted if standing.total else self._uncounted
+        if standing.share is not None:
+            layouts = self._whole
         fitting = (layout for layout in layouts if width - layout[1] >= TEXT_MIN)
         self._progress.columns, taken = next(fitting, layouts[-1])
         text = clip_middle(clean(standing.text), width - taken)

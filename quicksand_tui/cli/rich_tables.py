@@ -1,5 +1,4 @@
-"""Draws tables on a terminal with rich. Imported only when one is drawn, as that takes some 25
-ms."""
+"""Draws tables on a terminal with rich. Imported when one is drawn: that takes some 25 ms."""
 
 from __future__ import annotations
 

@@ -20,9 +20,9 @@ from quicksand_tui.cli.progress import shown
 from quicksand_tui.cli.relay import Wish
 from quicksand_tui.cli.runner import Signals, run_in_sandbox
 from quicksand_tui.cli.standing import StartProgress
-from quicksand_tui.cli.written import say_written
 from quicksand_tui.model.text import clean
 from quicksand_tui.verbs.start_facts import start_facts
+from quicksand_tui.verbs.written import written_in
 
 if TYPE_CHECKING:
     from quicksand.fleet.fleet import Fleet
@@ -95,8 +95,7 @@ def run_command(
 def _decide_terminal(
     wish: Wish, *, tty: bool, detach: bool, save: str | None, as_json: bool
 ) -> bool:
-    """Returns whether the command runs in a terminal. Raises UsageError for options that exclude
-    each other."""
+    """Returns whether the command runs in a terminal. Raises UsageError for contradictions."""
     if save is not None and detach:
         raise click.UsageError("--save and --detach do not go together: `quicksand-tui save` later")
     if detach:
@@ -120,7 +119,7 @@ def _decide_terminal(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
     start: dict[str, Any]
-    """Keywords of `Sandbox`."""
+    """The keywords of `Sandbox`."""
     save: str | None
     detach: bool
     fleet: bool
@@ -131,7 +130,7 @@ class _Plan:
     wish: Wish
 
     def __post_init__(self) -> None:
-        """Raises UsageError for options that exclude each other."""
+        """Checks the options. Raises UsageError for options that exclude each other."""
         start = self.start
         if self.restart and not (self.fleet and start["name"] and not start["ephemeral"]):
             raise click.UsageError(
@@ -151,7 +150,7 @@ async def _run(plan: _Plan, signals: Signals) -> int:
 
 
 async def _run_on(fleet: Fleet | None, plan: _Plan, signals: Signals) -> int:
-    """Runs it on a machine of the fleet, or here."""
+    """Runs the plan on a machine of the fleet, or here."""
     progress = StartProgress(plan.start["name"] or plan.start["image"])
     sandbox = Sandbox(
         fleet=fleet, restart=plan.restart, progress_callback=progress.stage, **plan.start
@@ -160,10 +159,10 @@ async def _run_on(fleet: Fleet | None, plan: _Plan, signals: Signals) -> int:
     for notice in told:
         say(clean(notice))
     if plan.save is not None:
-        # What finds and makes saves is loaded for this only: it takes as long as the rest.
-        from quicksand_tui.cli.bundles import save_store  # noqa: PLC0415
+        # The modules for saves are loaded for this only: they take as long as the rest.
+        from quicksand_tui.verbs.saves import store_of  # noqa: PLC0415
 
-        sandbox.save_on_stop(plan.save, save_store(None))
+        sandbox.save_on_stop(plan.save, store_of(None))
     async with shown(progress.look):
         await sandbox.start()
     say_notices(sandbox.name, sandbox.notices, but=told)
@@ -184,7 +183,7 @@ async def _run_on(fleet: Fleet | None, plan: _Plan, signals: Signals) -> int:
 
 
 async def _use(sandbox: Sandbox, plan: _Plan, signals: Signals) -> tuple[int, bool]:
-    """Runs what the user asked for; returns the exit code, and whether the sandbox is to stay."""
+    """Runs the user's command; returns the exit code, and whether the sandbox is to stay."""
     if plan.in_terminal:
         from quicksand_tui.cli.shells import Left, run_in_terminal, say_left  # noqa: PLC0415
 
@@ -233,6 +232,7 @@ def describe_reach(sandbox: Sandbox) -> str:
 
 
 async def _stop(sandbox: Sandbox) -> None:
-    say_written(sandbox)
+    for line in written_in(sandbox):
+        say(line)
     async with shown(f"{sandbox.name}: stopping"):
         await sandbox.stop()

@@ -1,11 +1,13 @@
-"""Runs asynchronous commands: opens their sandbox, handles signals, finds out why a sandbox is
-gone."""
+"""Runs asynchronous commands: opens their sandbox, handles signals, finds why one is gone."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+import math
 import signal
+import sys
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -19,12 +21,15 @@ from quicksand.base.errors import (
 )
 from quicksand.base.paths import paths
 from quicksand.display.sought import no_display
+from quicksand.records.layout import runtime_dir
+from quicksand.records.paused import refuse_paused
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Status
 from quicksand.sandbox import Sandbox
 
-from quicksand_tui.cli.output import BY_SIGNAL, Exit, complain, explain_os_error
-from quicksand_tui.model.remedies import hint_of, text_of
+from quicksand_tui.cli.output import BY_SIGNAL, Exit, complain, explain_os_error, say
+from quicksand_tui.model.remedies import hint_of, text_of, worded
+from quicksand_tui.model.text import clean
 
 if TYPE_CHECKING:
     from quicksand.records.sandboxes import Entry
@@ -32,10 +37,15 @@ if TYPE_CHECKING:
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
+AGAIN_S = 2.0
+"""Seconds within which a second Ctrl-C ends the command."""
+
+END_S = 10.0
+"""Seconds that a guest's command has to end after SIGTERM or SIGHUP, as with `docker stop`."""
+
 
 class CannotStart(Exception):  # noqa: N818 - reads as a fact
-    """Raised when a command of the guest could not be started. ``code`` is the exit code for the
-    reason."""
+    """Raised when a command of the guest cannot be started; ``code`` is the exit code for that."""
 
     def __init__(self, cause: QuicksandError, code: Exit) -> None:
         super().__init__(text_of(cause))
@@ -44,13 +54,12 @@ class CannotStart(Exception):  # noqa: N818 - reads as a fact
 
 
 class Signals:
-    """Makes SIGINT, SIGTERM and SIGHUP cancel the main task, unless `all_to` handles them
-    or `interrupts_to` SIGINT."""
+    """Makes SIGINT, SIGTERM and SIGHUP cancel the main task, unless `all_to` handles them or
+    `passed_on` gives them to a command."""
 
     def __init__(self, task: asyncio.Task[int]) -> None:
         self._task = task
-        self._on_interrupt: Callable[[], None] | None = None
-        self._on_any: Callable[[], None] | None = None
+        self._on_any: Callable[[signal.Signals], None] | None = None
         self.received: signal.Signals | None = None
         """The signal that ended the main task."""
 
@@ -60,17 +69,41 @@ class Signals:
         self._task.cancel()
 
     @contextlib.contextmanager
-    def interrupts_to(self, handler: Callable[[], None]) -> Iterator[None]:
-        """During the context, SIGINT calls ``handler`` and does nothing else."""
-        before, self._on_interrupt = self._on_interrupt, handler
+    def passed_on(
+        self, send: Callable[[str], None], *, is_away: Callable[[], bool] = lambda: False
+    ) -> Iterator[None]:
+        """During the context, a command gets the signals by ``send``, which takes their names. The
+        main task is ended by a Ctrl-C if it comes twice within AGAIN_S, by another signal if it
+        comes twice or END_S later, and by each while the command ``is_away``."""
+        loop = asyncio.get_running_loop()
+        last: dict[signal.Signals, float] = {}
+        waiting: list[asyncio.TimerHandle] = []
+
+        def pass_on(number: signal.Signals) -> None:
+            since = loop.time() - last.get(number, -math.inf)
+            if is_away() or since < (AGAIN_S if number is signal.SIGINT else math.inf):
+                self.end(number)
+                return
+            last[number] = loop.time()
+            send(number.name.removeprefix("SIG"))
+            if number is not signal.SIGINT:
+                waiting.append(loop.call_later(END_S, self.end, number))
+
         try:
-            yield
+            with self._all_to(pass_on):
+                yield
         finally:
-            self._on_interrupt = before
+            for timer in waiting:
+                timer.cancel()
 
     @contextlib.contextmanager
     def all_to(self, handler: Callable[[], None]) -> Iterator[None]:
         """During the context, each of the signals calls ``handler`` and does nothing else."""
+        with self._all_to(lambda _: handler()):
+            yield
+
+    @contextlib.contextmanager
+    def _all_to(self, handler: Callable[[signal.Signals], None]) -> Iterator[None]:
         before, self._on_any = self._on_any, handler
         try:
             yield
@@ -79,8 +112,7 @@ class Signals:
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
-        """Handles the signals during the context, except those that our parent has made us ignore
-        (nohup)."""
+        """Handles the signals during the context, except those that are ignored for us (nohup)."""
         loop = asyncio.get_running_loop()
         mine = [n for n in ENDING if signal.getsignal(n) is not signal.SIG_IGN]
         for number in mine:
@@ -93,9 +125,7 @@ class Signals:
 
     def _received(self, number: signal.Signals) -> None:
         if self._on_any is not None:
-            self._on_any()
-        elif number is signal.SIGINT and self._on_interrupt is not None:
-            self._on_interrupt()
+            self._on_any(number)
         else:
             self.end(number)
 
@@ -106,11 +136,29 @@ def run_async(main: Callable[[Signals], Awaitable[int]]) -> int:
     return asyncio.run(_watch(main))
 
 
+class _Teller(logging.Handler):
+    """Tells the engine's warnings while a command goes on."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        # In a terminal that is raw, a line does not begin at the left by itself.
+        say(f"{clean(worded(record.msg))}\r" if sys.stderr.isatty() else clean(worded(record.msg)))
+
+
+@contextlib.contextmanager
+def _telling() -> Iterator[None]:
+    logger, teller = logging.getLogger("quicksand"), _Teller(logging.WARNING)
+    logger.addHandler(teller)
+    try:
+        yield
+    finally:
+        logger.removeHandler(teller)
+
+
 async def _watch(main: Callable[[Signals], Awaitable[int]]) -> int:
     task = asyncio.current_task()
     assert task is not None
     signals = Signals(task)
-    with signals.installed():
+    with signals.installed(), _telling():
         try:
             return await main(signals)
         except (asyncio.CancelledError, QuicksandError):
@@ -147,8 +195,8 @@ END_POLL_S = 0.02
 
 
 def _find(name: str, *, with_display: bool) -> Entry:
-    """Finds a sandbox. Raises SandboxNotFoundError; NoDisplayError for one without a display if it
-    must have one: that it does not run, if so, would be half of the truth."""
+    """Finds a sandbox. Raises SandboxNotFoundError; NoDisplayError if it must have a display and
+    has none: an error that it does not run would be half of the truth."""
     entry = Registry(paths()).find(name)
     if with_display and entry.record is not None and not entry.record.config.enable_display:
         raise no_display(entry.name)
@@ -163,12 +211,7 @@ def attached(name: str, *, with_display: bool = False) -> Iterator[Sandbox]:
     must have a display, NoDisplayError.
     """
     entry = _find(name, with_display=with_display)
-    if entry.status is Status.PAUSED:
-        why = f": {entry.error}" if entry.error else ""
-        raise StateError(
-            f"the sandbox {entry.name!r} is paused{why}",
-            hint=f"`quicksand-tui resume {entry.name}` resumes it",
-        )
+    refuse_paused(entry.name, runtime_dir(paths(), entry.id).current())
     sandbox = Sandbox.attach(entry.id)
     try:
         yield sandbox
@@ -194,8 +237,8 @@ def opened(name: str, *, hint: str, with_display: bool = False) -> Iterator[Sand
 
 
 async def why_gone(sandbox: Sandbox, error: AgentUnreachableError) -> QuicksandError:
-    """Returns the error to report when a connection broke: one that says how the machine ended, or
-    ``error`` if it still runs."""
+    """Returns the error to report when a connection broke: the end of the machine, or ``error`` if
+    it still runs."""
     if isinstance(error, RevertedError):
         return RevertedError(str(error), hint="what ran there since then is undone")
     registry = Registry(paths())

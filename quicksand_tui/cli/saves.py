@@ -164,7 +164,7 @@ def prune(older_than: float | None, keep: int | None, dry_run: bool, as_json: bo
 
 
 def _say_swept(swept: Swept) -> None:
-    """Says what has been in the trash for long enough, and is gone now."""
+    """Names the things that have been in the trash for long enough, and are gone now."""
     if swept.error is not None:
         complain(swept.error, about="the trash")
     elif swept.gone:
@@ -308,8 +308,8 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _origin(info: SaveInfo) -> str:
-    """Returns where a save was found: in the workspace of this directory, among the user's own
-    saves, in the directory itself, or elsewhere."""
+    """Returns the place where a save was found: the workspace of this directory, the user's own
+    saves, the directory itself, or elsewhere."""
     names = ("workspace", "user", "here")
     known = dict(zip((store.root for store in all_stores(paths())), names, strict=True))
     return known.get(info.store.root, str(info.store.root))
@@ -378,7 +378,7 @@ def trash(ids: tuple[str, ...], empty: bool, as_json: bool) -> int:
 
 
 def _chosen(found: Sequence[Trashed], ids: Sequence[str]) -> Sequence[Trashed]:
-    """Returns what the ids name, or all of the trash without ids."""
+    """Returns the entries that the ids name, or all of the trash without ids."""
     if missing := set(ids) - {trashed.id for trashed in found}:
         raise SaveNotFoundError(
             f"there is no {min(missing)!r} in the trash", hint="`saves trash` lists the ids"
@@ -405,7 +405,7 @@ def _trash_row(told: dict[str, Any]) -> tuple[object, ...]:
     return (
         told["name"],
         show_age(told["removed"]),
-        "emptied" if told["until"] is None else date_text(told["until"]),
+        "kept" if told["until"] is None else date_text(told["until"]),
         show_size(told["frees"]),
         told["id"],
         told["error"] or told["note"][:NOTE_MAX],

@@ -12,7 +12,7 @@ import click
 import quicksand
 from quicksand.base.errors import RemoteRefusedError
 from quicksand.fleet.offering import fleet_offers
-from quicksand.hosted.offering import all_offers
+from quicksand.hosted.offering import all_offers, finish_revert
 from quicksand.remote.serving import Offer, serve_stdio
 
 from quicksand_tui import __version__
@@ -21,10 +21,10 @@ from quicksand_tui.cli.host_choice import HERE
 from quicksand_tui.cli.output import Exit
 from quicksand_tui.door.far_end import WatchOffer
 from quicksand_tui.door.far_end_saves import SavesOffer
-from quicksand_tui.verbs.rows import VERBS
+from quicksand_tui.verbs.index import is_verb
 
 PROGRAM = (sys.executable, "-P", "-m", "quicksand_tui")
-"""Runs a command line. -P: what lies in the working directory is not imported."""
+"""The beginning of a command line of ours. -P: nothing of the working directory is imported."""
 
 
 @command_of("serve")
@@ -46,7 +46,7 @@ def serve_command(stdio: bool) -> int:
         WatchOffer(),
         SavesOffer(),
     )
-    asyncio.run(serve_stdio(PROGRAM, _check, offers))
+    asyncio.run(serve_stdio(PROGRAM, _check, finish_revert, offers))
     return Exit.OK
 
 
@@ -56,8 +56,8 @@ def _is_pipe(descriptor: int) -> bool:
 
 
 def _check(argv: Sequence[str]) -> None:
-    """Raises RemoteRefusedError for what is not carried out for others."""
-    if not any(verb.name == argv[0] for verb in VERBS):
+    """Checks a command line. Raises RemoteRefusedError if it is not carried out for others."""
+    if not is_verb(argv[0]):
         raise RemoteRefusedError(
             f"quicksand-tui {__version__} has no command {argv[0]!r:.80}",
             code="no_such_command",

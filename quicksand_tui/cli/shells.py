@@ -80,7 +80,7 @@ async def relay(
 
 
 async def _find_live(sandbox: Sandbox, session: str) -> ShellInfo | None:
-    """Returns what the guest reports of a terminal, or None if its program does not run."""
+    """Returns the guest's report on a terminal, or None if its program does not run."""
     infos = await sandbox.shells()
     return next((info for info in infos if info.session == session and info.alive), None)
 

@@ -1,5 +1,4 @@
-"""What the commands say of spares: orders that are ended, put back or interrupted, and how all of
-them stand."""
+"""Words about spares: orders that are ended, put back or interrupted, and the state of all."""
 
 from __future__ import annotations
 
@@ -30,8 +29,8 @@ if TYPE_CHECKING:
 
 
 def require_image(config: SandboxConfig, registry: Registry) -> None:
-    """Raises ConfigError if what is to be warmed up is a save, and ImageNotFound, ImageError if it
-    is no image that is here or can be built."""
+    """Checks the image to be warmed up. Raises ConfigError if it is a save, and ImageNotFound,
+    ImageError if it is no image that is here or can be built."""
     name, resolver = config.image, ImageResolver(registry.paths)
     arch = config.arch or Architecture.host()
     try:
@@ -59,7 +58,7 @@ def require_image_bundle(basis: Basis) -> BundleHead:
 
 
 async def end_order(registry: Registry, config: SandboxConfig, *, as_json: bool) -> None:
-    """Ends the order of spares of this machine, or says that there is none, and which there are.
+    """Ends the order of spares of this machine, or tells that there is none, and the existing ones.
     Raises as `require_image` if none is of that image."""
     ended = await stock.end_order(registry, config)
     left = await asyncio.to_thread(Orders(registry.paths).read)
@@ -86,7 +85,7 @@ def _ends(registry: Registry, config: SandboxConfig) -> str:
 
 @contextlib.asynccontextmanager
 async def order_told(registry: Registry, config: SandboxConfig) -> AsyncIterator[None]:
-    """If what is done in this context fails or is interrupted, says how the order stands then."""
+    """Tells the state of the order if this context fails or is interrupted."""
     name = clean(machine_name(config))
     try:
         yield
@@ -106,7 +105,7 @@ async def order_told(registry: Registry, config: SandboxConfig) -> AsyncIterator
 
 
 async def _wanted(registry: Registry, config: SandboxConfig) -> int | None:
-    """Returns how many spares of this machine are ordered; None if that cannot be read, and so was
+    """Returns the ordered number of spares of this machine; None if that cannot be read, and so was
     not changed either (`doctor` tells of it)."""
     try:
         orders = await asyncio.to_thread(Orders(registry.paths).read)
@@ -116,7 +115,7 @@ async def _wanted(registry: Registry, config: SandboxConfig) -> int | None:
 
 
 async def _ready(registry: Registry, config: SandboxConfig) -> str:
-    """Returns how many of an order are ready, and what becomes of the others."""
+    """Returns the number of ready spares of an order, and the fate of the others."""
     (one,) = [one for one in await look(registry) if one.order.config == plain(config)]
     if one.ready >= one.order.count:
         return "they are ready"

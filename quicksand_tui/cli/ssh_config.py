@@ -23,7 +23,7 @@ from quicksand_tui.model.text import clean, clean_lines
 BEGIN = "# BEGIN quicksand-tui: `quicksand-tui ssh-config --remove` takes these lines out"
 END = "# END quicksand-tui"
 _OURS = re.compile(r'Include "(/.*)/ssh/config"')
-"""As `with_include` writes it. The data directory may have been another one then."""
+"""The line that `with_include` writes. The data directory may have been another one then."""
 
 
 @command_of("ssh-config")
@@ -39,7 +39,7 @@ def ssh_config_command(install: bool, remove: bool, dry_run: bool) -> int:
     if dry_run and not (install or remove):
         raise click.UsageError("--dry-run goes with --install or --remove")
     if not (install or remove):
-        prepare_files()  # who puts it elsewhere needs the files that it names
+        prepare_files()  # a user who puts it elsewhere needs the files that it names
         click.echo(config_text(paths()), nl=False)
         return Exit.OK
     file = user_config()
@@ -52,7 +52,9 @@ def ssh_config_command(install: bool, remove: bool, dry_run: bool) -> int:
             return _show(file, before, after)
         if install:
             prepare_files()
-        if after != before:
+        if remove and before and not after and not file.is_symlink():
+            file.unlink()  # it had only our lines, so we made it
+        elif after != before:
             _write(file, after)
     if install:
         say(f"`ssh NAME{SUFFIX}` reaches the sandbox NAME{_instead(before)}")
@@ -73,21 +75,22 @@ def user_config() -> Path:
 
 
 def is_installed() -> bool:
-    """Returns whether the user's config includes ours. Raises HostError."""
+    """Returns whether the user's config includes the one of this data directory. With another data
+    directory's, a host of ours is another sandbox of the same name. Raises HostError."""
     file = user_config()
     with map_os_errors(file):
-        return BEGIN in (line.strip() for line in _read(file).splitlines())
+        return _data_of(_read(file)) == str(paths().data)
 
 
 def with_include(text: str, included: Path) -> str:
-    """Returns the user's config with the lines of ours at its beginning: after a Host line they
-    would belong to that host."""
+    """Returns the user's config with our lines at its beginning: after a Host line they would
+    belong to that host."""
     return f'{BEGIN}\nInclude "{included}"\n{END}\n{text}'
 
 
 def without_include(text: str) -> str:
-    """Returns the user's config without the lines of ours: the marks, and between them the one that
-    we write. What else stands there, the user has put there."""
+    """Returns the user's config without our lines: the marks, and between them the line that we
+    write. The user has put all else there."""
     kept: list[str] = []
     is_inside = is_first = False
     for line in text.splitlines(keepends=True):
@@ -104,14 +107,20 @@ def without_include(text: str) -> str:
 
 
 def _instead(before: str) -> str:
-    """Says whose sandboxes the config led to until now, if those of another data directory."""
-    data = paths().data
-    lines = [line.strip() for line in before.splitlines()]
-    for mark, included in pairwise(lines):
-        found = _OURS.fullmatch(included) if mark == BEGIN else None
-        if found is not None and found[1] != str(data):
-            return f" of {clean(data)}, and no longer one of {clean(found[1])}"
-    return ""
+    """Returns words about the data directory of the config until now, if it was another."""
+    data, known = paths().data, _data_of(before)
+    if known is None or known == str(data):
+        return ""
+    return f" of {clean(data)}, and no longer one of {clean(known)}"
+
+
+def _data_of(text: str) -> str | None:
+    """Returns the data directory whose config a user's config includes first, which is the one that
+    counts; None if it includes none."""
+    for mark, included in pairwise(line.strip() for line in text.splitlines()):
+        if mark == BEGIN and (found := _OURS.fullmatch(included)):
+            return found[1]
+    return None
 
 
 def _read(file: Path) -> str:
@@ -122,7 +131,7 @@ def _read(file: Path) -> str:
 
 
 def _write(file: Path, text: str) -> None:
-    """Replaces the config, with its mode; where it is a link, the file that this leads to."""
+    """Replaces the config, with its mode; where it is a link, the target of the link."""
     file.parent.mkdir(mode=0o700, exist_ok=True)
     real = file.resolve()
     mode = real.stat().st_mode & 0o777 if real.exists() else 0o600

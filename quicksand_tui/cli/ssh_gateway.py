@@ -11,6 +11,7 @@ import asyncssh
 import click
 from quicksand.base.errors import ConfigError, HostError, PortInUseError
 from quicksand.base.paths import paths
+from quicksand.base.regular import read_file
 
 from quicksand_tui.cli.addresses import parse_address
 from quicksand_tui.cli.commands import command_of
@@ -53,7 +54,7 @@ def ssh_gateway_command(listen: str, keys: Path | None) -> int:
             hint='give each key a line: sandboxes="*" and what is in its id_ed25519.pub',
         )
     known = read_keys(file)
-    key = asyncssh.read_private_key(key_file(paths()))
+    key = asyncssh.import_private_key(read_file(key_file(paths())))
 
     async def main(signals: Signals) -> int:
         gateway = Gateway(file, say)

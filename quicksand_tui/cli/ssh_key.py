@@ -17,19 +17,20 @@ from cryptography.hazmat.primitives.serialization import (
 from quicksand.base.errors import HostError
 from quicksand.base.files import map_os_errors
 from quicksand.base.paths import make_private_dir
+from quicksand.base.regular import read_file
 
 from quicksand_tui.cli.whole_files import write_whole
 
 
 def make_key(file: Path, known_hosts: Path, alias: str) -> None:
-    """Makes the key unless it exists, and a known_hosts with it for the host ``alias``. Of several
-    that do it at once, all end up with the same key. Raises HostError."""
+    """Makes the key unless it exists, and a known_hosts with it for the host ``alias``. Several
+    processes that do it at once all end up with the same key. Raises HostError."""
     make_private_dir(file.parent)
     with map_os_errors(file):
         if not file.exists():
             _put(file)
         try:
-            key = load_ssh_private_key(file.read_bytes(), password=None)
+            key = load_ssh_private_key(read_file(file), password=None)
         except ValueError as error:
             raise HostError(
                 f"{file} is no private key: {error}",

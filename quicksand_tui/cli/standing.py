@@ -1,14 +1,19 @@
-"""The progress of long work: what the work reports, and `progress` shows."""
+"""The progress of long work, which the work reports and `progress` shows."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from quicksand.base.progress import WHOLE
+
+from quicksand_tui.model.pace import Pace
 from quicksand_tui.verbs.stages import stage_text
 
 if TYPE_CHECKING:
-    from quicksand_tui.verbs.record import Progress
+    from quicksand_tui.verbs.call import Progress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,20 +21,44 @@ class Standing:
     """The progress of some work at one moment."""
 
     text: str
-    """What is being done, and to what. It may contain text of a guest, not cleaned."""
+    """The work and its object. It may contain text of a guest, not cleaned."""
     stage: str = ""
-    """The stage that ``done`` and ``total`` count. With a new stage, rate and time left start
-    anew."""
+    """The stage that ``done`` and ``total`` count; rate and time left start anew with it."""
     done: int = 0
     total: int = 0
-    """0 if unknown."""
+    """The end of the count; 0 if unknown."""
     doing: str = ""
-    """What is being done, without to what; "" if that does not change."""
+    """The work without its object; "" if that does not change."""
     step: int = 0
     steps: int = 0
     """Step ``step`` of ``steps``; 0 if unknown."""
     in_bytes: bool = True
     """Whether ``done`` and ``total`` are bytes."""
+    share: float | None = None
+    """The share of the whole that is done, from 0 to 1, if all stages have one count."""
+    left_s: float = field(default=0.0, compare=False)
+    """The seconds that the rest of the whole takes, as far as can be told; 0 if it cannot."""
+
+
+class Whole:
+    """Follows work whose stages have one count."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._pace = Pace(clock())
+        self._ends = 0.0
+        self.share: float | None = None
+
+    def take(self, done: int, total: int) -> None:
+        """Takes the progress, if it is counted of the whole."""
+        self.share = done / total if total == WHOLE else None
+        if self.share is not None:
+            self._ends = self._pace.take(self.share, self._clock())
+
+    @property
+    def left_s(self) -> float:
+        """The seconds that the rest takes; 0 if that cannot be told."""
+        return max(0.0, self._ends - self._clock()) if self.share is not None else 0.0
 
 
 class StartProgress:
@@ -40,10 +69,15 @@ class StartProgress:
         self._stage = "starting"
         self._doing = ""
         self._step = self._steps = 0
+        self._whole = Whole()
 
     def stage(self, name: str, done: int, total: int) -> None:
-        self._doing, self._step, self._steps = stage_text(name), done + 1, total
-        self._stage = f"{self._doing} ({self._step} of {total})"
+        self._whole.take(done, total)
+        is_steps = self._whole.share is None
+        self._stage = self._doing = stage_text(name)
+        self._step, self._steps = (done + 1, total) if is_steps else (0, 0)
+        if self._steps:
+            self._stage += f" ({self._step} of {total})"
 
     def look(self) -> Standing:
         return Standing(
@@ -51,6 +85,8 @@ class StartProgress:
             doing=self._doing,
             step=self._step,
             steps=self._steps,
+            share=self._whole.share,
+            left_s=self._whole.left_s,
         )
 
 

@@ -1,4 +1,4 @@
-"""`quicksand-tui stats`: what sandboxes use of the host, and the load within them."""
+"""`quicksand-tui stats`: the sandboxes' use of the host, and the load within them."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ class Reading:
     """CPU time in percent of one core."""
     rss: int
     memory: int
-    """Bytes of memory of the machine's own, without what it maps from files."""
+    """Bytes of the machine's own memory, without pages of files."""
     memory_bound: int | None
-    """Bytes of it beyond which the sandbox is paused; None if that is unknown."""
+    """Bytes of memory beyond which the sandbox is paused; None if unknown."""
     oversized: str
-    """Why it is beyond its size, or ""."""
+    """The reason why it is beyond its size, or ""."""
     disk: int
     guest: SandboxStats | None
     error: str
-    """Why ``guest`` is None."""
+    """The reason why ``guest`` is None."""
 
     def to_json(self) -> dict[str, Any]:
         """Returns the fields of `--json`: sizes in bytes, traffic in bytes since the boot."""
@@ -147,8 +147,7 @@ class Reader:
         """The time and the CPU seconds of the last reading, by the sandbox's id."""
 
     async def read(self, names: tuple[str, ...]) -> list[Reading]:
-        """Reads each of the sandboxes. Raises SandboxNotFoundError for a name that does not
-        exist."""
+        """Reads each of the sandboxes. Raises SandboxNotFoundError for an unknown name."""
         registry = Registry(paths())
         if names:
             entries = [registry.find(name) for name in names]
@@ -176,7 +175,7 @@ class Reader:
         )
 
     async def _ask(self, entry: Entry) -> tuple[SandboxStats | None, str]:
-        """Returns the guest's own figures, or None and why there are none."""
+        """Returns the guest's own figures, or None and the reason why there are none."""
         if entry.status is not Status.RUNNING:
             return None, entry.status.value
         try:

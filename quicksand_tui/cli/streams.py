@@ -1,8 +1,8 @@
 """Moves bytes between file descriptors and the event loop, unchanged, in bounded memory.
 
 Reading and writing happen in threads: inherited descriptors must not be made non-blocking (the flag
-is shared by all who have them open), and a slow reader must not stop the event loop. The threads
-are daemons, so a thread that hangs does not keep the process alive.
+is shared by all processes that have them open), and a slow reader must not stop the event loop. The
+threads are daemons, so a thread that hangs does not keep the process alive.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import threading
 from collections import deque
 
 QUEUE_MAX = 1024 * 1024
-"""How many bytes may wait for a slow reader before the writer has to wait."""
+"""The most bytes that wait for a slow reader before the writer has to wait."""
 
 READ_SIZE = 256 * 1024
 READ_AHEAD = 2
-"""How many pieces are read ahead."""
+"""The number of pieces that are read ahead."""
 
 
 class FdWriter:
@@ -38,8 +38,7 @@ class FdWriter:
         threading.Thread(target=self._work, name=f"write-{descriptor}", daemon=True).start()
 
     async def write(self, data: bytes) -> None:
-        """Queues ``data``; waits while more than `QUEUE_MAX` bytes are unwritten. Raises
-        OSError."""
+        """Queues ``data``; waits while `QUEUE_MAX` bytes or more are unwritten. Raises OSError."""
         with self._changed:
             self._chunks.append(data)
             self._waiting += len(data)

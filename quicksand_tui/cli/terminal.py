@@ -18,13 +18,13 @@ import click
 from quicksand.base.errors import AgentUnreachableError, QuicksandError
 from quicksand.base.paths import paths
 from quicksand.records.registry import Registry
+from quicksand_vt import Restoring, Unasking
 
 from quicksand_tui.cli.detach_keys import DetachKeys
 from quicksand_tui.cli.runner import why_gone
 from quicksand_tui.cli.streams import FdWriter
+from quicksand_tui.cli.terminal_types import choose_term
 from quicksand_tui.door.answering import AnswerRight
-from quicksand_tui.terminal.restoring import Restoring
-from quicksand_tui.terminal.unasking import Unasking
 
 if TYPE_CHECKING:
     from quicksand.guest.execution import ExitStatus
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 
 
 class Questions:
-    """Passes a guest's current queries to our terminal, but removes those that are replayed and
+    """Passes a guest's present queries to our terminal, but removes those that are replayed, and
     those that another client of the same terminal answers."""
 
     def __init__(self, right: AnswerRight) -> None:
         self._right = right
         self._unasking: Unasking | None = Unasking()
-        """None once our terminal is the one that answers; from then on it gets everything."""
+        """The filter of queries; None once our terminal answers, and gets everything."""
 
     def shown(self, piece: Piece) -> bytes:
         """Returns the part of a piece of output that our terminal gets."""
@@ -56,15 +56,14 @@ class Questions:
 
 
 PROBE = b"\x1b[c"
-"""The query for device attributes. Every terminal answers it, after the queries that came
-before."""
+"""The query for device attributes. Every terminal answers it, after all earlier queries."""
 
 PROBE_S = 2.0
 """Seconds to wait for the answer to `PROBE`."""
 
 AFTER_S = 0.2
 """Seconds to go on after the first answer to `PROBE`: the guest may have sent the same query, so
-that the answer may be to that."""
+that this may be the answer to it."""
 
 CUT_S = 0.05
 """Seconds after which an answer that has begun counts as complete. Terminals send an answer in one
@@ -87,7 +86,7 @@ _CUT = re.compile(rb"\x1b(?:\[[?>=<]?[\d;]*\$?|[]P_^X][^\x07\x1b]*\x1b?)?\Z")
 
 
 class LateAnswers:
-    """Removes answers to a guest's queries from before a revert from what our terminal sends, until
+    """Removes answers to a guest's queries from before a revert from our terminal's input, until
     the terminal answers `PROBE`, which was sent at the revert."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -97,8 +96,8 @@ class LateAnswers:
 
     @property
     def holds(self) -> bool:
-        """Returns whether something is held back that may be the beginning of an answer. If nothing
-        follows for `CUT_S`, `release` is to be called."""
+        """Whether bytes are held back that may begin an answer. If nothing follows for `CUT_S`,
+        `release` is to be called."""
         return bool(self._held)
 
     def feed(self, data: bytes) -> bytes:
@@ -115,7 +114,7 @@ class LateAnswers:
         return data
 
     def release(self) -> bytes:
-        """Returns what was held back if it is a key after all: ESC, or Alt and a key. Anything
+        """Returns the bytes held back if they are a key after all: ESC, or Alt and a key. Anything
         longer counts as an answer."""
         if len(self._held) > 2:
             return b""
@@ -125,20 +124,12 @@ class LateAnswers:
 
 READ_SIZE = 64 * 1024
 TYPED_MAX = 256 * 1024
-"""How many typed bytes may wait for a guest that does not read before we stop reading."""
+"""The most typed bytes that wait for a guest that does not read, before we stop reading."""
 
 LEAVE_S = 1.0
-"""Seconds to wait for the agent when leaving a terminal. The end of the connection detaches as
-well."""
+"""Seconds to wait for the agent when leaving a terminal. A lost connection detaches as well."""
 
 STDIN, STDOUT = 0, 1
-
-KNOWN_TERMS = frozenset({"linux", "screen-256color", "tmux-256color", "xterm", "xterm-256color"})
-"""Terminal types that every Debian knows, so that the guest need not be asked."""
-
-USUAL_TERM = "xterm-256color"
-TERMINFO = ("/usr/share/terminfo", "/lib/terminfo", "/etc/terminfo")
-_TERM_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}")
 
 
 def require_terminal() -> None:
@@ -157,28 +148,15 @@ def terminal_size() -> tuple[int, int]:
 
 
 async def terminal_env(sandbox: Sandbox) -> dict[str, str]:
-    """Returns TERM and COLORTERM as they are here, except that a TERM that the guest does not know
-    is replaced by a common one."""
-    term = os.environ.get("TERM", "")
-    if term not in KNOWN_TERMS and not await _knows_term(sandbox, term):
-        term = USUAL_TERM
+    """Returns TERM and COLORTERM for a terminal in the guest that is shown in ours."""
+    term = await choose_term(sandbox, os.environ.get("TERM", ""))
     color = os.environ.get("COLORTERM", "")
     return {"TERM": term, **({"COLORTERM": color} if color else {})}
 
 
-async def _knows_term(sandbox: Sandbox, term: str) -> bool:
-    if not _TERM_NAME.fullmatch(term):
-        return False
-    for directory in TERMINFO:
-        if await sandbox.files.exists(f"{directory}/{term[0]}/{term}"):
-            return True
-    return False
-
-
 @contextlib.contextmanager
 def raw_terminal() -> Iterator[None]:
-    """Puts our terminal into raw mode during the context, and again after a stop (SIGSTOP,
-    SIGCONT)."""
+    """Puts our terminal into raw mode in the context, and again after a stop (SIGSTOP, SIGCONT)."""
     before = termios.tcgetattr(STDIN)
     loop = asyncio.get_running_loop()
     tty.setraw(STDIN, termios.TCSANOW)
@@ -215,7 +193,7 @@ class Relay:
         self._typed_more = asyncio.Event()
         self._hung_up = False
         self._resized = asyncio.Event()
-        self._resized.set()  # it may have changed since the terminal was opened
+        self._resized.set()  # the size may have changed since the terminal was opened
 
     async def run(self) -> ExitStatus | None:
         """Returns how the guest's program ended, or None if the user typed the detach keys.
@@ -252,8 +230,7 @@ class Relay:
             right.close()
 
     async def _until_over(self, writer: FdWriter, questions: Questions) -> None:
-        """Waits until the program has ended or the user typed the detach keys; raises the first
-        failure."""
+        """Waits for the program's end or the detach keys; raises the first failure."""
         tasks = {
             asyncio.create_task(self._show(writer, questions), name="quicksand-output"),
             asyncio.create_task(self._send(), name="quicksand-typed"),
@@ -321,7 +298,7 @@ class Relay:
         self._typed_more.set()
 
     async def _send(self) -> None:
-        """Sends what the user types, up to the detach keys."""
+        """Sends the typed keys, up to the detach keys."""
         while True:
             await self._typed_more.wait()
             self._typed_more.clear()
@@ -344,8 +321,7 @@ class Relay:
 
 
 async def leave(shell: Shell, *, end: bool) -> None:
-    """Leaves a terminal: ends its program or lets it run on. Does not wait for a guest that does
-    not answer."""
+    """Leaves a terminal: ends its program or lets it run on. Does not wait for a silent guest."""
     with contextlib.suppress(QuicksandError, TimeoutError):
         async with asyncio.timeout(LEAVE_S):
             await (shell.close() if end else shell.detach())

@@ -1,5 +1,4 @@
-"""Has another machine carry a command out: its quicksand-tui does, with our streams or our
-terminal."""
+"""Has quicksand-tui on another machine carry a command out, with our streams or our terminal."""
 
 from __future__ import annotations
 
@@ -8,19 +7,16 @@ import contextlib
 import os
 import signal
 import sys
-import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING
 
 import click
-from quicksand.base.errors import ConfigError, RemoteError
+from quicksand.base.errors import RemoteError
 from quicksand.guest.agent.wire import Stream
-from quicksand.guest.files import GuestFiles
-from quicksand.remote.agents import agent_session
 from quicksand.remote.asking import AskedCommand, CommandLine
 from quicksand.remote.connection import Connection
-from quicksand.remote.destination import SCHEME, Destination
-from quicksand.remote.node import NODE_SCHEME, NodeDestination, find_node, parse_address
+from quicksand.remote.destination import Destination
+from quicksand.remote.node import NodeDestination
 from quicksand.remote.sending import (
     fetch_file,
     make_place,
@@ -28,14 +24,14 @@ from quicksand.remote.sending import (
     send_file,
 )
 
-from quicksand_tui.cli.copy import copy_files
-from quicksand_tui.cli.group import explain_usage, invoke, load
+from quicksand_tui.cli.commands import load
+from quicksand_tui.cli.destinations import find_destination
+from quicksand_tui.cli.group import explain_usage, invoke
 from quicksand_tui.cli.host_choice import HERE, LOCAL, OPTION, VARIABLE
 from quicksand_tui.cli.opening import has_terminal, open_app
 from quicksand_tui.cli.output import PROGRAM, Exit, complain, say
 from quicksand_tui.cli.runner import Signals, run_async
 from quicksand_tui.cli.streams import FdReader, FdWriter, same_file
-from quicksand_tui.cli.terminal import raw_terminal, terminal_size
 from quicksand_tui.cli.there_words import (
     Line,
     LocalFile,
@@ -44,24 +40,15 @@ from quicksand_tui.cli.there_words import (
     terminal_env,
     words_of,
 )
-from quicksand_tui.home.host_file import HostsError, read_hosts
-from quicksand_tui.home.state import config_file
-from quicksand_tui.model.text import did_you_mean
-from quicksand_tui.terminal.restoring import Restoring
-from quicksand_tui.verbs.rows import find_verb
+from quicksand_tui.verbs.index import find_verb
 
 if TYPE_CHECKING:
-    from quicksand.guest.agent.session import Session
-
     from quicksand_tui.cli.host_choice import Chosen
 
-AGAIN_S = 2.0
-"""Seconds; a second Ctrl-C within this time leaves the command alone."""
-
 STDIN, STDOUT, STDERR = 0, 1, 2
-INTERRUPT = b"\x03"
-KILLED = 128 + signal.SIGKILL
-COPY = "cp"
+COPY, SSH, CODE = "cp", "ssh", "code"
+"""Commands that run here, and only reach a guest there: their files, ports and editors are those of
+this machine."""
 
 
 def run_there(chosen: Chosen) -> int:
@@ -77,8 +64,8 @@ def run_there(chosen: Chosen) -> int:
         line = read_line(argv)
         if line.asks_help:
             return invoke(argv)
-        if argv[0] == COPY:
-            return _copy(find_destination(chosen.host), argv)
+        if argv[0] in (COPY, SSH, CODE):
+            return _from_here(chosen.host, argv)
         files = files_of(line)
     except click.ClickException as error:
         return explain_usage(error, argv)
@@ -100,47 +87,24 @@ def _open_app(chosen: Chosen) -> int:
     return open_app() if not chosen.argv else invoke(chosen.argv)
 
 
-def find_destination(host: str) -> Destination | NodeDestination:
-    """Returns the machine of that name or address. Raises ConfigError."""
-    if host.startswith((SCHEME, NODE_SCHEME)):
-        return parse_address(host)
-    if "@" in host or ":" in host:  # as the app calls a machine that has no name
-        return Destination.parse(f"{SCHEME}{host}")
-    try:
-        known = read_hosts(config_file())
-    except HostsError as error:
-        raise ConfigError(str(error), hint=error.hint) from error
-    if host not in known and (node := find_node(host)) is not None:
-        return node
-    if host not in known:
-        near = did_you_mean(host, list(known), cutoff=0.5)
-        raise ConfigError(
-            f"there is no host {host!r:.100}{near} ({OPTION} or {VARIABLE})",
-            hint="`quicksand-tui hosts add NAME ssh://USER@HOST` adds one",
-        )
-    return Destination.parse(known[host])
-
-
-def _copy(destination: Destination | NodeDestination, argv: Sequence[str]) -> int:
-    """Copies between this machine and a guest of another one: `cp` runs here, and talks to the
-    guest's agent there. Raises click.UsageError, QuicksandError."""
-    command = load(find_verb(COPY))
-    with command.make_context(f"{PROGRAM} {COPY}", list(argv[1:])) as ctx:
+def _from_here(host: str, argv: Sequence[str]) -> int:
+    """Runs a command here with a guest of another machine. Raises click.UsageError,
+    QuicksandError."""
+    destination = find_destination(host)
+    command = load(find_verb(argv[0]))
+    with command.make_context(f"{PROGRAM} {argv[0]}", list(argv[1:])) as ctx:
         given = ctx.params
+        if argv[0] == SSH:
+            from quicksand_tui.cli.ssh import run_ssh  # noqa: PLC0415
 
-    @contextlib.asynccontextmanager
-    async def reach(name: str) -> AsyncIterator[GuestFiles]:
-        async with (
-            Connection(destination, asks=_may_ask()) as connection,
-            agent_session(connection.link, name) as session,
-        ):
+            return run_ssh(**given, machine=host)
+        if argv[0] == CODE:
+            from quicksand_tui.cli.code import open_editor  # noqa: PLC0415
 
-            async def same() -> Session:
-                return session
+            return open_editor(**given, machine=host)
+    from quicksand_tui.cli.there_copy import copy_there  # noqa: PLC0415
 
-            yield GuestFiles(same)
-
-    return copy_files(**given, reach=reach)
+    return copy_there(destination, given, asks=_may_ask())
 
 
 def _may_ask() -> bool:
@@ -155,7 +119,9 @@ async def _carry_out(
     signals: Signals,
 ) -> int:
     streams = (sys.stdin, sys.stdout, sys.stderr)
-    in_terminal = all(stream.isatty() for stream in streams)
+    if in_terminal := all(stream.isatty() for stream in streams):
+        from quicksand_tui.cli.terminal import terminal_size  # noqa: PLC0415
+        from quicksand_tui.cli.there_terminal import show_in_terminal  # noqa: PLC0415
     for file in files:
         if file.is_written:
             require_replaceable(file.path)
@@ -169,6 +135,7 @@ async def _carry_out(
             CommandLine(
                 argv=words_of(line),
                 place=place,
+                files={file.name: file.word for file in files},
                 env=terminal_env(),
                 values=line.values,
                 stdin=line.stdin or in_terminal,
@@ -180,11 +147,11 @@ async def _carry_out(
         await command.start()
         try:
             if in_terminal:
-                await _in_terminal(command, signals)
+                await show_in_terminal(command, signals)
             else:
                 await _with_streams(command, line, signals)
         except asyncio.CancelledError:
-            # It undoes what it has begun, as it would here.
+            # The command undoes its work, as it would here.
             command.signal((signals.received or signal.SIGTERM).name.removeprefix("SIG"))
             raise
         if command.lost:
@@ -199,8 +166,8 @@ async def _carry_out(
 
 
 def exit_code_of(command: AskedCommand) -> int:
-    """Returns the exit code of a command that has ended; not 0 for one whose output has a gap: who
-    reads only that would take it for whole."""
+    """Returns the exit code of a command that has ended; not 0 if its output has a gap: a reader of
+    the output alone would take it for whole."""
     assert command.exit_code is not None
     return command.exit_code or (Exit.FAILURE if command.lost else Exit.OK)
 
@@ -227,26 +194,11 @@ async def _with_streams(command: AskedCommand, line: Line, signals: Signals) -> 
     err = out if same_file(STDOUT, STDERR) else FdWriter(STDERR)
     sinks = {Stream.STDOUT: out, Stream.STDERR: err}
     async with _feeding(command, wanted=line.stdin):
-        with signals.interrupts_to(_interrupter(command, signals)):
+        with signals.passed_on(command.signal, is_away=lambda: command.is_away):
             async for stream, data in command.pieces():
                 await sinks[Stream(stream)].write(data)
     await out.close()
     await err.close()
-
-
-def _interrupter(command: AskedCommand, signals: Signals) -> Callable[[], None]:
-    last = -AGAIN_S
-
-    def interrupt() -> None:
-        nonlocal last
-        now = time.monotonic()
-        if command.is_away or now - last < AGAIN_S:
-            signals.end(signal.SIGINT)
-            return
-        last = now
-        command.signal("INT")
-
-    return interrupt
 
 
 @contextlib.asynccontextmanager
@@ -262,40 +214,8 @@ async def _feeding(command: AskedCommand, *, wanted: bool) -> AsyncIterator[None
 
 
 async def _feed(command: AskedCommand) -> None:
-    # Who reads the output gets the same error.
+    # The reader of the output gets the same error.
     with contextlib.suppress(RemoteError):
         async for data in FdReader(STDIN):
             await command.feed(data)
         await command.feed(b"")
-
-
-async def _in_terminal(command: AskedCommand, signals: Signals) -> None:
-    """Shows the command's terminal in ours until it ends."""
-    loop = asyncio.get_running_loop()
-    writer = FdWriter(STDOUT)
-    restoring = Restoring()
-    typing = asyncio.create_task(_type(command, signals), name="quicksand-typed")
-    with raw_terminal():
-        loop.add_signal_handler(signal.SIGWINCH, lambda: command.resize(*terminal_size()))
-        try:
-            async for _, data in command.pieces():
-                if before := restoring.feed(data):
-                    await writer.write(before)
-                await writer.write(data)
-        finally:
-            loop.remove_signal_handler(signal.SIGWINCH)
-            typing.cancel()
-            await asyncio.wait((typing,))
-            if command.exit_code in (None, KILLED):
-                # It could not put our terminal right by itself.
-                await writer.write(restoring.undo(terminal_size()[0]) + b"\r\n")
-            await writer.close()
-
-
-async def _type(command: AskedCommand, signals: Signals) -> None:
-    async for data in FdReader(STDIN):
-        if command.is_away and INTERRUPT in data:
-            signals.end(signal.SIGINT)
-        with contextlib.suppress(RemoteError):
-            await command.feed(data)
-    signals.end(signal.SIGHUP)

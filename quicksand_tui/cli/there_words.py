@@ -1,5 +1,5 @@
-"""Reads a command line that is for another machine: what of it is about files and directories, what
-it needs of our streams, and what happens if the connection breaks."""
+"""Reads a command line for another machine: its files and directories, its need of our streams, and
+its fate if the connection breaks."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from typing import Any, NamedTuple
 import click
 from quicksand.base.errors import PathError
 
-from quicksand_tui.cli.commands import part_of
-from quicksand_tui.cli.group import SETTINGS, load
+from quicksand_tui.cli.commands import load, part_of
+from quicksand_tui.cli.group import SETTINGS
 from quicksand_tui.cli.options import parse_env
-from quicksand_tui.verbs.row import Kind, Parameter, VerbRecord
-from quicksand_tui.verbs.rows import VERBS, find_verb
+from quicksand_tui.verbs.index import find_verb, is_verb
+from quicksand_tui.verbs.verb import AnyVerb, Kind, Parameter
 
 WITH_US = frozenset(
     {"run", "exec", "shell", "ssh", "ssh-gateway", "view", "record", "demo", "benchmark"}
 )
-"""Commands that end with the connection, as they do with a terminal that is closed. So do those
-that only read. All others go on to their end, and are never done twice."""
+"""Commands that end with the connection, as with a terminal that is closed. So do those that only
+read. All others go on to their end, and are never done twice."""
 
 DETACH = "detach"
 MOUNTS = "mounts"
 """The keyword of `run`'s option for mounts."""
 
 STREAM = "-"
-FAR_PATHS = frozenset({Kind.DIRECTORY, Kind.MOUNT})
-"""What names a directory of the machine that carries the command out."""
+FAR_PATHS = frozenset({Kind.DIRECTORY, Kind.MOUNT, Kind.OWN_FILE})
+"""Parameters that name a directory or a file of the machine that carries the command out."""
 
 
 WRITTEN = frozenset(
@@ -37,33 +37,38 @@ WRITTEN = frozenset(
 )
 """Commands and their parameters that name a file to be written; it is fetched."""
 PICTURES = frozenset({("screenshot", "file"), ("record", "file")})
-"""Those of them that others may read, as here; the others hold what is on a sandbox's disk."""
+"""Those of them that others may read, as here; the others hold contents of a sandbox's disk."""
 READ = frozenset({("import", "file"), ("info", "file"), ("ssh-gateway", "keys")})
-"""Those that name a file to be read; it is sent."""
+"""Commands and their parameters that name a file to be read; it is sent."""
 FILES = frozenset({Kind.FILE, Kind.STREAM})
 MAYBE_FILES = {
     Kind.SOURCE: (".quicksand", ".qcow2"),
     Kind.RECIPE: (".toml",),
     Kind.PACKAGE: (".whl",),
 }
-"""What names a file to be read if it looks like one: ends so, and is there."""
+"""Parameters that name a file to be read if the word looks like one: ends so, and is there."""
 ARCHIVES = frozenset({("images build", "from_oci"), ("install", "sources")})
 """Commands and their parameters that may name a file of any name, if it is there."""
 PATHS = ("./", "../")
-"""Beginnings of what is meant to lie here."""
+"""Beginnings of words for files of this machine."""
 
 
 class LocalFile(NamedTuple):
     """A word that names a file of this machine."""
 
-    path: Path
+    word: str
+    """The word as it was written."""
     is_written: bool
     mode: int = 0o600
-    """The permissions of one that is written."""
+    """The permissions of a file that is written."""
+
+    @property
+    def path(self) -> Path:
+        return Path(self.word)
 
     @property
     def name(self) -> str:
-        """Returns what it is called at the other machine."""
+        """Its name at the other machine."""
         name = self.path.name
         return (
             name if name.isprintable() and not name.startswith("-") else f"file{self.path.suffix}"
@@ -87,7 +92,7 @@ class Line(NamedTuple):
 
 
 class Given(NamedTuple):
-    """A parameter, and what the user gave for it."""
+    """A parameter, and the value that the user gave for it."""
 
     param: click.Parameter
     value: Any
@@ -98,13 +103,12 @@ class Given(NamedTuple):
 
     @property
     def words(self) -> list[str]:
-        """Returns its values."""
+        """Its values."""
         return [self.value] if isinstance(self.value, str) else list(self.value)
 
 
 def read_line(argv: Sequence[str]) -> Line:
-    """Reads a command line, which names a command. Raises click.UsageError for one that is
-    wrong."""
+    """Reads a command line, which names a command. Raises click.UsageError for a wrong one."""
     command, record, words, rest = _find(argv)
     settings = {**SETTINGS, **command.context_settings}
     with click.Context(command, info_name=" ".join(("quicksand-tui", *words)), **settings) as ctx:
@@ -130,7 +134,7 @@ def read_line(argv: Sequence[str]) -> Line:
     return Line(
         argv=(*words, *options, *(["--", *arguments] if arguments else [])),
         stdin=stdin,
-        # What streams between the machines has a gap after a break: it cannot go on.
+        # A stream between the machines has a gap after a break: it cannot go on.
         once=not (
             record.only_reads(names)
             or (record.name in WITH_US and DETACH not in names)
@@ -142,9 +146,9 @@ def read_line(argv: Sequence[str]) -> Line:
     )
 
 
-def _find(argv: Sequence[str]) -> tuple[click.Command, VerbRecord, list[str], Sequence[str]]:
+def _find(argv: Sequence[str]) -> tuple[click.Command, AnyVerb, list[str], Sequence[str]]:
     """Returns the command, its record, its own words, and the others."""
-    record = next((verb for verb in VERBS if verb.name == argv[0]), None)
+    record = find_verb(argv[0]) if is_verb(argv[0]) else None
     if record is None:
         raise click.UsageError(f"there is no command {argv[0]!r}")
     command = load(record)
@@ -153,14 +157,14 @@ def _find(argv: Sequence[str]) -> tuple[click.Command, VerbRecord, list[str], Se
     return command, record, [argv[0]], argv[1:]
 
 
-def _kind(record: VerbRecord, name: str) -> Kind:
+def _kind(record: AnyVerb, name: str) -> Kind:
     found: Mapping[str, Parameter] = {one.name: one for one in record.parameters}
     if name in found:
         return found[name].kind
     return Kind.MOUNT if name == MOUNTS else Kind.TEXT
 
 
-def _written(ctx: click.Context, given: Given, record: VerbRecord) -> Iterator[str | LocalFile]:
+def _written(ctx: click.Context, given: Given, record: AnyVerb) -> Iterator[str | LocalFile]:
     """Yields the words of a parameter for the other machine."""
     param = given.param
     kind = _kind(record, given.name)
@@ -172,8 +176,8 @@ def _written(ctx: click.Context, given: Given, record: VerbRecord) -> Iterator[s
         for word in words:
             _require_absolute(ctx, param, word)
     if kind is Kind.ENV:
-        # A name without a value passes on ours, not that of the other machine.
-        # Its value is not written here: there, all users could read it.
+        # A name without a value passes on our value, not the other machine's. It is not written
+        # here: there, all users could read it.
         known = parse_env(ctx, param, tuple(words))
         words = [word for word in words if word.partition("=")[0] in known]
     for word in words:
@@ -185,12 +189,12 @@ def _written(ctx: click.Context, given: Given, record: VerbRecord) -> Iterator[s
 def _as_file(word: str, kind: Kind, what: tuple[str, str]) -> str | LocalFile:
     """Returns a word, or the file of this machine that it names."""
     if kind in FILES and word != STREAM:
-        return LocalFile(Path(word), what in WRITTEN, 0o644 if what in PICTURES else 0o600)
+        return LocalFile(word, what in WRITTEN, 0o644 if what in PICTURES else 0o600)
     path = Path(word)
     is_archive = what in ARCHIVES
     may_be_file = is_archive or path.suffix in MAYBE_FILES.get(kind, ())
     if may_be_file and path.is_file():
-        return LocalFile(path, False)
+        return LocalFile(word, False)
     if (is_archive or kind in MAYBE_FILES) and word.startswith(PATHS):
         raise click.UsageError(f"{word!r} is no file that can be sent to the other machine")
     return word
@@ -205,7 +209,7 @@ def _require_new(words: Sequence[str | LocalFile]) -> None:
 
 def files_of(line: Line) -> list[LocalFile]:
     """Returns the files of this machine in a line. Raises click.UsageError for two that would have
-    one name at the other machine."""
+    the same name at the other machine."""
     found = [word for word in line.argv if isinstance(word, LocalFile)]
     names = [file.name for file in found]
     for file in found:
@@ -228,8 +232,8 @@ def _require_absolute(ctx: click.Context, param: click.Parameter, word: str) -> 
         )
 
 
-def _reads_stdin(given: list[Given], record: VerbRecord) -> bool:
-    """Returns whether a parameter says that something comes from stdin."""
+def _reads_stdin(given: list[Given], record: AnyVerb) -> bool:
+    """Returns whether a parameter says that input comes from stdin."""
     kinds = (Kind.STREAM, Kind.COPIED, Kind.TEXT)
     return any(
         STREAM in one.words
@@ -240,7 +244,7 @@ def _reads_stdin(given: list[Given], record: VerbRecord) -> bool:
     )
 
 
-def _values(given: list[Given], record: VerbRecord) -> dict[str, str]:
+def _values(given: list[Given], record: AnyVerb) -> dict[str, str]:
     """Returns our values of the variables that are given by their names alone."""
     return {
         word: os.environ[word]
@@ -251,7 +255,7 @@ def _values(given: list[Given], record: VerbRecord) -> dict[str, str]:
     }
 
 
-def _writes_stdout(given: list[Given], record: VerbRecord) -> bool:
+def _writes_stdout(given: list[Given], record: AnyVerb) -> bool:
     """Returns whether a file is to be written to stdout."""
     return any(
         STREAM in one.words

@@ -1,4 +1,4 @@
-"""Copies files of this host into a guest, and has what both directions of `cp` share."""
+"""Copies files of this host into a guest; has the common part of both directions of `cp`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from quicksand_tui.cli.standing import Standing
 from quicksand_tui.cli.streams import READ_SIZE, FdReader
 
 COMPLAINTS_MAX = 100
-"""How many files that cannot be copied are reported; a guest can have a million."""
+"""The most files that are reported as not copied; a guest can have a million."""
 
 CONTENTS = "/."
 """The end of a source that means the contents of a directory, not the directory itself."""
@@ -31,7 +31,7 @@ class TransferError(QuicksandError):
 
 
 class Tally:
-    """Counts what has been copied and what has failed."""
+    """Counts the copied files and the failures."""
 
     def __init__(self) -> None:
         self.seen = 0
@@ -48,13 +48,13 @@ class Tally:
         return Standing(text=text, done=self.bytes)
 
     def fail(self, path: str, reason: object) -> None:
-        """Reports a file that was left out, unless too many were before; counts it in any case."""
+        """Reports a file that was left out, unless there were too many; counts it in any case."""
         self.failed += 1
         if self.failed <= COMPLAINTS_MAX:
             complain_of(path, reason)
 
     def tell_rest(self) -> None:
-        """Reports how many more files were left out."""
+        """Reports the number of further files that were left out."""
         if self.failed > COMPLAINTS_MAX:
             complain(f"{self.failed - COMPLAINTS_MAX} more could not be copied")
 
@@ -66,7 +66,7 @@ class Tally:
 
 
 def split_contents(path: str) -> tuple[str, bool]:
-    """Returns a source without `CONTENTS` at its end, and whether that was there."""
+    """Returns a source without `CONTENTS` at its end, and whether it had that."""
     if path in (".", "/"):
         return path, True
     if path.endswith(CONTENTS):
@@ -100,7 +100,7 @@ class Survey:
         self._remembered: dict[str, list[GuestFile]] = {}
 
     async def measure(self, source: str, info: GuestFile) -> int:
-        """Returns how many bytes ``source`` will probably take here, without holes."""
+        """Returns the bytes that ``source`` will probably take here, without holes."""
         if not info.is_dir:
             return size_here(info)
         total = 0
@@ -124,7 +124,7 @@ class Survey:
         return total
 
     async def list(self, path: str) -> list[GuestFile]:
-        """Lists a directory; if it was looked through before, as it was at that time."""
+        """Lists a directory; if it was looked through before, in its state of that time."""
         known = self._remembered.pop(path, None)
         return known if known is not None else await self._files.list(path)
 
@@ -135,15 +135,15 @@ def child(directory: str, name: str) -> str:
 
 
 def size_here(info: GuestFile) -> int:
-    """Returns how many bytes a file of the guest will probably take here, without holes."""
+    """Returns the bytes that a file of the guest will probably take here, without holes."""
     if info.type != "file":
         return BLOCK
     return max(0, min(info.size, info.allocated)) + BLOCK
 
 
 def spare(descriptor: int) -> int:
-    """Returns how many bytes the disk of an open file or directory has to spare: those that are
-    free, less a reserve."""
+    """Returns the bytes that the disk of an open file or directory has to spare: the free ones,
+    less a reserve."""
     found = os.fstatvfs(descriptor)
     return found.f_bavail * found.f_frsize - DISK_RESERVE
 
@@ -168,7 +168,7 @@ def require_space(target: str, need: int) -> None:
 
 STDIN = 0
 SECTOR = 512
-"""Bytes in which stat(2) counts what a file takes."""
+"""The unit in bytes by which stat(2) counts the size of a file on disk."""
 
 OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 """Flags that follow no symlink, and do not wait for the other end of a pipe."""
@@ -223,7 +223,7 @@ class _Sender:
         self._files = files
         self._tally = tally
         self._copied: dict[tuple[int, int], str] = {}
-        """Where those files are in the guest that have several names here, by device and inode."""
+        """The place in the guest of each file with several names here, by device and inode."""
 
     async def fill(self, source: str, target: str) -> None:
         """Copies all entries of the directory ``source`` into the guest's ``target``. Failures are
@@ -258,7 +258,7 @@ class _Sender:
         self._tally.files += 1
 
     async def _directory(self, source: str, target: str, found: os.stat_result) -> None:
-        """Copies a directory. One that is there keeps its mode and time."""
+        """Copies a directory. An existing one keeps its mode and time."""
         mode = stat.S_IMODE(found.st_mode)
         try:
             await self._files.mkdir(target, mode=mode)
@@ -270,12 +270,12 @@ class _Sender:
             is_new = False
         await self.fill(source, target)
         if is_new:
-            # Last: each file that is made in it changes it.
+            # Last: each file that is made in it changes its time.
             await self._files.set_mtime(target, found.st_mtime_ns)
 
     async def _link(self, target: str, found: os.stat_result) -> bool:
-        """Makes ``target`` a hard link to what was copied already under another name; returns
-        whether that was possible."""
+        """Makes ``target`` a hard link to the copy of another name of the file; returns whether
+        that was possible."""
         existing = self._copied.get((found.st_dev, found.st_ino))
         if existing is None:
             return False
@@ -337,8 +337,8 @@ async def _read(descriptor: int, source: str) -> AsyncIterator[Extent]:
 
 
 def _find_data(descriptor: int, at: int) -> tuple[int, int]:
-    """Returns where the next data begin and end: at the file's end if only a hole is left."""
-    # First, so that what is appended meanwhile is not taken for a hole.
+    """Returns the beginning and the end of the next data: the file's end if only a hole is left."""
+    # First, so that data appended meanwhile are not taken for a hole.
     size = os.fstat(descriptor).st_size
     try:
         start = os.lseek(descriptor, at, os.SEEK_DATA)

@@ -6,7 +6,6 @@ import asyncio
 import os
 import time
 from collections.abc import Coroutine
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -23,10 +22,11 @@ from quicksand_tui.cli.terminal import STDOUT, require_terminal
 from quicksand_tui.cli.view_terminal import ViewTerminal
 from quicksand_tui.door.guest_input import GuestInput
 from quicksand_tui.door.screen import Screen
+from quicksand_tui.home.pictures import new_picture
 from quicksand_tui.kit.abilities import terminals_file
 from quicksand_tui.kit.answers import in_multiplexer
 from quicksand_tui.kit.probe import Probe
-from quicksand_tui.model.text import ascii_only, clean
+from quicksand_tui.model.text import ascii_only, clean, error_text
 from quicksand_tui.pixels.choice import Way, choose_colours, choose_way
 from quicksand_tui.pixels.keysyms import Chord
 from quicksand_tui.pixels.user_input import Command, Focus, Pasted, Pointer, ScreenInput
@@ -42,7 +42,7 @@ INTERVAL_S = 1 / 30
 """The least seconds between two pictures."""
 
 UNFOCUSED_S = 0.5
-"""The same while the terminal's window does not have the focus."""
+"""The least seconds between two pictures while the terminal's window lacks the focus."""
 
 FOLLOW_S = 30.0
 """Seconds to wait for the machine that follows a revert."""
@@ -69,9 +69,10 @@ def view_command(name: str, graphics: str, detach_keys: str) -> int:
     """Show a sandbox's screen in the terminal, with mouse and keyboard.
 
     The sandbox needs a display (`run --display`). Keys and the mouse go to the guest. Ctrl-] and
-    then d leaves the view, + - 0 and arrows zoom and move it, s saves a PNG. The view follows a
-    revert. It is drawn with kitty's graphics or sixels if the terminal has them, else with half
-    cells. In tmux and screen it is drawn with half cells unless --graphics says otherwise.
+    then d leaves the view, + - 0 and arrows zoom and move it, s saves a PNG in your pictures. The
+    view follows a revert. It is drawn with kitty's graphics or sixels if the terminal has them,
+    else with half cells. In tmux and screen it is drawn with half cells unless --graphics says
+    otherwise.
     """
     prefix, leave = _parse_leaving(parse_keys(detach_keys), detach_keys)
     require_terminal()
@@ -118,14 +119,15 @@ class View:
         self._leave = leave
         self._message = ""
         self._paused = False
-        """QEMU drops what is typed then."""
+        """The sandbox is paused: QEMU drops all input."""
         self._buttons = 0
         self._place = (0, 0)
-        """Where the pointer was last in the guest's screen."""
+        """The last place of the pointer in the guest's screen."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> int:
-        """Returns the exit status. Raises a QuicksandError that tells why the guest is gone."""
+        """Shows the sandbox; returns the exit status. Raises a QuicksandError that tells why the
+        guest is gone."""
         registry = Registry(paths())
         while True:
             machine = registry.machine(self._sandbox.id)
@@ -155,7 +157,7 @@ class View:
             await asyncio.wait({waiting, leaving})
 
     async def _until_left(self) -> None:
-        """Waits until the user leaves; what else is typed is for no screen."""
+        """Waits until the user leaves; other keys are for no screen."""
         while True:
             try:
                 events = await self._terminal.next_events()
@@ -244,7 +246,7 @@ class View:
             await asyncio.sleep(STATE_S)
 
     async def _act(self, screen: Screen, guest: GuestInput) -> None:
-        """Passes on what the user does, until that is to leave."""
+        """Passes on the user's input, until that is to leave."""
         while True:
             prefixed = self._terminal.after_prefix
             try:
@@ -258,7 +260,7 @@ class View:
                 await self._show_bar()
 
     async def _act_on(self, event: Event, screen: Screen, guest: GuestInput) -> bool:
-        """Returns whether to go on."""
+        """Carries out an event; returns whether to go on."""
         match event:
             case Chord():
                 guest.press(event)
@@ -279,7 +281,7 @@ class View:
         place = view.frame_at(event.column, event.row) if view is not None else None
         if place is None and event.buttons == self._buttons:
             return
-        # A button that is let go beside the picture is let go at its last place.
+        # A button that is released beside the picture is released at its last place.
         self._place = self._place if place is None else place
         if place is None:
             event = event._replace(buttons=event.buttons & self._buttons)
@@ -307,8 +309,11 @@ class View:
         await self._show_bar()
 
     async def _save(self, screen: Screen) -> None:
-        stamp = time.strftime("%Y%m%d-%H%M%S")
-        path = Path(f"{self._sandbox.name}-{stamp}.png")
+        try:
+            path = await asyncio.to_thread(new_picture, self._sandbox.name, ".png")
+        except OSError as error:
+            await self._tell(f"not saved: {error_text(error)}")
+            return
         why = await screen.save(path)
         await self._tell(f"not saved: {why}" if why else f"saved to {clean(path)}")
 

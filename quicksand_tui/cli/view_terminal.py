@@ -1,5 +1,5 @@
-"""Our terminal while it shows a guest's screen: its modes, its size, what is drawn and what is done
-in it. It is restored in every way of ending."""
+"""Our terminal while it shows a guest's screen: its modes, its size, its drawings and its input. It
+is restored in every way of ending."""
 
 from __future__ import annotations
 
@@ -27,11 +27,10 @@ if TYPE_CHECKING:
 
 READ_SIZE = 64 * 1024
 EVENTS_MAX = 10_000
-"""Events that wait for a guest that does not take them; later ones are dropped."""
+"""The most events that wait for a guest that does not take them; later ones are dropped."""
 
 FENCE_S = 2.0
-"""Seconds to wait for the terminal's answer after a picture. One that takes longer is taken for one
-that answers no more."""
+"""Seconds to wait for the terminal's answer after a picture; then it counts as silent."""
 
 LEAVE_S = 1.0
 """Seconds to wait at the end for a terminal that takes nothing."""
@@ -92,7 +91,7 @@ class ViewTerminal:
                     await self._writer.write(b"\x1b[?2026l" + delete + RESET.encode())
                     await self._writer.close()
                     self._probe.taken_over = False
-                    if self._owes:  # otherwise the shell would get it as input
+                    if self._owes:  # otherwise the shell would get the answer as input
                         await self._fenced.wait()
         finally:
             loop.remove_reader(STDIN)
@@ -107,14 +106,13 @@ class ViewTerminal:
         return Grid(columns, max(1, rows - 1), *self._cell())
 
     def _cell(self) -> tuple[int, int]:
-        """Returns the size of a cell in pixels, as the system knows it, the terminal says, or is
-        usual."""
+        """Returns the size of a cell in pixels: the system's, the terminal's, or the usual one."""
         return cell_pixels(STDOUT) or self._probe.abilities.cell_size or USUAL_CELL
 
     # Drawing
 
     async def draw(self, data: bytes) -> None:
-        """Draws a picture, and waits until the terminal has. Raises OSError."""
+        """Draws a picture, and waits until the terminal has drawn it. Raises OSError."""
         async with self._drawing:
             if self._probe.abilities.sync_output:
                 data = b"\x1b[?2026h" + data + b"\x1b[?2026l"
@@ -142,10 +140,10 @@ class ViewTerminal:
         async with self._drawing:
             await self._writer.write(b"\x1b[m\x1b[2J")
 
-    # What is done in it
+    # Input
 
     async def next_events(self) -> list[Event]:
-        """Waits for what the user does. Raises EOFError when the terminal is gone."""
+        """Waits for the user's input. Raises EOFError when the terminal is gone."""
         await self._more.wait()
         self._more.clear()
         if self._hung_up:
@@ -197,7 +195,7 @@ class ViewTerminal:
             if isinstance(event, Pointer):
                 self._buttons = event.buttons
             if moves and self._moved and self._events:
-                self._events[-1] = event  # only where a movement ends matters
+                self._events[-1] = event  # only the end of a movement matters
             elif len(self._events) < EVENTS_MAX:
                 self._events.append(event)
             self._moved = moves

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def write_whole(file: Path, text: str, mode: int = 0o600) -> None:
-    """Writes a file so that whoever reads it sees the old text or the new one. Raises OSError."""
+    """Writes a file so that readers see the old text or the new one. Raises OSError."""
     new = file.with_name(f".{file.name}.{os.getpid()}")
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -22,6 +23,7 @@ from quicksand_tui.model.sandboxes import State
 from quicksand_tui.views.happenings import events_of, last_commands
 from quicksand_tui.views.layout import Tab, tabs_of
 from quicksand_tui.views.rows import GLYPHS, MUTED, ROLES, state_text
+from quicksand_tui.views.stalls import silence_text
 from quicksand_tui.widgets.bars import TabBar
 from quicksand_tui.widgets.details import STYLES, Details
 
@@ -49,12 +51,12 @@ if TYPE_CHECKING:
 GLANCE_EVERY_S = 1.0
 """Seconds between two looks at the shell in the overview."""
 GLANCE_LESS = 20
-"""Lines of the area that the overview of a sandbox needs besides its shell's."""
+"""Lines of the area that the overview of a sandbox needs besides the lines of its shell."""
 
 FRAMED = (Tab.DETAILS, Tab.LOG, Tab.MOUNTS, Tab.STATS)
 """Tabs with a frame, on whose first line the tabs are."""
 LABELS = {Tab.DETAILS: "Overview"}
-"""Labels of tabs whose names are others."""
+"""Labels of tabs where they differ from their names."""
 
 
 class Area(Vertical):
@@ -94,7 +96,7 @@ class Area(Vertical):
         self.details.can_focus = True
         self._below = Below(self, self.details, service, settings, terminal, ascii_only=ascii_only)
         self._seen: tuple[str, int, tuple[tuple[str, ...], Glance | None]] | None = None
-        """The sandbox whose shells were shown last, how many lines, and what they were."""
+        """The sandbox whose shells were shown last, the number of lines, and the contents."""
         self._tab = Tab.DETAILS
         self._parts: dict[Tab, Widget] = {Tab.DETAILS: self.details}
         """The mounted tabs."""
@@ -161,7 +163,7 @@ class Area(Vertical):
         self.post_message(KnownChanged())  # there may be room for pictures now, or none any more
 
     def _glance(self) -> None:
-        """Has the shell that is shown in the overview shown anew, if it has changed."""
+        """Draws the shell in the overview again, if it has changed."""
         if self._tab is not Tab.DETAILS or not self.is_complete or self._seen is None:
             return
         sandbox_id, lines, before = self._seen
@@ -222,8 +224,15 @@ class Area(Vertical):
             return self.shells.keeps_keys
         return self._tab is not Tab.DESKTOP or self.desktop.can_take_focus
 
+    def pane_titled_at(self, x: int, y: int) -> Widget | None:
+        """Returns the pane whose title is at that cell of the screen."""
+        if self._tab is not Tab.SHELLS or not self.is_complete:
+            return None
+        space = self.shells.workspace
+        return None if space is None else space.titled_at(x - space.region.x, y - space.region.y)
+
     def cover_changed(self) -> None:
-        """Other screens lie over this one now, or none any more."""
+        """Follows other screens that lie over this one now, or none any more."""
         if self.is_complete:
             self.desktop.view.adapt()
             self.shells.adapt()
@@ -249,7 +258,7 @@ class Area(Vertical):
         return True
 
     def handlers_of(self, scope: Scope) -> Handlers:
-        """Returns the handlers of the tab with that scope; none if it is of no tab."""
+        """Returns the handlers of the tab with that scope; none if no tab has that scope."""
         match scope:
             case Scope.LOG:
                 return self.logs.handlers
@@ -263,13 +272,13 @@ class Area(Vertical):
 
     @property
     def doing(self) -> dict[str, str]:
-        """What is done in sandboxes, by id: the program of the shell that had the focus last, else
-        the last command that this app ran there."""
+        """The programs that run in sandboxes, by id: the program of the shell that had the focus
+        last, else the last command that this app ran there."""
         found = last_commands(self._operations.ended)
         return found | self.shells.programs if self.is_complete else found
 
     def known_of(self, selection: Selection) -> Known:
-        """Returns what this app knows of the selected sandbox besides what the disk says."""
+        """Returns the app's knowledge of the selected sandbox besides its records on disk."""
         sandbox = selection.sandbox
         if sandbox is None:
             return NOTHING_KNOWN
@@ -284,7 +293,7 @@ class Area(Vertical):
         )
 
     def _changes(self, sandbox: SandboxView, selection: Selection) -> Changes | None:
-        """Returns what has changed; the disk is not looked at while one types into a shell."""
+        """Returns the changed files; the disk is not looked at while the user types in a shell."""
         is_seen = self.is_attached and self.app.screen is self.screen
         if self._tab not in (Tab.DETAILS, Tab.TREE) or not is_seen:
             self._changed.stop()
@@ -305,7 +314,7 @@ class Area(Vertical):
         beside: bool = False,
     ) -> None:
         """Shows the selection; the shells of ``held`` stay whatever is selected. ``known`` is about
-        the selected sandbox; with ``beside``, what has happened is shown elsewhere."""
+        the selected sandbox; with ``beside``, its events are shown elsewhere."""
         sandbox = selection.sandbox
         if self._tab is Tab.DETAILS:
             self.details.show(world, selection, known, beside=beside)
@@ -336,8 +345,8 @@ class Area(Vertical):
         with_tree: bool,
         typing: bool,
     ) -> None:
-        """Shows the line of tabs on the ``edge`` of the area, and what is ``said`` above; with
-        ``typing``, keys go to a shell, and it says so."""
+        """Shows the line of tabs on the ``edge`` of the area, and the words ``said`` above; with
+        ``typing``, it says that keys go to a shell."""
         with_desktop = sandbox is not None and sandbox.has_display
         found = tabs_of(self._tab, with_tree=with_tree, with_desktop=with_desktop)
         tabs = tuple((tab.value, LABELS.get(tab, tab.value.capitalize())) for tab in found)
@@ -352,9 +361,10 @@ class Area(Vertical):
                 style = STYLES[ROLES[State.PAUSED]]
                 leads = self._paused_leads(sandbox)
         elif sandbox is not None:
-            style = STYLES[ROLES[sandbox.state]]
-            whole = f"{sandbox.name} {state_text(sandbox.state)}"
-            leads = (whole, sandbox.name, GLYPHS[sandbox.state])
+            silent = silence_text(sandbox, time.time())
+            style = STYLES["warning" if silent else ROLES[sandbox.state]]
+            how = f"{GLYPHS[sandbox.state]} {silent}" if silent else state_text(sandbox.state)
+            leads = (f"{sandbox.name} {how}", sandbox.name, GLYPHS[sandbox.state])
         else:
             style, leads = "", ()
         edge = replace(edge, framed=self._tab in FRAMED)
@@ -362,14 +372,15 @@ class Area(Vertical):
         self._bar.show(tabs, self._tab.value, leads, style, title=title, edge=edge)
 
     def _title_beside(self, sandbox: SandboxView | None) -> str:
-        """Returns what is shown if the tab and the sandbox do not say it."""
+        """Returns the title where the tab and the sandbox do not say it."""
         if self._tab is Tab.DETAILS:
             title = self.details.title
             return "" if sandbox is not None and title == sandbox.name else title
         return self.logs.kind.value if self._tab is Tab.LOG and self.is_complete else ""
 
     def _typing_leads(self, sandbox: SandboxView | None, *, prefixed: bool) -> tuple[str, ...]:
-        """Says whose shell has the keys and the mouse, and how to leave it; the longest first."""
+        """Returns texts that say whose shell has the keys and the mouse, and how to leave it; the
+        longest first."""
         name = f"{sandbox.name} · " if sandbox is not None else ""
         mouse = "mouse: terminal · " if self._terminal.has_mouse else ""
         if self._tab is Tab.DESKTOP and self.desktop.records(sandbox):
@@ -387,7 +398,7 @@ class Area(Vertical):
         )
 
     def _paused_leads(self, sandbox: SandboxView) -> tuple[str, ...]:
-        """Says that the guest gets nothing of what is typed; the longest first."""
+        """Returns texts that say that a paused guest gets no keys; the longest first."""
         lost = "paused: what is typed is lost"
         prefix = self._app_keys.prefix.text
         return (

@@ -1,4 +1,4 @@
-"""What goes on, beside the main area of a wide terminal: what has changed, and the last events."""
+"""The third column of a wide terminal: what has changed, and the last events."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Aside(Vertical):
-    """Shows what does not change with the tab. It takes no focus."""
+    """Shows facts that do not change with the tab. It takes no focus."""
 
     def __init__(self, *, ascii_only: bool, **options: Any) -> None:
         super().__init__(**options)

@@ -46,20 +46,20 @@ class Asked(Message):
 
 
 class DesktopChanged(Message):
-    """The desktop has its screen no longer, or waits for the key after the prefix."""
+    """The desktop has lost its screen, or waits for the key after the prefix."""
 
 
 class MountMoved(Message):
-    """The cursor of the mounts is on another one."""
+    """The cursor is on another mount."""
 
 
 class KnownChanged(Message):
-    """Something was found out about the selected sandbox."""
+    """The app has learnt something of the selected sandbox."""
 
 
 class PartWidget(Doer, Widget):
-    """A part with its own keys: those of ``scope`` in the registry. It carries out those actions of
-    them that it has methods for, and the main screen the others."""
+    """A part with its own keys: those of ``scope`` in the registry. It carries out the actions that
+    it has methods for, and the main screen the others."""
 
     scope: ClassVar[Scope]
     ascii_only: bool = False

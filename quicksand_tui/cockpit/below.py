@@ -1,4 +1,4 @@
-"""What is below the overview: what going back to a checkpoint loses, screens of checkpoints, and
+"""The part below the overview: what going back to a checkpoint loses, screens of checkpoints, and
 the screen as it is now."""
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CHOICE_ROWS_MIN, SCREENS_ROWS_MIN, MINIATURE_ROWS_MIN = 14, 16, 26
 
 
 class Below:
-    """Mounts each of these parts in the area when it is first needed."""
+    """Mounts each of the parts below the overview when it is first needed."""
 
     def __init__(
         self,
@@ -49,8 +49,8 @@ class Below:
         self._miniature: Miniature | None = None
 
     def show(self, world: World, selection: Selection, known: Known, *, has_live: bool) -> None:
-        """Shows what belongs to the selection; ``known`` is about its sandbox. ``has_live`` is
-        whether its screen may be watched already."""
+        """Shows the parts that belong to the selection; ``known`` is about its sandbox.
+        ``has_live`` says whether its screen may be watched already."""
         self._show_choice(world, selection)
         self._show_screens(selection)
         self._show_miniature(selection, known, may=has_live)
@@ -61,12 +61,12 @@ class Below:
                 part.hide()
 
     def adapt(self) -> None:
-        """Other screens lie over this one now, or none any more."""
+        """Follows other screens that lie over this one now, or no longer."""
         if self._miniature is not None:
             self._miniature.adapt()
 
     def _show_choice(self, world: World, selection: Selection) -> None:
-        """Shows what going back to the selected checkpoint would lose."""
+        """Shows the losses of going back to the selected checkpoint."""
         checkpoint = selection.checkpoint if selection.in_tree else None
         if self._choice is None:
             if checkpoint is None:
@@ -103,7 +103,8 @@ class Below:
         self._screens.show(sandbox, checkpoint if has_room else None, selection.compared)
 
     def _show_miniature(self, selection: Selection, known: Known, *, may: bool) -> None:
-        """Shows the screen of a sandbox without an open shell, whose lines are shown instead."""
+        """Shows the screen of a sandbox without an open shell (a shell's lines would replace
+        it)."""
         sandbox = selection.sandbox
         wanted = (
             may

@@ -1,4 +1,4 @@
-"""Finds out which files differ, while it is of interest, and remembers it."""
+"""Finds out which files differ, while that is of interest, and remembers the answers."""
 
 from __future__ import annotations
 
@@ -23,39 +23,39 @@ if TYPE_CHECKING:
 REST_S = 0.7
 """Seconds for which the cursor has to rest before the disk is looked at."""
 SHARE = 30
-"""The time between two looks at a disk that changes, as a multiple of what a look takes."""
+"""The time between two looks at a disk that changes, as a multiple of the time of a look."""
 KEPT_MAX = 200
-"""How many comparisons are kept."""
+"""The number of comparisons kept."""
 
 
 @frozen(kw_only=False)
 class Question:
-    """Two disks of a sandbox."""
+    """A comparison of two disks of a sandbox."""
 
     sandbox_id: str
     before: str
     """The id of a checkpoint."""
     after: str = ""
-    """That of a later one; "" for the present."""
+    """The id of a later checkpoint; "" for the present."""
 
 
 class ChangedFiles:
     """Asks for one comparison at a time, for a widget that shows it."""
 
     def __init__(self, service: EngineService, owner: Widget, found: Callable[[], None]) -> None:
-        """``found`` shows what was found out."""
+        """``found`` shows the answer."""
         self._service = service
         self._owner = owner
         self._found = found
         self._known: dict[Question, tuple[int | None, Changes]] = {}
-        """By question: the bytes that were written at that time, and the answer."""
+        """The answers, by question, with the bytes that were written at that time."""
         self._asked: tuple[Question, int | None] | None = None
         self._not_before: dict[Question, float] = {}
-        """For disks that change: when they may be looked at again (monotonic)."""
+        """The times of the next looks at disks that change (monotonic), by question."""
 
     def of(self, sandbox: SandboxView, checkpoint_id: str | None) -> Changes | None:
-        """Returns what a checkpoint changed, or with None what has changed since the one where the
-        sandbox stands, as far as it is known; finds it out if not."""
+        """Returns the changes of a checkpoint, or with None those since the one where the sandbox
+        stands, as far as they are known; asks for them if not."""
         tree = sandbox.tree
         chosen = tree.find(checkpoint_id)
         if checkpoint_id is None and tree.head is not None and tree.changed:
@@ -67,7 +67,7 @@ class ChangedFiles:
         return None
 
     def stop(self) -> None:
-        """Asks no longer: nothing shows it."""
+        """Asks no more: nothing shows the answer."""
         if self._asked is not None:
             self._asked = None
             self._owner.workers.cancel_group(self._owner, "changes")

@@ -1,4 +1,4 @@
-"""What a revert to the checkpoint under the cursor would lose and restore."""
+"""The losses and gains of a revert to the checkpoint under the cursor."""
 
 from __future__ import annotations
 
@@ -36,20 +36,21 @@ class Choice(Facts):
         ascii_only: bool,
         **options: Any,
     ) -> None:
-        """By the ids of a sandbox and of a checkpoint, ``ask`` finds what going back loses, and
-        ``ask_shell`` what a shell showed then. They may raise OperationError."""
+        """By the ids of a sandbox and of a checkpoint, ``ask`` finds the losses of going back, and
+        ``ask_shell`` the last lines of a shell at that time. They may raise OperationError."""
         super().__init__(ascii_only=ascii_only, **options)
         self._ask = ask
         self._ask_shell = ask_shell
         self._shell: Glance | None = None
         self._chosen: tuple[SandboxView, CheckpointView, World] | None = None
         self._found: dict[tuple[str, str], Losing | str] = {}
-        """By the ids of a sandbox and a checkpoint; a text is why it is not known."""
+        """The losses by the ids of a sandbox and a checkpoint; a text says why they are not
+        known."""
 
     def show(
         self, world: World, sandbox: SandboxView | None, checkpoint: CheckpointView | None
     ) -> None:
-        """Shows what a checkpoint would lose; None hides it."""
+        """Shows the losses of going back to a checkpoint; None hides it."""
         if sandbox is None or checkpoint is None or checkpoint.error:
             self.hide()
         else:
@@ -63,7 +64,7 @@ class Choice(Facts):
         self.display = self._chosen is not None
         if self._key != before:
             self._shell = None
-            self._found.clear()  # what was found is old when the cursor comes back
+            self._found.clear()  # the answer is out of date when the cursor comes back
             self.workers.cancel_group(self, "choice")
             if self._key is not None:
                 self._look(*self._key)

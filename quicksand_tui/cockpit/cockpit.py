@@ -57,7 +57,7 @@ class _Places(Layout):
 
 
 class Cockpit(Widget):
-    """The lists, the tree, the main area, and what goes on beside it."""
+    """The lists, the tree, the main area, and the column beside it."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Cockpit(Widget):
         yield self.aside
 
     def when_dragged(self, give_first: Callable[[int], None]) -> None:
-        """``give_first`` gives the first column so many cells."""
+        """Has ``give_first`` called to give the first column so many cells."""
         self._give_first = give_first
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
@@ -139,11 +139,11 @@ class Cockpit(Widget):
         return arrange(width, height, self.shape, self.focused_part, self.needs)
 
     def _expected(self) -> Size:
-        """The size that it will have: what the first frame shows is made before its layout."""
+        """Returns its size to come: the contents of the first frame are made before its layout."""
         return Size(self.app.size.width, rows_left(self.app.size.height))
 
     def edge(self, part: Part) -> Edge:
-        """Returns how the first line of a part is drawn."""
+        """Returns the look of the first line of a part."""
         above = self.arrangement().above(part)
         return Edge(
             joined=above is not None,
@@ -152,8 +152,8 @@ class Cockpit(Widget):
         )
 
     def _join_tree(self) -> Join:
-        """Returns how the tree meets the list above. It says what that list says, or else, if its
-        own last line is hidden, what that would say."""
+        """Returns how the tree meets the list above. It shows the list's words, or else, if its own
+        last line is hidden, the words that would stand there."""
         edge, list_ = self.edge(Part.TREE), self.lists.browser
         if not edge.joined:
             return Join(edge=edge)
@@ -175,8 +175,8 @@ class Cockpit(Widget):
 
     @property
     def _said_above_area(self) -> str:
-        """What the list above the area has to say besides its keys, where its last line is hidden
-        by the line of tabs."""
+        """The words that the list above the area shows besides its keys, where its last line is
+        hidden by the line of tabs."""
         list_ = self.lists.browser
         is_list = self.arrangement().above(Part.AREA) is Part.LISTS
         return str(list_.border_subtitle or "") if is_list and list_.urgent else ""

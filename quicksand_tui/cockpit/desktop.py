@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
+import asyncio
 from typing import TYPE_CHECKING, Any
 
-from textual import on
+from textual import on, work
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.message import Message
@@ -16,9 +15,10 @@ from quicksand_tui.actions.registry import Scope
 from quicksand_tui.cockpit.base import DesktopChanged, PrefixedPart
 from quicksand_tui.cockpit.desktop_events import DesktopTold
 from quicksand_tui.cockpit.desktop_view import DesktopView
+from quicksand_tui.home.pictures import new_picture
 from quicksand_tui.kit.telling import tell
 from quicksand_tui.model.sandboxes import State
-from quicksand_tui.model.text import TITLE_CELLS, clip
+from quicksand_tui.model.text import TITLE_CELLS, clip, error_text
 
 if TYPE_CHECKING:
     from quicksand_tui.door.protocol import ScreenRecording
@@ -67,10 +67,10 @@ class DesktopPanel(PrefixedPart, Vertical):
         self.view = DesktopView(service, settings, terminal, ascii_only=ascii_only)
         self._nothing = Static(markup=False, classes="nothing")
         self._why: str | None = None
-        """What is said instead of a screen; None before the first look."""
+        """The words shown instead of a screen; None before the first look."""
         self._sandbox: SandboxView | None = None
         self._recordings: dict[str, ScreenRecording] = {}
-        """Those that run, by the sandbox's id."""
+        """The running recordings, by the sandbox's id."""
 
     def compose(self) -> ComposeResult:
         yield self.view
@@ -133,17 +133,28 @@ class DesktopPanel(PrefixedPart, Vertical):
             self.view.change(centre=view.moved(right, down).centre)
 
     def do_save_picture(self) -> None:
-        self._save_picture()
+        if self._sandbox is not None:
+            self._save_picture(self._sandbox)
 
     def do_copy_picture(self) -> None:
-        self._save_picture(copies=True)
+        if self._sandbox is not None:
+            self._save_picture(self._sandbox, copies=True)
 
-    def _save_picture(self, *, copies: bool = False) -> None:
+    @work(group="picture")
+    async def _save_picture(self, sandbox: SandboxView, *, copies: bool = False) -> None:
         """Saves the screen. ``copies`` puts the file's path on the clipboard: terminals take
         texts there, and no pictures."""
-        if self._sandbox is None:
+
+        try:
+            path = await asyncio.to_thread(new_picture, sandbox.name, ".png")
+        except OSError as error:
+            tell(self, f"The screen was not saved: {error_text(error)}")
             return
-        path = self._new_path(".png").absolute() if copies else self._new_path(".png")
+        # Another one may have been selected meanwhile.
+        if self._sandbox is None or self._sandbox.id != sandbox.id:
+            name = clip(sandbox.name, TITLE_CELLS)
+            tell(self, f"The screen was not saved: {name} is not shown any more")
+            return
 
         def saved(why: str) -> None:
             if copies and not why:
@@ -152,10 +163,6 @@ class DesktopPanel(PrefixedPart, Vertical):
             tell(self, f"The screen was not saved: {why}" if why else done)
 
         self.view.save(path, lambda why: self.view.app.call_from_thread(saved, why))
-
-    def _new_path(self, suffix: str) -> Path:
-        name = "" if self._sandbox is None else self._sandbox.name
-        return Path(f"{name}-{time.strftime('%Y%m%d-%H%M%S')}{suffix}")
 
     def records(self, sandbox: SandboxView | None) -> bool:
         """Whether the screen of a sandbox is being recorded."""
@@ -169,7 +176,15 @@ class DesktopPanel(PrefixedPart, Vertical):
         if (running := self._recordings.get(sandbox.id)) is not None:
             running.stop()
             return
-        path = self._new_path(".gif")
+        self._begin_recording(sandbox)
+
+    @work(group="recording", exclusive=True)
+    async def _begin_recording(self, sandbox: SandboxView) -> None:
+        try:
+            path = await asyncio.to_thread(new_picture, sandbox.name, ".gif")
+        except OSError as error:
+            tell(self, f"Nothing is recorded: {error_text(error)}")
+            return
 
         def ended(text: str) -> None:
             self.post_message(RecordingEnded(sandbox.id, text))

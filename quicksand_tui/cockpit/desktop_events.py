@@ -1,4 +1,4 @@
-"""What happens to a guest's screen, as messages to its view; and keys for it."""
+"""Events of a guest's screen, as messages to its view; and keys for it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class ScreenGone(Message):
 
 
 class DesktopTold(Message):
-    """The screen has something to say to the user."""
+    """The screen has a message for the user."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -52,10 +52,10 @@ class DesktopTold(Message):
 
 
 class ScreenEvents:
-    """Posts what happens to a screen as messages; called on the engine's loop."""
+    """Posts the events of a screen as messages; called on the engine's loop."""
 
     def __init__(self, post: Callable[[Message], object], number: int) -> None:
-        """``number`` tells this connection from those before."""
+        """``number`` tells this connection from earlier ones."""
         self._post = post
         self._number = number
 

@@ -50,13 +50,11 @@ BUTTONS = {1: 1, 2: 2, 3: 4}
 WHEEL_UP, WHEEL_DOWN = 8, 16
 
 PATIENCE_S = 2.0
-"""Seconds to wait for the terminal's answer that it has drawn. One that takes longer is taken for
-one that answers no more."""
+"""Seconds to wait for the terminal's answer that it has drawn; then it counts as silent."""
 
 
 class DesktopView(Widget, can_focus=True):
-    """Draws a screen as text, of kitty's images or of half cells, and passes on keys and the
-    mouse."""
+    """Draws a screen as text, of kitty's images or half cells; passes on keys and the mouse."""
 
     ALLOW_SELECT = False
     takes_raw_keys = True
@@ -89,26 +87,26 @@ class DesktopView(Widget, can_focus=True):
         self._screen: GuestScreen | None = None
         self._number = 0
         self._drained = 0
-        """How many pictures of this connection were drawn."""
+        """The number of this connection's pictures that were drawn."""
         self._frame = (0, 0)
         """The width and height of the guest's screen."""
         self.order = Order()
         self._place = (0, 0)
-        """Where the pointer was last in the guest's screen."""
+        """The last place of the pointer in the guest's screen."""
         self._picture: GuestPicture | None = None
         self._strips: dict[int, Strip] = {}
         self._first_id = take_ids()
         self._images: set[int] = set()
-        """The ids of those that the terminal has."""
+        """The ids of the images that the terminal has."""
         self._patience: Timer | None = None
         self._answers = True
         """Whether the terminal tells when it has drawn."""
         self._buttons = 0
-        # Each key that the driver gives is whole: what seems unfinished is a key at once.
+        # Each key that the driver gives is whole: an unfinished sequence is a key at once.
         ticks = itertools.count(1.0)
         self._reader = ScreenInput(Chord(""), clock=lambda: next(ticks))
         self.why = ""
-        """Why there is no picture."""
+        """The reason why there is no picture."""
 
     def watch_screen(self, sandbox_id: str) -> None:
         """Shows the screen of a sandbox; "" shows none, and costs nothing."""
@@ -153,12 +151,12 @@ class DesktopView(Widget, can_focus=True):
         self.fit()
 
     def _meet_terminal(self, _: None) -> None:
-        """Draws anew: another program may have had the terminal, or it can do more."""
+        """Draws anew: another program may have had the terminal, or the terminal can do more."""
         self.fit()
         self._go_on()
 
     def fit(self) -> None:
-        """Asks for all of the picture again, as the terminal and the view are now."""
+        """Asks for the whole picture again, fit for the terminal and the view of now."""
         if not self.sandbox_id:
             return
         cell = cell_size(self.app, self._terminal)
@@ -175,7 +173,7 @@ class DesktopView(Widget, can_focus=True):
         )
 
     def adapt(self) -> None:
-        """Asks for pictures of another kind if they are drawn otherwise now."""
+        """Asks for pictures of another kind if the way to draw them has changed."""
         hidden = self.order.grid[0] == 0
         if self._way() != self.order.way or hidden != (covers(self) >= 1):
             self.fit()
@@ -197,7 +195,7 @@ class DesktopView(Widget, can_focus=True):
         self._drop_images()
 
     def _drop_images(self) -> None:
-        """Has the terminal forget the images; there must be no text that shows them."""
+        """Has the terminal forget the images; no text may show them then."""
         driver = driver_of(self.app)
         if self._images and driver is not None:
             driver.write_images(delete_images(self._images))
@@ -275,7 +273,7 @@ class DesktopView(Widget, can_focus=True):
     @on(ScreenSeen)
     def _see(self, event: ScreenSeen) -> None:
         event.stop()
-        # Another one is that of a screen that is gone.
+        # Another picture is that of a screen that is gone.
         if (event.screen, event.number) == (self._number, self._drained):
             self._go_on()
 
@@ -316,7 +314,7 @@ class DesktopView(Widget, can_focus=True):
 
     @property
     def _only_watches(self) -> bool:
-        """Whether nothing may be changed, the guest's screen neither."""
+        """Whether nothing may be changed, not even on the guest's screen."""
         return self._settings.read_only
 
     def press(self, chord: Chord) -> None:
@@ -363,7 +361,7 @@ class DesktopView(Widget, can_focus=True):
         else:
             column, row = event.x + 0.5, event.y + 0.5
         place = view.frame_at(column, row) if view is not None else None
-        # A button that is let go beside the picture is let go at its last place.
+        # A button that is released beside the picture is released at its last place.
         self._place = place or self._place
         if place is not None or buttons != self._buttons:
             self._buttons = buttons

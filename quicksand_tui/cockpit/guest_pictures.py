@@ -21,7 +21,7 @@ EMPTY = b""
 
 
 class GuestPicture(Protocol):
-    """What the view shows."""
+    """A picture that the view can show."""
 
     def line(self, y: int, beside: Style) -> Iterable[Segment] | None:
         """Returns a line; None if there is nothing of the picture."""
@@ -51,7 +51,7 @@ class CellPicture:
 
 class TilePicture:
     """Placeholders, of which the terminal makes parts of images. Each is a segment of its own: so
-    none is cut from its marks where a dialog begins."""
+    none is cut from its marks at the edge of a dialog."""
 
     def __init__(self, target: Rect, first_id: int) -> None:
         self._target = target
@@ -59,7 +59,7 @@ class TilePicture:
 
     @property
     def ids(self) -> Iterator[int]:
-        """Yields the images that it is made of."""
+        """Yields the ids of its images."""
         return tile_ids(self._target.width, self._target.height, self._first)
 
     def line(self, y: int, beside: Style) -> Iterable[Segment] | None:

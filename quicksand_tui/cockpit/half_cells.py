@@ -13,7 +13,8 @@ from quicksand_tui.pixels.cells import UPPER, runs
 
 
 def segments(line: Sequence[bytes], beside: Style, *, ascii_only: bool) -> Iterator[Segment]:
-    """Yields a line of cells, six bytes each; an empty one is beside the picture."""
+    """Yields the segments of a line of cells, six bytes each; empty cells are beside the
+    picture."""
     for run in runs(line):
         if run.upper:
             yield Segment(*_look(run.upper, run.lower, run.cells, ascii_only=ascii_only))

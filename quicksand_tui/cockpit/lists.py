@@ -12,6 +12,7 @@ from textual.containers import Vertical
 from quicksand_tui.model.sandboxes import SandboxView
 from quicksand_tui.model.saves import SaveView
 from quicksand_tui.model.world import MACHINE_KEY, MachineView, Panel, World
+from quicksand_tui.views.counts import empty_text
 from quicksand_tui.views.filters import nothing_matches
 from quicksand_tui.views.image_rows import (
     IMAGE_ORDERS,
@@ -25,7 +26,6 @@ from quicksand_tui.views.machines import arrange_listed, is_head, listed, listed
 from quicksand_tui.views.rows import (
     ORDERS,
     SEARCHED,
-    empty_text,
     list_needs,
     plan_sandbox_columns,
     sandbox_keys,
@@ -86,7 +86,7 @@ class Lists(Vertical):
     """Three `Browser`s, one of which is visible."""
 
     def __init__(self, *, ascii_only: bool, is_empty: bool, **options: Any) -> None:
-        """``is_empty`` says whether there is no sandbox for the first frame."""
+        """``is_empty`` says that the first frame has no sandbox."""
         super().__init__(**options)
         self.sandboxes = Browser(
             SANDBOXES, ascii_only=ascii_only, is_empty=is_empty, id="sandboxes"
@@ -170,7 +170,7 @@ class Lists(Vertical):
 
     @property
     def saves_of(self) -> str | None:
-        """The name of the machine whose header the cursor is on in the list of saves."""
+        """The name of the machine whose header is under the cursor in the list of saves."""
         chosen = self.saves.selected
         return chosen.name if isinstance(chosen, MachineView) else None
 
@@ -187,7 +187,7 @@ class Lists(Vertical):
 
     @property
     def machine(self) -> str:
-        """The name of the machine whose header or sandbox the cursor is on."""
+        """The name of the machine whose header or sandbox is under the cursor."""
         chosen = self.sandboxes.selected
         if isinstance(chosen, MachineView):
             return chosen.name
@@ -195,7 +195,7 @@ class Lists(Vertical):
 
     @property
     def rows_wanted(self) -> int:
-        """How many rows the visible list can use."""
+        """The number of rows that the visible list can use."""
         return self.browser.rows_wanted
 
     def want(self, name: str) -> None:

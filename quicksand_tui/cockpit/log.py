@@ -1,5 +1,4 @@
-"""The log tab: a guest's console, QEMU's stderr, the sandbox's events, and this app's commands, one
-at a time."""
+"""The log tab: a guest's console, QEMU's stderr, the sandbox's events, or this app's commands."""
 
 from __future__ import annotations
 
@@ -83,11 +82,11 @@ class LogPanel(PartWidget, Vertical):
         self._app_keys = keys
         self._search = LineInput(placeholder="search", id="search", compact=True)
         self._followed: tuple[str, Kind] | None = None
-        """The sandbox and the kind of the log that is read."""
+        """The sandbox and the kind of the log that is followed."""
         self._sandbox_name = ""
         self._titles = ("", "")
         self._trouble = ""
-        """Why the log could not be read just now."""
+        """The reason why the log could not be read just now."""
 
     def compose(self) -> ComposeResult:
         yield self.view
@@ -220,7 +219,7 @@ class LogPanel(PartWidget, Vertical):
 
     @work(group="save")
     async def _save(self, path: Path, text: str) -> None:
-        """Writes a new file; what is there already stays."""
+        """Writes a new file; an existing one stays."""
         try:
             await asyncio.to_thread(_write_new, path, text)
         except OSError as error:
@@ -278,7 +277,6 @@ def _write_new(path: Path, text: str) -> None:
 
 
 def _read_lines(source: LogSource) -> list[str]:
-    """Returns new lines, sanitised; half an escape sequence shows as harmless text. Raises
-    OSError."""
+    """Returns new lines, sanitised; half an escape sequence is harmless text. Raises OSError."""
     text = source.read()
     return sanitise_lines(text) if text else []

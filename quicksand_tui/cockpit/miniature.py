@@ -1,4 +1,4 @@
-"""A sandbox's screen in small, live, below its overview."""
+"""A sandbox's small, live screen, below its overview."""
 
 from __future__ import annotations
 

@@ -112,8 +112,7 @@ class MountsPanel(PartWidget, Vertical):
         self._begin(*self._chosen)
 
     def _begin(self, sandbox: SandboxView, mount: MountView, *, force: bool = False) -> None:
-        verb = unmount(mount.key, force=force, host=mount.host, shown=mount.guest)
-        self._operations.do(verb, sandbox)
+        self._operations.do(unmount(mount.named, force=force), sandbox)
 
     def do_force(self) -> None:
         sandbox, mount = self._chosen

@@ -1,16 +1,21 @@
-"""What the keys after the prefix do with the panes of a sandbox."""
+"""The actions of the keys after the prefix, on the panes of a sandbox."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from textual import on
 
 from quicksand_tui.actions.registry import Scope
 from quicksand_tui.cockpit.base import PrefixedPart
 from quicksand_tui.kit.telling import tell
 from quicksand_tui.panes.content import LinkState
 from quicksand_tui.panes.layout import Side, Way
+from quicksand_tui.panes.view import PaneAsksToPaste, PaneCopied
+from quicksand_tui.views import losses
 
 if TYPE_CHECKING:
+    from quicksand_tui.cockpit.base import Confirm
     from quicksand_tui.panes.pane import Pane
     from quicksand_tui.panes.workspace import Workspace
 
@@ -19,6 +24,7 @@ class PaneActions(PrefixedPart):
     """Arranges, copies from and pastes into the panes of the visible workspace."""
 
     scope = Scope.PANES
+    _confirm: Confirm
 
     @property
     def workspace(self) -> Workspace | None:
@@ -34,6 +40,22 @@ class PaneActions(PrefixedPart):
         """Returns the prefix and the key of an action."""
         key = self._app_keys.map.hint(action_id, Scope.PANES.value)
         return f"{self._app_keys.prefix.text} {key}"
+
+    @on(PaneCopied)
+    def _copied(self, event: PaneCopied) -> None:
+        event.stop()
+        tell(self, f"Copied {event.size}; {self._behind_prefix('paste')} pastes")
+
+    @on(PaneAsksToPaste)
+    def _ask_before_paste(self, event: PaneAsksToPaste) -> None:
+        event.stop()
+        self._confirm(
+            f"Paste {len(event.text.splitlines())} lines?",
+            losses.of_paste(event.text),
+            "Paste",
+            lambda: event.pane.paste_now(event.text),
+            undo="This program cannot tell pasted lines from typed ones: a shell runs each.",
+        )
 
     # Actions, by the registry's ids
 

@@ -1,7 +1,7 @@
 """Brings the pictures in panes to the user's terminal, as images that text shows.
 
-A picture is cut into tiles, each an image of its own. Only tiles that are seen are sent, when the
-line has room, one batch at a time: the next one goes when the terminal has drawn the last.
+A picture is cut into tiles, each an image of its own. Only visible tiles are sent, when the line
+has room, one batch at a time: the next batch goes when the terminal has drawn the last.
 """
 
 from __future__ import annotations
@@ -41,15 +41,16 @@ if TYPE_CHECKING:
 ROOM_FIRST: Final = 16 * 1024
 ROOM_MIN: Final = 2 * 1024
 ROOM_MAX: Final = 256 * 1024
-"""Bytes of one batch: the first, and then between these, as the line has shown."""
+"""Bytes of one batch: the first has the most, later ones have as many between the two as the line
+takes."""
 SHARE_S: Final = 0.1
-"""So much of the line's time may one batch take; its tiles are coarser if they have to be."""
+"""The most seconds that a batch may take on the line; its tiles are coarser if they have to be."""
 ENCODING_S: Final = 0.01
 """Seconds after which no further tile is encoded for a batch: keys wait meanwhile."""
 COARSEST: Final = 8
 """The largest divisor of a tile's pixels."""
 BUSY_S: Final = 0.05
-"""Seconds until the line is looked at again."""
+"""Seconds until the next look whether the line is free."""
 PATIENCE_S: Final = 2.0
 """Seconds to wait for the terminal's answer that it has drawn."""
 
@@ -63,13 +64,13 @@ class _Sheet:
     across: int
     """Tiles in a row."""
     tiles: int
-    """How many ids it has, a power of two."""
+    """The number of its ids, a power of two."""
     sent: dict[int, int] = field(default_factory=dict)
     """The tiles that the terminal has, and the divisor of their pixels."""
     had: set[int] = field(default_factory=set)
-    """Those that it ever got: after a change it may have them or not."""
+    """All tiles that it ever got: after a change the terminal may have them or not."""
     asked: int = 0
-    """When a tile was missed last, as a number that grows."""
+    """A number that grows with each tile that is missed, from the time of the last miss."""
 
     @property
     def ids(self) -> set[int]:
@@ -95,7 +96,7 @@ class PanePictureScreen:
         self._gone: list[_Sheet] = []
         """The tiles of pictures that are forgotten, which the terminal still has."""
         self._free: dict[int, list[int]] = {}
-        """The first of ids that can be used again, by how many they are."""
+        """The first of a range of ids that can be used again, by the length of the range."""
         self._next = self._end = 0
         self._wanted: dict[tuple[_Sheet, int], None] = {}
         self._asked = 0
@@ -103,11 +104,11 @@ class PanePictureScreen:
         self._batch = 0
         self._room = ROOM_FIRST
         self._begun = 0.0
-        """When the batch was sent, by the monotonic clock."""
+        """The time when the batch was sent, by the monotonic clock."""
         self._quickest_s = math.inf
-        """The shortest time that a batch took: that of the way, and of the terminal."""
+        """The shortest seconds that a batch took: the time of the line, and of the terminal."""
         self._coarse: dict[tuple[_Sheet, int], int] = {}
-        """The bytes of tiles, had they not been sent coarser."""
+        """The bytes that coarse tiles would have had at their finest."""
         self._answers = True
         """Whether the terminal tells when it has drawn."""
 
@@ -121,13 +122,13 @@ class PanePictureScreen:
         return not app.no_color and app.console.color_system in ("truecolor", "256")
 
     def adapt(self) -> bool:
-        """Chooses the way again; returns whether it is another one, so that panes must be drawn
+        """Chooses the way to draw again; returns whether it changed, so that panes are drawn
         anew."""
         before, self._way = self._way, way_of(self._widget, self._settings, self._terminal)
         return self._way is not before
 
     def meet(self) -> None:
-        """Follows a change of the terminal, which may have none of the images any more."""
+        """Follows a change of the terminal, which may have lost all images."""
         for sheet in self._sheets.values():
             sheet.sent.clear()
         self._wanted.clear()
@@ -170,8 +171,8 @@ class PanePictureScreen:
         return sheet
 
     def _note_gone(self) -> Callable[[_Sheet], None]:
-        """Returns what is called when a picture is forgotten, on any thread: the garbage collector
-        may do that. It does not keep this object."""
+        """Returns a function to be called when a picture is forgotten, on any thread: the garbage
+        collector may do that. It does not keep this object."""
         loop, context, gone = asyncio.get_running_loop(), copy_context(), self._gone
         screen = ref(self)
 
@@ -220,14 +221,14 @@ class PanePictureScreen:
         """Returns tiles of at most so many bytes, or a single one."""
         data, begun = b"", time.monotonic()
         while self._wanted and len(data) < room and time.monotonic() - begun < ENCODING_S:
-            # First what was drawn last: the rest may have gone from the screen by now.
+            # First the tiles drawn last: the others may have gone from the screen by now.
             sheet, tile = key = max(self._wanted, key=lambda key: (key[0].asked, -key[1]))
             placed = sheet.placed()
             if placed is not None:
                 more, divisor = self._tile(sheet, placed, tile, room)
                 if data and len(data) + len(more) > room:
                     break
-                # No finer than it is there already, it would be sent again and again.
+                # A tile no finer than the terminal has already would be sent again and again.
                 if divisor < sheet.sent.get(tile, COARSEST + 1):
                     data += more
                     sheet.sent[tile] = divisor
@@ -236,8 +237,8 @@ class PanePictureScreen:
         return data
 
     def _tile(self, sheet: _Sheet, placed: Placed, tile: int, room: int) -> tuple[bytes, int]:
-        """Returns what sends a tile, coarser if it takes more than ``room``, and the divisor of its
-        pixels."""
+        """Returns the bytes that send a tile, coarser if it takes more than ``room``, and the
+        divisor of its pixels."""
         row, column = divmod(tile, sheet.across)
         row, column = row * TILE_ROWS, column * TILE_COLUMNS
         columns = min(TILE_COLUMNS, placed.columns - column)
@@ -282,7 +283,7 @@ class PanePictureScreen:
             self._drained(batch)
 
     def _drawn(self, batch: int) -> None:
-        """Learns from the time that it took how much the next batch may be."""
+        """Learns from the time of a batch how large the next may be."""
         if batch != self._batch or not self._is_under_way:
             return
         took = time.monotonic() - self._begun
@@ -312,6 +313,6 @@ class PanePictureScreen:
             self._free.setdefault(sheet.tiles, []).append(sheet.first_id)
 
     def _delete_all(self) -> bytes:
-        """Returns what deletes all images, before another program gets the terminal."""
+        """Returns the bytes that delete all images, before another program gets the terminal."""
         sheets = [*self._sheets.values(), *self._gone]
         return b"".join(delete_images(sheet.ids) for sheet in sheets)

@@ -1,4 +1,4 @@
-"""The first line of a box that is the last one of the box above, too."""
+"""A line that is the first one of a box and the last one of the box above."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ if TYPE_CHECKING:
 WORDS_MIN = 12
 """Cells below which the words of the box above are left out."""
 AROUND = 4
-"""Cells around them: a blank at each side, and a dash."""
+"""Cells around the words: a blank at each side, and a dash."""
 DASHES = "─━-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Join:
-    """How the first line of a box meets the last one of another."""
+    """The way in which the first line of a box meets the last one of another."""
 
     edge: Edge = NO_EDGE
     above: Widget | None = None
-    """The box above, if it has that line, too."""
+    """The box above, if it shares the line."""
     words: str = ""
-    """What is said at the right end of the line."""
+    """The words at the right end of the line."""
     urgent: bool = False
-    """The words have room, and the title what is left."""
+    """The words go first, and the title has the rest of the line."""
 
 
 def joined_line(line: Strip, join: Join, *, ascii_only: bool) -> Strip:
-    """Returns the first line of a box's frame, ``line``, as it is where it meets another."""
+    """Returns ``line``, the first line of a box's frame, as it is drawn where it meets another."""
     edge, words = join.edge, join.words
     left, dash, right = edge.line(ascii_only=ascii_only)
     width = line.cell_length
@@ -68,7 +68,7 @@ def joined_line(line: Strip, join: Join, *, ascii_only: bool) -> Strip:
 
 
 def _styles_of(box: Widget) -> tuple[Style, Style]:
-    """Returns how the last line of a box's frame and the words in it are drawn, as the app's
+    """Returns the styles of the last line of a box's frame and of the words in it, as the app's
     filters leave them."""
     width, height = box.outer_size
     drawn = box.render_lines(Region(0, height - 1, width, 1)) if width and height else []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -13,23 +14,22 @@ from textual.containers import Vertical
 from quicksand_tui.actions.reasons import READ_ONLY
 from quicksand_tui.cockpit.pane_actions import PaneActions
 from quicksand_tui.cockpit.pane_pictures import PanePictureScreen
-from quicksand_tui.door.service import shells_of
+from quicksand_tui.cockpit.shell_search import ShellSearch
 from quicksand_tui.kit.telling import tell
 from quicksand_tui.model.jobs import JobVerb
 from quicksand_tui.model.overview import Glance
 from quicksand_tui.model.sandboxes import State
+from quicksand_tui.panes.content import session_of
 from quicksand_tui.panes.kept_lines import last_lines
 from quicksand_tui.panes.layout import Arrangement
 from quicksand_tui.panes.view import (
-    PaneAsksToPaste,
-    PaneCopied,
     PanePrefixed,
     ShellsLeft,
     ShellsZoomed,
 )
-from quicksand_tui.panes.waiting import NEW, Awaited, WaitingShell, typed_text
+from quicksand_tui.panes.waiting import Awaited, WaitingShell, no_shell_text, typed_text
 from quicksand_tui.panes.workspace import Workspace, WorkspaceEmptied, WorkspaceRearranged
-from quicksand_tui.views import losses
+from quicksand_tui.views.stalls import stall_text
 
 if TYPE_CHECKING:
     from quicksand_tui.cockpit.base import Confirm
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from quicksand_tui.kit.keys import Keys
     from quicksand_tui.kit.memory import Memory
     from quicksand_tui.kit.outer_terminal import OuterTerminal
-    from quicksand_tui.model.keymap import Keymap
     from quicksand_tui.model.sandboxes import SandboxView
     from quicksand_tui.panes.pane import Pane
 
@@ -72,16 +71,18 @@ class Shells(PaneActions, Vertical):
         self._app_keys = keys
         self._memory = memory
         self._confirm = confirm
-        self._find_sandbox = find_sandbox
+        self._search = ShellSearch(service, operations, find_sandbox)
         self._terminal = terminal
         self._pictures = PanePictureScreen(self, settings, terminal, ascii_only=ascii_only)
         self._spaces: dict[str, Workspace] = {}
         self._sandbox: SandboxView | None = None
         self._awaited = Awaited()
         self._awaits_for = ""
-        """The id of the sandbox whose shell gets what is typed into the placeholder."""
+        """The id of the sandbox whose shell gets the keys typed into the placeholder."""
         self._wanted = ("", "")
-        """A sandbox and the session there that is shown even if a command has it."""
+        """A sandbox and the terminal there (`LinkStatus.terminal_name`) that `open` goes to."""
+        self._heir: Pane | None = None
+        """The pane that gets the keys still on their way to the placeholder."""
         self._nothing = WaitingShell(
             lambda: keys.prefix, lambda: self._takes_early, self._type_early, classes="nothing"
         )
@@ -99,7 +100,7 @@ class Shells(PaneActions, Vertical):
         self._redraw()
 
     def adapt(self) -> None:
-        """Draws pictures otherwise, if what lies over the app's screen wants it."""
+        """Chooses anew how pictures are drawn, since another screen may lie over the app's now."""
         if self._pictures.adapt():
             self._redraw()
 
@@ -125,7 +126,7 @@ class Shells(PaneActions, Vertical):
 
     @property
     def _awaits(self) -> bool:
-        """Whether a shell of the sandbox is being opened."""
+        """Whether the sandbox has a shell that is being opened."""
         return self._sandbox is not None and self._sandbox.id in self._awaited
 
     @property
@@ -136,7 +137,7 @@ class Shells(PaneActions, Vertical):
 
     @property
     def keeps_keys(self) -> bool:
-        """Whether keys are meant for a shell of the sandbox, whether it is open yet or not."""
+        """Whether keys are meant for a shell of the sandbox, be it open yet or not."""
         return self._awaits or self.workspace is not None
 
     @property
@@ -145,8 +146,8 @@ class Shells(PaneActions, Vertical):
         return self._nothing.prefixed or (self.pane is not None and self.pane.prefixed)
 
     def known_of(self, sandbox_id: str, lines: int) -> tuple[tuple[str, ...], Glance | None]:
-        """Returns the titles of the open shells of a sandbox, and at most that many last lines of
-        the one that had the focus last."""
+        """Returns the titles of a sandbox's open shells, and the last lines, at most ``lines``, of
+        the shell that had the focus last."""
         space = self._spaces.get(sandbox_id)
         if space is None or space.current is None:
             return (), None
@@ -172,7 +173,9 @@ class Shells(PaneActions, Vertical):
         typed meanwhile are not read as commands."""
         if self.workspace is not None:
             for pane in self.workspace.panes:
-                pane.mark_deleted(f"{self._behind_prefix('back')} leaves: the sandbox was deleted")
+                pane.link.mark_deleted(
+                    f"{self._behind_prefix('back')} leaves: the sandbox was deleted"
+                )
 
     def show(self, sandbox: SandboxView | None) -> None:
         """Shows the shells of a sandbox, if it has any."""
@@ -183,24 +186,27 @@ class Shells(PaneActions, Vertical):
         if sandbox is not None and self._awaited.adopt(sandbox):
             self._awaits_for = sandbox.id
         if self._awaits_for and (sandbox is None or sandbox.id != self._awaits_for):
-            # What is typed on is meant for no other sandbox.
+            # Keys typed from now on are meant for no other sandbox.
             self._awaits_for = ""
             if self._nothing.has_focus:
                 self.post_message(ShellsLeft())
         if before is not self.workspace and before is not None:
             before.display = False
-        if self.workspace is not None:
+        if self.workspace is not None and sandbox is not None:
             self.workspace.display = True
+            resumes = f"{self._behind_prefix('back')}, {self._key('pause')} resumes it"
+            self.workspace.tell_stall(stall_text(sandbox, time.time(), resumes))
         # The placeholder takes keys until the pane has the focus.
         self._nothing.display = self.workspace is None or self._nothing.has_focus
         self._nothing.set_class(self.workspace is not None, "-behind")
         self._show_wait()
 
     def _show_wait(self) -> None:
-        """Says why there is no shell, or what it waits for, and what was typed for it."""
+        """Says why there is no shell, or what the sandbox waits for; shows the keys typed for the
+        shell."""
         sandbox = self._sandbox
         self._nothing.set_class(self._awaits, "-waits")
-        text = _no_shell(sandbox, self._app_keys.map)
+        text = no_shell_text(sandbox, self._app_keys.map)
         if sandbox is not None and self._awaits:
             job = next((j for j in self._operations.jobs if j.sandbox_id == sandbox.id), None)
             under_way = f" ({job.verb.value}: {job.progress or 'under way'})" if job else ""
@@ -219,23 +225,31 @@ class Shells(PaneActions, Vertical):
             self._spaces.pop(sandbox_id).remove()
             self._memory.remember_panes(sandbox_id, None)
 
-    def want(self, sandbox_id: str, session: str) -> None:
-        """Has `open` show this terminal too, whoever has it."""
-        self._wanted = (sandbox_id, session)
+    def want(self, sandbox_id: str, terminal: str) -> None:
+        """Has the next `open` go to this terminal, by `LinkStatus.terminal_name`, even if it
+        belongs to a command."""
+        self._wanted = (sandbox_id, terminal)
 
     def open(self, sandbox: SandboxView) -> None:
         """Shows and focuses the shells of a sandbox: those already shown, or those left running in
-        it, or a new one."""
+        it, or a new one. Keys typed from now on are for the terminal that is wanted."""
+        (wanted_in, terminal), self._wanted = self._wanted, ("", "")
+        chosen = terminal if wanted_in == sandbox.id else ""
         if self._operations.read_only:
             tell(self, READ_ONLY, severity="warning")
             return
         if sandbox.id in self._spaces:
             self.show(sandbox)
+            if chosen:
+                self._spaces[sandbox.id].choose(chosen)
             self.focus_current()
             self._zoom_again()
-            self._add_left(sandbox.id)
+            if all(pane.status.is_over for pane in self._spaces[sandbox.id].panes):
+                self._renew(sandbox)
+            else:
+                self._add_left(sandbox.id)
         else:
-            begun = self._awaited.begin(sandbox.id)
+            begun = self._awaited.begin(sandbox.id, chosen)
             self.show(sandbox)
             self.focus_current()
             if begun:
@@ -243,13 +257,16 @@ class Shells(PaneActions, Vertical):
 
     @work(group="open")
     async def _open(self, sandbox: SandboxView) -> None:
-        found = await self._wait_for(sandbox)
+        found = await self._search.wait_for(sandbox)
         if found is None:
+            self._tell_none(sandbox)
             return
         self._awaited.adopt(found)
-        terminals = await self._terminals_of(found.id)
+        terminals = await self._search.terminals_of(found.id)
+        chosen = self._awaited.chosen_in(found.id)
+        terminals |= {name: session_of(name) for name in chosen if name}
         kept = await asyncio.to_thread(self._memory.panes.read, found.id)
-        if self._find_sandbox(found.id) is None:
+        if self._search.find(found) is None:
             self._awaited.end(found.id)  # it was deleted meanwhile
             return
         if found.id not in self._spaces:
@@ -258,6 +275,7 @@ class Shells(PaneActions, Vertical):
                 self._service.open_terminal,
                 terminals=terminals,
                 arrangement=Arrangement.from_json(kept),
+                chosen=chosen[-1] if chosen else "",
                 start_hint=f"{self._behind_prefix('back')}, {self._key('start')} starts it",
                 going_back=lambda: self._going_back(found.id),
                 ascii_only=self.ascii_only,
@@ -271,18 +289,9 @@ class Shells(PaneActions, Vertical):
         # After the keys that are on their way to the focused widget.
         self.call_after_refresh(self._nothing.call_later, self._hand_over, found.id)
 
-    async def _wait_for(self, sandbox: SandboxView) -> SandboxView | None:
-        """Waits for a running job of a sandbox; returns the sandbox if it can have a shell now."""
-        operations = self._operations
-        # A job may still have a new one under its name.
-        names = {sandbox.id, f"{NEW}{sandbox.name}"}
-        busy = [job.sandbox_id for job in operations.jobs if job.sandbox_id in names]
-        if not busy:
-            return sandbox
-        await operations.settled(busy[0])
-        now = self._find_sandbox(sandbox.id) or self._find_sandbox(sandbox.name)
-        if now is not None and now.state is State.RUNNING:
-            return now
+    def _tell_none(self, sandbox: SandboxView) -> None:
+        """Tells that there is no shell after all, and ends the wait for it."""
+        now = self._search.find(sandbox)
         state = now.state.value if now is not None else "gone"
         tell(self, f"There is no shell: {sandbox.name} is {state}", severity="warning")
         for sandbox_id in {sandbox.id, now.id if now is not None else ""}:
@@ -290,43 +299,60 @@ class Shells(PaneActions, Vertical):
         if self._nothing.has_focus and not self.keeps_keys:
             self.post_message(ShellsLeft())
         self._show_wait()
-        return None
 
-    async def _terminals_of(self, sandbox_id: str) -> dict[str, str]:
-        """Returns the sessions to show, by `LinkStatus.terminal_name`. Panes' terminals are shared
-        with other apps; one opened by a command keeps that terminal's size, and is shown only if no
-        client is attached."""
-        return {
-            f"{shell.session} {shell.birth}": shell.session
-            for shell in await shells_of(self._service, sandbox_id)
-            if shell.is_pane or not shell.clients or (sandbox_id, shell.session) == self._wanted
-        }
+    def do_renew(self) -> None:
+        """Opens each pane anew whose program has ended or is gone."""
+        if self._sandbox is not None:
+            self._renew(self._sandbox)
+
+    def _renew(self, sandbox: SandboxView) -> None:
+        """Has these panes take keys at once, for the terminals that come."""
+        space = self._spaces.get(sandbox.id)
+        if space is not None and (panes := space.renew()):
+            self._go_on(sandbox, panes)
+
+    @work(group="renew")
+    async def _go_on(self, sandbox: SandboxView, panes: list[Pane]) -> None:
+        found = await self._search.wait_for(sandbox)
+        terminals = None if found is None else await self._search.terminals_of(found.id)
+        for pane in panes:
+            pane.link.go_on(terminals)
 
     @work(group="left", exclusive=True)
     async def _add_left(self, sandbox_id: str) -> None:
         """Shows terminals that no pane shows, such as those that a revert brought back."""
-        terminals = await self._terminals_of(sandbox_id)
+        terminals = await self._search.terminals_of(sandbox_id)
         if (space := self._spaces.get(sandbox_id)) is not None:
             space.add_missing(terminals)
 
     def _hand_over(self, sandbox_id: str) -> None:
-        """Types the keys that were kept for a shell into its pane, and focuses that unless the user
-        has left it."""
+        """Types the keys that were kept into the panes for which they were typed; focuses the pane
+        that was chosen last unless the user has left it."""
         typed, space = self._awaited.end(sandbox_id), self._spaces.get(sandbox_id)
-        if space is None or (pane := space.current) is None:
+        if space is None:
             return
+        chosen = next(reversed(typed), "")
+        # It may have been chosen since the workspace was made.
+        for terminal in typed:
+            if space.pane_of(terminal) is None:
+                space.choose(terminal)
         # While the terminal's window is in the background, no widget has the focus.
         is_here = self._nothing.has_focus or self.screen.focused is None
         if is_here and space is self.workspace:
+            space.choose(chosen)
+            self._heir = space.current
+            if self._heir is not None and self._nothing.prefixed:
+                self._heir.prefixed = True  # the next key is still a command
             self.focus_current()
             self._zoom_again()
-        if typed:
-            pane.type(typed)
+        for terminal, data in typed.items():
+            if data and (pane := space.pane_of(terminal)) is not None:
+                pane.type(data)
         self.show(self._sandbox)
 
     def _going_back(self, sandbox_id: str) -> object:
-        """Returns what identifies the job that is reverting a sandbox, or None. Keys typed during
-        it are meant for the state after it."""
+        """Returns an object that identifies the job that is reverting a sandbox, or None. Keys
+        typed during the job are meant for the state after it."""
         for job in self._operations.jobs:
             if job.sandbox_id == sandbox_id and job.verb in (JobVerb.REVERT, JobVerb.UNDO):
                 return job.started
@@ -338,12 +364,12 @@ class Shells(PaneActions, Vertical):
         if sandbox is not None and sandbox.id in self._awaited:
             self._awaited.add(sandbox.id, data)
             self._show_wait()
-        elif (pane := self.pane) is not None:
-            pane.type(data)
+        elif (heir := self._heir) is not None and heir.sandbox_id == self._awaits_for:
+            heir.type(data)
 
     def take_early(self, key: events.Key) -> bool:
-        """Takes a key sent to the previously focused widget; returns False if it is not for a
-        shell."""
+        """Takes a key sent to the widget that had the focus before; returns False if the key is not
+        for a shell."""
         # The widgets' own `has_focus` becomes true a moment later.
         focused = self.screen.focused
         if focused is self._nothing:
@@ -384,22 +410,6 @@ class Shells(PaneActions, Vertical):
             self.post_message(ShellsLeft())
         event.workspace.remove()
 
-    @on(PaneCopied)
-    def _copied(self, event: PaneCopied) -> None:
-        event.stop()
-        tell(self, f"Copied {event.size}; {self._behind_prefix('paste')} pastes")
-
-    @on(PaneAsksToPaste)
-    def _ask_before_paste(self, event: PaneAsksToPaste) -> None:
-        event.stop()
-        self._confirm(
-            f"Paste {len(event.text.splitlines())} lines?",
-            losses.of_paste(event.text),
-            "Paste",
-            lambda: event.pane.paste_now(event.text),
-            undo="This program cannot tell pasted lines from typed ones: a shell runs each.",
-        )
-
     # Keys after the prefix
 
     def _key(self, action_id: str) -> str:
@@ -433,16 +443,6 @@ class Shells(PaneActions, Vertical):
 
     def _end(self, pane: Pane) -> None:
         space = self.workspace
-        pane.end()
+        pane.link.end()
         if space is not None and pane in space.panes:
             space.close(pane)
-
-
-def _no_shell(sandbox: SandboxView | None, keymap: Keymap) -> str:
-    if sandbox is None:
-        return ""
-    if sandbox.state is State.RUNNING:
-        return f"{keymap.hint('shell')} opens a shell here."
-    if sandbox.state is State.PAUSED:
-        return f"It is paused: {keymap.hint('pause')} resumes it."
-    return f"It is {sandbox.state.value}: there is nothing to open a shell in."

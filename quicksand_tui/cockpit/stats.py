@@ -1,4 +1,4 @@
-"""The stats tab: what a sandbox uses on the host, with history, and in the guest."""
+"""The stats tab: a sandbox's use of the host, with history, and of its guest."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STYLES = {"muted": MUTED, "heading": "bold", "accent": "$text-accent", "": ""}
 
 
 class StatsPanel(VerticalScroll, can_focus=True):
-    """Shows what a sandbox uses, and asks its guest while it is visible."""
+    """Shows a sandbox's use of the host, and asks its guest while it is visible."""
 
     def __init__(self, service: EngineService, *, ascii_only: bool, **options: Any) -> None:
         super().__init__(**options)

@@ -1,4 +1,4 @@
-"""How pictures are drawn as text of the app: of kitty's images, or of half cells."""
+"""The ways to draw pictures as text: of kitty's images, or of half cells."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 def way_of(widget: Widget, settings: Settings, terminal: OuterTerminal) -> Way:
-    """Returns the way for pictures within a widget."""
-    # What lies over the app's screen tints what is below, and an image's id is a colour.
+    """Returns the way to draw pictures within a widget."""
+    # A screen over the app's tints all below it, and an image's id is a colour.
     if covers(widget) > 0 or driver_of(widget.app) is None:
         return Way.HALF
     abilities = terminal.abilities
@@ -33,7 +33,7 @@ def way_of(widget: Widget, settings: Settings, terminal: OuterTerminal) -> Way:
 
 
 def covers(widget: Widget) -> float:
-    """Returns how much what lies over the widget's screen hides of it, from 0 to 1."""
+    """Returns the share of the widget's screen, from 0 to 1, that other screens hide."""
     if not widget.is_attached:
         return 0.0
     own = widget.screen

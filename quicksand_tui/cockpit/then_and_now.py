@@ -26,10 +26,10 @@ AGAIN_S = 2.0
 """Seconds between two looks at the present screen."""
 
 GAP = 2
-"""Columns between the two."""
+"""Columns between the two pictures."""
 
 COLUMNS_MIN = 40
-"""Columns below which there is nothing to be recognised."""
+"""Columns below which a picture is too small to recognise."""
 
 HAS_SCREEN = (State.RUNNING, State.PAUSED)
 
@@ -42,12 +42,12 @@ class ThenAndNow(Widget):
         self._service = service
         self._ascii = ascii_only
         self._wanted: tuple[str, str, str | None] | None = None
-        """Ids of the sandbox and of two checkpoints, of which the second is "" for the present, and
-        None if there is none."""
+        """The ids of the sandbox, of a checkpoint, and of another one: "" for the present, None for
+        none."""
         self._heads = ("", "")
         self._pictures: tuple[Cells, Cells] = ((), ())
         self._whys = ("", "")
-        """What is said instead of a picture."""
+        """The words shown instead of each picture."""
 
     def hide(self) -> None:
         self._want(None)

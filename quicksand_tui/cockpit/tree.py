@@ -59,7 +59,7 @@ class TreePanel(PartWidget, Vertical):
         self._keys: list[str] = []
         self._now = 0.0
         self._opened: dict[str, set[str]] = {}
-        """By sandbox: the folds of automatic checkpoints that are open."""
+        """The open folds of automatic checkpoints, by sandbox."""
         self._turned = False
         self._fresh: frozenset[str] = frozenset()
         """Ids of checkpoints that were just made."""
@@ -68,10 +68,10 @@ class TreePanel(PartWidget, Vertical):
         self._frame = ("", "", "")
         self._join: Callable[[], Join] = Join
         self._joined = Join()
-        """How the first line was drawn last."""
+        """The last way in which the first line was drawn."""
 
     def joins(self, join: Callable[[], Join]) -> None:
-        """``join`` returns how the first line meets the box above."""
+        """Has ``join`` called, which returns how the first line meets the box above."""
         self._join = join
 
     def join_changed(self) -> None:
@@ -139,8 +139,7 @@ class TreePanel(PartWidget, Vertical):
         self.table.show(self._keys, self._rows.__getitem__, (self._compared,))
 
     def show(self, world: World, sandbox: SandboxView | None) -> None:
-        """Shows the tree of a sandbox. The cursor goes to its head when the sandbox or its head has
-        changed."""
+        """Shows the tree of a sandbox. The cursor goes to its head when either has changed."""
         before, self._sandbox = self._sandbox, sandbox
         self._now = world.taken
         if before is not None and sandbox is not None and before.id == sandbox.id:
@@ -255,26 +254,32 @@ class TreePanel(PartWidget, Vertical):
         self.table.select(key or "")
 
 
+SHARED_MIN = 100 << 10
+"""The least bytes shared by checkpoints that are worth a word."""
+
+
 def tree_title(tree: CheckpointTree, name: str) -> str:
-    """Returns the title of the tree of the sandbox ``name``, with the count and the sizes."""
+    """Returns the title of the tree of the sandbox ``name``, with the count, the bytes that
+    deleting all of them would free, and those that they share with others."""
     count = len(tree.checkpoints)
     words = [f"4 Tree of {name}"]
     if count:
         words.append(f"{count} checkpoint{'s' if count != 1 else ''}")
-        sizes = [view.own for view in tree.checkpoints if view.own is not None]
-        if sizes:
-            words.append(size_text(sum(sizes)))
+        if tree.own is not None:
+            words.append(size_text(tree.own))
+        if tree.shared >= SHARED_MIN:
+            words.append(f"{size_text(tree.shared)} shared")
     return " · ".join(words)
 
 
 def keys_text(sandbox: SandboxView | None, keymap: Keymap) -> str:
-    """Returns what the most useful keys do on a checkpoint."""
+    """Returns the most useful keys on a checkpoint, with their effects."""
     if sandbox is None:
         return ""
     tree = Scope.TREE.value
     keys = f"{keymap.hint('note', tree)} note · {keymap.hint('clone', tree)} clone"
     if sandbox.state in (State.RUNNING, State.PAUSED):
-        return f"enter goes back, {keymap.hint('undo')} undoes it · {keys}"
+        return f"enter reverts, {keymap.hint('undo')} undoes it · {keys}"
     return f"enter starts it there · {keys}"
 
 

@@ -1,7 +1,7 @@
-"""The wall: live tiles of what runs in many sandboxes, drawn in one widget.
+"""The wall: live tiles of terminals, desktops and consoles of many sandboxes, drawn in one widget.
 
-What guests write goes through an emulator of each tile's own, and each line that is drawn has
-exactly the width of its tile.
+Guests' output goes through an emulator of each tile's own, and each line that is drawn has exactly
+the width of its tile.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ if TYPE_CHECKING:
     from quicksand_tui.model.wall import LastCommand
 
 LOOK_S: Final = 1.0
-"""Seconds, at least, between two looks at desktops and consoles."""
+"""The least seconds between two looks at desktops and consoles."""
 
 REST_TIMES: Final = 15
-"""How many times as long as a look at a desktop takes, nothing is looked at after it."""
+"""The time without looks after a look at a desktop, as a multiple of the look's own time."""
 
 CONSOLE_TAIL: Final = 4096
-"""Characters of a console from which its tile begins."""
+"""Characters from the end of a console with which its tile begins."""
 
 USUAL: Final = ("╭", "╮", "╰", "╯", "─", "│")
 CURSOR: Final = ("┏", "┓", "┗", "┛", "━", "┃")
@@ -110,19 +110,19 @@ class WallView(Widget, can_focus=True):
         self._marked: tuple[str, ...] = ()
         self._cursor: TileKey | None = None
         self._first = 0
-        """The number of the first tile that is shown."""
+        """The number of the first visible tile."""
         self._open = asyncio.Event()
-        """Is set unless another screen lies over it."""
+        """Set unless another screen lies over it."""
         self._open.set()
         self._next: Timer | None = None
-        """What draws the next frame; None before the first one, and while it is covered."""
+        """The timer of the next frame; None before the first one, and while the wall is covered."""
         self._alone = False
         """Only the tile under the cursor is shown."""
         self._places: list[tuple[Tile, Rect]] = []
         self._drawn: dict[TileKey, list[Strip]] = {}
         self._logs: dict[str, LogSource] = {}
 
-    # What is shown
+    # Showing
 
     @property
     def cursor(self) -> TileKey | None:
@@ -131,7 +131,7 @@ class WallView(Widget, can_focus=True):
 
     @property
     def places(self) -> Sequence[tuple[Tile, Rect]]:
-        """The tiles that are shown, and where."""
+        """The visible tiles, and their places."""
         return self._places
 
     @property
@@ -139,7 +139,7 @@ class WallView(Widget, can_focus=True):
         return self._first
 
     def show(self, views: tuple[SandboxView, ...], marked: tuple[str, ...]) -> None:
-        """Shows what runs in these sandboxes."""
+        """Shows the tiles of these sandboxes."""
         self._marked = marked
         if views != self._views:
             before = {view.id for view in self._views}
@@ -184,14 +184,14 @@ class WallView(Widget, can_focus=True):
         self._wall.want(live)
 
     def _frame(self) -> None:
-        """Draws what has changed, and does so again later."""
+        """Draws the changes, and does so again later."""
         self._next = None
         if self.is_attached and self._open.is_set():
             self.update_tiles()
             self._next = self.set_timer(self._pace.next(), self._frame)
 
     def update_tiles(self) -> None:
-        """Takes what guests have written, and has it drawn."""
+        """Takes guests' output, and has it drawn."""
         before = [tile.key for tile in self.tiles.shown]
         moved = self.tiles.update(self._views, self._marked)
         if moved:
@@ -205,7 +205,7 @@ class WallView(Widget, can_focus=True):
                 self.refresh(Region(*place))
 
     def _lay_out(self) -> None:
-        """Gives each tile its place, the one under the cursor among those that are shown."""
+        """Gives each tile its place, and keeps the tile under the cursor visible."""
         tiles = self.tiles.shown
         keys = [tile.key for tile in tiles]
         if self._cursor not in keys:
@@ -227,7 +227,7 @@ class WallView(Widget, can_focus=True):
     # The cursor
 
     def choose(self, key: TileKey) -> None:
-        """Puts the cursor on a tile. The one that it leaves was seen."""
+        """Puts the cursor on a tile. The tile that it leaves counts as seen."""
         if key == self._cursor:
             return
         left = self.tiles.tile(self._cursor)
@@ -280,7 +280,7 @@ class WallView(Widget, can_focus=True):
                 if event.chain == 2:
                     self.post_message(self.Opened())
 
-    # What is no terminal
+    # Desktops and consoles
 
     @work(group="look")
     async def _look(self) -> None:
@@ -345,7 +345,7 @@ class WallView(Widget, can_focus=True):
         has_cursor = tile.key == self._cursor
         calls = facts.wants is not Wants.NOTHING
         frame = self._style(has_cursor=has_cursor, calls=calls)
-        # What a title says is to be read also where its frame keeps out of the way.
+        # A title is to be legible, also where its frame is muted.
         words = frame if has_cursor or calls else self.get_component_rich_style("wall--muted")
         marks = (
             (ASCII_CURSOR if has_cursor else ASCII)

@@ -1,4 +1,4 @@
-"""The tiles of the wall: what each shows, fed from guests within a bound of time."""
+"""The tiles of the wall and their contents, fed from guests within a bound of time."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from quicksand_tui.model.wall import Kind, Order, TileKey, Wants
 from quicksand_tui.panes.watched import WatchedScreen
+from quicksand_tui.views.stalls import silence_text
 from quicksand_tui.views.wall import TileFacts
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from quicksand_tui.pixels.cells import Cells
 
 PARSE_S: Final = 0.012
-"""Seconds that parsing may take in one frame; what is left waits for the next."""
+"""Seconds that parsing may take in one frame; the rest waits for the next."""
 
 SHARE_MAX: Final = 0.04
 """The share of a processor, all of the app's work included, above which frames get rarer."""
@@ -29,7 +30,7 @@ FRAME_MIN_S: Final = 0.25
 FRAME_MAX_S: Final = 1.0
 
 OTHER_SIZE: Final = (100, 30)
-"""Columns and rows of what is no terminal."""
+"""Columns and rows of tiles that show no terminal."""
 
 
 class Tile:
@@ -48,10 +49,10 @@ class Tile:
         self.fresh = True
         """It must be drawn."""
         self.facts: TileFacts | None = None
-        """What its frame says."""
+        """The facts that its frame shows."""
 
     def hear(self, heard: Heard) -> None:
-        """Takes what its terminal has written."""
+        """Takes the output of its terminal."""
         if heard.begun:
             self.screen = WatchedScreen(*self.screen.size, clock=self._clock)
             self.fresh = True
@@ -90,7 +91,7 @@ class Tiles:
         self._tiles: dict[TileKey, Tile] = {}
         self._order: Order[TileKey] = Order()
         self._turn = 0
-        """With which tile parsing begins, so that all get their share."""
+        """The number of the tile with which parsing begins, so that all get their share."""
         self.shown: list[Tile] = []
         """All tiles, in order."""
         self._views: Mapping[str, SandboxView] = {}
@@ -103,12 +104,12 @@ class Tiles:
 
     @property
     def calling(self) -> int:
-        """How many want attention."""
+        """The number of tiles that want attention."""
         return sum(tile.screen.wants is not Wants.NOTHING for tile in self.shown)
 
     def update(self, views: Sequence[SandboxView], marked: Iterable[str]) -> bool:
-        """Looks what there is to show; takes and parses new output. Returns whether the tiles have
-        other places now."""
+        """Looks for terminals and desktops to show; takes and parses new output. Returns whether
+        the tiles have other places now."""
         self._views = {view.id: view for view in views}
         self._make(views)
         self._feed()
@@ -143,8 +144,8 @@ class Tiles:
                 tile.note = self._wall.why(key.sandbox_id)
 
     def _wanted_of(self, view: SandboxView) -> dict[TileKey, WatchedTerminal | None]:
-        """Returns the tiles of a sandbox: its terminals, else its desktop, else what the last
-        command there has written, else its console."""
+        """Returns the tiles of a sandbox: its terminals, else its desktop, else the output of the
+        last command there, else its console."""
         terminals = self._wall.terminals(view.id)
         if terminals is None:  # not known yet, or no longer
             before = {
@@ -158,7 +159,7 @@ class Tiles:
         return {TileKey(view.id, Kind.DESKTOP if view.has_display else kind): None}
 
     def _feed(self) -> None:
-        """Takes what terminals have written, and parses for `PARSE_S`."""
+        """Takes the output of terminals, and parses for `PARSE_S`."""
         tiles = list(self._tiles.values())
         for tile in tiles:
             key = tile.key
@@ -191,21 +192,20 @@ class Tiles:
             lines_per_s=round(screen.lines_per_s()),
             wants=screen.wants,
             status=screen.status if tile.command is None else tile.command.exit_code,
-            note=tile.note,
+            note=tile.note or silence_text(view, time.time()),
             is_marked=is_marked,
         )
 
 
 def _rounded(seconds: float) -> float:
-    """Returns a silence as it is told: what is told alike is equal."""
+    """Returns a silence rounded as it is told, so that silences told alike are equal."""
     if seconds < 10:
         return float(int(seconds))
     return seconds - seconds % (10 if seconds < 60 else 60)
 
 
 class Pace:
-    """The time between two frames, so that the app takes no more than `SHARE_MAX` of a
-    processor."""
+    """The time between two frames, so that the app takes at most `SHARE_MAX` of a processor."""
 
     def __init__(
         self,
@@ -220,7 +220,7 @@ class Pace:
         """Seconds until the next frame."""
 
     def next(self) -> float:
-        """Returns the seconds until the next frame, from what was used since the last call."""
+        """Returns the seconds until the next frame, by the processor time since the last call."""
         now = (self._clock(), self._used())
         passed, used = now[0] - self._last[0], now[1] - self._last[1]
         if passed > 0:

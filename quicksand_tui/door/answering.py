@@ -1,8 +1,8 @@
 """Decides which client answers the queries of a guest's terminal (DA, DSR and the like).
 
-Several clients (apps, panes, commands) may show one terminal. Each gets a program's query and
-would answer it, so they share a file lock beside the machine's sockets: the first client holds it,
-and another takes it when that one exits or dies. A revert makes a new machine with new locks.
+Several clients (apps, panes, commands) may show one terminal. Each gets a program's query and would
+answer it, so they share a file lock beside the machine's sockets: the first client holds it, and
+another takes it when that one exits or dies. A revert makes a new machine with new locks.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 class AnswerRight:
-    """The right to answer, from one client's view. Never raises; without the lock file there is
-    no right."""
+    """The right to answer, for one client. Never raises; without the lock file there is no
+    right."""
 
     def __init__(self, machine: MachineDir, session: str) -> None:
         # The guest chooses the session's name, so it is not used in a path.
@@ -40,8 +40,8 @@ class AnswerRight:
         return self._is_held
 
     def takes_over(self) -> bool:
-        """Takes the right if nobody holds it; returns whether this client held it before. What
-        arrives at the moment of taking it over was still the former client's to answer."""
+        """Takes the right if nobody holds it; returns whether this client held it before. Queries
+        that arrive at the moment of taking it over were still the former client's to answer."""
         had = self._is_held
         return self.take() and had
 

@@ -28,8 +28,8 @@ POLL_S = 0.2
 
 
 class EngineScreen:
-    """The screen of one sandbox. Methods may be called from any thread, and do nothing once it is
-    closed."""
+    """The screen of one sandbox. Methods may be called from any thread; once closed, they do
+    nothing."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class EngineScreen:
         engine: asyncio.AbstractEventLoop,
         tasks: set[asyncio.Task[Any]],
     ) -> None:
-        """``find`` finds where the screen is, on the engine's loop."""
+        """``find`` finds the place of the screen, on the engine's loop."""
         self._find = find
         self._sink = sink
         self._engine = engine
@@ -58,11 +58,11 @@ class EngineScreen:
         self._do(lambda: self._change(changes))
 
     def press(self, chord: Chord) -> None:
-        """Presses a key; whatever character it is arrives."""
+        """Presses a key; any character that it types arrives."""
         self._tell(lambda found, _: found.press(chord))
 
     def type(self, text: str) -> None:
-        """Types a text, after what was pressed before."""
+        """Types a text, after the keys that were pressed before."""
         self._tell(lambda found, _: found.type(text))
 
     def point(self, x: int, y: int, buttons: int) -> None:
@@ -70,7 +70,8 @@ class EngineScreen:
         self._tell(lambda found, screen: found.point(x, y, buttons, screen.size[0]))
 
     def save(self, path: Path, told: Callable[[str], None]) -> None:
-        """Writes the screen to a new PNG file; calls ``told`` with "" or why it could not."""
+        """Writes the screen to a new PNG file; calls ``told`` with "" or the reason of a
+        failure."""
         self._do(lambda: self._save(path, told))
 
     def close(self) -> None:
@@ -85,7 +86,7 @@ class EngineScreen:
         self._call(lambda: None if self._closed else self._start(make()))
 
     def _tell(self, what: Callable[[GuestInput, Screen], None]) -> None:
-        """Tells the input of the present machine; what is done while there is none is lost."""
+        """Passes input to the present machine; input while there is none is lost."""
 
         def tell() -> None:
             if self._input is not None and self._screen is not None and not self._closed:
@@ -120,7 +121,7 @@ class EngineScreen:
             await self._until_another(place, before)
 
     async def _until_another(self, place: ScreenPlace, before: object) -> None:
-        """Waits for the machine of a revert, or of another start; or a while, to try the same one
+        """Waits for the machine of a revert or of another start; or a while, to try the same
         again."""
         deadline = self._engine.time() + RETRY_S
         while True:

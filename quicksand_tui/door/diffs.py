@@ -38,29 +38,29 @@ if TYPE_CHECKING:
 LETTERS = {"added": "A", "removed": "D", "changed": "M", "type-changed": "T"}
 PACKAGE_LETTERS = {"added": "A", "removed": "D", "version-changed": "M"}
 SHELL_LINES = 10
-"""How many lines are shown of a shell at a checkpoint."""
+"""The most lines that are shown of a shell at a checkpoint."""
 ANSWER_S = 2.0
 """Seconds to wait for a guest to list its terminals."""
 LINES_MAX = 10_000
-"""Lines of a text that are shown."""
+"""The most lines of a text that are shown."""
 
 
 async def compare(sandbox: Sandbox, spec: DiffSpec, report: Callable[[int], None]) -> DiffView:
-    """Returns what differs; ``report`` gets the steps done, perhaps on another thread."""
+    """Returns the differences; ``report`` gets the steps done, perhaps on another thread."""
     found = await sandbox.compare(spec.a, spec.b, parent=spec.parent, on_progress=report)
     # There may be a million paths.
     return await asyncio.to_thread(_view_of, found)
 
 
 async def compare_file(sandbox: Sandbox, spec: DiffSpec, path: str) -> TextDiff:
-    """Returns what differs within a path."""
+    """Returns the differences within a path."""
     found = await sandbox.compare_file(path, spec.a, spec.b, parent=spec.parent)
     return await asyncio.to_thread(_text_of, found)
 
 
 async def write_patch(sandbox: Sandbox, spec: DiffSpec, below: str, file: Path) -> int:
-    """Writes what differs below a path into a new file of this machine, and returns how many paths
-    are left out. Raises OSError."""
+    """Writes the differences below a path into a new file of this machine; returns the number of
+    paths left out. Raises OSError."""
     patch = await sandbox.patch(spec.a, spec.b, parent=spec.parent, below=below)
     if not patch.data:
         raise HistoryError("there is nothing that a patch could say")
@@ -69,13 +69,13 @@ async def write_patch(sandbox: Sandbox, spec: DiffSpec, below: str, file: Path) 
 
 
 async def losing(sandbox: Sandbox, checkpoint: str) -> Losing:
-    """Returns what going back to a checkpoint would lose."""
+    """Returns the losses of going back to a checkpoint."""
     found = await sandbox.compare(checkpoint, lines=False)
     then = {made.id: made.created for made in sandbox.checkpoints()}.get(checkpoint, 0.0)
     shells = await _shells(sandbox) if found.is_live else []
     view = await asyncio.to_thread(_view_of, found)
     letters = [path.letter for path in view.paths if not path.is_directory]
-    named = [
+    commands = [
         (shell.created > then, named(running_of(shell).command)) for shell in shells if shell.alive
     ]
     return Losing(
@@ -83,14 +83,14 @@ async def losing(sandbox: Sandbox, checkpoint: str) -> Losing:
         changed=letters.count("M") + letters.count("T"),
         removed=letters.count("D"),
         places=places_of(view.paths),
-        ending=tuple(name for is_new, name in named if is_new),
-        staying=tuple(name for is_new, name in named if not is_new),
+        ending=tuple(name for is_new, name in commands if is_new),
+        staying=tuple(name for is_new, name in commands if not is_new),
         read=found.read,
     )
 
 
 async def shell_then(sandbox: Sandbox, checkpoint: str) -> Glance | None:
-    """Returns what a shell showed when a checkpoint was taken; None if nobody kept it."""
+    """Returns a shell's last lines at a checkpoint; None if nobody kept them."""
     kept = await sandbox.checkpoint_shell(checkpoint)
     if kept is None:
         return None
@@ -193,7 +193,7 @@ def _too_much(sides: list[Version]) -> list[tuple[str, str]]:
 
 
 def _facts(before: Version | None, after: Version | None) -> list[tuple[str, str]]:
-    """Returns lines on type, permissions and size, where they are not plain to see."""
+    """Returns lines on type, permissions and size, where the text does not show them."""
     lines = []
     for sign, side, other in (("-", before, after), ("+", after, before)):
         if side is None:

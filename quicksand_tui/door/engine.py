@@ -42,11 +42,12 @@ if TYPE_CHECKING:
     from quicksand_tui.door.reach import Guest
     from quicksand_tui.door.saves_look import Found
     from quicksand_tui.door.screen_here import ScreenPlace
+    from quicksand_tui.door.silence import Silences
     from quicksand_tui.model.diffs import DiffSpec, DiffView, TextDiff
     from quicksand_tui.model.losing import Losing
     from quicksand_tui.model.saves import VerdictView
     from quicksand_tui.pixels.cells import Cells
-    from quicksand_tui.verbs.record import Report, Verb
+    from quicksand_tui.verbs.call import Call, Report
 
 T = TypeVar("T")
 
@@ -55,19 +56,20 @@ SHELLS_WAIT_S = 2.0
 ANSWER_S = 5.0
 """Seconds to wait for a guest to report about itself."""
 SCALE_THERE = 0.25
-"""How large a picture for a tile is that comes from another machine, a second for each tile: enough
-for 320 cells of a usual screen."""
+"""The scale of a tile's picture from another machine, sent every second: enough for 320 cells of a
+usual screen."""
 BUSIEST = 50
-"""How many processes of a guest are shown."""
+"""The most processes of a guest that are shown."""
 COMMAND_LIMIT = 200
 USER_LIMIT = 32
-"""Characters shown of a process's command and user."""
+"""The most characters shown of a process's command and user."""
 OUTPUT_MAX = 64 * 1024
-"""Bytes kept of a command's output; the rest is read and dropped, so that the command goes on."""
+"""The most bytes kept of a command's output; the rest is read and dropped, so that the command goes
+on."""
 LINES_MAX = 5000
-"""Lines kept of a command's output."""
+"""The most lines kept of a command's output."""
 ONE_STREAM = "exec 2>&1; "
-"""Merges both streams in the guest, where alone the order of the writes is known."""
+"""Merges both streams in the guest: only there is the order of the writes known."""
 PATIENCE_S = 15.0
 """Seconds to wait for the guest's answer after the command's own timeout."""
 
@@ -86,8 +88,8 @@ class Engine:
     ) -> None:
         """Calls ``learn`` with the verdicts of verified saves, by key, and ``learn_there`` with
         those of another machine. ``find_there`` returns the machine of a sandbox, and its id there;
-        None if it is this machine's. ``open_there`` opens one of another machine, and
-        ``screen_there`` is the way to its screen."""
+        None if it is this machine's. ``open_there`` opens a sandbox of another machine, and
+        ``screen_there`` returns the way to its screen."""
         self._learn = learn
         self._find_there = find_there
         self._open_there = open_there
@@ -106,7 +108,7 @@ class Engine:
         return Sandbox.attach(sandbox_id) if must_run else Sandbox.open(sandbox_id)
 
     def screen(self, sandbox_id: str) -> ScreenPlace:
-        """The way to the screen of a sandbox of any machine."""
+        """Returns the way to the screen of a sandbox of any machine."""
         there = self._find_there(sandbox_id)
         return ScreenHere(sandbox_id) if there is None else self._screen_there(*there)
 
@@ -115,8 +117,8 @@ class Engine:
         with contextlib.closing(self.opened(sandbox_id, must_run=must_run)) as sandbox:
             yield sandbox
 
-    async def carry_out(self, verb: Verb[T], sandbox_id: str, report: Report) -> T:
-        """Carries out a verb, as `Verb.carry_out`."""
+    async def carry_out(self, verb: Call[T], sandbox_id: str, report: Report) -> T:
+        """Carries out a verb, as `Call.carry_out`."""
         if (there := self._find_there(sandbox_id)) is not None:
             done = await carry_out_there(there[0], verb, there[1], report)
             if isinstance(done, VerifiedThere):
@@ -127,7 +129,7 @@ class Engine:
         return result
 
     def _note(self, result: object) -> None:
-        """Keeps what a verb found out for the views of the app."""
+        """Keeps the findings of a verb for the views of the app."""
         if isinstance(result, Verified):
             self._learn(result.views())
 
@@ -193,7 +195,7 @@ class Engine:
         except ValueError as error:
             raise HistoryError(f"the picture of the checkpoint cannot be shown: {error}") from error
 
-    # What differs
+    # Differences
 
     async def compare(self, spec: DiffSpec, report: Callable[[int], None]) -> DiffView:
         with self._opened(spec.sandbox_id, must_run=True) as sandbox:
@@ -254,13 +256,13 @@ class Engine:
 
 
 LETTERS = {ChangeKind.ADDED: "A", ChangeKind.REMOVED: "D"}
-"""Of the other kinds it is M."""
+"""The letters of these kinds of changes; all other kinds have M."""
 PATH_LIMIT = 400
-"""Characters of a path that is shown."""
+"""The most characters of a path that are shown."""
 
 
 def _places(changes: Sequence[FileChange]) -> Iterator[ChangedPlace]:
-    """Yields what differs, but directories only if they have nothing in them that does."""
+    """Yields the paths that differ, but directories only if nothing in them does."""
     inner = {change.path.rpartition("/")[0] for change in changes}
     for change in changes:
         kind = change.type_after or change.type_before
@@ -272,14 +274,15 @@ def _places(changes: Sequence[FileChange]) -> Iterator[ChangedPlace]:
         yield ChangedPlace(letter=LETTERS.get(change.kind, "M"), path=path, size=size)
 
 
-async def ask_traffic(sandbox_id: str) -> GuestTraffic | None:
-    """Asks a guest for its traffic; returns None if it does not answer or has no network."""
+async def ask_traffic(silences: Silences, sandbox_id: str) -> GuestTraffic | None:
+    """Asks a guest for its traffic; None if it does not answer, which is noted, or has no
+    network."""
     with contextlib.suppress(QuicksandError, TimeoutError, OSError):
         # Watching must change nothing, not even a clock that the user has set.
         sandbox = Sandbox.attach(sandbox_id, set_clock=False)
         try:
             async with asyncio.timeout(ANSWER_S):
-                return await sandbox.traffic()
+                return await silences.heed(sandbox_id, sandbox.traffic())
         finally:
             sandbox.close()
     return None

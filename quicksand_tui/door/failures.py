@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import traceback
 from collections.abc import Iterator
 
 from quicksand_tui.door import on_demand
 from quicksand_tui.model.jobs import Failure, OperationError
 from quicksand_tui.model.remedies import hint_of, text_of
-from quicksand_tui.model.text import sanitise, sanitise_lines
+from quicksand_tui.model.text import error_text, sanitise, sanitise_lines
 
 LOG_LINES = 40
-"""How many lines of a log a failure shows."""
+"""The most lines of a log that a failure shows."""
 
 
 @contextlib.contextmanager
 def reading(title: str) -> Iterator[None]:
-    """Turns an error of the engine into OperationError; one of the host stays OSError."""
+    """Turns an error of the engine into OperationError; an error of the host stays OSError."""
     try:
         yield
     except on_demand.QuicksandError as error:
@@ -25,8 +24,9 @@ def reading(title: str) -> Iterator[None]:
 
 
 def describe_failure(title: str, error: BaseException) -> Failure:
-    """Returns message, hint and end of the log of an error of the engine; of any other exception,
-    its type and the traceback, as a fault of the app."""
+    """Returns message, hint and end of the log of an error of the engine, and the host's words for
+    its own errors. Any other exception is a fault of ours: its text is for us, and goes to the log
+    that the hint names."""
     if isinstance(error, on_demand.QuicksandError):
         log = str(getattr(error, "log", ""))
         # str(error) includes the log.
@@ -37,11 +37,14 @@ def describe_failure(title: str, error: BaseException) -> Failure:
             hint=sanitise(hint_of(error)),
             log=_last_lines(log),
         )
+    if isinstance(error, OSError) and error.strerror:
+        return Failure(title=sanitise(title), message=error_text(error))
+    log_file = on_demand.paths().engine_log
+    on_demand.note_fault(error, log_file)
     return Failure(
         title=sanitise(title),
-        message=sanitise(f"{type(error).__name__}: {error}"),
-        hint="this is a bug in quicksand-tui; please report it",
-        log=_last_lines("".join(traceback.format_exception(error))),
+        message="quicksand-tui has made a mistake",
+        hint=sanitise(f"please report it, with the last lines of {log_file}"),
     )
 
 

@@ -1,4 +1,4 @@
-"""Tells another machine's app what is here, and what changes: the request `watch` of
+"""Tells another machine's app the sandboxes of this one, and their changes: the request `watch` of
 `serve --stdio`."""
 
 from __future__ import annotations
@@ -26,16 +26,15 @@ if TYPE_CHECKING:
     from quicksand_tui.model.world import World
 
 LOOK_EVERY_S = 1.0
-"""The longest time between two looks at the disk: for what leaves no trace in a directory, such as
-the use of the CPU. All else is told by the system."""
+"""The most seconds between two looks at the disk: for things that leave no trace in a directory,
+such as the use of the CPU. The system tells of all others."""
 LOOK_AT_ALL_EVERY_S = 10.0
-"""The longest time between two looks at all sandboxes: for file systems that do not tell
-everything, such as those of other machines. The looks between are at those that run."""
+"""The most seconds between two looks at all sandboxes: for file systems that do not tell of
+everything, such as those of other machines. The looks between are at running ones only."""
 
 
 class StatelessOffer:
-    """An offer of the far end (`remote.serving.Offer`) of which nothing is kept for a client that
-    may come again."""
+    """An offer of the far end (`remote.serving.Offer`) that keeps nothing for returning clients."""
 
     is_empty = True
 
@@ -59,7 +58,8 @@ class WatchOffer(StatelessOffer):
 
 
 async def ending_together(*parts: Coroutine[Any, Any, None]) -> None:
-    """Does these until one of them ends, or fails, which is raised; the others are cancelled."""
+    """Runs the parts until one of them ends or fails; cancels the others, and raises the
+    failure."""
     tasks = [asyncio.create_task(part, name="quicksand-tell") for part in parts]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -83,7 +83,7 @@ async def answer_watch(request: Request) -> None:
 
 
 class _Watch:
-    """What one client is told."""
+    """The state of one client's watch."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
@@ -95,7 +95,7 @@ class _Watch:
         self._changes.close()
 
     async def take_wishes(self) -> None:
-        """Takes what the client wants to see. Raises RemoteError when it has gone."""
+        """Takes the wishes of the client. Raises RemoteError when it has gone."""
         while True:
             match await self._channel.event():
                 case {"event": "look", "visible": list(ids), **more}:
@@ -105,7 +105,7 @@ class _Watch:
                     self._changes.note()
 
     async def tell(self) -> None:
-        """Tells what has changed, as soon as what was told before is under way."""
+        """Tells the changes, as soon as the earlier ones are under way."""
         reader = await asyncio.to_thread(on_demand.Reader)
         before: World | None = None
         loop, has_changed, all_by = asyncio.get_running_loop(), True, 0.0

@@ -1,5 +1,5 @@
-"""Tells another machine's app which saves are here and what is in the trash, and what changes: the
-request `watch_saves` of `serve --stdio`. It is asked for while that app shows them."""
+"""Tells another machine's app the saves and the trash of this one, and their changes: the request
+`watch_saves` of `serve --stdio`. That app asks for them while it shows them."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from quicksand_tui.model.saves import SavesView
 
 LOOK_EVERY_S = 10.0
-"""The longest time between two looks at the disk: for what leaves no trace in a directory. All else
-is told by the system."""
+"""The most seconds between two looks at the disk: for changes that leave no trace in a directory.
+The system tells of all others."""
 
 
 class SavesOffer(StatelessOffer):
@@ -48,7 +48,7 @@ class SavesOffer(StatelessOffer):
 
 
 class _Watch:
-    """What one client is told."""
+    """The state of one client's watch."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
@@ -59,7 +59,7 @@ class _Watch:
         self._changes.close()
 
     async def take_wishes(self) -> None:
-        """Takes what the client wants, until it leaves. Raises RemoteError when it has gone."""
+        """Takes the wishes of the client, until it leaves. Raises RemoteError when it has gone."""
         while True:
             event = (await self._channel.event()).get("event")
             if event == LOOK:
@@ -69,7 +69,7 @@ class _Watch:
                 return
 
     async def tell(self) -> None:
-        """Tells what has changed, as soon as what was told before is under way."""
+        """Tells the changes, as soon as the earlier ones are under way."""
         reader = await asyncio.to_thread(on_demand.SavesReader)
         before: SavesView | None = None
         while True:
@@ -83,7 +83,7 @@ class _Watch:
 
 
 def _look(reader: SavesReader, fresh: bool) -> tuple[SavesView, set[Path]]:
-    """Reads the saves, and says where they are."""
+    """Reads the saves; returns them with their directories."""
     with contextlib.suppress(OSError, QuicksandError):
         directories = reader.directories()
         return reader.read(fresh=fresh), directories

@@ -1,4 +1,4 @@
-"""A guest of another machine, reached through the agent's bytes that are relayed from there."""
+"""A guest of another machine, reached through its agent's bytes, which that machine relays."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from quicksand.remote.agents import agent_session
 from quicksand_tui.model.sandboxes import State, at_host
 
 NOT_KNOWN = HostUsage(cpu_seconds=0.0, rss=0, disk=0, uptime_s=0.0)
-"""What a sandbox uses of another machine is told by that."""
+"""Stands for a sandbox's use of another machine, which only that machine tells."""
 
 if TYPE_CHECKING:
     from quicksand.guest.agent.session import Session
@@ -48,13 +48,15 @@ class FarGuest:
     async def shells(self) -> list[ShellInfo]:
         return await Shell.list(self._session)
 
-    async def shell(self, *, columns: int, rows: int, env: Mapping[str, str], name: str) -> Shell:
+    async def shell(
+        self, *, columns: int, rows: int, cwd: str | None, env: Mapping[str, str], name: str
+    ) -> Shell:
         return await Shell.open(
             self._session,
             None,
             columns=columns,
             rows=rows,
-            cwd=None,
+            cwd=cwd,
             user=None,
             env=env,
             name=name,
@@ -93,8 +95,8 @@ async def reach_there(host: FarHost, sandbox_id: str) -> AsyncIterator[Guest]:
 
 
 class FarRight:
-    """The right to answer the queries of a terminal of another machine: of who opened it, or was
-    its only client."""
+    """The right to answer the queries of another machine's terminal. A client has it that opened
+    the terminal, or was its only client."""
 
     def __init__(self, *, is_held: bool) -> None:
         self._is_held = is_held
@@ -109,8 +111,8 @@ class FarRight:
 
 
 class PlaceThere:
-    """Implements `door.places.SandboxPlace` for a sandbox of another machine. Its machine is told
-    from others by what the far end says of it, and by the connection."""
+    """Implements `door.places.SandboxPlace` for a sandbox of another machine. The far end's words
+    and the connection tell its machine from others."""
 
     def __init__(self, host: FarHost, sandbox_id: str) -> None:
         self._host = host
@@ -142,6 +144,10 @@ class PlaceThere:
     async def runs(self) -> bool:
         view = self._host.sandbox(self._id)
         return view is not None and not view.away and view.state is State.RUNNING
+
+    async def starts(self) -> bool:
+        view = self._host.sandbox(self._id)
+        return view is not None and not view.away and view.state is State.STARTING
 
     def reach(self) -> AbstractAsyncContextManager[Guest]:
         return reach_there(self._host, self._id)

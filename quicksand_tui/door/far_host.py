@@ -1,7 +1,7 @@
 """One other machine, as the app sees it: the connection to it, which is made anew after it broke,
-and what it tells.
+and the facts that the machine tells.
 
-All runs on the engine's loop, but for what says otherwise.
+All runs on the engine's loop, unless said otherwise.
 """
 
 from __future__ import annotations
@@ -46,16 +46,23 @@ long as the one before."""
 SETTLE_S = 0.05
 
 GIVE_UP_S = 300.0
-"""Seconds for which a command that is under way waits for its machine."""
+"""Seconds for which a running command waits for its machine."""
 
 SKEW_S = 5.0
 """Seconds by which clocks may differ, and messages be late, before ages are corrected."""
 
 WORDS_MAX = 300
-"""Characters shown of why a machine is away."""
+"""The most characters shown of why a machine is away."""
+
+ASK_S = 4.0
+"""Seconds of a machine's silence after which it is asked, over the present connection: its signs of
+life come every 15 s."""
+
+ANSWER_S = 3.0
+"""Seconds for its answer after which the silence is shown."""
 
 VISIBLE_MAX = 2000
-"""Sandboxes whose use of the CPU is asked for at a time."""
+"""The most sandboxes whose use of the CPU is asked for at a time."""
 
 
 class FarHost:
@@ -70,8 +77,8 @@ class FarHost:
         askpass: Callable[[], Askpass | None] = lambda: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Calls ``changed`` when the view or the sandboxes have changed. ``askpass`` makes what
-        asks the user for passwords; None if nobody does."""
+        """Calls ``changed`` when the view or the sandboxes have changed. ``askpass`` makes the
+        object that asks the user for passwords; None if nobody is asked."""
         self.name = name
         self._address = address
         self._changed = changed
@@ -85,19 +92,19 @@ class FarHost:
         )
         self.sandboxes: tuple[SandboxView, ...] = ()
         self.error = ""
-        """Why some of its sandboxes could not be read there."""
+        """The reason why some of its sandboxes could not be read there."""
         self._connection: Connection | None = None
         self._welcomes = 0
-        """Counts the connections, so that one is told from the next."""
+        """The number of connections so far, which tells one from the next."""
         self._resumed = False
         self.generation = 0
-        """Grows when the machine no longer knows what was begun there."""
+        """Grows when the machine no longer knows the commands begun there."""
         self._met: asyncio.Event = asyncio.Event()
         """Set while a connection is there."""
         self._moved: asyncio.Event = asyncio.Event()
-        """Set, and replaced, when that or the machine's state has changed."""
+        """Set, and replaced, when the connection or the machine's state has changed."""
         self._hopeless: RemoteError | None = None
-        """Why it makes no sense to wait for the machine."""
+        """The reason why it makes no sense to wait for the machine."""
         self._wake = asyncio.Event()
         self._asked_again = asyncio.Event()
         self._visible: tuple[str, ...] = ()
@@ -108,7 +115,7 @@ class FarHost:
         self.skew = 0.0
         """Seconds by which our clock is ahead of the machine's, as far as that can be seen."""
 
-    # What others ask
+    # For others
 
     @property
     def destination(self) -> Destination | NodeDestination:
@@ -134,19 +141,19 @@ class FarHost:
 
     @property
     def waiting_words(self) -> str:
-        """What is told of a command that waits for the machine."""
+        """The words for a command that waits for the machine."""
         if self.view.state is MachineState.UNANSWERED:
             return f"{self.name} is away until its question is answered"
         return f"{self.name} is away: waiting for it, {GIVE_UP_S / 60:g} min at most"
 
     @property
     def away_words(self) -> str:
-        """That the machine is away, and why."""
+        """Words that say that the machine is away, and why."""
         why = f": {self.view.why}" if self.view.why else ""
         return f"{self.name} is away{why}"
 
     async def again(self, error: RemoteError, *, told: Callable[[RemoteError], None]) -> bool:
-        """Waits for the next connection, as `Way.again` says: this object makes it, for all."""
+        """Waits for the next connection, as `Way.again`: this object makes it for all callers."""
         before = self._welcomes
         try:
             async with asyncio.timeout(GIVE_UP_S):
@@ -163,25 +170,25 @@ class FarHost:
             raise error from None
 
     def _move(self) -> None:
-        """Have those look who wait for the machine."""
+        """Wakes those that wait for the machine."""
         self._moved.set()
         self._moved = asyncio.Event()
 
     async def next_connection(self, before: int) -> int:
-        """Waits for a connection that is another one than ``before``, and returns it."""
+        """Waits for another connection than ``before``, and returns its number."""
         while True:
             await self._met.wait()
             if self._welcomes != before:
                 return self._welcomes
             await self._live.link.ended.wait()
-            await asyncio.sleep(SETTLE_S)  # until that is noted
+            await asyncio.sleep(SETTLE_S)  # until the new connection is noted
 
     def can(self, capability: str) -> bool:
         """Returns whether the machine has said that it has a capability."""
         return self._connection is not None and self._connection.can(capability)
 
     def got_on(self) -> None:
-        """There is nothing to note: `run` decides how long it waits."""
+        """Does nothing: `run` decides how long it waits."""
 
     def sandbox(self, sandbox_id: str) -> SandboxView | None:
         """Returns a sandbox by its id of that machine."""
@@ -189,8 +196,8 @@ class FarHost:
         return next((view for view in self.sandboxes if view.id == wanted), None)
 
     def want(self, visible: Collection[str], *, fresh: bool) -> None:
-        """Sets which sandboxes are seen, by their ids of that machine. With ``fresh`` the machine
-        reads everything anew, and one that is away is tried at once."""
+        """Sets the visible sandboxes, by their ids on that machine. With ``fresh`` the machine
+        reads everything anew, and a machine that is away is tried at once."""
         wanted = tuple(sorted(visible)[:VISIBLE_MAX])
         if fresh:
             self._wake.set()
@@ -199,7 +206,7 @@ class FarHost:
             self._tell_wishes()
 
     def ask_again(self) -> None:
-        """Connects once more if the user has left a question of ssh without an answer."""
+        """Connects once more if the user has left a question of ssh unanswered."""
         self._asked_again.set()
 
     # The connection
@@ -253,7 +260,7 @@ class FarHost:
             await connection.close()
 
     async def _talk(self, connection: Connection) -> None:
-        """Follows the machine over one connection. Raises what ended it."""
+        """Follows the machine over one connection. Raises the error that ended it."""
         welcome = await connection.open(resume=self._welcomes > 0)
         if not connection.can(WATCH):
             version = welcome.version or "an unknown version"
@@ -280,6 +287,7 @@ class FarHost:
 
         self._tell_wishes = tell_wishes
         tell_wishes()
+        minding = asyncio.create_task(self._mind(link), name="quicksand-mind")
         try:
             while data := (await channel.piece()).data:
                 for line in lines.feed(data):
@@ -288,11 +296,45 @@ class FarHost:
             broken = RemoteProtocolError(f"what {self.name} tells makes no sense: {error}")
             link.end(broken)
             raise broken from error
+        finally:
+            minding.cancel()
+            await asyncio.wait((minding,))
         raise RemoteUnreachableError(f"{self.name} tells no more")
 
-    # What is shown
+    async def _mind(self, link: Link) -> None:
+        """Notes when the machine falls silent, and when it is heard again, until the connection
+        ends. One question at a time is on its way."""
+        with contextlib.suppress(RemoteError):
+            while True:
+                await asyncio.sleep(max(0.0, ASK_S - link.silent_s))
+                if link.silent_s < ASK_S:
+                    continue
+                asked = link.open("ping")
+                try:
+                    await asyncio.wait((asked.reply,), timeout=ANSWER_S)
+                    if not asked.reply.done() and link.silent_s >= ASK_S + ANSWER_S:
+                        self._note_silence(self._clock() - link.silent_s)
+                    await asyncio.wait((asked.reply,))
+                finally:
+                    asked.close()
+                self._note_silence(None)
+
+    # Showing
+
+    def _note_silence(self, since: float | None) -> None:
+        """Shows the Unix time since when the machine has not answered; None if it answers."""
+        before = self.view.silent_since
+        if since == before:
+            return
+        self.view = replace(self.view, silent_since=since)
+        self.sandboxes = tuple(
+            replace(view, silent_since=since) if view.silent_since in (None, before) else view
+            for view in self.sandboxes
+        )
+        self._changed()
 
     def _take(self, world: FarWorld) -> None:
+        self._note_silence(None)
         now = self._clock()
         self._pause = 0.0
         skew = now - world.now
@@ -312,8 +354,8 @@ class FarHost:
         self._changed()
 
     def _view(self, view: SandboxView, known: SandboxView | None) -> SandboxView:
-        """Returns a sandbox as one among those of all machines; the same object as before if it is
-        the same."""
+        """Returns a sandbox as one of all machines'; the same object as before if it is
+        unchanged."""
         now = replace(
             view,
             id=at_host(view.id, self.name),
@@ -324,14 +366,15 @@ class FarHost:
         return known if known == now and known.history == now.history else now
 
     def _note(self, state: MachineState, error: Exception) -> None:
-        """Notes that the machine is away, or cannot be used; what was known of it is kept."""
+        """Notes that the machine is away, or cannot be used; its last known state is kept."""
         if isinstance(error, QuicksandError):
             why, hint = text_of(error), hint_of(error)
         else:
             why, hint = getattr(error, "strerror", None) or str(error), ""
-        # The further lines are what ssh and the machine have printed.
+        # The further lines are output of ssh and the machine.
         why = sanitise(" · ".join(why.split("\n")), limit=WORDS_MAX)
         self._hopeless = RemoteError(why) if state is MachineState.UNFIT else None
+        self._note_silence(None)
         since = self.view.since if state is self.view.state else self._clock()
         self.view = replace(
             self.view, state=state, since=since, why=why, hint=sanitise(hint, limit=WORDS_MAX)
@@ -354,6 +397,7 @@ def _shifted(view: SandboxView, seconds: float) -> SandboxView:
         view,
         created=ours(view.created),
         started=ours(view.started),
+        silent_since=ours(view.silent_since),
         tree=replace(view.tree, checkpoints=made),
     )
 

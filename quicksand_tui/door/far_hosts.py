@@ -1,4 +1,4 @@
-"""The other machines of the app, and which sandbox is on which of them."""
+"""The other machines of the app, and the sandboxes on each of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class FarHosts:
-    """Machines by name. Made and used by the UI's thread and the one that reads; what they do is
+    """Machines by name. Made and used by the UI's thread and the thread that reads; their work is
     done on the engine's loop."""
 
     def __init__(
@@ -42,13 +42,13 @@ class FarHosts:
         self._askpass = askpass
         self._hosts: dict[str, FarHost] = {}
         self._saves: dict[str, FarSaves] = {}
-        """By name, once a screen has shown saves."""
+        """The saves of machines, by name, once a screen has shown saves."""
         self._shown_saves: SavesView | None = None
-        """What `joined_saves` has returned last."""
+        """The view that `joined_saves` has returned last."""
         self._running: dict[str, asyncio.Task[None]] = {}
         """Tasks by the names of their machines, on the engine's loop."""
         self._known_by: dict[str, tuple[str, str]] = {}
-        """The address and the id of each."""
+        """The address and the id of each machine."""
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def meet(
@@ -57,9 +57,9 @@ class FarHosts:
         loop: asyncio.AbstractEventLoop,
         ids: Mapping[str, str],
     ) -> None:
-        """Sets the machines. Those that are no longer among them are left; nothing is connected to
-        before `want`, but for those that come later. ``ids`` tell those whose address may be that
-        of another one by now."""
+        """Sets the machines, and drops those that are no longer among them. Before `want` no
+        machine is connected to; machines that come later are at once. ``ids`` tell apart machines
+        that have the same address one after the other."""
         self._loop = loop
         before = self._known_by
         self._known_by = {name: (addresses[name], ids.get(name, "")) for name in addresses}
@@ -83,8 +83,8 @@ class FarHosts:
         return None if found is None else (found, own)
 
     def want(self, visible: Collection[str], *, fresh: bool) -> list[str]:
-        """Tells the machines which of their sandboxes are seen, and returns those of this one. The
-        first call begins to connect. Called in the thread that reads."""
+        """Tells the machines which of their sandboxes are visible; returns those of this machine.
+        The first call begins to connect. Called in the thread that reads."""
         own: list[str] = []
         theirs: dict[str, list[str]] = {name: [] for name in self._hosts}
         for id_ in visible:
@@ -99,12 +99,13 @@ class FarHosts:
         return own
 
     def ask_again(self) -> None:
-        """Has those machines connected to whose question was left without an answer."""
+        """Has the machines tried again whose questions were left unanswered."""
         for host in self._hosts.values():
             self._do(host.ask_again)
 
     def joined(self, world: World, drained: Collection[str] = ()) -> World:
-        """Returns the world of this machine with those of the others, of which some are drained."""
+        """Returns the world of this machine with those of the others; ``drained`` names those that
+        take nothing new."""
         hosts = list(self._hosts.values())
         return replace(
             world,
@@ -120,7 +121,7 @@ class FarHosts:
 
     def want_saves(self, *, wanted: bool, fresh: bool) -> None:
         """Follows the saves of all machines from now on, or no more. Called in the thread that
-        reads. Without this, none is asked for them."""
+        reads. Without this, no machine is asked for its saves."""
         if wanted or self._saves:
             self._do(partial(self._follow_saves, wanted=wanted, fresh=fresh))
 
@@ -142,7 +143,7 @@ class FarHosts:
         return self._shown_saves
 
     def note_verdicts(self, host: FarHost, verdicts: Mapping[str, VerdictView]) -> None:
-        """Remembers what was found of saves of a machine. On the engine's loop."""
+        """Remembers the verdicts on saves of a machine. On the engine's loop."""
         if (saves := self._saves.get(host.name)) is not None:
             saves.learn(verdicts)
 
@@ -185,7 +186,7 @@ class FarHosts:
 
 
 def _are_same(ones: Mapping[str, SavesView], others: Mapping[str, SavesView]) -> bool:
-    """Whether these are the same objects, in the same order."""
+    """Whether two mappings have the same objects, in the same order."""
     return list(ones) == list(others) and all(ones[name] is others[name] for name in ones)
 
 

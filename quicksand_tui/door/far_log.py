@@ -14,7 +14,8 @@ from quicksand.remote.asking import AskedCommand, CommandLine
 
 from quicksand_tui.door.protocol import LogKind
 from quicksand_tui.model.remedies import text_of
-from quicksand_tui.verbs.commands import words_about
+from quicksand_tui.verbs.commands import words_of
+from quicksand_tui.verbs.index import find_verb
 
 if TYPE_CHECKING:
     from quicksand_tui.door.far_host import FarHost
@@ -23,11 +24,11 @@ LINES = 2000
 """Lines of the past, at first."""
 
 KEPT_MAX = 1024 * 1024
-"""Characters that wait to be read; the oldest are dropped."""
+"""The most characters that wait to be read; the oldest are dropped."""
 
 AGAIN_S = 1.0
-"""Seconds between two looks at whether a log that has ended goes on: at what the machine has told,
-which asks nobody."""
+"""Seconds between two looks whether a log that has ended goes on; they read only facts that the
+machine has told already."""
 
 
 class FarLog:
@@ -46,7 +47,7 @@ class FarLog:
         self._id = sandbox_id
         self._flags = ("follow", "qemu") if kind is LogKind.QEMU else ("follow",)
         self._lines = LINES
-        """How many lines of the past are wanted."""
+        """The number of lines of the past that are wanted."""
         self._engine = engine
         self._tasks = tasks
         self._lock = threading.Lock()
@@ -82,8 +83,7 @@ class FarLog:
             self._text = (self._text + text)[-KEPT_MAX:]
 
     async def _run(self) -> None:
-        """Follows the log until it is cancelled. What was shown is not shown again: after a break
-        only new lines are."""
+        """Follows the log until it is cancelled; after a break it shows new lines only."""
         while True:
             mark = self._mark
             try:
@@ -97,12 +97,13 @@ class FarLog:
 
     @property
     def _mark(self) -> object:
-        """What is another one when the log may go on."""
+        """A value that changes when the log may go on."""
         view = self._host.sandbox(self._id)
         return self._host.connection, view.run if view is not None else ""
 
     async def _follow(self) -> None:
-        words = words_about("logs", self._id, *self._flags, lines=str(self._lines))
+        values = {**dict.fromkeys(self._flags, True), "lines": str(self._lines)}
+        words = words_of(find_verb("logs"), self._id, values)
         asked = AskedCommand(self._host, CommandLine(argv=words))
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         try:

@@ -1,5 +1,5 @@
-"""A `Sandbox` of another machine, over the connection that the app has there: for what is asked by
-the methods that it has here."""
+"""A `Sandbox` of another machine, over the connection that the app has there: for questions by the
+methods of a sandbox of this one."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class FarSharing:
         return self.present()
 
     def present(self) -> Link:
-        """Raises RemoteUnreachableError."""
+        """Returns the present connection. Raises RemoteUnreachableError."""
         link = self._host.link
         if link.ended.is_set():
             raise RemoteUnreachableError(self._host.away_words)
@@ -60,4 +60,4 @@ class FarSharing:
         self._host.got_on()
 
     async def ended(self) -> None:
-        """It does not end with those who use it."""
+        """Does nothing: the connection does not end with its users."""

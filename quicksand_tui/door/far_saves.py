@@ -1,7 +1,7 @@
 """The saves and the trash of another machine, as the app sees them: it asks for them while a screen
-shows saves, and then the machine tells what changes.
+shows saves, and then the machine tells their changes.
 
-All runs on the engine's loop, but for what says otherwise.
+All runs on the engine's loop, unless said otherwise.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LONG_LINE = 64 * 1024
 """Bytes from which a line is read in a thread, so that keys for guests need not wait."""
 
 WORDS_MAX = 300
-"""Characters shown of why the saves of a machine are not known."""
+"""The most characters shown of why the saves of a machine are not known."""
 
 TOO_OLD = "the quicksand-tui there cannot tell its saves: install the same version on both machines"
 
@@ -45,22 +45,22 @@ class FarSaves:
         changed: Callable[[], None],
         tasks: set[asyncio.Task[None]],
     ) -> None:
-        """Calls ``changed`` when there is something else to show. ``tasks`` are those of the
-        engine's loop that are awaited when the app ends."""
+        """Calls ``changed`` when the view has changed. ``tasks`` are those of the engine's loop
+        that are awaited when the app ends."""
         self.host = host
         self._changed = changed
         self._tasks = tasks
         self._told = NO_SAVES
-        """As the machine has told them."""
+        """The saves as the machine has told them."""
         self._verdicts: Mapping[str, Found] = {}
         self._shown: tuple[object, SavesView] = (None, NO_SAVES)
-        """What `view` has made, and of what."""
+        """The view that `view` has made, behind the facts that it was made of."""
         self._task: asyncio.Task[None] | None = None
         self._channel: Channel | None = None
 
     @property
     def view(self) -> SavesView:
-        """Returns them as one machine's; the same object as before if nothing has changed. May be
+        """The saves as one machine's; the same object as before if nothing has changed. May be
         called by any thread."""
         is_away = self.host.view.state not in (MachineState.THERE, MachineState.CONNECTING)
         of = (self._told, self._verdicts, is_away)
@@ -91,7 +91,7 @@ class FarSaves:
     # Asking
 
     def want(self, *, fresh: bool) -> None:
-        """Follows them from now on; with ``fresh`` the machine reads everything anew."""
+        """Follows the saves from now on; with ``fresh`` the machine reads everything anew."""
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run(), name=f"quicksand-saves-{self.host.name}")
             self._tasks.add(self._task)
@@ -103,7 +103,7 @@ class FarSaves:
             self.want(fresh=False)
 
     def leave(self) -> None:
-        """Follows them no more; what is known stays."""
+        """Follows the saves no more; the known ones stay."""
         if self._task is not None:
             self._task.cancel()
             self._task = None
@@ -125,7 +125,7 @@ class FarSaves:
                     self._fail(text_of(error))
 
     async def _follow(self) -> None:
-        """Raises RemoteError, WireError."""
+        """Follows the machine over one connection. Raises RemoteError, WireError."""
         self._channel = channel = self.host.link.open(WATCH_SAVES)
         learner, lines = SavesLearner(self.host.name), Lines()
         try:
@@ -146,7 +146,7 @@ class FarSaves:
             channel.close()
 
     def _fail(self, why: str) -> None:
-        """Notes why they are not known, or not any more; what was known stays."""
+        """Notes why the saves are not known, or no longer; known ones stay."""
         error = sanitise(" · ".join(why.split("\n")), limit=WORDS_MAX)
         self._told = replace(self._told, loaded=True, error=error)
         self._changed()

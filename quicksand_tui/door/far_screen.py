@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class ScreenThere:
-    """Implements `door.screen_here.ScreenPlace`. What its machine is now, the far end has told."""
+    """Implements `door.screen_here.ScreenPlace`. The far end tells which machine it has now."""
 
     def __init__(self, host: FarHost, sandbox_id: str) -> None:
         self._host = host

@@ -19,22 +19,21 @@ from quicksand_tui.model.jobs import Failure, OperationError
 from quicksand_tui.model.sandboxes import at_host
 from quicksand_tui.model.specs import NewSpec
 from quicksand_tui.model.text import sanitise
-from quicksand_tui.verbs.record import Progress, Relayed
-from quicksand_tui.verbs.rows import find_verb
+from quicksand_tui.verbs.call import Progress, Relayed
 from quicksand_tui.verbs.telling import TELL, TELL_JSON
 
 if TYPE_CHECKING:
     from quicksand_tui.door.far_host import FarHost
-    from quicksand_tui.verbs.record import Report, Verb
+    from quicksand_tui.verbs.call import Call, Report
 
 T = TypeVar("T")
 
 OUTPUT_MAX = 4 * 1024 * 1024
-"""Bytes of what a command prints as JSON."""
+"""The most bytes of JSON that a command prints."""
 
 NOTICES_MAX = 20
 WORDS_MAX = 600
-"""Characters of a message."""
+"""The most characters of a message."""
 LINES_KEPT = 20
 LINE_SHOWN = 200
 
@@ -45,15 +44,15 @@ UNDONE_S = 60.0
 """Seconds that a cancelled command has to undo what it began."""
 
 
-async def carry_out_there(host: FarHost, verb: Verb[T], sandbox_id: str, report: Report) -> T:
-    """Carries a verb out on a machine, as `Verb.carry_out` does here; ``sandbox_id`` is an id
-    there. Raises OperationError, and RemoteError if the machine is away, or it is unknown whether
-    it was done."""
+async def carry_out_there(host: FarHost, verb: Call[T], sandbox_id: str, report: Report) -> T:
+    """Carries a verb out on a machine, as `Call.carry_out` does here; ``sandbox_id`` is an id
+    there. Raises OperationError, and RemoteError if the machine is away, or if it is unknown
+    whether the verb was done."""
     if not verb.can_be_relayed:
-        raise _failure(verb, f"{find_verb(verb.name).name} is not done on other machines from here")
+        raise _failure(verb, f"{verb.name} is not done on other machines from here")
     if not host.connection:
-        # What is shown of it is as it was: nothing is begun with that. One that goes away later is
-        # waited for.
+        # A machine that is away shows its last known state: nothing is begun with that. A machine
+        # that goes away later is waited for.
         raise RemoteUnreachableError(host.away_words)
     listener = _Listener(lambda progress: report(_with_id(progress, host, verb.spec)))
     before = host.sandbox(sandbox_id)
@@ -62,7 +61,7 @@ async def carry_out_there(host: FarHost, verb: Verb[T], sandbox_id: str, report:
         CommandLine(
             argv=verb.relayed_words(sandbox_id),
             env={TELL: TELL_JSON},
-            once=not find_verb(verb.name).only_reads(verb.flags),
+            once=not verb.only_reads,
         ),
         on_away=lambda _: report(Progress("", host.waiting_words)),
         on_back=lambda: report(Progress("", f"{host.name} is back: it goes on")),
@@ -116,12 +115,18 @@ async def _undone(asked: AskedCommand) -> None:
             await asyncio.shield(waiting)
 
 
-def _failure(verb: Verb[Any], message: str) -> OperationError:
+def _failure(verb: Call[Any], message: str) -> OperationError:
     return OperationError(Failure(title=sanitise(verb.failed), message=sanitise(message)))
 
 
+def _share_of(told: object) -> float | None:
+    """Returns the share of a whole that another machine tells; None if it tells none."""
+    return float(told) if isinstance(told, int | float) and 0 <= told <= 1 else None
+
+
 class _Listener:
-    """Takes what a command tells: JSON on stdout, and lines of it on stderr (`verbs.telling`)."""
+    """Takes the output of a command: JSON on stdout, and lines of it on stderr
+    (`verbs.telling`)."""
 
     def __init__(self, report: Callable[[Progress], None]) -> None:
         self._report = report
@@ -152,7 +157,8 @@ class _Listener:
                 counts = (more.get(name, 0) for name in ("step", "steps", "done", "total"))
                 steps = [one for one in counts if type(one) is int and 0 <= one < 2**63]
                 if len(steps) == 4:
-                    self._report(Progress("", sanitise(stage, limit=LINE_SHOWN), *steps))
+                    shown, share = sanitise(stage, limit=LINE_SHOWN), _share_of(more.get("share"))
+                    self._report(replace(Progress("", shown, *steps), share=share))
             case {"error": {"message": str(message), **more}}:
                 hint = more.get("hint", "")
                 self._errors.append((message, hint if isinstance(hint, str) else ""))
@@ -167,11 +173,11 @@ class _Listener:
                 self._other = [*self._other, sanitise(text, limit=LINE_SHOWN)][-LINES_KEPT:]
 
     def has_found(self, exit_code: int) -> bool:
-        """Whether the command has ended as it should, with a result that is no good news."""
+        """Whether the command has ended well, and has found faults."""
         return exit_code == FOUND and bool(self._printed.strip()) and not self._errors
 
     def relayed(self, before: Any) -> Relayed:
-        """Returns what was told. Raises ValueError for what is no JSON."""
+        """Returns the report. Raises ValueError if it is no JSON."""
         text = self._printed.decode("utf-8", "replace").strip()
         printed = json.loads(text) if text[:1] in ("{", "[") else None
         return Relayed(json=printed, notices=tuple(self._notices), sandbox=before)

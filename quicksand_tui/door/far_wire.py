@@ -1,6 +1,5 @@
-"""What the request `watch` sends: the sandboxes of a machine, and then what changes, a JSON object
-in each line. Both ends are here: what one writes, the other reads.
-"""
+"""The lines of the request `watch`: the sandboxes of a machine, and then their changes, a JSON
+object in each line. Both ends are here: the one writes, the other reads."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ from quicksand_tui.model.world import HostView, World
 
 SANDBOXES_MAX = 5000
 READINGS_MAX = 120
-"""How many readings a history holds, as with sandboxes of this machine."""
+"""The most readings in a history, as with sandboxes of this machine."""
 
 ID = re.compile(r"[0-9a-f]{8,64}")
 """The id of a sandbox, as the engine makes them."""
@@ -36,23 +35,23 @@ OWN = frozenset({"id", "host", "away", "history", "traffic"})
 
 @frozen
 class FarWorld:
-    """What is known of another machine. Ids and names are those of that machine."""
+    """The known state of another machine. Ids and names are those of that machine."""
 
     sandboxes: Mapping[str, SandboxView]
     images: tuple[ImageView, ...] = ()
     host: HostView = HostView()
     error: str = ""
-    """Why its sandboxes, or some of them, could not be read."""
+    """The reason why some of its sandboxes could not be read."""
     now: float = 0.0
-    """Unix time there when it told this."""
+    """The Unix time there when it told this."""
 
 
 # The far end
 
 
 def difference(before: World | None, after: World) -> dict[str, Any]:
-    """Returns what one who knows ``before`` must be told to know ``after``; {} if that is
-    nothing."""
+    """Returns the message for a reader who knows ``before``, to know ``after``; {} if they are
+    equal."""
     known = {} if before is None else {view.id: view for view in before.sandboxes}
     told: dict[str, Any] = {}
     changed = {}
@@ -77,15 +76,15 @@ def difference(before: World | None, after: World) -> dict[str, Any]:
 
 
 class Learner:
-    """Keeps what a machine has told."""
+    """Keeps the world that a machine has told."""
 
     def __init__(self) -> None:
         self.world = FarWorld(sandboxes={})
         self._kept = Kept()
 
     def learn(self, line: bytes) -> FarWorld:
-        """Takes a line, and returns what is known then. Raises WireError; then nothing that it
-        says is kept."""
+        """Takes a line; returns all that is known then. Raises WireError, and keeps nothing of the
+        line."""
         told = parse_object(line)
         sandboxes = dict(self.world.sandboxes)
         changed, gone = told.get("sandboxes", {}), told.get("gone", [])

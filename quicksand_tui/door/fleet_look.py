@@ -1,4 +1,4 @@
-"""The fleet that is up, as the app sees it: its local nodes, who is drained, and who waits."""
+"""The fleet that is up, as the app sees it: local nodes, drained ones, and sandboxes that wait."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 @frozen
 class FleetView:
-    """What the app knows of the fleet."""
+    """The app's knowledge of the fleet."""
 
     nodes: Mapping[str, str] = field(default_factory=dict)
     """The addresses of its local nodes, by their names."""
     ids: Mapping[str, str] = field(default_factory=dict)
-    """What tells nodes from those of an earlier fleet that had the same names."""
+    """Values that tell nodes from those of an earlier fleet that had the same names."""
     drained: frozenset[str] = frozenset()
     """The names of machines that take nothing new."""
     waiting: int = 0
-    """How many sandboxes wait for a place."""
+    """The number of sandboxes that wait for a place."""
     error: str = ""
-    """Why the record of the fleet cannot be read."""
+    """The reason why the record of the fleet cannot be read."""
 
 
 NO_FLEET = FleetView()
@@ -49,7 +49,7 @@ class FleetLook:
         self._view = NO_FLEET
 
     def read(self) -> FleetView:
-        """Returns the fleet; without one, one that has nothing. Raises OSError."""
+        """Returns the fleet; an empty one if none is up. Raises OSError."""
         stamp = dir_stamp(fleet_file(self._paths))
         if stamp != self._stamp:
             self._view = self._read()

@@ -1,7 +1,7 @@
 """Keys, texts and the pointer on their way to a guest, in their order.
 
-Keys and the pointer go over VNC, at once. What a US keyboard does not have is typed by
-`Sandbox.type_text`, which takes longer; all that comes after it waits.
+Keys and the pointer go over VNC, at once. Characters that a US keyboard lacks are typed by
+`Sandbox.type_text`, which takes longer; all later input waits for it.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ if TYPE_CHECKING:
     from quicksand.sandbox import Sandbox
 
 WAITING_MAX = 10_000
-"""Keys and places that wait for a guest that does not take them; later ones are dropped."""
+"""The most keys and places that wait for a guest that takes none; later ones are dropped."""
 
 TEXT_MAX = 64 * 1024
-"""Characters of a text that waits, as many as `Sandbox.type_text` takes; later ones are dropped."""
+"""The most characters of a text that wait, as many as `Sandbox.type_text` takes; later ones are
+dropped."""
 
 
 class _Place(NamedTuple):
-    """Where the pointer is to go."""
+    """The next place of the pointer."""
 
     x: int
     y: int
@@ -38,11 +39,11 @@ class _Place(NamedTuple):
     """Pixels of the guest's screen, on which `x` and `y` lie."""
     buttons: int
     moves: bool
-    """The buttons are as before, so that only where a movement ends matters."""
+    """The buttons are as before, so that only the end of a movement matters."""
 
 
 class GuestInput:
-    """The way to one QEMU. `run` sends what the other methods are told, which never wait."""
+    """The way to one QEMU. `run` sends the input that the other methods take, which never wait."""
 
     def __init__(self, client: RfbClient, sandbox: Sandbox, told: Callable[[str], None]) -> None:
         """``told`` is called with the reason why a text could not be typed."""
@@ -62,8 +63,8 @@ class GuestInput:
             self._put(chord)
 
     def type(self, text: str) -> None:
-        """Types a text, at the pace at which guests take it; characters that no key types are left
-        out."""
+        """Types a text, at the pace at which guests take it, without characters that no key
+        types."""
         text = "".join(filter(can_be_typed, text.replace("\r\n", "\n").replace("\r", "\n")))
         last = self._last
         if isinstance(last, str):
@@ -72,8 +73,7 @@ class GuestInput:
             self._put(text[:TEXT_MAX])
 
     def point(self, x: int, y: int, buttons: int, width: int) -> None:
-        """Moves the pointer to a pixel of a screen of this width, with these buttons of VNC
-        held."""
+        """Moves the pointer to a pixel of a screen of this width, with VNC's ``buttons`` held."""
         moves, self._buttons = buttons == self._buttons, buttons
         last = self._last
         if moves and isinstance(last, _Place) and last.moves:
@@ -90,7 +90,7 @@ class GuestInput:
             self._more.set()
 
     async def run(self) -> None:
-        """Sends what comes until it is cancelled. Raises DisplayError when the guest is gone."""
+        """Sends the input until it is cancelled. Raises DisplayError when the guest is gone."""
         while True:
             await self._more.wait()
             self._more.clear()

@@ -12,7 +12,7 @@ from typing import BinaryIO
 from quicksand.base.regular import open_file
 
 FIRST_MAX = 512 * 1024
-"""How many bytes from the end the first read begins."""
+"""The most bytes before the end of the log with which the first read begins."""
 
 READ_MAX = 1024 * 1024
 """Bytes of one read; if the log grew by more, the older part is skipped."""
@@ -40,7 +40,7 @@ class FileLog:
                 self._file.close()
 
     def read(self) -> str:
-        """Returns what was added since the last read; a missing file counts as empty. Raises
+        """Returns the text added since the last read; a missing file counts as empty. Raises
         OSError if the file cannot be read."""
         with self._lock:
             return "" if self._closed else self._read()

@@ -1,4 +1,4 @@
-"""Reads the sandboxes for the app: cheap facts often, the rest only when it changes."""
+"""Reads the sandboxes for the app: cheap facts often, the others only when they change."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from itertools import starmap
 from typing import TYPE_CHECKING
 
 from quicksand.base.errors import HistoryError, QuicksandError
-from quicksand.base.footprint import allocated_size
+from quicksand.base.footprint import Footprint
 from quicksand.base.paths import paths
-from quicksand.base.process_usage import process_usage
+from quicksand.base.process_usage import is_stopped, process_usage
 from quicksand.mounts.known import known_mounts
 from quicksand.records.fleet_files import claims_dir
 from quicksand.records.glances import names_in
@@ -21,7 +21,7 @@ from quicksand.records.mount import CIFS
 from quicksand.records.nodes import Node
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Entry
-from quicksand.snapshots.checkpoint import Checkpoint, list_checkpoints
+from quicksand.snapshots.checkpoint import Checkpoint, measure_tree
 from quicksand.snapshots.history import history_of
 from quicksand.snapshots.tree import Tree, read_tree
 
@@ -62,13 +62,16 @@ class TreeReader:
         self._views: dict[str, tuple[Node, CheckpointView]] = {}
         self._tree = NO_TREE
         self._sizes: dict[str, tuple[int, int]] = {}
-        """By checkpoint: its own bytes and its shared bytes."""
+        """The own bytes and the shared bytes of checkpoints, by their ids."""
+        self._together = (0, 0)
+        """The own bytes and the shared bytes of all checkpoints together."""
         self._measured: tuple[tuple[CheckpointView, ...], str | None] | None = None
         """The checkpoints and the head when sizes were last measured."""
 
     def read(self, *, measure: bool = False) -> CheckpointTree:
         """Returns the checkpoints, with their sizes if they are to be measured; the same object as
-        before if nothing has changed. What is unreadable becomes an ``error`` in the result."""
+        before if nothing has changed. The reason for an unreadable part becomes an ``error`` in the
+        result."""
         found = read_tree(history_of(self._registry, self._id))
         views = sorted(
             (*map(self._view, found.nodes), *starmap(_broken, found.broken.items())), key=_order
@@ -83,7 +86,8 @@ class TreeReader:
         if measure:
             self._measure(tree)
         if self._sizes:
-            tree = replace(tree, checkpoints=tuple(map(self._sized, tree.checkpoints)))
+            sized, (own, shared) = map(self._sized, tree.checkpoints), self._together
+            tree = replace(tree, checkpoints=tuple(sized), own=own, shared=shared)
         if tree != self._tree:
             self._tree = tree
         return self._tree
@@ -117,8 +121,9 @@ class TreeReader:
         if state == self._measured or not tree.checkpoints:
             return
         with contextlib.suppress(OSError, HistoryError):
-            found = list_checkpoints(history_of(self._registry, self._id))
-            self._sizes = {one.id: (one.size, one.shared) for one in found}
+            found = measure_tree(history_of(self._registry, self._id))
+            self._sizes = {one.id: (one.size, one.shared) for one in found.checkpoints}
+            self._together = (found.size, found.shared)
             if len(self._sizes) == len(tree.checkpoints):
                 self._measured = state
 
@@ -136,7 +141,7 @@ USAGE_EVERY_S = 2.0
 PATH_LIMIT = 1000
 """The longest path shown, in characters."""
 READINGS_MAX = 120
-"""How many readings a history holds."""
+"""The most readings in a history."""
 
 
 class Reader:
@@ -148,15 +153,15 @@ class Reader:
         self._registry = Registry(self._paths)
         self._known: dict[str, tuple[Stamp, SandboxView]] = {}
         self._moved: set[str] = set()
-        """The directories of sandboxes that are new, gone or changed, since `directories` was last
-        asked for: one that is new may have no record yet."""
+        """The directories of sandboxes that are new, gone or changed since `directories` was last
+        asked for: a new sandbox may have no record yet."""
         self._trees: dict[str, TreeReader] = {}
         self._cpu: dict[str, tuple[float, float]] = {}
-        """By sandbox: (monotonic time, CPU seconds) of the last reading."""
+        """The last reading of each sandbox, by its id: (monotonic time, CPU seconds)."""
         self._meters: dict[str, dict[str, TrafficMeter]] = {}
-        """By sandbox and place in its guest: what a mount carries."""
+        """The traffic of mounts, by sandbox and place in its guest."""
         self._around: Surroundings | None = None
-        """None until everything is looked at."""
+        """The surroundings; None until everything is looked at."""
         self._next_usage = 0.0
 
     def read(
@@ -168,8 +173,8 @@ class Reader:
         is_quiet: bool = False,
     ) -> World:
         """Reads everything, or only the sandboxes, which takes a third of the time at first. With
-        ``is_quiet`` nothing has changed in `directories` since the last time, so that only what
-        leaves no trace there is looked at."""
+        ``is_quiet`` nothing has changed in `directories` since the last time, so that only things
+        are looked at that leave no trace there."""
         now = time.monotonic()
         due = fresh or now >= self._next_usage
         if fresh:
@@ -208,8 +213,8 @@ class Reader:
         )
 
     def directories(self) -> Iterator[Path]:
-        """Yields the directories in which the names change when something happens to a sandbox; of
-        sandboxes that have stopped, and have not changed since this was last asked, none."""
+        """Yields the directories in which the names change with a sandbox; none of sandboxes that
+        have stopped, and have not changed since the last call."""
         yield self._paths.sandboxes
         yield self._paths.runtime
         yield self._paths.images
@@ -226,8 +231,8 @@ class Reader:
     def _look_at_sandboxes(
         self, visible: frozenset[str], due: bool, now: float, *, is_quiet: bool
     ) -> str:
-        """Looks at all sandboxes. What cannot be read now stays as it was, and is looked at again
-        the next time; returns why, or ""."""
+        """Looks at all sandboxes. Those that cannot be read now stay as they were, and are looked
+        at again the next time; returns the reason, or ""."""
         found: dict[str, tuple[Stamp, SandboxView]] = {}
         error = ""
         try:
@@ -268,18 +273,18 @@ class Reader:
     def _rests(
         id_: str, known: tuple[Stamp, SandboxView], visible: frozenset[str], due: bool
     ) -> bool:
-        """Whether nothing can have happened to a sandbox but what its directories tell."""
+        """Whether nothing can have happened to a sandbox but changes that its directories show."""
         stamp, view = known
         is_followed = stamp and not view.is_live and id_ not in visible
         return bool(is_followed) and not (due and _has_errors(view))
 
     def _stamp(self, id_: str, *, has_run: bool) -> Stamp:
-        """Returns what changes with the names in its directories; those of what runs are looked at
-        if there is one at all. Raises OSError."""
+        """Returns a stamp of the names in a sandbox's directories, also in its runtime directory if
+        there is one at all. Raises OSError."""
         own = dir_stamp(self._place / id_)
         if not has_run:
             return own
-        runtime = runtime_dir(self._paths, id_).root  # where forwards are that come while it runs
+        runtime = runtime_dir(self._paths, id_).root  # with forwards made while it runs
         return (*own, *dir_stamp(self._registry.machine(id_).root), *dir_stamp(runtime))
 
     def _look_at_sandbox(
@@ -294,7 +299,7 @@ class Reader:
             view = known[1]
         elif (entry := self._registry.inspect(id_)) is not None:
             view = self._with_usage(entry, _view(entry), known, visible)
-            # A directory that is mounted, or no longer, changes the stamp.
+            # A new mount, or the end of one, changes the stamp.
             is_old = known is not None and same and id_ not in visible
             mounts = known[1].mounts if known and is_old else self._mounts(entry, now)
             view = replace(view, mounts=mounts)
@@ -346,7 +351,8 @@ class Reader:
         visible: frozenset[str],
     ) -> SandboxView:
         """Adds the size of the disk and, for a running and visible sandbox, CPU and memory."""
-        view = replace(view, disk=allocated_size(self._registry.place(entry.id).root))
+        disk = Footprint(self._registry.place(entry.id).root)
+        view = replace(view, disk=disk.own, disk_shared=disk.shared)
         if entry.run is None:
             self._cpu.pop(entry.id, None)
             return view
@@ -358,6 +364,9 @@ class Reader:
                 memory_used=last.memory_used,
                 history=last.history,
             )
+        if is_stopped(entry.run.qemu_pid):
+            since = known[1].silent_since if known is not None else None
+            view = replace(view, silent_since=since or time.time())
         now = time.monotonic()
         seconds, rss = process_usage(entry.run.qemu_pid)
         before, used = self._cpu.get(entry.id, (0.0, 0.0))
@@ -375,13 +384,13 @@ class Reader:
 
 
 def _has_errors(view: SandboxView) -> bool:
-    """Whether something of a sandbox could not be read, which may be right again at any time."""
+    """Whether a part of a sandbox could not be read, which may succeed at any time."""
     tree = view.tree
     return bool(view.error or tree.error) or any(made.error for made in tree.checkpoints)
 
 
 def _unreadable(id_: str, known: tuple[Stamp, SandboxView] | None, why: str) -> SandboxView:
-    """Returns a sandbox that cannot be read now: as it was, or else as a broken one."""
+    """Returns a sandbox that cannot be read now: in its last known state, or else as broken."""
     if known is None:
         return SandboxView(id=id_, name=id_, state=State.BROKEN, error=why)
     return replace(known[1], error=f"it cannot be read now: {why}")

@@ -1,4 +1,4 @@
-"""Where the sandbox of a pane's terminal is, and which of its machines it has now."""
+"""The place of the sandbox of a pane's terminal, and the machine that it has now."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class SandboxPlace(Protocol):
 
     @property
     def machine(self) -> object:
-        """What tells its present machine from those before and after it."""
+        """A value that tells its present machine from those before and after it."""
 
     @property
     def mark(self) -> object:
-        """The same of a machine that is there; None if there is none now. Never raises."""
+        """The same value for a machine that exists; None if there is none now. Never raises."""
 
     @property
     def is_away(self) -> bool:
@@ -49,10 +49,13 @@ class SandboxPlace(Protocol):
 
     @property
     def again(self) -> str:
-        """What is told when another of its machines can be reached."""
+        """The words told when another of its machines can be reached."""
 
     async def runs(self) -> bool:
         """Whether its guest can be reached. Raises OSError and QuicksandError."""
+
+    async def starts(self) -> bool:
+        """Whether it is just starting. Raises OSError and QuicksandError."""
 
     def reach(self) -> AbstractAsyncContextManager[Guest]:
         """Opens and closes the way to its guest. Raises QuicksandError."""
@@ -61,7 +64,7 @@ class SandboxPlace(Protocol):
         """Returns the right to answer for a terminal that had so many clients."""
 
     def why_gone(self) -> QuicksandError | None:
-        """Returns how its machine has ended; None if nobody knows."""
+        """Returns the reason why its machine has ended; None if nobody knows."""
 
 
 class PlaceHere:
@@ -86,8 +89,14 @@ class PlaceHere:
             return None
 
     async def runs(self) -> bool:
+        return await self._is(Status.RUNNING)
+
+    async def starts(self) -> bool:
+        return await self._is(Status.STARTING)
+
+    async def _is(self, status: Status) -> bool:
         entry = await asyncio.to_thread(Registry(paths()).inspect, self._id)
-        return entry is not None and entry.status is Status.RUNNING
+        return entry is not None and entry.status is status
 
     def reach(self) -> AbstractAsyncContextManager[Guest]:
         return reach_here(self._id)

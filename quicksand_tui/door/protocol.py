@@ -1,4 +1,4 @@
-"""What the app asks of the engine, and what the engine reports. Tests bring their own services."""
+"""The app's questions to the engine, and the engine's reports. Tests bring their own services."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class LogSource(Protocol):
     """A growing log. `read` blocks for a disk read, so the app calls it in a thread."""
 
     def read(self) -> str:
-        """Returns what was added since the last call; the first time, the end of the log. Raises
+        """Returns the text added since the last call; the first time, the end of the log. Raises
         OSError if it cannot be read now; a later call goes on where this one began."""
 
     def close(self) -> None:
@@ -53,13 +53,13 @@ class ShellView:
     birth: str = ""
     """Identifies its program, as in `LinkStatus`."""
     clients: int = 0
-    """How many clients are attached."""
+    """The number of clients that are attached."""
     is_pane: bool = False
     """It was opened for a pane, by this app or another one."""
 
 
 class Questions(Protocol):
-    """What guests are asked, on the engine's loop. Every call may raise QuicksandError, OSError or
+    """Questions to guests, on the engine's loop. Every call may raise QuicksandError, OSError or
     OperationError; callers ask by `EngineService.ask`, which raises OperationError alone."""
 
     async def shells(self, sandbox_id: str) -> tuple[ShellView, ...]:
@@ -75,7 +75,7 @@ class Questions(Protocol):
         with ``at`` as it was just before that checkpoint; () if the checkpoint has no picture."""
 
     async def changes(self, sandbox_id: str, before: str, after: str = "") -> Changes:
-        """Returns which files differ between two checkpoints of a sandbox, or with ``after`` ""
+        """Returns the files that differ between two checkpoints of a sandbox, or with ``after`` ""
         between one and the present disk. Nothing is booted; it may take seconds."""
 
     async def run_command(
@@ -86,25 +86,25 @@ class Questions(Protocol):
         Raises OperationError if the guest does not answer."""
 
     async def compare(self, spec: DiffSpec, report: Callable[[int], None]) -> DiffView:
-        """Compares two disks, and returns what differs; ``report`` gets a growing number of steps,
-        on another thread."""
+        """Compares two disks, and returns the differences; ``report`` gets a growing number of
+        steps, on another thread."""
 
     async def compare_file(self, spec: DiffSpec, path: str) -> TextDiff:
-        """Compares what a path holds on two disks."""
+        """Compares the contents of a path on two disks."""
 
     async def write_patch(self, spec: DiffSpec, below: str, file: Path) -> int:
-        """Writes what differs below a path into a new file, as a patch; returns how many paths no
-        patch can have."""
+        """Writes the differences below a path into a new file, as a patch; returns the number of
+        paths that no patch can have."""
 
     async def losing(self, sandbox_id: str, checkpoint: str) -> Losing:
-        """Finds what going back to a checkpoint, by its id, would lose."""
+        """Finds the losses of going back to a checkpoint, by its id."""
 
     async def shell_then(self, sandbox_id: str, checkpoint: str) -> Glance | None:
-        """Finds what a shell showed when a checkpoint was taken; None if nobody kept it."""
+        """Finds a shell's last lines at a checkpoint; None if nobody kept them."""
 
 
 class Wall(Protocol):
-    """Terminals of several guests that are watched, which nobody there notices. The UI's thread
+    """Terminals of several guests that are watched without being noticed there. The UI's thread
     calls the methods, which return at once and do not raise."""
 
     def want(self, sandbox_ids: Collection[str]) -> None:
@@ -117,23 +117,23 @@ class Wall(Protocol):
         """Returns why the terminals of a sandbox are not watched; "" if they are."""
 
     def take(self, sandbox_id: str, session: str, birth: str) -> Heard:
-        """Removes and returns what a terminal has written."""
+        """Removes and returns the output of a terminal."""
 
     def close(self) -> None:
         """Ends all looks."""
 
 
 class ScreenSink(Protocol):
-    """Where the pictures of a screen go; called on the engine's loop."""
+    """Takes the pictures of a screen; called on the engine's loop."""
 
     def drawn(self, picture: Drawn) -> None:
-        """Takes a picture; the next one comes after it is told as drained."""
+        """Takes a picture; the next one comes when this one was reported as drained."""
 
     def gone(self, why: str) -> None:
-        """The screen is gone, or was never there; another may come, after a revert."""
+        """Notes that the screen is gone, or was never there; another may come, after a revert."""
 
     def told(self, message: str) -> None:
-        """Something that was typed could not be, and why."""
+        """Takes a message: some text could not be typed, and why."""
 
 
 class GuestScreen(Protocol):
@@ -143,17 +143,17 @@ class GuestScreen(Protocol):
         """Changes fields of `quicksand_tui.pixels.orders.Order`."""
 
     def press(self, chord: Chord) -> None:
-        """Presses a key; whatever character it is arrives."""
+        """Presses a key; any character that it types arrives."""
 
     def type(self, text: str) -> None:
-        """Types a text, after what was pressed before."""
+        """Types a text, after the keys that were pressed before."""
 
     def point(self, x: int, y: int, buttons: int) -> None:
         """Moves the pointer to a pixel, with these buttons of VNC held."""
 
     def save(self, path: Path, told: Callable[[str], None]) -> None:
-        """Writes the screen to a new PNG file; calls ``told``, on another thread, with "" or why
-        it could not."""
+        """Writes the screen to a new PNG file; calls ``told``, on another thread, with "" or the
+        reason why it could not."""
 
     def close(self) -> None: ...
 

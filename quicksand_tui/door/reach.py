@@ -1,5 +1,4 @@
-"""The way into a running guest: of this machine, or of another one. What is asked there is asked in
-the same words."""
+"""The way into a running guest of this machine, or of another. Both are asked in the same words."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ class Guest(Protocol):
     async def shells(self) -> list[ShellInfo]: ...
 
     async def shell(
-        self, *, columns: int, rows: int, env: Mapping[str, str], name: str
+        self, *, columns: int, rows: int, cwd: str | None, env: Mapping[str, str], name: str
     ) -> Shell: ...
 
     async def attach_shell(self, session: str, *, columns: int, rows: int) -> Shell: ...
@@ -39,7 +38,7 @@ class Guest(Protocol):
     async def spawn(self, command: str, *, timeout: float | None) -> Command: ...
 
     async def stats(self) -> SandboxStats:
-        """What the guest reports; of another machine, without the use of its host."""
+        """Returns the guest's report; of another machine, without the use of its host."""
 
     async def processes(self) -> list[GuestProcess]: ...
 

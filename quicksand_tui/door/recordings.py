@@ -1,4 +1,4 @@
-"""Recordings of guests' screens for the app, and what is said of one that has ended."""
+"""Recordings of guests' screens for the app, and words about their ends."""
 
 from __future__ import annotations
 
@@ -22,19 +22,20 @@ ENDED = {
     "seconds": "it was as long as it may be",
     "size": "a file has at most 2 GiB",
 }
-"""Why a recording ended, if nobody ended it."""
+"""The reasons why a recording ended, if nobody ended it."""
 
 
-def recorded_text(done: Recorded) -> str:
-    """Returns what was written, and why it ended if nobody ended it."""
+def recorded_text(done: Recorded, path: str | None = None) -> str:
+    """Returns words about the file, which its user calls ``path``, and why the recording ended if
+    nobody ended it."""
     pictures = "1 picture" if done.pictures == 1 else f"{done.pictures} pictures"
     told = f"{pictures} of {done.width}x{done.height}, {size_text(done.size_bytes, wide=True)}"
     why = f"; {ENDED[done.why]}" if done.why in ENDED else ""
-    return f"{clean(done.path)}: {seconds_text(done.seconds)}, {told}{why}"
+    return f"{clean(path or done.path)}: {seconds_text(done.seconds)}, {told}{why}"
 
 
 class EngineRecording:
-    """A recording on the engine's loop. If the app ends, it ends too, and its file is complete."""
+    """A recording on the engine's loop. The app's end ends it, too, and its file is complete."""
 
     def __init__(
         self,
@@ -45,8 +46,8 @@ class EngineRecording:
         engine: asyncio.AbstractEventLoop,
         tasks: set[asyncio.Task[Any]],
     ) -> None:
-        """``opened`` opens the sandbox. ``ended`` is called once, on the engine's loop, with what
-        was written or why nothing was."""
+        """``opened`` opens the sandbox. ``ended`` is called once, on the engine's loop, with words
+        on the file, or on why there is none."""
         self._opened = opened
         self._path = path
         self._ended = ended
@@ -57,7 +58,7 @@ class EngineRecording:
         self._call(self._begin)
 
     def stop(self) -> None:
-        """Ends it; may be called from any thread."""
+        """Ends the recording; may be called from any thread."""
         self._call(self._stop)
 
     def _call(self, function: Callable[[], None]) -> None:

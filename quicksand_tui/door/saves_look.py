@@ -42,12 +42,12 @@ from quicksand_tui.model.saves import (
 from quicksand_tui.model.text import error_text, sanitise
 
 SLOW_EVERY_S = 10.0
-"""Seconds, at least, between periodic looks."""
+"""The least seconds between periodic looks."""
 SLOW_SHARE = 20
-"""A periodic look waits for this many times the duration of the last one."""
+"""The pause before a periodic look, as a multiple of the duration of the last one."""
 
 MANY_OBJECTS = 50_000
-"""From this many new objects on, the garbage collector leaves them alone."""
+"""The number of new objects from which the garbage collector leaves them alone."""
 
 NAME_LIMIT, NOTE_LIMIT, PATH_LIMIT = 200, 1000, 1000
 VOLATILE_MAX = 20
@@ -72,8 +72,8 @@ class SavesReader:
         self._verdicts = {**self._verdicts, **verdicts}
 
     def directories(self) -> set[Path]:
-        """Returns the directories in which something changes when a save comes or goes; in place
-        of one that is not there, the one where it will be. Raises QuicksandError."""
+        """Returns the directories that change when a save comes or goes; in place of a missing
+        directory, the one where it will be. Raises QuicksandError."""
         found = set()
         for path in _directories(self._paths):
             found.add(next(place for place in (path, *path.parents) if place.exists()))
@@ -153,7 +153,7 @@ def _verdict_of(save: SaveView, verdicts: Mapping[str, Found]) -> VerdictView | 
 
 
 def _stamp(places: Paths) -> Stamp:
-    """Returns what changes when a save, or something it depends on, comes or goes."""
+    """Returns a stamp that changes when a save, or something it depends on, comes or goes."""
     return tuple(number for path in _directories(places) for number in _stat(path))
 
 
@@ -181,7 +181,7 @@ def _stat(path: Path) -> tuple[int, int]:
 
 
 def _addresses(infos: Sequence[SaveInfo], places: Paths) -> dict[Path, str]:
-    """Returns what commands call each save: its name if that resolves to it, else a path."""
+    """Returns the word for each save in commands: its name if that resolves to it, else a path."""
     images, here = ImageResolver(places), Path.cwd()
     offered = [here, *(store.root for store in all_stores(places)[:1])]
     found: dict[Path, str] = {}
@@ -232,7 +232,7 @@ def _view(info: SaveInfo, place: str, address: str) -> SaveView:
 
 
 def _with_manifest(view: SaveView, manifest: SaveManifest, config: SandboxConfig) -> SaveView:
-    """Adds the manifest's facts; ``config`` is what a sandbox that starts from it gets."""
+    """Adds the manifest's facts; ``config`` is that of a sandbox that starts from the save."""
     return replace(
         view,
         id=_fit(manifest.id),

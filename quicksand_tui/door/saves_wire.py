@@ -1,7 +1,7 @@
-"""What the request `watch_saves` sends: the saves and the trash of a machine, and then what
-changes, a JSON object in each line. Both ends are here: what one writes, the other reads.
+"""The lines of the request `watch_saves`: the saves and the trash of a machine, and then their
+changes, a JSON object in each line. Both ends are here: the one writes, the other reads.
 
-What there is much of comes in several lines; the last one does not say that there is ``more``.
+A long list comes in several lines; the last one does not say that there is ``more``.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from quicksand_tui.model.text import sanitise
 WATCH_SAVES = "watch_saves"
 """The request, and its capability."""
 LOOK, LEAVE = "look", "leave"
-"""Events of the client: it wants all to be read anew, and no more."""
+"""Events of the client: it wants all to be read anew, or no more events."""
 
 THINGS_MAX = 20_000
-"""Saves of one machine, and as many things in its trash."""
+"""The most saves of one machine, and the most things in its trash."""
 
 ROUGHLY = 256 * 1024
-"""Bytes from which a line is long enough, and the next one begins."""
+"""Bytes from which on a line is long enough, so that the next one begins."""
 
 NAME_LIMIT = 200
-"""Characters of a name, as of those of this machine."""
+"""The most characters of a name, as of those of this machine."""
 KINDS = ("save", "sandbox")
-"""What can be in the trash."""
+"""Kinds of things in the trash."""
 
 OWN = frozenset({"host", "away", "verdict", "words", *RAW})
 """Fields that are not sent: this end fills them in, and a key stands before the others."""
@@ -47,14 +47,14 @@ ORDER = ("workspace", "user", "here", "")
 """Places of saves in the order in which they are listed."""
 
 SAVE, TRASHED = SaveView(key="/", name="?"), TrashedView(key="/", id="?", name="?", removed=0.0)
-"""What is not told of a thing is as in these."""
+"""Stand for the fields of a thing that are not told."""
 
 # The far end
 
 
 def difference(before: SavesView | None, after: SavesView) -> Iterator[dict[str, Any]]:
-    """Yields what one who knows ``before`` must be told to know ``after``; nothing if that is
-    nothing."""
+    """Yields the lines for a reader who knows ``before``, so that it knows ``after``; nothing if
+    they are equal."""
     last: dict[str, Any] = {}
     known = SavesView() if before is None else before
     if gone := _gone(known.saves, after.saves):
@@ -95,7 +95,7 @@ def _pieces(before: Sequence[Any], after: Sequence[Any]) -> Iterator[dict[str, A
 
 
 def _is_key(key: object) -> bool:
-    """Whether this can be the path of a save, which is sent back as it is."""
+    """Whether a key can be the path of a save, which is sent back unchanged."""
     return (
         isinstance(key, str)
         and key.startswith("/")
@@ -106,7 +106,7 @@ def _is_key(key: object) -> bool:
 
 
 def _can_be_sent(key: str) -> bool:
-    """Whether it is UTF-8: a path with other bytes cannot be named in a command of JSON."""
+    """Whether a key is UTF-8: a path with other bytes cannot be named in a command of JSON."""
     try:
         key.encode()
     except UnicodeEncodeError:
@@ -118,7 +118,7 @@ def _can_be_sent(key: str) -> bool:
 
 
 class SavesLearner:
-    """Keeps what a machine has told."""
+    """Keeps the saves and the trash that a machine has told."""
 
     def __init__(self, host: str) -> None:
         self._host = host
@@ -130,8 +130,7 @@ class SavesLearner:
         """Seconds by which our clock is ahead of the machine's."""
 
     def learn(self, line: bytes) -> SavesView | None:
-        """Takes a line, and returns what is known then; None if there is more to come. Raises
-        WireError."""
+        """Takes a line; returns all that is known, None if more is to come. Raises WireError."""
         told = parse_object(line)
         saves, trash = dict(self._saves), dict(self._trash)
         changed = [*self._take(told, "saves", "gone", saves, SAVE)]
@@ -153,7 +152,7 @@ class SavesLearner:
     def _take(
         self, told: Mapping[str, Any], name: str, gone: str, known: dict[str, Any], empty: Any
     ) -> Sequence[str]:
-        """Takes what is told of things of one kind; returns their keys. Raises WireError."""
+        """Takes the told things of one kind; returns their keys. Raises WireError."""
         changed, left = told.get(name, {}), told.get(gone, [])
         if not isinstance(changed, dict) or not isinstance(left, list):
             raise WireError(f"its list of {name} is none")
@@ -171,7 +170,7 @@ class SavesLearner:
         return list(changed)
 
     def _save(self, view: SaveView) -> SaveView:
-        """Returns a save as one of its machine; by our clock."""
+        """Returns a save as one of its machine, with times by our clock."""
         found = replace(
             view,
             name=sanitise(view.name, limit=NAME_LIMIT),
@@ -196,7 +195,7 @@ class SavesLearner:
 
 
 def _sound(view: Any) -> Any:
-    """Returns a thing whose amounts make sense. Raises WireError for another one."""
+    """Returns a thing whose amounts make sense. Raises WireError for any other."""
     amounts = [view.own, view.shared]
     for counts in view.shared_files.values():
         amounts += counts

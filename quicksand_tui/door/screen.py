@@ -1,5 +1,4 @@
-"""A guest's screen for a viewer: pictures from a process of its own, and the way back for keys and
-the mouse."""
+"""A guest's screen for a viewer: pictures from a process, and the way back for keys and mouse."""
 
 from __future__ import annotations
 
@@ -73,8 +72,8 @@ class Screen:
             await stdin.drain()
 
     async def next_drawn(self) -> Drawn:
-        """Waits for the next picture; the one before must be told as drained (`Order.drained`).
-        Raises DisplayError when the screen is gone."""
+        """Waits for the next picture, after the one before was reported as drained
+        (`Order.drained`). Raises DisplayError when the screen is gone."""
         stdout = self._process.stdout
         assert stdout is not None
         while True:
@@ -94,8 +93,8 @@ class Screen:
                 self._saving.set_result(text)
 
     async def save(self, path: Path) -> str:
-        """Writes the screen to a new PNG file; returns "" or why it could not. `next_drawn` must
-        be waited for meanwhile."""
+        """Writes the screen to a new PNG file; returns "" or the reason why it could not.
+        `next_drawn` must be waited for meanwhile."""
         self._saving = asyncio.get_running_loop().create_future()
         await self.change(save=str(path.absolute()))
         return await self._saving

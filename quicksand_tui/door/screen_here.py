@@ -1,4 +1,4 @@
-"""Where the screen of a sandbox is, and which of its machines shows it now."""
+"""The place of a sandbox's screen, and the machine that shows it now."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class OpenScreen(NamedTuple):
     """The screen of a machine that runs."""
 
     place: Place
-    """Where pictures come from."""
+    """The source of pictures."""
     client: RfbClient
     """Takes keys and the pointer."""
     sandbox: Sandbox
-    """Types what keys do not."""
+    """Types characters that have no key."""
 
 
 class ScreenPlace(Protocol):
@@ -32,8 +32,8 @@ class ScreenPlace(Protocol):
 
     @property
     def mark(self) -> object:
-        """What tells its present machine from those before and after it; None if none shows a
-        screen now. Never raises."""
+        """A value that tells its present machine from those before and after it; None if none shows
+        a screen now. Never raises."""
 
     def open(self) -> AbstractAsyncContextManager[OpenScreen]:
         """Connects to its screen. Raises QuicksandError."""
@@ -48,7 +48,7 @@ class ScreenHere:
     @property
     def mark(self) -> object:
         machine = Registry(paths()).machine(self._id)
-        with contextlib.suppress(OSError):  # it is looked at again
+        with contextlib.suppress(OSError):  # the machine is looked at again
             return machine if machine.vnc_socket.exists() else None
         return None
 

@@ -1,6 +1,6 @@
-"""The process that encodes a guest's screen, so that doing it never delays a key:
-``python -m quicksand_tui.door.screen_worker PLACE COLOURS GLYPHS``, of which the first says where
-the screen is (`quicksand.display.place`).
+"""The process that encodes a guest's screen, so that encoding never delays a key: ``python -m
+quicksand_tui.door.screen_worker PLACE COLOURS GLYPHS``, of which the first says where the screen is
+(`quicksand.display.place`).
 
 Orders come on standard input, messages go to standard output (`quicksand_tui.pixels.orders`). It
 ends with its standard input.
@@ -63,10 +63,10 @@ class Worker:
         self._next_at = 0.0
         self._saved = ""
         self._has_picture = False
-        """The frame is what the guest shows, no longer blank."""
+        """The frame is the guest's screen, no longer blank."""
         self._seen = (0, 0)
         self._width = 0
-        """How many columns of a frame of that size are the guest's."""
+        """The columns of the frame that are the guest's."""
 
     def take(self, order: Order) -> None:
         self._order = order
@@ -124,7 +124,7 @@ class Worker:
         return self._order.drained >= self._sent
 
     def _wants_update(self) -> bool:
-        """Whether changes would be drawn: what is not asked for costs QEMU nothing."""
+        """Whether changes would be drawn: changes that are not asked for cost QEMU nothing."""
         return self._is_seen and self._is_drained and not self._damage
 
     @property
@@ -176,7 +176,7 @@ class Worker:
             await _send(Kind.DRAWN, drawn.pack())
 
     async def _frame(self) -> Frame:
-        """Returns what the guest shows, without the columns that VNC adds."""
+        """Returns the guest's screen, without the columns that VNC adds."""
         found = self._client.frame
         if (found.width, found.height) != self._seen:
             self._width = await true_width(found, self._place)
@@ -211,12 +211,12 @@ class Worker:
 
 
 def _canvas_of(order: Order) -> tuple[object, ...]:
-    """Returns that of an order for which there is a canvas of its own."""
+    """Returns the part of an order on which the canvas depends."""
     return order.way, order.first_id, order.corner, order.grid[2:]
 
 
 def _write_new(path: Path, data: memoryview) -> None:
-    """Writes a file that is not there yet, whole or not at all. Raises OSError."""
+    """Writes a new file, whole or not at all. Raises OSError."""
     with path.open("xb") as file:
         try:
             file.write(data)

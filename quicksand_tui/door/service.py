@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from quicksand_tui.door import on_demand
 from quicksand_tui.door.failures import describe_failure, reading
 from quicksand_tui.door.protocol import LogKind
+from quicksand_tui.door.silence import Silences, with_silences
 from quicksand_tui.door.there import open_there, screen_there
-from quicksand_tui.model.jobs import OperationError
+from quicksand_tui.model.jobs import Failure, OperationError
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -34,7 +37,6 @@ if TYPE_CHECKING:
         Questions,
         ScreenRecording,
         ScreenSink,
-        ShellView,
         Wall,
     )
     from quicksand_tui.door.reach import Guest
@@ -45,7 +47,7 @@ if TYPE_CHECKING:
     from quicksand_tui.model.saves import SavesView, VerdictView
     from quicksand_tui.model.world import World
     from quicksand_tui.panes.content import GuestTerminal, Sink
-    from quicksand_tui.verbs.record import Report, Verb
+    from quicksand_tui.verbs.call import Call, Report
 
 T = TypeVar("T")
 CLOSE_WAIT_S = 10.0
@@ -53,19 +55,19 @@ CLOSE_WAIT_S = 10.0
 
 
 class EngineService:
-    """The app's way to the engine, which runs on its own event loop in a thread, so that nothing
-    that it does delays a key press. Tests bring services of their own."""
+    """The app's way to the engine, which runs on its own event loop in a thread, so that none of
+    its work delays a key press. Tests bring services of their own."""
 
     asked_for: Mapping[str, str] = MappingProxyType({})
     """Machines that this run was asked for, besides those of the config."""
     opens_on = ""
-    """The one of all of them that the app opens on; "" is this machine."""
+    """The name of the machine that the app opens on; "" is this machine."""
     _hosts: FarHosts | None = None
     """The other machines; None as long as none were met."""
     _told: Callable[[], None] = staticmethod(lambda: None)
     _saves_told: Callable[[], None] = staticmethod(lambda: None)
     _askpass: Callable[[], Askpass | None] = staticmethod(lambda: None)
-    """Makes what asks the user; None if nobody does."""
+    """Makes the object that asks the user; None if nobody is asked."""
 
     def __init__(self) -> None:
         self._reader: Reader | None = None
@@ -74,7 +76,7 @@ class EngineService:
         self._of_config: Mapping[str, str] = {}
         """The addresses of the machines of the config, by their names."""
         self._fleet: FleetView | None = None
-        """The fleet whose local nodes were met."""
+        """The fleet whose local nodes are met."""
         self._fleet_look: FleetLook | None = None
         self._saves_reader: SavesReader | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -83,6 +85,7 @@ class EngineService:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._engine: Engine | None = None
         """Created and used on the engine's loop."""
+        self._silences = Silences(self._tell_there)
         self._traffic: TrafficWatch | None = None
         self._traffic_task: asyncio.Task[None] | None = None
 
@@ -111,14 +114,13 @@ class EngineService:
         with self._looking, reading("The store cannot be read"):
             world = self._sandboxes.read(frozenset(own), fresh=fresh)
         world = replace(world, waiting=fleet.waiting, error=world.error or fleet.error)
-        if hosts is None:
-            return on_demand.with_traffic(world, self._traffic_of(network))
-        there = [id_ for id_ in network if hosts.find(id_) is None]
-        world = on_demand.with_traffic(world, self._traffic_of(there))
-        return hosts.joined(world, fleet.drained)
+        own = network if hosts is None else [id_ for id_ in network if hosts.find(id_) is None]
+        world = on_demand.with_traffic(world, self._traffic_of(own))
+        world = world if hosts is None else hosts.joined(world, fleet.drained)
+        return with_silences(world, self._silences.known())
 
     def _follow_fleet(self) -> FleetView:
-        """Looks at the fleet, and meets its local nodes if they are others than before."""
+        """Looks at the fleet, and meets its local nodes if they have changed."""
         fleet, met = self._read_fleet(), self._fleet
         if (fleet.ids != met.ids) if met is not None else fleet.ids:
             with self._meeting:
@@ -132,8 +134,8 @@ class EngineService:
         return self._fleet_look.read()
 
     def find_node(self, name: str) -> str:
-        """Returns the address of a local node of the fleet that is up; "" if there is none of that
-        name, or if that cannot be read. Blocks."""
+        """Returns the address of a local node of the fleet that is up; "" if there is no such node,
+        or if its address cannot be read. Blocks."""
         with contextlib.suppress(OSError, on_demand.QuicksandError):
             return self._read_fleet().nodes.get(name, "")
         return ""
@@ -172,14 +174,14 @@ class EngineService:
 
     def when_asked(self, ask: AskUser, ui: asyncio.AbstractEventLoop) -> None:
         """Has ``ask`` called, on the loop ``ui``, when ssh has a question on the way to another
-        machine. Without it, ssh does without answers."""
+        machine. Without it, ssh gets no answers."""
         self._askpass = lambda: on_demand.askpass_for(ask, ui)
 
     def _make_askpass(self) -> Askpass | None:
         return self._askpass()
 
     def ask_again(self) -> None:
-        """Connects once more to the machines whose question the user has left without an answer."""
+        """Connects once more to the machines whose questions of ssh were left unanswered."""
         if self._hosts is not None:
             self._hosts.ask_again()
 
@@ -190,7 +192,7 @@ class EngineService:
         self._saves_told()
 
     def joined(self, world: World | None) -> World | None:
-        """Returns a world that was read before, with the other machines in it."""
+        """Returns a world that was read before, joined with those of the other machines."""
         return world if world is None or self._hosts is None else self._hosts.joined(world)
 
     def read_sandboxes(self) -> World:
@@ -210,7 +212,7 @@ class EngineService:
         if self._traffic is None:
             if not sandbox_ids:
                 return {}
-            self._traffic = on_demand.TrafficWatch(on_demand.ask_traffic)
+            self._traffic = on_demand.TrafficWatch(partial(on_demand.ask_traffic, self._silences))
         self._traffic.want(sandbox_ids)
         if sandbox_ids:
             self._engine_loop().call_soon_threadsafe(self._watch_traffic, self._traffic)
@@ -224,8 +226,8 @@ class EngineService:
             self._traffic_task.add_done_callback(self._tasks.discard)
 
     def read_saves(self, *, fresh: bool = False, there: bool = False) -> SavesView:
-        """Reads all saves and the trash, with what the other machines have told of theirs. These
-        are asked for them while ``there`` is true, which is while a screen shows saves. Blocks, for
+        """Reads all saves and the trash, with those that the other machines have told. Those
+        machines are asked while ``there`` is true, that is, while a screen shows saves. Blocks, for
         seconds if there are thousands; called in a thread, never by two at once. Returns the same
         object as before if no directory has changed, unless ``fresh``. Broken items carry their
         error. Raises as `read` does."""
@@ -253,9 +255,9 @@ class EngineService:
 
     # Operations
 
-    async def carry_out(self, verb: Verb[T], sandbox_id: str, report: Report) -> T:
-        """Carries out a verb on the engine's loop, as `Verb.carry_out`; what fails is titled as the
-        verb says. When cancelled, it returns after the engine has undone what it began. Raises
+    async def carry_out(self, verb: Call[T], sandbox_id: str, report: Report) -> T:
+        """Carries out a verb on the engine's loop, as `Call.carry_out`; a failure has the verb's
+        title. When cancelled, it returns after the engine has undone what it began. Raises
         OperationError."""
         return await self._on_the_loop(
             verb.failed, lambda: self._current_engine().carry_out(verb, sandbox_id, report)
@@ -267,26 +269,37 @@ class EngineService:
         return await self._on_the_loop(title, lambda: question(self._current_engine()))
 
     def open_terminal(
-        self, sandbox_id: str, session: str, size: tuple[int, int], sink: Sink
+        self,
+        sandbox_id: str,
+        session: str,
+        size: tuple[int, int],
+        sink: Sink,
+        *,
+        birth: str = "",
+        directory: str = "",
     ) -> GuestTerminal:
-        """Opens a terminal of ``size`` (columns, rows) in a guest, or the existing ``session``.
-        Never raises: ``sink`` is told of failures."""
+        """Opens a terminal of ``size`` (columns, rows) in a guest, in a ``directory`` there if it
+        has that, or the existing ``session`` of that ``birth``. Never raises: ``sink`` is told of
+        failures."""
         there = self._there(sandbox_id)
         return on_demand.EngineTerminal(
             on_demand.PlaceHere(sandbox_id) if there is None else on_demand.PlaceThere(*there),
             session,
             size,
             sink,
+            birth=birth,
+            directory=directory,
+            heed=partial(self._silences.heed, sandbox_id),
             engine=self._engine_loop(),
             tasks=self._tasks,
         )
 
     def open_wall(self) -> Wall:
-        """Begins to watch terminals of several guests at once; `Wall.want` says of which."""
+        """Begins to watch terminals of several guests at once; `Wall.want` sets which."""
         return on_demand.EngineWall(self._look_into, engine=self._engine_loop(), tasks=self._tasks)
 
     def _look_into(self, sandbox_id: str) -> AbstractAsyncContextManager[Guest]:
-        """Reaches a guest to look at it only. On the engine's loop."""
+        """Reaches a guest only to look at it. On the engine's loop."""
         if self._there(sandbox_id) is not None:
             return self._current_engine().reach(sandbox_id)
         # Watching must change nothing, not even a clock that the user has set.
@@ -307,7 +320,7 @@ class EngineService:
         self, sandbox_id: str, path: Path, ended: Callable[[str], None]
     ) -> ScreenRecording:
         """Records the screen of a sandbox into a new animated file. Never raises: ``ended`` is
-        called once, on another thread, with what was written or why nothing was."""
+        called once, on another thread, with words on the file, or on why there is none."""
         engine, tasks = self._engine_loop(), self._tasks
         return on_demand.EngineRecording(
             lambda: self._current_engine().opened(sandbox_id),
@@ -336,8 +349,8 @@ class EngineService:
             self._hosts.note_verdicts(host, verdicts)
 
     async def _on_the_loop(self, title: str, work: Callable[[], Awaitable[T]]) -> T:
-        """Runs ``work`` on the engine's loop. When cancelled, it cancels the work there and returns
-        after that has undone what it began. Raises OperationError for every exception."""
+        """Runs ``work`` on the engine's loop. When cancelled, it cancels the work there, and
+        returns after that has undone what it began. Raises OperationError for every exception."""
         engine = self._engine_loop()
         here = asyncio.get_running_loop()
         ended: asyncio.Future[None] = here.create_future()
@@ -369,7 +382,7 @@ class EngineService:
             raise
         assert task is not None
         if task.cancelled():
-            raise OperationError(describe_failure(title, RuntimeError("it was cancelled")))
+            raise OperationError(Failure(title=title, message="it was cancelled"))
         error = task.exception()
         if isinstance(error, OperationError):
             raise error
@@ -410,6 +423,8 @@ class EngineService:
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:
     """Runs the engine's loop until it is stopped, then closes it."""
+    # The screen shows the engine's warnings; Python would write them across it.
+    logging.getLogger("quicksand").addHandler(logging.NullHandler())
     try:
         loop.run_forever()
         if left := asyncio.all_tasks(loop):  # they are cleaning up
@@ -430,13 +445,3 @@ async def _until_done(ended: asyncio.Future[None]) -> None:
     while not ended.done():
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.shield(ended)
-
-
-async def shells_of(service: EngineService, sandbox_id: str) -> tuple[ShellView, ...]:
-    """Returns the terminals in a guest, newest first; none if it cannot be asked."""
-    try:
-        return await service.ask(
-            "The terminals are not known", lambda engine: engine.shells(sandbox_id)
-        )
-    except OperationError:
-        return ()

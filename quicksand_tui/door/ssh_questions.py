@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def askpass_for(ask: AskUser, ui: asyncio.AbstractEventLoop) -> Askpass:
-    """Returns what connections to other machines are given, to be opened and closed on the engine's
+    """Returns the askpass of connections to other machines, to be opened and closed on the engine's
     loop. ``ask`` runs on the loop ``ui``; it is cancelled when ssh does not wait any more."""
 
     def ask_there(question: Question) -> Awaitable[str | None]:

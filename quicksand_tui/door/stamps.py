@@ -1,4 +1,4 @@
-"""What tells that a directory has changed, at little cost."""
+"""Marks of a directory that tell at little cost whether it has changed."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 Stamp = tuple[int, ...]
 
 NO_STAMP = (0, 0)
-"""That of a directory that is not there."""
+"""The stamp of a directory that does not exist."""
 
 
 def directories(path: Path) -> list[str]:
-    """Returns the names of the directories in one, which need not exist. Raises OSError."""
+    """Returns the names of the directories in ``path``, which need not exist. Raises OSError."""
     try:
         with os.scandir(path) as entries:
             return [e.name for e in entries if e.is_dir() and not e.name.startswith(".")]
@@ -21,7 +21,8 @@ def directories(path: Path) -> list[str]:
 
 
 def dir_stamp(path: Path) -> Stamp:
-    """Returns what changes with what is in a directory; zeros if there is none. Raises OSError."""
+    """Returns a stamp that changes with a directory's names; zeros if it is missing. Raises
+    OSError."""
     try:
         found = path.stat()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Reads what is around the sandboxes: the images, and what is free on the host.
+"""Reads the surroundings of the sandboxes: the images, and the free memory and disk of the host.
 
 This needs much of the engine, so the app looks at the sandboxes first.
 """
@@ -39,7 +39,7 @@ class Surroundings:
         self._paths = paths
         self._stamp: Stamp | None = None
         self._in_doubt = False
-        """Something of an image could not be read, which may be right again at any time."""
+        """A part of an image could not be read, which may succeed at any time."""
         self.images: tuple[ImageView, ...] = ()
         self.host = HostView()
 
@@ -48,9 +48,9 @@ class Surroundings:
         self._stamp = None
 
     def look_at_images(self, due: bool) -> str:
-        """Looks at the images if any has changed; with ``due``, also if something of one could not
-        be read. If none can be read now, they stay as they were, and are looked at again the next
-        time; returns why, or ""."""
+        """Looks at the images if any has changed; with ``due``, also if a part of one could not be
+        read. If none can be read now, they stay as they were, and are looked at again the next
+        time; returns the reason, or ""."""
         root = self._paths.images
         try:
             stamp: Stamp = dir_stamp(root)
@@ -71,7 +71,7 @@ class Surroundings:
         return ""
 
     def _suggested(self, image: ImageView) -> dict[str, str]:
-        """Returns what an image suggests for its machines, as a user types it."""
+        """Returns an image's suggestions for its machines, as a user types them."""
         typed = {True: YES, False: NO}
         try:
             options = {} if image.error else find_suggested_options(image.name, self._paths)
@@ -84,7 +84,7 @@ class Surroundings:
         }
 
     def look_at_host(self, registry: Registry) -> None:
-        """Measures what is free, and what spares take."""
+        """Measures the free memory and disk, and the memory of spares."""
         self.host = self._measured(registry)
 
     def _measured(self, registry: Registry) -> HostView:
@@ -107,7 +107,7 @@ class Surroundings:
             return HostView()  # shown as unknown
 
     def _room(self) -> RoomView | None:
-        """Returns what fleets are told of this machine; None if none has asked."""
+        """Returns the room that this machine tells fleets; None if none has asked."""
         if BUDGET not in os.environ and not is_known_to_fleets(self._paths):
             return None
         use, claims = Claims(self._paths).look()

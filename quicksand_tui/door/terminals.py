@@ -7,77 +7,30 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from quicksand.base.errors import (
     AgentRefusedError,
     AgentUnreachableError,
+    ConfigError,
     QuicksandError,
     RevertedError,
 )
 
 from quicksand_tui.door.foreground import Foreground
+from quicksand_tui.door.typed import Heed, Typed
+from quicksand_tui.door.typed_queue import TypedQueue
 from quicksand_tui.model.remedies import text_of
 from quicksand_tui.model.text import sanitise
-from quicksand_tui.panes.content import TYPED_MAX, UNREAD_MAX, LinkState, LinkStatus, Said, Sink
+from quicksand_tui.panes.content import UNREAD_MAX, LinkState, LinkStatus, Said, Sink
 
 if TYPE_CHECKING:
     from quicksand.guest.shell import Shell, ShellInfo
 
     from quicksand_tui.door.places import Right, SandboxPlace
     from quicksand_tui.door.reach import Guest
-
-
-class TypedQueue:
-    """Input that waits to be sent, in order. Keys survive a broken connection; answers, mouse and
-    focus reports concern the screen of that connection, and are dropped with it."""
-
-    def __init__(self) -> None:
-        self._waiting: deque[tuple[bytes, bool]] = deque()
-        """Data, and whether the user typed it."""
-        self._size = 0
-        self._next = bytearray()
-        """Keys typed after the guest was reverted, but before the connection noticed."""
-
-    def type(self, data: bytes) -> None:
-        self._put(data, typed=True)
-
-    def report(self, data: bytes) -> None:
-        # A truncated answer would be read as keys.
-        if self._size + len(data) <= TYPED_MAX:
-            self._put(data, typed=False)
-
-    def type_for_next(self, data: bytes) -> None:
-        """Keeps keys for the guest after a revert."""
-        self._next += data[: max(0, TYPED_MAX - len(self._next))]
-
-    def _put(self, data: bytes, *, typed: bool) -> None:
-        data = data[: max(0, TYPED_MAX - self._size)]
-        if data:
-            self._waiting.append((data, typed))
-            self._size += len(data)
-
-    def take(self) -> bytes:
-        """Removes and returns everything that waits."""
-        taken = b"".join(data for data, _ in self._waiting)
-        self._waiting.clear()
-        self._size = 0
-        return taken
-
-    def broke(self) -> None:
-        """Keeps only the keys: a new connection to the same guest follows."""
-        typed = [data for data, is_typed in self._waiting if is_typed]
-        self.take()
-        for data in typed:
-            self.type(data)
-
-    def reverted(self) -> None:
-        """Drops what was meant for the guest before the revert."""
-        self.take()
-        self.type(bytes(self._next))
-        self._next.clear()
 
 
 TERM = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
@@ -89,16 +42,15 @@ LEAVE_S = 2.0
 """Seconds to wait for the guest when a terminal is left."""
 
 RETURN_POLL_S = 0.25
-"""Seconds between checks whether a sandbox with a lost terminal runs again; each reads a
-symlink."""
+"""Seconds between checks whether a sandbox with a lost terminal runs; each reads a symlink."""
 
 NEW = "enter opens a new one"
-"""Comes first in a message, since a title cuts its end."""
+"""Stands first in a message, since a title cuts its end."""
 
 
 def birth_of(info: ShellInfo) -> str:
-    """Returns what tells a terminal from another with the same session number after a start or a
-    revert: the program's process id and time of creation."""
+    """Returns a text that tells a terminal from another with the same session number after a start
+    or a revert: the program's process id and time of creation."""
     return f"{info.pid}@{info.created!r}"
 
 
@@ -112,15 +64,23 @@ class EngineTerminal:
         size: tuple[int, int],
         sink: Sink,
         *,
+        birth: str = "",
+        directory: str = "",
+        heed: Heed,
         engine: asyncio.AbstractEventLoop,
         tasks: set[asyncio.Task[None]],
     ) -> None:
-        """``tasks`` are those of the engine's loop that are awaited when the app ends."""
+        """``birth`` tells ``session`` from another terminal of that name, if it is known; a new one
+        begins in ``directory`` if the guest has that, else in the user's home; ``heed`` returns an
+        answer of the guest, and notes how long it takes; ``tasks`` are those of the engine's loop
+        that are awaited when the app ends."""
         self._place = place
         self._session = session
-        self._birth = ""
+        self._birth = birth
+        self._directory = directory
         self._size = size
         self._sink = sink
+        self._heed = heed
         self._engine = engine
         self._tasks = tasks
         self._ui = asyncio.get_running_loop()
@@ -175,7 +135,7 @@ class EngineTerminal:
         self.leave()
 
     def _do(self, function: Callable[[], object]) -> None:
-        """Runs it on the engine's loop, in the order of calls."""
+        """Runs a function on the engine's loop, in the order of calls."""
         with contextlib.suppress(RuntimeError):  # the loop is closed: the app ends
             self._engine.call_soon_threadsafe(function)
 
@@ -186,6 +146,7 @@ class EngineTerminal:
         self._foreground = Foreground(
             lambda running: self._to_ui(lambda: self._sink.running(running))
         )
+        self._typed = Typed(self._heed)
         self._room = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._run(), name="quicksand-pane")
         self._tasks.add(self._task)
@@ -217,17 +178,29 @@ class EngineTerminal:
                 if error.code != "not_found" or self._state is not LinkState.ENDED:
                     self._tell_lost(text_of(error))
             except QuicksandError as error:
+                if await self._starts():
+                    self._tell(LinkState.CONNECTING, "")
+                    await asyncio.sleep(RETURN_POLL_S)
+                    continue
                 # The further lines are the log of a QEMU that died.
                 self._tell_lost(text_of(error).splitlines()[0])
             except OSError as error:
                 self._tell_lost(error.strerror or str(error))
-            self._queue = TypedQueue()
             await self._await_machine(self._mark)
+            # Keys still on their way to the program that is gone are for no other.
+            self._queue = TypedQueue()
             self._told = self._place.again
             while not self._session:
-                # It was never opened, so there is nothing to come back to.
+                # The terminal was never opened, so there is nothing to come back to.
                 self._tell_lost(self._told)
                 await self._await_machine(self._place.mark)
+
+    async def _starts(self) -> bool:
+        """Whether the sandbox is just starting: keys typed now are for its new guest."""
+        try:
+            return await self._place.starts()
+        except (OSError, QuicksandError):
+            return False
 
     async def _await_machine(self, gone: object) -> None:
         """Waits until the sandbox runs in another machine than ``gone``."""
@@ -254,21 +227,21 @@ class EngineTerminal:
                 is_served = await self._serve_guest(guest)
 
     async def _serve_guest(self, guest: Guest) -> bool:
-        """Serves the terminal over one way to its guest; returns False if another one is needed.
+        """Serves the terminal over one way to its guest; returns False if another way is needed.
         Raises as `_serve`."""
         try:
-            await self._open(guest)
+            await self._heed(self._open(guest))
             await self._relay(guest)
         except RevertedError as error:
             self._told = f"{error}"
-            self._queue.reverted()  # at once: what is typed from now on is for the next
+            self._queue.reverted()  # at once: keys typed from now on are for the next
             await self._let_go()
             self._tell(LinkState.CONNECTING, self._told)
             return False
         except AgentUnreachableError as error:
             if self._is_present:
                 self._queue.broke()
-            else:  # a revert may show by this first
+            else:  # this may be the first sign of a revert
                 self._queue.reverted()
             await self._let_go()
             # The sandbox may be changing its machine at this moment. If it died, its directory is
@@ -295,11 +268,18 @@ class EngineTerminal:
         self._machine = machine
         self._opening += 1
         self._tell(LinkState.OPEN, self._told)
+        self._told = ""
 
     async def _open_new(self, guest: Guest) -> Shell:
         columns, rows = self._size
         self._resized.clear()
-        shell = await guest.shell(columns=columns, rows=rows, env=TERM, name=PANE_NAME)
+        opens = partial(guest.shell, columns=columns, rows=rows, env=TERM, name=PANE_NAME)
+        try:
+            shell = await opens(cwd=self._directory or None)
+        except (AgentRefusedError, ConfigError):
+            if not self._directory:
+                raise
+            shell = await opens(cwd=None)  # the directory is gone, or may not be entered
         self._session = shell.session
         self._right = self._place.right(shell.session, 0)
         self._right.take()
@@ -308,8 +288,8 @@ class EngineTerminal:
         return shell
 
     async def _come_back(self, guest: Guest) -> Shell:
-        """Opens the known terminal. Raises AgentRefusedError (code "not_found") if it is gone or
-        another one has its session number."""
+        """Opens the known terminal. Raises AgentRefusedError (code "not_found") if it is gone or if
+        another terminal has its session number."""
         info = await self._find(guest)
         is_ours = info is not None and self._birth in ("", birth_of(info))
         if info is None or not is_ours or (self._state is LinkState.ENDED and not info.alive):
@@ -337,6 +317,7 @@ class EngineTerminal:
                 self._send_typed(shell),
                 self._send_sizes(shell),
                 self._foreground.follow(lambda: self._find(guest)),
+                self._typed.follow(lambda: self._find(guest)),
             )
         ]
         try:
@@ -352,8 +333,7 @@ class EngineTerminal:
         self._tell(LinkState.ENDED, f"{NEW}: {code}")
 
     async def _pass_on(self, shell: Shell) -> None:
-        """Passes output to the pane until the program ends; waits while the pane has too much
-        unread."""
+        """Passes output to the pane until the program ends; waits while too much is unread."""
         assert self._right is not None
         async for piece in shell.pieces():
             if piece.replayed:
@@ -362,6 +342,7 @@ class EngineTerminal:
                 said = Said.NOW if self._right.takes_over() else Said.SHARED
             self._unread += len(piece.data)
             self._foreground.spoke()
+            self._typed.heard()
             self._tell_output(piece.data, said)
             while self._unread > UNREAD_MAX:
                 self._room.clear()
@@ -373,6 +354,7 @@ class EngineTerminal:
             await self._to_send.wait()
             self._to_send.clear()
             if data := self._queue.take():
+                self._typed.typed()
                 await shell.write(data)
 
     async def _send_sizes(self, shell: Shell) -> None:

@@ -1,4 +1,4 @@
-"""Sandboxes of other machines: what they need is imported when the first of them is used."""
+"""Sandboxes of other machines: their modules are imported when the first of them is used."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def open_there(host: FarHost, sandbox_id: str) -> Sandbox:
-    """Opens one, by its id there."""
+    """Opens a sandbox by its id there."""
     return on_demand.open_there(host, sandbox_id)
 
 

@@ -26,31 +26,31 @@ LIST_S: Final = 3.0
 """Seconds between two questions to a guest for its terminals: answering wakes an idle guest."""
 
 ANSWER_S: Final = 5.0
-"""Seconds to wait for that answer."""
+"""Seconds to wait for the answer."""
 
 AGAIN_S: Final = 1.0
 """Seconds before a guest that did not answer is asked again."""
 
 TERMINALS_MAX: Final = 16
-"""How many terminals of one sandbox are watched."""
+"""The most terminals of one sandbox that are watched."""
 
 KEPT_MAX: Final = 16 * 1024
-"""Bytes that wait for the wall to take them; beyond that, no more are read, so that the guest
-leaves out what is old."""
+"""The most bytes that wait for the wall to take them; beyond that, no more are read, so that the
+guest leaves out old output."""
 
 REPLAY: Final = 64 * 1024
-"""Bytes of earlier output from which a tile begins."""
+"""Bytes of earlier output with which a tile begins."""
 
 PROGRAM_MAX: Final = 120
 PATH_MAX: Final = 200
-"""Characters."""
+"""The most characters of a path."""
 
 Key = tuple[str, str, str]
 """The sandbox, the session and the birth of a terminal."""
 
 
 class _Output:
-    """What one terminal has written: filled on the engine's loop, taken in the UI's thread."""
+    """Output of one terminal: filled on the engine's loop, taken in the UI's thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -61,7 +61,7 @@ class _Output:
         self.room = asyncio.Event()
 
     def put(self, data: bytes, *, replayed: bool, skipped: bool) -> bool:
-        """Returns whether there is room for more."""
+        """Adds output; returns whether there is room for more."""
         with self._lock:
             if replayed:
                 self._old += data
@@ -121,7 +121,7 @@ class EngineWall:
         return self._whys.get(sandbox_id, "")
 
     def take(self, sandbox_id: str, session: str, birth: str) -> Heard:
-        """Removes and returns what a terminal has written."""
+        """Removes and returns the output of a terminal."""
         output = self._outputs.get((sandbox_id, session, birth))
         taken = NOTHING_HEARD if output is None else output.take()
         if output is not None and (taken.repeated or taken.fresh):
@@ -154,7 +154,7 @@ class EngineWall:
         self._outputs = {key: out for key, out in self._outputs.items() if key[0] != sandbox_id}
 
     async def _watch(self, sandbox_id: str) -> None:
-        """Watches a sandbox until it is cancelled; what is lost is looked for again."""
+        """Watches a sandbox until it is cancelled; looks again for lost terminals."""
         while True:
             try:
                 await self._watch_machine(sandbox_id)
@@ -164,7 +164,7 @@ class EngineWall:
             await asyncio.sleep(AGAIN_S)
 
     async def _watch_machine(self, sandbox_id: str) -> None:
-        """Watches until the machine is gone, as after a revert. Raises what broke it."""
+        """Watches until the machine is gone, as after a revert. Raises the error that broke it."""
         async with self._reach(sandbox_id) as guest:
             readers: dict[Key, asyncio.Task[None]] = {}
             try:
@@ -214,13 +214,13 @@ class EngineWall:
             readers[key] = asyncio.create_task(self._read(guest, key[1], output))
 
     async def _read(self, guest: Guest, session: str, output: _Output) -> None:
-        """Reads a terminal until its program ends, no faster than it is taken. Raises what broke
-        it."""
+        """Reads a terminal until its program ends, no faster than its output is taken. Raises the
+        error that broke the connection."""
         try:
             watched = await guest.watch_shell(session, replay=REPLAY)
         except AgentRefusedError as error:
             if error.code == "not_found":
-                return  # it has just ended; the next list says so
+                return  # the terminal has just ended; the next list says so
             raise
         try:
             async for piece in watched.pieces():
@@ -239,7 +239,7 @@ class EngineWall:
 async def _first_broken(
     readers: dict[Key, asyncio.Task[None]], seconds: float
 ) -> BaseException | None:
-    """Waits so long, or until a reader fails; returns its error."""
+    """Waits so many seconds, or until a reader fails; returns its error."""
     deadline = time.monotonic() + seconds
     waiting = {task for task in readers.values() if not task.done()}
     while waiting and (left := deadline - time.monotonic()) > 0:

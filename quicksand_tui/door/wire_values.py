@@ -1,7 +1,7 @@
 """Values of the model as lines of JSON between two machines, for `far_wire` and `saves_wire`: both
 ends are here.
 
-A line has only the fields that differ from those of the lines before it. The other machine is not
+A line has only the fields that differ from those of earlier lines. The other machine is not
 trusted: each value must be of its field's type, texts are sanitised and cut, and amounts bounded.
 """
 
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LINE_MAX = 4 * 1024 * 1024
-"""Bytes of one line. A sandbox takes some 500, a checkpoint 300, a save 1000."""
+"""The most bytes of one line. A sandbox takes some 500, a checkpoint 300, a save 1000."""
 LINES_MAX = 64 * 1024 * 1024
-"""Bytes of all that is kept of one machine, counted as they came."""
+"""The most bytes kept of one machine, counted as they came."""
 ITEMS_MAX = 10_000
-"""Items of a list, such as the checkpoints of a sandbox."""
+"""The most items of a list, such as the checkpoints of a sandbox."""
 TEXT_MAX = 1000
-"""Characters of a text."""
+"""The most characters of a text."""
 KEY_MAX = 4096
-"""Characters of the path of a mount or a save, which is sent back as it is."""
+"""The most characters of the path of a mount or a save, which is sent back unchanged."""
 NUMBER_MAX = 2**63
 
 RAW = frozenset({"key"})
@@ -40,15 +40,15 @@ RAW = frozenset({"key"})
 
 
 class WireError(ValueError):
-    """The other machine has sent something that makes no sense."""
+    """Raised when the other machine has sent something that makes no sense."""
 
 
 # The far end
 
 
 def changed_fields(before: Any, after: Any, own: Collection[str] = ()) -> dict[str, Any]:
-    """Returns the fields of ``after`` that differ; all of them if there was nothing before. Those
-    of its ``own`` the near end fills in."""
+    """Returns the fields of ``after`` that differ, or all if there was nothing before, except its
+    ``own``, which the near end fills in."""
     found: dict[str, Any] = {}
     for one in fields(after):
         now = getattr(after, one.name)
@@ -65,7 +65,7 @@ def changed_fields(before: Any, after: Any, own: Collection[str] = ()) -> dict[s
 
 
 def plain(value: Any) -> Any:
-    """Returns a value as JSON has it."""
+    """Returns a value in the form for JSON."""
     if isinstance(value, StrEnum):
         return value.value
     if isinstance(value, tuple):
@@ -108,15 +108,15 @@ class Lines:
 
 
 class Kept:
-    """Bounds what is kept of a machine: each thing counts as the largest line that it came in,
-    shared with the others of that line."""
+    """Bounds the data kept of a machine: each thing counts as the largest line that it came in,
+    shared with the other things of that line."""
 
     def __init__(self) -> None:
         self._sizes: dict[str, int] = {}
 
     def count(self, line: bytes, changed: Collection[str], there: Collection[str]) -> None:
         """Counts a line with the keys that it has ``changed``, of those that are ``there`` now.
-        Raises WireError if all is too much."""
+        Raises WireError if the sum is too large."""
         share = len(line) // max(1, len(changed))
         for key in changed:
             self._sizes[key] = max(self._sizes.get(key, 0), share)
@@ -137,7 +137,7 @@ def parse_object(line: bytes) -> dict[str, Any]:
 
 
 def with_facts(known: T, facts: Mapping[str, Any]) -> T:
-    """Returns a value with other fields. Those that this version does not know are left out."""
+    """Returns a value with other fields, without those that this version does not know."""
     kind: Any = type(known)
     hints = _hints(kind)
     changed: dict[str, Any] = {}
@@ -194,7 +194,7 @@ def _decoded(hint: Any, value: Any, name: str) -> Any:
 
 
 def _mapping(inner: Sequence[Any], value: Any, name: str) -> dict[Any, Any]:
-    """Returns a mapping. One whose keys are no texts is a list of pairs, unless it is empty."""
+    """Returns a mapping. One whose keys are no texts comes as pairs, unless it is empty."""
     if isinstance(value, list) and inner[0] is not str:
         pair: Any = tuple[inner[0], inner[1]]  # type: ignore[valid-type]
         return dict(_items((pair, ...), value, name))

@@ -1,4 +1,4 @@
-"""Suggestions for forms, and checks of what is typed."""
+"""Suggestions for forms, and checks of typed values."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _saves_taken(world: World) -> set[str]:
 
 
 def find_save_name_problem(name: str, world: World) -> str:
-    """Returns what is wrong with the name of a new save; "" if no problem is known."""
+    """Returns the problem of a new save's name; "" if none is known."""
     try:
         check_save_name(name)
     except ConfigError as error:
@@ -82,8 +82,7 @@ def suggest_file(save: SaveView) -> str:
 
 
 def look_at_target(file: str, *, replace: bool) -> str:
-    """Returns what is wrong with a file that is to be written; "" if nothing is. Waits for the
-    disk."""
+    """Returns the problem of a file to be written; "" if there is none. Waits for the disk."""
     if not file:
         return "a file's name"
     try:
@@ -100,14 +99,13 @@ def look_at_target(file: str, *, replace: bool) -> str:
 
 
 def look_at_source(file: str) -> str:
-    """Returns what is wrong with a file that is to be imported; "" if nothing is. Waits for the
-    disk."""
+    """Returns the problem of a file to be imported; "" if there is none. Waits for the disk."""
     return look_at_file(file) if file else "name a file written by export"
 
 
 def look_at_origin(file: str) -> str:
-    """Returns what is wrong with a file that a sandbox is to start from, as far as its manifest
-    tells; "" if nothing is. Waits for the disk."""
+    """Returns the problem of a file that a sandbox is to start from, as far as its manifest tells;
+    "" if there is none. Waits for the disk."""
     if not file or (problem := look_at_file(file)):
         return problem if file else ""
     try:
@@ -119,7 +117,7 @@ def look_at_origin(file: str) -> str:
 
 
 def find_package_problem(name: str) -> str:
-    """Returns what is wrong with what is to be installed; "" if no problem is known."""
+    """Returns the problem of a package to be installed; "" if none is known."""
     if not name:
         return "the name of an image, or of a .whl"
     if is_wheel(name):
@@ -134,7 +132,7 @@ def find_package_problem(name: str) -> str:
 
 
 def look_at_wheel(name: str) -> str:
-    """Returns what is wrong with the path of a wheel; "" if nothing is. Waits for the disk."""
+    """Returns the problem of the path of a wheel; "" if there is none. Waits for the disk."""
     return look_at_file(name) if is_wheel(name) else ""
 
 
@@ -152,8 +150,7 @@ def look_at_file(file: str) -> str:
 
 
 PORTS = "port_forwards"
-"""The keyword of the option whose value may also conflict with this host and with other
-sandboxes."""
+"""The keyword of the option whose value may conflict with this host and other sandboxes."""
 
 
 def suggest_name(image: str, world: World) -> str:
@@ -173,7 +170,7 @@ def _taken(world: World) -> set[str]:
 
 
 def find_name_problem(name: str, world: World) -> str:
-    """Returns what is wrong with the name of a new sandbox; "" if nothing is."""
+    """Returns the problem of a new sandbox's name; "" if there is none."""
     try:
         check_name(name)
     except ConfigError as error:
@@ -188,7 +185,7 @@ def parse_ports(text: str) -> Sequence[PortForward]:
 
 
 def find_problems(spec: NewSpec, world: World) -> dict[str, str]:
-    """Returns what is wrong, by field; empty if the sandbox can be started. The checks are those of
+    """Returns the problems by field; empty if the sandbox can be started. The checks are those of
     the engine, so it accepts what the form accepts."""
     problems = _find_machine_problems(spec)
     if problem := _find_origin_problem(spec, world):
@@ -206,8 +203,7 @@ def find_problems(spec: NewSpec, world: World) -> dict[str, str]:
 
 
 def _find_machine_problems(spec: NewSpec) -> dict[str, str]:
-    """Returns the engine's complaints by field: for each option alone, and together with those
-    before it."""
+    """Returns the engine's complaints by field: for each option alone, and with those before it."""
     problems: dict[str, str] = {}
     good: dict[str, Any] = {"image": "x"}
     for keyword, record in machine_records().items():
@@ -219,7 +215,7 @@ def _find_machine_problems(spec: NewSpec) -> dict[str, str]:
             good[keyword] = value
         except ConfigError as error:
             message = hint_of(error) or text_of(error)
-            if record.split is not None and error.hint:  # which one of several is wrong
+            if record.split is not None and error.hint:  # which of several options is wrong
                 message = f"{error}: {hint_of(error)}"
             problems[keyword] = sanitise(message)
     return problems
@@ -268,7 +264,7 @@ def look_at_ports(text: str) -> str:
     for port, is_tcp in ((one.host, one.protocol == TCP) for one in ports if one.host):
         kind = socket.SOCK_STREAM if is_tcp else socket.SOCK_DGRAM
         with socket.socket(type=kind) as asked:
-            if is_tcp:  # one that has just been closed counts as free, as it does for the engine
+            if is_tcp:  # a port that was just closed counts as free, as it does for the engine
                 asked.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 asked.bind(("127.0.0.1", port))
@@ -280,7 +276,7 @@ def look_at_ports(text: str) -> str:
 
 
 def find_tag_problem(tag: str, tree: CheckpointTree) -> str:
-    """Returns what is wrong with the tag of a new checkpoint; "" if nothing is."""
+    """Returns the problem of a new checkpoint's tag; "" if there is none."""
     if any(checkpoint.tag == tag for checkpoint in tree.checkpoints):
         return f"the tag {tag} is taken"
     try:

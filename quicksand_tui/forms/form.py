@@ -17,7 +17,7 @@ class Option:
     """One choice of a field."""
 
     value: str
-    """The field's value when this is chosen. It is not shown."""
+    """The field's value when the option is chosen. It is not shown."""
     label: str
     note: str = ""
 
@@ -35,22 +35,22 @@ class Field:
     value: str = ""
     """The text at first."""
     suggest: Suggest | None = None
-    """Suggests the text, anew after each change, until the user types in the field."""
+    """Returns a suggested text, anew after each change, until the user types in the field."""
     hint: str = ""
-    """Shown while the field is empty."""
+    """The text shown while the field is empty."""
     limit: int = 200
     complete: Callable[[str], tuple[str, ...]] | None = None
-    """Returns what the typed text can go on as. It is called in a thread; Tab takes the first."""
+    """Returns the continuations of the typed text. Called in a thread; Tab takes the first."""
     is_short: bool = False
     """Whether the field takes a few letters only and has a remark beside it."""
     choices: tuple[str, ...] = ()
     """The values to choose from; without them, the value is typed."""
     options: Options | None = None
-    """The same for choices that depend on something. If there are many, typing filters them."""
+    """Returns choices that depend on something. If there are many, typing filters them."""
 
     is_shown: Callable[[Values], bool] | None = None
-    """For a field that is seen only with certain values of other fields. The form itself must
-    ignore the value of a field that is not shown."""
+    """Whether the field shows, by the values of other fields. The form itself must ignore the value
+    of a field that does not show."""
 
     @property
     def is_chosen(self) -> bool:
@@ -72,19 +72,19 @@ class Form:
 
     title: str
     does: str
-    """What Enter does, as a verb, such as "saves"."""
+    """The effect of Enter, as a verb, such as "saves"."""
     button: str
     fields: tuple[Field, ...]
     command: Callable[[Values], str]
     problems: Callable[[Values, World], Mapping[str, str]]
-    """Returns what is wrong, by field; empty if nothing is."""
+    """Returns the problems by field; empty if there are none."""
     look: Callable[[Values], Mapping[str, str]] | None = None
-    """Returns, by field, problems that only the host can tell of. It is called in a thread."""
+    """Returns, by field, problems that only the host can tell. Called in a thread."""
     remarks: Callable[[Values, World], Mapping[str, str]] = _none
-    """Returns what the values mean, by field."""
+    """Returns the meanings of the values, by field."""
     react: Callable[[Values, Values], Mapping[str, str]] = _no_reaction
-    """Returns the values of further fields that a change changes, given all values before and after
-    it."""
+    """Returns the values of further fields to change, given all values before and after a
+    change."""
     first: str = ""
     """The field that has the focus at first, unless it is the first one."""
     shows_saves: bool = False

@@ -1,4 +1,4 @@
-"""The values with which a sandbox was last started, and what is remembered of them."""
+"""The values with which a sandbox was last started, and the parts of them to remember."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Last:
     """The name of the origin for a command."""
     machine: Mapping[str, str] = field(default_factory=dict)
     """Options of the machine by keyword, as in `NewSpec`, without those that let the guest reach
-    anything beyond itself: each sandbox gets these by a word of the user."""
+    anything beyond itself: the user grants these to each sandbox anew."""
 
 
 OLD_NAMES = {"memory": "memory", "cpus": "cpus", "network": "network_mode"}
@@ -42,8 +42,8 @@ OLD_NAMES = {"memory": "memory", "cpus": "cpus", "network": "network_mode"}
 
 
 def recall_last(remembered: Remembered) -> Last | None:
-    """Reads the last values; None if there are none. A value that is not text counts as not
-    given, as does one that lets the guest reach anything, which older versions have written."""
+    """Reads the last values; None if there are none. A value that is not text counts as not given,
+    as does a value that lets the guest reach anything, which older versions have written."""
     kept = remembered.get(NAME)
     if not isinstance(kept, dict):
         return None
@@ -69,7 +69,7 @@ def _without_reach(machine: Mapping[str, str]) -> dict[str, str]:
 
 
 def _reaches(record: MachineOption, text: str) -> bool:
-    """Whether a typed value lets the guest reach anything, as far as one can know."""
+    """Whether a typed value lets the guest reach anything, as far as that can be known."""
     try:
         return bool(record.reaches(record.decode(record.parse_text(text))))
     except ConfigError:
@@ -81,8 +81,8 @@ def _text(value: object) -> str:
 
 
 def last_of(spec: NewSpec) -> Last:
-    """Returns the values to remember of a sandbox that was started: how it is made, and nothing of
-    what it may reach."""
+    """Returns the values to remember of a sandbox that was started: how it is made, and nothing
+    that it may reach."""
     begin = f"{SAVE}{spec.save}" if spec.save else f"{IMAGE}{spec.image}"
     if spec.is_file or (spec.save and spec.host):
         begin = ""  # a path is typed anew, and a save of another machine is none here

@@ -22,13 +22,13 @@ from quicksand_tui.verbs.mounts import mount
 if TYPE_CHECKING:
     from quicksand_tui.model.sandboxes import SandboxView
     from quicksand_tui.model.world import World
-    from quicksand_tui.verbs.record import SandboxVerb
+    from quicksand_tui.verbs.call import Call
 
 PATH_MAX = 1000
 """The longest path that can be typed, in characters."""
 CANDIDATES_MAX = 50
 LOOKED_AT_MAX = 5000
-"""How many entries of a directory are looked at for a completion."""
+"""The most entries of a directory that are searched for a completion."""
 READ_ONLY, PROTECT = "ro", "protect"
 MODES = (
     Option(value="", label="read and write"),
@@ -91,9 +91,9 @@ def mount_spec(values: Values) -> MountSpec:
     )
 
 
-def mount_of(values: Values) -> SandboxVerb[None]:
+def mount_of(values: Values) -> Call[None]:
     """Returns what the form asks for."""
-    return mount(mount_spec(values))
+    return mount(mount=mount_spec(values))
 
 
 def read_spec(word: str) -> MountSpec:
@@ -104,15 +104,25 @@ def read_spec(word: str) -> MountSpec:
     return MountSpec(host=read.host, guest=read.guest, readonly=read.readonly, protect=read.protect)
 
 
+def find_mount_problem(word: str, sandbox: SandboxView) -> str:
+    """Returns the problem of HOST:GUEST that is seen without the disk, which could take long; "" if
+    there is none."""
+    try:
+        spec = read_spec(word)
+    except ConfigError as error:
+        return str(error)
+    return "; ".join(find_mount_problems(spec, sandbox).values())
+
+
 def suggest_guest(host: str) -> str:
-    """Suggests where a directory of this host is to be in the guest."""
+    """Suggests a place in the guest for a directory of this host."""
     name = os.path.basename(os.path.abspath(host)) if host else ""  # noqa: PTH100, PTH119 - no look
     return f"/mnt/{name}" if name else ""
 
 
 def find_mount_problems(spec: MountSpec, sandbox: SandboxView) -> dict[str, str]:
-    """Returns what is wrong with a mount, by field, as far as no look at the disk is needed. The
-    checks are the engine's."""
+    """Returns the problems of a mount, by field, seen without the disk. The checks are the
+    engine's."""
     problems: dict[str, str] = {}
     for field, places in {"host": (spec.host, "/mnt/x"), "guest": ("/", spec.guest)}.items():
         try:
@@ -138,8 +148,8 @@ def look_at_directory(spec: MountSpec) -> str:
 
 
 def complete_directory(typed: str) -> tuple[str, ...]:
-    """Returns the directories whose paths begin with what is typed, each with a slash at its end;
-    hidden ones only if that has a dot. Waits for the disk."""
+    """Returns the directories whose paths begin with the typed text, each with a slash at its end;
+    hidden ones only if the text has a dot. Waits for the disk."""
     return complete_file(typed, ())
 
 
@@ -158,8 +168,8 @@ def complete_file(typed: str, endings: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def complete_mounts(typed: str) -> tuple[str, ...]:
-    """Returns how a list of mounts, as a shell has words, can go on: in its last word the directory
-    of this host. Names that would have to be quoted are not offered. Waits for the disk."""
+    """Returns the continuations of a list of mounts, with words as in a shell: the last word goes
+    on as a directory of this host. Names to be quoted are not offered. Waits for the disk."""
     before, space, word = typed.rpartition(" ")
     if not word or ":" in word or any(mark in word for mark in "'\"\\"):
         return ()

@@ -1,4 +1,4 @@
-"""The form of a new sandbox where there are other machines: it asks on which of them."""
+"""The form of a new sandbox where there are other machines: it asks for the machine."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def with_machine(
     world: World,
     chosen: str,
 ) -> tuple[Form, Callable[[Values], NewSpec]]:
-    """Returns the form with a field for the machine, with ``chosen`` at first, and what makes a
-    spec of its values. All else in the form is about the chosen machine then."""
+    """Returns the form with a field for the machine, with ``chosen`` at first, and a function that
+    makes a spec of its values. All else in the form is about the chosen machine then."""
 
     def spec_there(values: Values) -> NewSpec:
         return replace(spec_of(values), host=values[HOST])
@@ -82,7 +82,7 @@ def _field(form: Form, name: str) -> Field:
 
 
 def _origins(begin: Field, world: World, values: Values) -> tuple[Option, ...]:
-    """Returns what a sandbox can start from on the chosen machine: a file must be of this one."""
+    """Returns the origins for a sandbox on the chosen machine: a file must be on this one."""
     assert begin.options is not None
     found = begin.options(world.at(values[HOST]), values)
     return tuple(one for one in found if not values[HOST] or one.value != FILE)

@@ -1,34 +1,30 @@
-"""What is wrong with a command of the `:` line, checked as keys and forms check it."""
+"""Commands of the `:` line: they are checked as keys and forms are, and become calls of verbs."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from quicksand_tui.actions import reasons
 from quicksand_tui.actions.line import CommandError, Target, why_not
-from quicksand_tui.forms.checks import (
-    find_name_problem,
-    find_problems,
-    find_save_name_problem,
-    find_tag_problem,
-)
-from quicksand_tui.forms.mounts import find_mount_problems, read_spec
-from quicksand_tui.forms.ports import find_forward_problem, find_unforward_problem
+from quicksand_tui.forms.asking import find_problem, read_value
+from quicksand_tui.forms.checks import find_name_problem, find_problems
+from quicksand_tui.forms.ports import find_unforward_problem
+from quicksand_tui.model.checkpoints import CheckpointView
+from quicksand_tui.model.sandboxes import ImageView, MountView
+from quicksand_tui.model.saves import SaveView
 from quicksand_tui.model.specs import NewSpec
 from quicksand_tui.model.world import Selection, World
-from quicksand_tui.verbs.rows import find_verb
+from quicksand_tui.verbs.verb import Kind
 
 if TYPE_CHECKING:
-    from quicksand_tui.model.sandboxes import MountView, SandboxView
-
-MOUNT_WORD = find_verb("mount").parameter("mount").word
-"""The name of HOST:GUEST[:ro|:protect] on the `:` line."""
-
-FORWARD_WORD = find_verb("forward").parameter("ports").word
-"""The name of [HOST:]GUEST there."""
+    from quicksand_tui.model.sandboxes import SandboxView
+    from quicksand_tui.verbs.call import Call
+    from quicksand_tui.verbs.verb import AnyVerb, Parameter
 
 NEED_SANDBOX = frozenset({"diff", "tree", "unmount"})
 """Commands that need a sandbox and have no action to check that."""
+
+REMOVE = "remove"
 
 
 def check(target: Target, world: World, selection: Selection) -> None:
@@ -36,71 +32,86 @@ def check(target: Target, world: World, selection: Selection) -> None:
     Blocks for the engine's import the first time."""
     if (why := why_not(target, world, selection)) is not None:
         raise CommandError(why)
-    if target.verb.name in NEED_SANDBOX and sandbox_of(target, selection) is None:
+    sandbox = sandbox_of(target, selection)
+    if target.verb.name in NEED_SANDBOX and sandbox is None:
         raise CommandError("no sandbox is selected")
-    problem = _find_problem(target, world, selection)
+    if target.verb.name == "new":
+        problem = _find_new_problem(target, world)
+    elif target.verb.name == "unmount":
+        about = Selection(sandbox=sandbox, mount=mount_of(target, sandbox))
+        problem = reasons.guarded(reasons.unmount)(world, about) or ""
+    else:
+        problem = "" if sandbox is None else _find_problem(target, sandbox, world)
     if problem:
         raise CommandError(problem)
 
 
-def _find_problem(target: Target, world: World, selection: Selection) -> str:
-    """Returns what is wrong with the words, or ""."""
-    sandbox = sandbox_of(target, selection)
-    problem = ""
-    match target.verb.name:
-        case "checkpoint" if sandbox is not None and (tag := target.word("TAG")):
-            problem = _about("tag", find_tag_problem(tag, sandbox.tree))
-        case "save" if name := target.word("SAVE"):
-            problem = _about("save", find_save_name_problem(name, world))
-        case "mount" if sandbox is not None and (word := target.word(MOUNT_WORD)):
-            problem = _find_mount_problem(word, sandbox)
-        case "forward" if word := target.word(FORWARD_WORD):
-            problem = find_forward_problem(word, world)
-        case "unforward" if sandbox is not None and (word := target.word(FORWARD_WORD)):
+def _find_problem(target: Target, sandbox: SandboxView, world: World) -> str:
+    """Returns the problem of the words, or ""."""
+    for parameter in target.verb.arguments:
+        if not (word := target.word(parameter.name)):
+            continue
+        if parameter.kind is Kind.FORWARD and REMOVE in _flags(target):
             problem = find_unforward_problem(word, sandbox)
-        case "unmount":
-            problem = _find_unmount_problem(target, world, selection)
-        case "new" if name := target.word("NAME"):
-            problem = _find_new_problem(target, name, world)
+        else:
+            problem = find_problem(parameter, word, sandbox, world)
+        if problem:
+            return _about(parameter, problem)
+    return ""
+
+
+def _about(parameter: Parameter, problem: str) -> str:
+    if parameter.kind in (Kind.NEW_TAG, Kind.NEW_SAVE, Kind.COUNT):
+        return f"{parameter.name}: {problem}"
     return problem
 
 
-def _find_new_problem(target: Target, name: str, world: World) -> str:
-    if target.image is None:
-        return _about("name", find_name_problem(name, world))
+def _find_new_problem(target: Target, world: World) -> str:
+    if not (name := target.word("name")):
+        return ""
+    source = target.found.get("image")
+    if not isinstance(source, ImageView):
+        problem = find_name_problem(name, world)
+        return f"name: {problem}" if problem else ""
     problems = find_problems(new_spec_of(target), world)
-    return "; ".join(_about(field, problem) for field, problem in problems.items())
+    return "; ".join(f"{field}: {problem}" for field, problem in problems.items())
 
 
-def _find_mount_problem(word: str, sandbox: SandboxView) -> str:
-    try:
-        spec = read_spec(word)
-    except ValueError as error:
-        return str(error)
-    # The engine tells what is wrong with the directory: a look at it could take long.
-    return "; ".join(find_mount_problems(spec, sandbox).values())
+def _flags(target: Target) -> tuple[str, ...]:
+    return target.action.flags if target.action is not None else ()
 
 
-def _find_unmount_problem(target: Target, world: World, selection: Selection) -> str:
-    sandbox = sandbox_of(target, selection)
-    mount = mount_of(target, sandbox)
-    if sandbox is not None and mount is None and (guest := target.word("GUEST")):
-        return f"nothing is mounted at {guest} in {sandbox.name}"
-    about = Selection(sandbox=sandbox, mount=mount)
-    return reasons.guarded(reasons.unmount)(world, about) or ""
+def call_for(target: Target) -> Call[Any] | None:
+    """Returns the call of a command that says enough; None if its action asks for the rest."""
+    verb = target.verb.verb
+    if verb is None or not verb.can_be_made:
+        return None
+    taken = {name: target.found[name] for name in verb.taken if name in target.found}
+    # A verb that asks for all its values is done unasked if only the sandbox is named.
+    if not taken and not (verb.form and target.order.words):
+        return None
+    if not {one.name for one in _required(verb)} <= set(taken):
+        return None
+    values = {name: _value(verb.parameter(name), value) for name, value in taken.items()}
+    call: Call[Any] = verb(**values, **dict.fromkeys(_flags(target), True))
+    return call
+
+
+def _required(verb: AnyVerb) -> list[Parameter]:
+    return [one for one in verb.parameters if one.required and one is not verb.subject]
+
+
+def _value(parameter: Parameter, found: Any) -> Any:
+    if isinstance(found, CheckpointView | MountView):
+        return found.named
+    return read_value(parameter, found)
 
 
 def mount_of(target: Target, sandbox: SandboxView | None) -> MountView | None:
     """Returns the mount that is named by its path in the guest, or else the only one."""
-    if sandbox is None:
-        return None
-    guest = target.word("GUEST")
-    found = [mount for mount in sandbox.mounts if guest in ("", mount.guest)]
-    return found[0] if len(found) == 1 else None
-
-
-def _about(what: str, problem: str) -> str:
-    return f"{what}: {problem}" if problem else ""
+    if isinstance(named := target.found.get("guest"), MountView):
+        return named
+    return sandbox.mounts[0] if sandbox is not None and len(sandbox.mounts) == 1 else None
 
 
 def sandbox_of(target: Target, selection: Selection) -> SandboxView | None:
@@ -108,7 +119,11 @@ def sandbox_of(target: Target, selection: Selection) -> SandboxView | None:
 
 
 def new_spec_of(target: Target) -> NewSpec:
-    if (save := target.save) is not None:
-        return NewSpec(image=save.address, save=save.key, name=target.word("NAME"))
-    image = target.image.name if target.image is not None else ""
-    return NewSpec(image=image, name=target.word("NAME"))
+    """Returns the new sandbox that a command names. Its image is "" if none is named."""
+    name = target.word("name")
+    match target.found.get("image"):
+        case SaveView() as save:
+            return NewSpec(image=save.address, save=save.key, name=name)
+        case ImageView() as image:
+            return NewSpec(image=image.name, name=name)
+    return NewSpec(image="", name=name)

@@ -1,4 +1,4 @@
-"""What a new sandbox begins with, as one value of its form: an image, a save or a file."""
+"""The origin of a new sandbox, as one value of its form: an image, a save or a file."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def parse_begin(value: str) -> tuple[str, str]:
 
 
 def begins_with_save(values: Values) -> bool:
-    """Whether options that are not given have the values of what the sandbox starts from."""
+    """Whether options that are not given have the values of the sandbox's origin."""
     return values["begin"].startswith((SAVE, FILE))
 
 
 def as_path(typed: str) -> str:
-    """Returns a typed path as the engine tells it from a name."""
+    """Returns a typed path in a form that the engine tells from a name."""
     return typed if "/" in typed or not typed else f"./{typed}"

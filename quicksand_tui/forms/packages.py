@@ -10,7 +10,7 @@ from quicksand_tui.forms.mounts import PATH_MAX, complete_file
 from quicksand_tui.verbs import packages
 
 if TYPE_CHECKING:
-    from quicksand_tui.verbs.record import HostVerb
+    from quicksand_tui.verbs.call import Call
 
 ARCHS = (
     Option(value="", label="this host's"),
@@ -20,7 +20,7 @@ ARCHS = (
 
 
 def install_form(package: str = "") -> Form:
-    """Makes the form that asks what to install, with what is known of that."""
+    """Makes the form that asks for a package to install, with its known facts."""
     return Form(
         title="Install an image",
         does="installs it",
@@ -50,15 +50,15 @@ def install_form(package: str = "") -> Form:
     )
 
 
-def install_of(values: Values) -> HostVerb[Any]:
+def install_of(values: Values) -> Call[Any]:
     """Returns what the form asks for."""
     source, arch = values["source"], values["arch"]
     return packages.install(values["name"], sources=(source,) if source else (), arch=arch or None)
 
 
 def complete_package(typed: str) -> tuple[str, ...]:
-    """Returns the published images whose names begin with what is typed, and paths of wheels. Waits
-    for the disk."""
+    """Returns the published images whose names begin with the typed text, and paths of wheels.
+    Waits for the disk."""
     names = tuple(name for name in PUBLISHED if typed and name.startswith(typed))
     return (*names, *complete_file(typed, (".whl",)))
 

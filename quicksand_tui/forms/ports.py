@@ -12,12 +12,12 @@ from quicksand.remote.destination import Destination
 from quicksand_tui.forms.checks import find_port_owner, look_at_ports
 from quicksand_tui.forms.form import Field, Form, Option, Values
 from quicksand_tui.verbs.commands import command_about
-from quicksand_tui.verbs.ports import address_of, forward, suffix, unforward
+from quicksand_tui.verbs.ports import address_of, forward, suffix
 
 if TYPE_CHECKING:
     from quicksand_tui.model.sandboxes import SandboxView
     from quicksand_tui.model.world import MachineView, World
-    from quicksand_tui.verbs.record import SandboxVerb
+    from quicksand_tui.verbs.call import Call
 
 NO_PORT = "a number from 1 to 65535"
 DIGITS = 5
@@ -42,9 +42,11 @@ def forward_form(sandbox: SandboxView) -> Form:
     )
 
 
-def forward_of(values: Values) -> SandboxVerb[PortForward]:
+def forward_of(values: Values) -> Call[list[PortForward]]:
     """Returns what the form asks for. What is no port counts as not typed."""
-    return forward(_port(values["guest"]), _port(values["host"]), values[PROTOCOL])
+    host, guest = _port(values["host"]), _port(values["guest"]) or "GUEST"
+    word = f"{host}:{guest}" if host else str(guest)
+    return forward(ports=[f"{word}{suffix(values[PROTOCOL])}"])
 
 
 def _port(text: str) -> int:
@@ -80,15 +82,10 @@ def _look(values: Values) -> Mapping[str, str]:
     return {"host": problem} if problem else {}
 
 
-def wanted_forward(word: str) -> PortForward:
-    """Reads [HOST:]GUEST. Raises ConfigError, which is a ValueError."""
-    return parse_forward(word)
-
-
 def find_forward_problem(word: str, world: World) -> str:
-    """Returns what is wrong with HOST:GUEST, as far as no look at the system is needed; or ""."""
+    """Returns the problem of HOST:GUEST that is seen without asking the system; or ""."""
     try:
-        wanted = wanted_forward(word)
+        wanted = parse_forward(word)
     except ConfigError as error:
         return str(error)
     taken = find_taken(wanted.host, world, wanted.protocol) if wanted.host else ""
@@ -96,10 +93,9 @@ def find_forward_problem(word: str, world: World) -> str:
 
 
 def find_unforward_problem(word: str, sandbox: SandboxView) -> str:
-    """Returns why there is no such forward that could be ended, or "". A port alone is this
-    host's."""
+    """Returns why there is no such forward to end, or "". A port alone is this host's."""
     try:
-        given = wanted_forward(word)
+        given = parse_forward(word)
     except ConfigError as error:
         return str(error)
     port = given.host or given.guest
@@ -111,7 +107,7 @@ def find_unforward_problem(word: str, sandbox: SandboxView) -> str:
 
 
 def unforward_form(sandbox: SandboxView) -> Form:
-    """Makes the form that asks which forward is to end."""
+    """Makes the form that asks which forward to end."""
     return Form(
         title=f"End a forward to {sandbox.name}",
         does="ends it, with its connections",
@@ -128,28 +124,22 @@ def unforward_form(sandbox: SandboxView) -> Form:
     )
 
 
-def unforward_of(values: Values) -> SandboxVerb[None]:
+def unforward_of(values: Values) -> Call[list[PortForward]]:
     """Returns what the form asks for."""
-    _, _, protocol = values[PORT].partition("/")
-    return unforward(port_of(values), protocol or Protocol.TCP)
-
-
-def port_of(values: Values) -> int:
-    """Returns the port of this host that was chosen."""
-    return _port(values[PORT].partition("/")[0])
+    return forward(ports=[values[PORT]], remove=True)
 
 
 class Copied(NamedTuple):
-    """What is copied of a forwarded port, and what is said of that."""
+    """The text copied for a forwarded port, and the message about that."""
 
     text: str
-    """"" if there is nothing that would lead there from here."""
+    """The text; "" if no address leads there from here."""
     told: str
 
 
 def copy_of(chosen: str, machine: MachineView | None) -> Copied:
-    """Returns what leads to a port of a ``machine``, which is None for this one. ``chosen`` is as
-    in the form. A port of another machine is one of its loopback, so ssh brings it here."""
+    """Returns an address that leads to a port of a ``machine``, None for this one. ``chosen`` is as
+    in the form. A port of another machine belongs to its loopback, so ssh brings it here."""
     port, _, protocol = chosen.partition("/")
     address = address_of(int(port))
     if machine is None or not machine.has_own_loopback:
@@ -164,7 +154,7 @@ def copy_of(chosen: str, machine: MachineView | None) -> Copied:
 
 
 def copy_port_form(sandbox: SandboxView) -> Form:
-    """Makes the form that asks which address is to be copied."""
+    """Makes the form that asks which address to copy."""
     return Form(
         title=f"Copy a forwarded port of {sandbox.name}",
         does="copies it, if the terminal allows it",

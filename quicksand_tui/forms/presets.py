@@ -1,5 +1,5 @@
 """The machine in the form of a new sandbox: the values that a preset, an image or a save gives it,
-and which preset fits what is typed."""
+and the preset that fits the typed values."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PRESETS = {
 LAST, OWN, AS_SAVED = "last", "own", "as saved"
 
 MORE = "more"
-"""The switch for the options that are not usual. While it is off, those do not count."""
+"""The switch for the options that are not usual. While it is off, they do not count."""
 
 
 def shows_more(values: Values) -> bool:
@@ -40,7 +40,7 @@ def shows_option(record: MachineOption, values: Values) -> bool:
 
 
 def machine_of(values: Values) -> dict[str, str]:
-    """Returns the options of the machine: what is typed in the fields that are shown."""
+    """Returns the options of the machine: the values typed in visible fields."""
     return {
         keyword: values[keyword]
         for keyword, record in machine_records().items()
@@ -49,7 +49,7 @@ def machine_of(values: Values) -> dict[str, str]:
 
 
 def _text_at_first(record: MachineOption, *, is_save: bool) -> str:
-    """Returns the text of an option's field when nothing else was chosen."""
+    """Returns the text of an option's field before anything else was chosen."""
     return record.default_text if record.is_usual and not is_save else ""
 
 
@@ -83,8 +83,8 @@ def machine_at_first(begin: str, recent: Last | None, is_same: bool) -> dict[str
 def as_suggested(
     before: Mapping[str, str], now: Mapping[str, str], values: Values
 ) -> dict[str, str]:
-    """Returns the values to change when an image that suggests ``now`` takes the place of an origin
-    that suggested ``before``, whose suggestions go unless the user has changed them."""
+    """Returns the values to change when an image that suggests ``now`` replaces an origin that
+    suggested ``before``. Former suggestions go unless the user has changed them."""
     records = machine_records()
     given = {
         keyword: _text_at_first(records[keyword], is_save=begins_with_save(values))

@@ -1,4 +1,4 @@
-"""The form that chooses old saves, and tells how much that is while it is filled in."""
+"""The form that chooses old saves, and shows their number and size while it is filled in."""
 
 from __future__ import annotations
 
@@ -43,9 +43,8 @@ def prune_command(values: Values, host: str = "") -> str:
 
 
 def chosen_of(values: Values, world: World, host: str = "") -> tuple[SaveView, ...]:
-    """Returns those of a machine's saves that the form chooses, the oldest first: those that are
-    not among the newest to keep, and old enough. Those that cannot be read stay, and those that
-    others need."""
+    """Returns the saves of a machine that the form chooses, the oldest first: those that are not
+    among the newest to keep, and old enough. Unreadable saves stay, and those that others need."""
     saves = [save for save in world.saves.saves if save.host == host]
     usable = [save for save in saves if save.created is not None and not save.problems]
     ordered = sorted(usable, key=lambda save: (save.created or 0.0, save.name), reverse=True)

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 MOUNTS = "mounts"
 FILE_NETWORK = "as the file says, but not full"
 ENDINGS = (".quicksand", ".qcow2")
-"""Of the files that a path is completed with."""
+"""Endings of the files by which a path is completed."""
 USUAL_IMAGE = "debian"
 NOTE_CELLS = 60
 
@@ -109,8 +109,7 @@ def _save_option(save: SaveView) -> Option:
 
 
 def with_usual(spec: NewSpec, usual: Mapping[str, str]) -> NewSpec:
-    """Returns the spec with the ``usual`` options of the machine that it does not have itself;
-    those are about this machine."""
+    """Returns the spec with the ``usual`` options where it has none; they are for this machine."""
     if not usual or spec.host:
         return spec
     return replace(spec, machine={**usual, **spec.machine})
@@ -139,7 +138,7 @@ def new_form(
 def _form_of_one(
     world: World, begin: str, last: Last | None, usual: Mapping[str, str]
 ) -> tuple[Form, Callable[[Values], NewSpec]]:
-    """Returns the same for one machine, which ``world`` is about."""
+    """Returns the form and the function for the one machine that ``world`` is about."""
     before = last or Last()
     origins = _Origins(before)
     chosen = _first_choice(world, origins, (begin, before.begin, f"{IMAGE}{USUAL_IMAGE}"))
@@ -199,7 +198,7 @@ def _field_of_name(spec_of: Callable[[Values], NewSpec]) -> Field:
 
 
 def _first_choice(world: World, origins: _Origins, wishes: Sequence[str]) -> str:
-    """Returns the first wish that can be had, else the first origin there is, or ""."""
+    """Returns the first wish that can be met, else the first origin, or ""."""
     known = [option.value for option in origins.options(world)]
     return next((wish for wish in (*wishes, *known[:1]) if wish in known), "")
 
@@ -262,7 +261,7 @@ def _look(values: Values) -> Mapping[str, str]:
 def _machine_field(
     record: MachineOption, at_first: Mapping[str, str], hints: Mapping[str, str]
 ) -> Field:
-    """Makes the field of an option; ``hints`` are values that count if none is typed."""
+    """Makes the field of an option; ``hints`` are the values that count if none is typed."""
     hint = hints.get(record.keyword, record.hint)
     return Field(
         id=record.keyword,
@@ -281,8 +280,7 @@ def _machine_field(
 def _choices(record: MachineOption, values: Values) -> tuple[Option, ...]:
     """Returns the choices of an option, the default first. The value "" means not given."""
     names, default = [str(choice) for choice in record.choices], record.default_text
-    # As on the command line, which writes - where a manifest writes _.
-    options = [Option(value=name, label=name.replace("_", "-")) for name in names]
+    options = [Option(value=name, label=name) for name in names]
     if begins_with_save(values):
         return (Option(value="", label=AS_SAVED), *options)
     if record.is_usual:
@@ -293,8 +291,8 @@ def _choices(record: MachineOption, values: Values) -> tuple[Option, ...]:
 
 
 def _declined(values: Values, suggested: Mapping[str, str]) -> dict[str, str]:
-    """Returns the choices where the user takes the usual value and not what the image suggests. The
-    engine would take a value that is not given from the image."""
+    """Returns the choices for which the user takes the usual value instead of the image's
+    suggestion. The engine would take a missing value from the image."""
     records = machine_records()
     return {
         keyword: records[keyword].default_text
@@ -341,7 +339,7 @@ def _save_of(values: Values, world: World) -> SaveView | None:
 
 
 def _origin_remark(save: SaveView | None) -> str:
-    """Describes where a save comes from if this user has not made it."""
+    """Returns the origin of a save in words if this user has not made it."""
     if save is None or save.is_own:
         return ""
     origin = "imported" if save.place == "user" else f"from {clip(save.path, NOTE_CELLS)}"
@@ -351,11 +349,11 @@ def _origin_remark(save: SaveView | None) -> str:
 
 
 def _saved_network(save: SaveView | None) -> str:
-    """Describes what "as saved" means for the network."""
+    """Returns the meaning of "as saved" for the network."""
     if save is None or not save.network:
         return "as in the save"
     note = machine_records()["network_mode"].choices.get(save.network, "")
-    return f"{save.network.replace('_', '-')}: {note}"
+    return f"{save.network}: {note}"
 
 
 def _preset_remark(values: Values) -> str:

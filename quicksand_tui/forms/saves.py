@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from quicksand_tui.forms.asking import NO, YES
 from quicksand_tui.forms.checks import (
     ENDING,
     find_name_problem,
@@ -19,60 +20,22 @@ from quicksand_tui.forms.checks import (
 from quicksand_tui.forms.form import Field, Form, Values
 from quicksand_tui.forms.mounts import complete_file
 from quicksand_tui.model.amounts import size_text
-from quicksand_tui.model.specs import ExportSpec, ImportSpec, SaveSpec
+from quicksand_tui.model.specs import ExportSpec, ImportSpec
 from quicksand_tui.model.text import TITLE_CELLS, clip
 from quicksand_tui.verbs import bundles, saves
 
 if TYPE_CHECKING:
-    from quicksand_tui.model.sandboxes import SandboxView
     from quicksand_tui.model.saves import SaveView, TrashedView
     from quicksand_tui.model.world import World
-    from quicksand_tui.verbs.record import HostVerb, SandboxVerb
+    from quicksand_tui.verbs.call import Call
 
 
-NO, YES = "no", "yes"
 THIN, FULL = "thin", "full"
 PATH_MAX = 1000
 
 
 def _only(field: str, problem: str) -> Mapping[str, str]:
     return {field: problem} if problem else {}
-
-
-# A new save
-
-
-def save_form(sandbox: SandboxView) -> Form:
-    return Form(
-        title=f"Save the disk of {sandbox.name}",
-        does="saves",
-        button="Save",
-        fields=(
-            Field(
-                id="name",
-                label="Name",
-                suggest=lambda now, _: suggest_save_name(sandbox.short_name, now.at(sandbox.host)),
-            ),
-            Field(id="note", label="Note", hint="optional", limit=500),
-            Field(id="compress", label="Compress", value=NO, choices=(NO, YES)),
-        ),
-        command=lambda values: save_of(values).command_for(sandbox.name),
-        problems=lambda values, now: _only(
-            "name", find_save_name_problem(values["name"], now.at(sandbox.host))
-        ),
-        remarks=lambda values, _: {
-            "compress": "smaller, but slower, and shares no data"
-            if values["compress"] == YES
-            else "shares its layers; takes hardly any space"
-        },
-        shows_saves=True,
-    )
-
-
-def save_of(values: Values) -> SandboxVerb[Any]:
-    """Returns what the form asks for."""
-    compress = values["compress"] == YES
-    return saves.save(SaveSpec(name=values["name"], note=values["note"], compress=compress))
 
 
 # Files that move
@@ -111,7 +74,7 @@ def _export_remarks(save: SaveView, values: Values) -> Mapping[str, str]:
     }
 
 
-def export_of(values: Values, save: SaveView) -> HostVerb[Any]:
+def export_of(values: Values, save: SaveView) -> Call[Any]:
     """Returns what the form asks for."""
     spec = ExportSpec(
         file=values["file"],
@@ -151,7 +114,7 @@ def _import_problems(values: Values, world: World) -> Mapping[str, str]:
     return _only("name", find_save_name_problem(name, world.at("")) if name else "")
 
 
-def import_of(values: Values) -> HostVerb[Any]:
+def import_of(values: Values) -> Call[Any]:
     """Returns what the form asks for."""
     return bundles.import_(ImportSpec(file=values["file"], name=values["name"]))
 
@@ -159,12 +122,12 @@ def import_of(values: Values) -> HostVerb[Any]:
 # Back from the trash
 
 
-def restore_of(values: Values, trashed: TrashedView) -> HostVerb[Any]:
+def restore_of(values: Values, trashed: TrashedView) -> Call[Any]:
     """Returns what the form asks for."""
     return restore(trashed, name=values["name"])
 
 
-def restore(trashed: TrashedView, *, name: str = "") -> HostVerb[Any]:
+def restore(trashed: TrashedView, *, name: str = "") -> Call[Any]:
     """Returns the verb that brings back one thing, on its machine, under its own name or another
     one."""
     return saves.bring_back(

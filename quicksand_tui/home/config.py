@@ -25,7 +25,7 @@ LOOK_EVERY_S = 0.5
 
 @frozen
 class Problem:
-    """A part of the config that is ignored, and why."""
+    """A part of the config that is ignored, and the reason."""
 
     line: int = 0
     """The line from 1; 0 for the whole file."""
@@ -48,14 +48,15 @@ class Config:
     theme: str = ""
     """The name of a theme, which `check_theme` checks; "" lets the terminal decide."""
     ascii: bool | None = None
-    """None lets the locale decide."""
+    """Whether to draw with ASCII only; None lets the locale decide."""
     mouse: bool = True
     read_only: bool = False
     graphics: str = "auto"
     """One of `GRAPHICS`."""
     look_every_s: float = LOOK_EVERY_S
     memory_dir: str = ""
-    """Where new sandboxes keep the memory of their checkpoints; "" leaves it to the engine."""
+    """The directory where new sandboxes keep the memory of their checkpoints; "" leaves the choice
+    to the engine."""
     prefix: Prefix = DEFAULT_PREFIX
     keymap: Keymap = field(default_factory=default_keymap)
     hosts: Mapping[str, str] = field(default_factory=dict)
@@ -63,7 +64,7 @@ class Config:
 
     @property
     def usual_machine(self) -> dict[str, str]:
-        """The options that it has for new machines."""
+        """The options that the config has for new machines."""
         return {"memory_dir": self.memory_dir} if self.memory_dir else {}
 
 
@@ -106,7 +107,7 @@ class ConfigFile:
 SIZE_MAX = 64 * 1024
 """The largest config in bytes."""
 CUTS_MAX = 50
-"""How often invalid TOML is shortened before all of it is ignored."""
+"""The most times that invalid TOML is shortened before all of it is ignored."""
 LOOK_LIMITS_S = (0.1, 60.0)
 """The least and the most seconds between two looks."""
 KEYS = "keys"
@@ -320,7 +321,7 @@ def _bare(key: str) -> str:
 def _assignments(
     table: object, lines: Mapping[str, int], problems: list[Problem]
 ) -> Iterator[Assignment]:
-    """Yields the keys of actions, which are named with or without their screen."""
+    """Yields the keys of actions, whose names may include their screen."""
     if not isinstance(table, dict):
         what = f"{_shown(table)} is no table: put [keys] in a line of its own, and keys below it"
         problems.append(Problem(line=lines.get(KEYS, 0), key=KEYS, what=what))
@@ -369,7 +370,7 @@ def _unreadable(path: Path, why: str) -> Loaded:
 
 
 class Settings:
-    """The present settings. `look` may be called in a thread, the rest in the UI's."""
+    """The present settings. `look` may be called in a thread, other methods in the UI's."""
 
     def __init__(self, file: ConfigFile | None = None, *, read_only: bool = False) -> None:
         """``read_only`` overrides the file."""

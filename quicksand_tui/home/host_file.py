@@ -52,8 +52,7 @@ def add_host(path: Path, name: str, address: str) -> None:
 
 
 def remove_host(path: Path, name: str) -> None:
-    """Removes a machine from the config. All else in it stays as it is. Raises HostsError,
-    OSError."""
+    """Removes a machine from the config; all else in it stays. Raises HostsError, OSError."""
     lines = _read_lines(path)
     kept = read_hosts(path)
     kept.pop(name, None)
@@ -86,7 +85,7 @@ def _in_table(lines: list[str]) -> Iterator[int]:
 
 
 def _replace(path: Path, lines: list[str], wanted: Mapping[str, str]) -> None:
-    """Writes the config if it says then what is wanted, and else the same as before."""
+    """Writes the config if the new text has the ``wanted`` machines, and all else as before."""
     text = "\n".join(lines) + "\n"
     before = _rest(path.read_text("utf-8-sig") if path.exists() else "")
     try:
@@ -98,7 +97,7 @@ def _replace(path: Path, lines: list[str], wanted: Mapping[str, str]) -> None:
             f"the table [hosts] of {path} is written in a way that is not changed by itself",
             hint='change it by hand: NAME = "ssh://…" in a line of its own below [hosts]',
         )
-    place = path.resolve()  # what a link leads to is replaced, not the link
+    place = path.resolve()  # the target of a link is replaced, not the link
     place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     temporary = place.with_name(f".{place.name}.{os.urandom(4).hex()}")
     mode = place.stat().st_mode & 0o777 if place.exists() else 0o600
@@ -113,5 +112,5 @@ def _replace(path: Path, lines: list[str], wanted: Mapping[str, str]) -> None:
 
 
 def _rest(text: str) -> dict[str, object]:
-    """Returns all else that a config says."""
+    """Returns all other settings of a config."""
     return {key: value for key, value in tomllib.loads(text).items() if key != HOSTS}

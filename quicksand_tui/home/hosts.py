@@ -16,15 +16,15 @@ LOCAL = "local"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 SCHEME = "ssh://"
 NODE_SCHEME = "node://"
-"""Begins the address of a local node of a fleet, which no config has."""
+"""The beginning of the address of a local node of a fleet, which no config has."""
 ADDRESS_MAX = 600
 LOOKED_AT = 1024 * 1024
-"""Bytes of a config that are looked at."""
+"""Bytes of a config that are searched."""
 
 
 def may_have_hosts(path: Path, environ: Mapping[str, str]) -> bool:
     """Returns whether the app may have other machines to show, as far as can be told without
-    reading the config as such, which takes longer."""
+    parsing the config, which takes longer."""
     try:
         with path.open("rb") as file:
             return bool(environ.get("QUICKSAND_HOST")) or b"hosts" in file.read(LOOKED_AT)
@@ -33,7 +33,7 @@ def may_have_hosts(path: Path, environ: Mapping[str, str]) -> bool:
 
 
 def hosts_of(table: object) -> tuple[dict[str, str], list[tuple[str, str]]]:
-    """Returns the addresses in the table by their names, and what is wrong, by names; "" stands for
+    """Returns the addresses in the table by their names, and the problems by names; "" stands for
     the table itself."""
     if not isinstance(table, dict):
         return {}, [("", 'this is no table: put [hosts] in a line, and NAME = "ssh://…" below it')]
@@ -47,7 +47,7 @@ def hosts_of(table: object) -> tuple[dict[str, str], list[tuple[str, str]]]:
 
 
 def problem_of(name: str, address: object) -> str:
-    """Returns what is wrong with a name or an address; "" if nothing is that can be seen here."""
+    """Returns the problem of a name or an address; "" if none is seen here."""
     if not NAME.fullmatch(name) or name == LOCAL:
         return f"a name has letters, digits, _ and -, and is not {LOCAL}"
     if (

@@ -1,4 +1,4 @@
-"""What the app remembers between runs, in small JSON files that it can do without."""
+"""The app's memory between runs, in small JSON files that it can do without."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def config_file() -> Path:
 
 def base_dir(variable: str, usual: str) -> Path:
     """Returns a base directory of the XDG specification: that in ``variable``, else ``usual`` in
-    the home directory; on macOS, Application Support. (platformdirs would delay the first
-    paint.) Raises OSError if the system knows no home directory."""
+    the home directory; on macOS, Application Support. (platformdirs would delay the first paint.)
+    Raises OSError if the system knows no home directory."""
     base = os.environ.get(variable, "")
     if base.startswith("/"):  # the specification says to ignore relative paths
         return Path(base)
@@ -51,17 +51,16 @@ SIZE_MAX = 256 * 1024
 
 
 def state_dir() -> Path:
-    """Returns the directory of the state files: ``QUICKSAND_STATE_DIR``, or the system's usual
-    one."""
+    """Returns the directory of the state files: QUICKSAND_STATE_DIR, or the system's usual one."""
     if place := os.environ.get("QUICKSAND_STATE_DIR"):
         return Path(place).absolute()
     return base_dir("XDG_STATE_HOME", ".local/state") / APP
 
 
 def read_some(path: Path, limit: int) -> bytes:
-    """Returns at most ``limit`` bytes of a regular file. Raises OSError, also for a FIFO, whose
-    writer would be waited for otherwise. (The engine has the same in `base.regular`; importing that
-    would delay the first paint.)"""
+    """Returns at most ``limit`` bytes of a regular file. Raises OSError, also for a FIFO, on whose
+    writer it would have to wait. (The engine has the same in `base.regular`; importing that would
+    delay the first paint.)"""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -78,7 +77,7 @@ class StateFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.problem = ""
-        """Why the last read failed; "" if it succeeded or the file does not exist."""
+        """The reason why the last read failed; "" if it succeeded or the file does not exist."""
 
     def read(self) -> dict[str, Any]:
         """Returns the object; an empty one if it cannot be read. Never raises."""
@@ -152,8 +151,7 @@ class Remembered:
         return is_new
 
     def write(self, name: str) -> None:
-        """Writes a value for the next run, or drops it on an OSError. Blocks; called in a
-        thread."""
+        """Writes a value for the next run; an OSError drops it. Blocks; called in a thread."""
         if self._file is None:
             return
         with self._writing, contextlib.suppress(OSError):
@@ -186,11 +184,11 @@ def kept_shape(shape: Shape) -> dict[str, object]:
 
 
 NEEDS_NAME = "needs"
-"""The name of what there was to show, for the outline of the next run."""
+"""The name of the needs in `Remembered`, for the outline of the next run."""
 
 
 def recall_needs(remembered: Remembered) -> Needs:
-    """Returns how much there was to show in the last run."""
+    """Returns the needs of the last run."""
     kept = remembered.get(NEEDS_NAME)
     if not isinstance(kept, dict):
         return USUAL_NEEDS
@@ -216,7 +214,7 @@ def _cells(value: object) -> int:
 PANES_FILE = "panes.json"
 
 SANDBOXES_MAX = 32
-"""How many sandboxes' panes are kept: the most recently changed ones."""
+"""The number of sandboxes whose panes are kept: the most recently changed ones."""
 
 
 class PaneMemory:
@@ -261,7 +259,7 @@ class PaneMemory:
 
 
 LINES_MAX = 200
-"""How many lines the history keeps."""
+"""The most lines that the history keeps."""
 
 
 class CommandHistory:

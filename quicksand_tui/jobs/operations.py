@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from quicksand_tui.actions import reasons
 from quicksand_tui.actions.registry import default_keymap
+from quicksand_tui.jobs.together import Together
 from quicksand_tui.jobs.usual import usual_seconds
 from quicksand_tui.model.jobs import (
+    SAVE_VERBS,
     CommandRecord,
     EndedJob,
     Job,
@@ -22,8 +24,10 @@ from quicksand_tui.model.jobs import (
     OperationError,
     UnsuccessfulError,
 )
+from quicksand_tui.model.pace import Pace
+from quicksand_tui.model.sandboxes import at_host
 from quicksand_tui.model.specs import Told
-from quicksand_tui.model.text import clip
+from quicksand_tui.model.text import clip, sanitise
 from quicksand_tui.verbs import removal
 
 if TYPE_CHECKING:
@@ -31,7 +35,8 @@ if TYPE_CHECKING:
     from quicksand_tui.model.jobs import Failure
     from quicksand_tui.model.keymap import Keymap
     from quicksand_tui.model.sandboxes import RemovedView, SandboxView
-    from quicksand_tui.verbs.record import Progress, Report, Verb
+    from quicksand_tui.model.saves import SaveView, TrashedView
+    from quicksand_tui.verbs.call import Call, Progress, Report
 
 
 T = TypeVar("T")
@@ -39,7 +44,7 @@ T = TypeVar("T")
 TELL_EVERY_S = 0.15
 """Seconds between two updates of the progress shown: faster ones cannot be read."""
 PATIENCE_S = 1.0
-"""Seconds into a stage before its rate is steady enough to show."""
+"""Seconds into a stage before its rate is steady enough to be shown."""
 
 
 class Meter:
@@ -66,10 +71,14 @@ class Meter:
         return (progress.done - self._begin) / spent if spent >= PATIENCE_S else 0.0
 
 
+CHANGE_SAVES = SAVE_VERBS | {JobVerb.SAVE}
+COMMAND_MAX = 2000
+"""The most characters of a command that is shown."""
+
 LOG_MAX = 200
-"""How many commands the log keeps."""
+"""The most commands that the log keeps."""
 ENDED_MAX = 50
-"""How many ended jobs are kept."""
+"""The most ended jobs that are kept."""
 STAGE_CELLS = 60
 """Width of a stage, which may name a path or a tag."""
 
@@ -79,10 +88,10 @@ if the sandbox's row shows the outcome."""
 
 
 class Host(Protocol):
-    """What jobs need from the app that shows them."""
+    """The interface that jobs need of the app that shows them."""
 
     def run_operation(self, operation: Coroutine[Any, Any, None], name: str) -> None:
-        """Runs it in the background, and holds a reference until it ends."""
+        """Runs the operation in the background, and holds a reference until it ends."""
 
     def jobs_changed(self) -> None:
         """Shows the jobs and the command log, and soon reads the disk."""
@@ -91,7 +100,7 @@ class Host(Protocol):
         """Shows the progress of a job; nothing else has changed."""
 
     def operation_done(self, what: str) -> None:
-        """Shows that a job succeeded, in passing; with "" that it ended otherwise."""
+        """Shows in passing that a job succeeded; with "" that it ended otherwise."""
 
     def tell_outcome(self, what: str) -> None: ...
 
@@ -102,11 +111,16 @@ class Host(Protocol):
 
 
 class _Place:
-    """Where the job of the current task stands among the others: under a new sandbox's name first,
-    and under its id as soon as it has one."""
+    """The place of the current task's job among the others: under a new sandbox's name first, and
+    under its id as soon as it has one."""
 
     def __init__(
-        self, key: str, jobs: dict[str, Job], tasks: dict[str, asyncio.Task[None]], host: Host
+        self,
+        key: str,
+        jobs: dict[str, Job],
+        tasks: dict[str, asyncio.Task[None]],
+        host: Host,
+        clock: Callable[[], float],
     ) -> None:
         task = asyncio.current_task()
         assert task is not None
@@ -114,13 +128,15 @@ class _Place:
         self._jobs = jobs
         self._tasks = tasks
         self._host = host
+        self._clock = clock
         self._task = task
         self._loop = asyncio.get_running_loop()
         self._meter = Meter()
+        self._pace = Pace(jobs[key].started)
         tasks[key] = task
 
     def report(self, progress: Progress) -> None:
-        """Shows how far the job is, unless it was shown just now. May be called by any thread."""
+        """Shows the job's progress, unless it was shown just now. May be called by any thread."""
         rate = self._meter.take(progress)
         if rate is not None:
             with contextlib.suppress(RuntimeError):  # the app has closed its loop
@@ -143,6 +159,8 @@ class _Place:
             done=progress.done,
             total=progress.total,
             rate=rate,
+            share=progress.share,
+            ends=0.0 if progress.share is None else self._pace.take(progress.share, self._clock()),
         )
         if before == (self._key, progress.stage, progress.step):
             self._host.show()
@@ -150,7 +168,7 @@ class _Place:
             self._host.jobs_changed()
 
     def leave(self) -> Job | None:
-        """Gives the place up; returns the job as it was last, or None if another one has it."""
+        """Gives the place up; returns the last state of the job, None if another job has it."""
         if self._tasks.get(self._key) is not self._task:
             return None
         del self._tasks[self._key]
@@ -169,14 +187,19 @@ class Operations:
         self._jobs: dict[str, Job] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self.hints: Callable[[], Keymap] = default_keymap
-        """Returns the keys that messages name, such as "undo: U", as they work now."""
+        """Returns the present keys that messages name, such as "undo: U"."""
         self.read_only = False
-        """Jobs that would change something do not begin."""
+        """Jobs that change something do not begin."""
         self.log: deque[CommandRecord] = deque(maxlen=LOG_MAX)
-        """Newest last."""
+        """The commands, newest last."""
         self.ended: deque[EndedJob] = deque(maxlen=ENDED_MAX)
-        """Newest last."""
+        """The jobs that have ended, newest last."""
         self._numbers = itertools.count(1)
+        self._ids = itertools.count(1)
+        self.show_report: Callable[[Told], None] = lambda _: None
+        """Shows results that are longer than a line."""
+        self.saves_changed: Callable[[], None] = lambda: None
+        """Called when a job may have changed the saves, whatever its outcome."""
         self.removed: tuple[RemovedView, ...] = ()
         """The sandboxes in the trash that an undo restores: the last job deleted them."""
 
@@ -185,18 +208,77 @@ class Operations:
         return tuple(self._jobs.values())
 
     def do(
-        self, verb: Verb[T], sandbox: SandboxView, *, got: Callable[[T], None] = lambda _: None
+        self,
+        verb: Call[T],
+        sandbox: SandboxView,
+        *,
+        got: Callable[[T], None] = lambda _: None,
+        together: Together | None = None,
     ) -> None:
-        """Begins a verb as a job of a sandbox. To kill one replaces its job that stops it. ``got``
-        receives the result."""
-        self.begin(verb, sandbox_id=sandbox.id, name=sandbox.name, image=sandbox.image, got=got)
+        """Begins a verb as a job of a sandbox. A kill replaces the job that stops the sandbox.
+        ``got`` receives the result; ``together`` is told of the end instead of the user."""
+        self.begin(
+            verb,
+            sandbox_id=sandbox.id,
+            name=sandbox.name,
+            image=sandbox.image,
+            got=got,
+            together=together,
+        )
+
+    def do_with_saves(
+        self,
+        verb: Call[Any],
+        about: Sequence[SaveView | TrashedView] = (),
+        *,
+        name: str = "",
+        command: str = "",
+    ) -> None:
+        """Begins a verb that belongs to no sandbox. Without ``name`` the job is named after the
+        saves it is ``about``; ``command`` is by default that of the verb."""
+        names = [view.name for view in about]
+        self.begin(
+            verb,
+            sandbox_id=at_host(f"{verb.job.name.lower()}:{next(self._ids)}", verb.host),
+            name=sanitise(name) or (names[0] if len(names) == 1 else f"{len(names)} saves"),
+            command=sanitise(command or verb.command_for(), limit=COMMAND_MAX),
+            about=frozenset(view.key for view in about),
+        )
+
+    def do_all(
+        self, verb: Callable[[SandboxView], Call[Any]], sandboxes: Sequence[SandboxView]
+    ) -> None:
+        """Begins a verb in each of the sandboxes; the end of several is told once."""
+        verbs = [(verb(sandbox), sandbox) for sandbox in sandboxes]
+        together = self._together(verbs[0][0].job, len(verbs)) if verbs else None
+        for one, sandbox in verbs if together is not None else verbs[:1]:
+            self.do(one, sandbox, together=together)
+
+    def _together(
+        self, verb: JobVerb, count: int, way_back: Callable[[], str] = lambda: ""
+    ) -> Together | None:
+        """Returns the object that tells the end of several jobs; None for one, or if none may
+        begin."""
+        if count < 2 or self.read_only:
+            return None
+        tell, fail = self._host.tell_outcome, self._host.show_failure
+        return Together(verb, count, tell=tell, show_failure=fail, way_back=way_back)
 
     def delete(self, sandboxes: Sequence[SandboxView]) -> None:
         """Moves sandboxes to the trash; one undo restores them all."""
         self.removed = ()
-        for sandbox in sandboxes:
+        together = self._together(JobVerb.DELETE, len(sandboxes), self._way_back)
+        for sandbox in sandboxes if together is not None else sandboxes[:1]:
             verb = removal.remove(stop=True, forced=sandbox.is_live, why="deleted in the app")
-            self.do(verb, sandbox, got=lambda gone: self._note_removed(removal.shown_removal(gone)))
+            self.do(
+                verb,
+                sandbox,
+                got=lambda gone: self._note_removed(removal.shown_removal(gone)),
+                together=together,
+            )
+
+    def _way_back(self) -> str:
+        return f"undo: {self.hints().hint('undo')}" if self.removed else ""
 
     def _note_removed(self, removed: RemovedView) -> None:
         if removed.in_trash:
@@ -205,9 +287,10 @@ class Operations:
     def bring_back(self) -> None:
         """Undoes the last delete; sandboxes that ran resume where they were."""
         deleted, self.removed = self.removed, ()
-        for removed in deleted:
+        together = self._together(JobVerb.RESTORE, len(deleted))
+        for removed in deleted if together is not None else deleted[:1]:
             verb = removal.bring_back(start=removed.goes_on)
-            self.begin(verb, sandbox_id=removed.id, name=removed.name)
+            self.begin(verb, sandbox_id=removed.id, name=removed.name, together=together)
 
     def cancel(self, sandbox_id: str) -> None:
         """Cancels a job; it stays listed until it has undone what it began."""
@@ -219,7 +302,7 @@ class Operations:
         self._host.jobs_changed()
 
     async def settled(self, sandbox_id: str) -> None:
-        """Returns when no job of a sandbox is running, however it ended."""
+        """Returns when no job of a sandbox is running, whatever the outcome."""
         while (task := self._tasks.get(sandbox_id)) is not None:
             await asyncio.wait((task,))
 
@@ -234,7 +317,7 @@ class Operations:
 
     def begin(
         self,
-        verb: Verb[T],
+        verb: Call[T],
         *,
         sandbox_id: str,
         name: str,
@@ -242,25 +325,25 @@ class Operations:
         command: str = "",
         about: frozenset[str] = frozenset(),
         got: Callable[[T], None] = lambda _: None,
-        ended: Callable[[], None] = lambda: None,
-        show: Callable[[Told], None] = lambda _: None,
+        together: Together | None = None,
     ) -> None:
-        """Carries out a verb as a job; most keywords are fields of that. ``command`` is by default
-        the verb's for the sandbox of that name. ``got`` receives the result, ``ended`` is called
-        however it ends, and ``show`` gets what is told in more than a line."""
+        """Carries out a verb as a job; most keywords are fields of the job. ``command`` is by
+        default the verb's for the sandbox of that name. ``got`` receives the result; ``together``
+        as in `do`."""
 
         async def work(report: Report) -> str | None:
             try:
                 result = await self._service.carry_out(verb, sandbox_id, report)
             finally:
-                ended()
+                if verb.job in CHANGE_SAVES:
+                    self.saves_changed()
             got(result)
             told = verb.tell(name, result, self.hints())
             if not isinstance(told, Told):
                 return told
             if not told.lines:
                 return told.summary
-            show(told)
+            self.show_report(told)
             return ""
 
         job = Job(
@@ -274,11 +357,13 @@ class Operations:
             about=about,
             kind=verb.command_for(),
         )
-        self.begin_work(job, work, verb.done)
+        self.begin_work(job, work, verb.done, together)
 
-    def begin_work(self, job: Job, work: Work, done: str = "") -> None:
-        """Carries out a job that is more than one operation. ``done`` says what the sandbox is
-        then, if ``work`` returns None."""
+    def begin_work(
+        self, job: Job, work: Work, done: str = "", together: Together | None = None
+    ) -> None:
+        """Carries out a job of several operations. ``done`` is the sandbox's state then, if
+        ``work`` returns None."""
         if self.read_only and job.verb is not JobVerb.VERIFY:
             self._host.tell_outcome(reasons.READ_ONLY)
             return
@@ -289,7 +374,7 @@ class Operations:
         self.log.append(record)
         self._jobs[job.sandbox_id] = job
         self._host.run_operation(
-            self._carry_out(job, record, work, done), f"{job.verb.value} {job.sandbox_id}"
+            self._carry_out(job, record, work, done, together), f"{job.verb.value} {job.sandbox_id}"
         )
         self._host.jobs_changed()
 
@@ -299,17 +384,19 @@ class Operations:
         record: CommandRecord,
         work: Work,
         done: str,
+        together: Together | None,
     ) -> None:
         """Runs one job to its end."""
         begun = self._clock()
-        place = _Place(job.sandbox_id, self._jobs, self._tasks, self._host)
+        place = _Place(job.sandbox_id, self._jobs, self._tasks, self._host, self._clock)
         outcome, told, failure = "cancelled", None, None
         try:
             told = await work(place.report)
             outcome = "done"
         except OperationError as error:
             outcome, failure = "failed", error.failure
-            self._host.show_failure(failure)
+            if together is None:
+                self._host.show_failure(failure)
         except UnsuccessfulError as error:
             outcome, told = "failed", str(error)
         finally:
@@ -318,18 +405,20 @@ class Operations:
                 await self._host.look()
             last = place.leave() or job
             now = self._clock()
-            self._note_end(
-                record,
-                EndedJob(
-                    number=next(self._numbers),
-                    job=last,
-                    outcome=outcome,
-                    ended=now,
-                    seconds=now - begun,
-                    told=told or "",
-                    failure=failure,
-                ),
+            ended = EndedJob(
+                number=next(self._numbers),
+                job=last,
+                outcome=outcome,
+                ended=now,
+                seconds=now - begun,
+                told=told or "",
+                failure=failure,
             )
+            self._note_end(record, ended)
+            if together is not None:
+                together.take(ended)
+        if together is not None:
+            return
         if told:
             self._host.tell_outcome(told)
         elif told is None:
@@ -343,6 +432,6 @@ class Operations:
                     record,
                     outcome=ended.outcome,
                     seconds=ended.seconds,
-                    about=ended.job.sandboxes,  # a new one has its id by now
+                    about=ended.job.sandboxes,  # a new sandbox has its id by now
                 )
         self._host.jobs_changed()

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING
 from quicksand_tui.model.jobs import Job, JobVerb, OperationError, Run, RunState, UnsuccessfulError
 from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.text import clip, sanitise
+from quicksand_tui.verbs.call import Progress
 from quicksand_tui.verbs.commands import COMMAND_MAX, command_line
-from quicksand_tui.verbs.record import Progress
 
 if TYPE_CHECKING:
     from quicksand_tui.door.service import EngineService
     from quicksand_tui.jobs.operations import Operations
     from quicksand_tui.model.sandboxes import SandboxView
-    from quicksand_tui.verbs.record import Report
+    from quicksand_tui.verbs.call import Report
 
 
 AT_ONCE = 8
-"""How many sandboxes run the command in parallel."""
+"""The number of sandboxes that run the command in parallel."""
 TIMEOUT_S = 60.0
 """Seconds after which a command is killed."""
 COMMAND_CELLS = 40
@@ -32,7 +32,7 @@ COMMAND_CELLS = 40
 
 class RunMany:
     """Runs a command in several sandboxes, `AT_ONCE` at a time, as one job that can be cancelled.
-    Lives on the UI's event loop, as long as it runs: the screen that began it may be left."""
+    Lives on the UI's event loop while the command runs: the screen that began it may be left."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class RunMany:
         self._service = service
         self._operations = operations
         self.watcher: Callable[[], None] = unwatched
-        """Is called after each change."""
+        """Called after each change."""
         self._clock = clock
         self._runs: dict[str, Run] = {}
         self._job_id = ""
@@ -101,7 +101,7 @@ class RunMany:
             self._operations.cancel(self._job_id)
 
     async def _run_all(self, chosen: Sequence[Run], command: str, report: Report) -> str:
-        """Raises UnsuccessfulError unless the command exits with 0 in all of them."""
+        """Runs the command. Raises UnsuccessfulError unless it exits with 0 in all sandboxes."""
         turns = asyncio.Semaphore(AT_ONCE)
         stage = clip(sanitise(command), COMMAND_CELLS)
         ended = 0
@@ -132,7 +132,7 @@ class RunMany:
         return told
 
     async def _run_one(self, sandbox_id: str, command: str) -> None:
-        """Records how the command ends; raises only CancelledError."""
+        """Records the outcome of the command; raises only CancelledError."""
         self._set(sandbox_id, state=RunState.RUNNING, begun=time.monotonic())
         self.watcher()
         try:

@@ -1,4 +1,4 @@
-"""How long a job will take, by how long such jobs took."""
+"""The time that a job will take, by the times of earlier jobs like it."""
 
 from __future__ import annotations
 
@@ -13,20 +13,19 @@ if TYPE_CHECKING:
     from quicksand_tui.model.jobs import EndedJob, Job
 
 LAST: Final = 3
-"""How many of the last such jobs count."""
+"""The number of the last such jobs that count."""
 
 SPREAD_MAX: Final = 2.0
-"""How many times as long the longest of them may have taken as the shortest: a start from a
-template says nothing about one without."""
+"""The greatest ratio of the longest of them to the shortest: a start from a template tells nothing
+about a start without one."""
 
 LEAST_S: Final = 3.0
 """Seconds below which a job is over before anybody has read how long it will take."""
 
 
 def usual_seconds(job: Job, ended: Sequence[EndedJob]) -> float:
-    """Returns how long jobs like this one took in this run of the app, in seconds; 0 if none has
-    succeeded, or if the last ones say nothing because they differ. ``ended`` has the newest
-    last."""
+    """Returns the seconds that jobs like this one took in this run of the app; 0 if none has
+    succeeded, or if the last ones differ too much. ``ended`` has the newest last."""
     took = [
         other.seconds
         for other in reversed(ended)
@@ -38,7 +37,7 @@ def usual_seconds(job: Job, ended: Sequence[EndedJob]) -> float:
 
 
 def _is_like(one: Job, other: Job) -> bool:
-    """Whether both do the same to the same. Any sandbox of an image on a machine starts alike."""
+    """Whether both do the same to like things. Sandboxes of an image on a machine start alike."""
     if (one.kind, one.verb, one.image) != (other.kind, other.verb, other.image):
         return False
     if one.verb in SAVE_VERBS:

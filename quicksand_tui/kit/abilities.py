@@ -1,4 +1,4 @@
-"""What a terminal can do, and what is remembered of each."""
+"""The abilities of a terminal, and the memory of earlier answers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class TerminalAbilities:
     kitty_keyboard: bool = False
     """It supports kitty's keyboard protocol."""
     mouse_pixels: bool = False
-    """It can tell where the mouse is in pixels (mode 1016)."""
+    """It can report the mouse in pixels (mode 1016)."""
 
     @property
     def is_light(self) -> bool | None:

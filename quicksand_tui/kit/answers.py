@@ -1,4 +1,4 @@
-"""The questions to a terminal, and its answers among the keys that are typed."""
+"""The questions to a terminal, and its answers among the typed keys."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ CELL_DIGITS = 4
 """The most digits of a cell's width or height in pixels."""
 
 DRAWN_QUESTION = b"\x1b[c"
-"""Asks for device attributes, which every terminal tells, and after all before it is drawn."""
+"""Asks for device attributes. Every terminal answers, after it has drawn all that came before."""
 _SYNC, _KEYBOARD, _NAME, _CELL = b"\x1b[?2026$p", b"\x1b[?u", b"\x1b[>0q", b"\x1b[16t"
 _MOUSE = b"\x1b[?1016$p"
 _BACKGROUND = b"\x1b]11;?\x1b\\"
 _GRAPHICS = b"\x1b_Gi=31,s=1,v=1,a=q,t=d,f=24;AAAA\x1b\\"
 _ASIDE, _BACK = b"\x1b7", b"\x1b8\x1b[K"
-"""Around the questions: wipes those that a terminal prints by mistake."""
+"""Stand around the questions, and wipe those that a terminal prints by mistake."""
 
 _PASTE, _PASTE_END = b"\x1b[200~", b"\x1b[201~"
 
 _MODES = {"2026": "sync_output", "1016": "mouse_pixels"}
-"""Modes that are asked for, by what they tell."""
+"""The modes that are asked for, by number, and the abilities that they tell."""
 
 _ANSWER = re.compile(
     rb"\x1b\[\?(?P<da1>[\d;]*)c"
@@ -52,13 +52,13 @@ _ANSWER = re.compile(
     rb"|\x1bP>\|(?P<name>[^\x1b]*)\x1b\\"
     rb"|\x1b_G(?P<graphics>[^\x1b]*)\x1b\\"
 )
-"""Everything that is not a key (xterm's ctlseqs, kitty's protocols), except in-band resize reports
+"""All input that is not a key (xterm's ctlseqs, kitty's protocols), except in-band resize reports
 (mode 2048), which Textual reads."""
 
 _CUT_ANSWER = re.compile(
     rb"\x1b(?:\[[?>=][\d;]*\$?|\]\d+;[^\x07\x1b]*\x1b?|P>\|?[^\x1b]*\x1b?|_G[^\x1b]*\x1b?)\Z"
 )
-"""The start of something that can only be an answer."""
+"""The start of input that can only be an answer."""
 
 _CUT_ANY = re.compile(rb"\x1b(?:[\]P_]|\[(?:[468](?:;[\d;]*)?|20{0,2}[01]?)?|\]\d+)?\Z")
 """The start of an answer, of a paste, or a key."""
@@ -76,7 +76,8 @@ def over_ssh(environ: Mapping[str, str]) -> bool:
 def questions(environ: Mapping[str, str]) -> bytes:
     """Returns the questions to write to the terminal; none where it is better not to ask.
 
-    The last asks for device attributes: every terminal answers it, and terminals answer in order.
+    The last question is for device attributes: every terminal answers it, and terminals answer in
+    order.
     """
     term = environ.get("TERM", "")
     if environ.get("QUICKSAND_PROBE", "").lower() in ("off", "0", "no"):
@@ -87,14 +88,14 @@ def questions(environ: Mapping[str, str]) -> bytes:
     if environ.get("TERM_PROGRAM") != "Apple_Terminal":
         asked += [_SYNC, _MOUSE]  # Apple's prints their last letter
         if not in_multiplexer(environ) and not over_ssh(environ):
-            # tmux reads it as a title, screen as a message. Over SSH the environment does not
-            # tell whether there is one, so the terminal's name has to do.
+            # tmux reads it as a title, screen as a message. Over SSH the environment does not tell
+            # whether either is there, so the terminal's name has to do.
             asked.append(_GRAPHICS)
     return b"".join([_ASIDE, *asked, _BACK, DRAWN_QUESTION])
 
 
 def in_multiplexer(environ: Mapping[str, str]) -> bool:
-    """Returns whether another program draws on the terminal that this one seems to have."""
+    """Returns whether another program, such as tmux, draws on the real terminal for this one."""
     return any(environ.get(name) for name in ("TMUX", "STY", "ZELLIJ")) or environ.get(
         "TERM", ""
     ).startswith(("screen", "tmux"))
@@ -108,13 +109,12 @@ class ReplyReader:
     ``abilities``."""
 
     def __init__(self, *, expects: bool, clock: Callable[[], float] = time.monotonic) -> None:
-        """``expects`` says that questions were asked, so that even a single ESC may begin an
-        answer."""
+        """``expects`` says that questions were asked, so that a single ESC may begin an answer."""
         self.abilities = UNKNOWN
         self.answered = False
         """The answer to the last question has come."""
         self.answers = 0
-        """How many answers to the last question have come, which is asked again and again."""
+        """The number of answers to the last question, which is asked again and again."""
         self._expects = expects
         self._clock = clock
         self._held = b""
@@ -122,7 +122,7 @@ class ReplyReader:
         self._since = 0.0
         self._pasting = False
         self._passed = b""
-        """The last bytes of a paste that have passed, since its end may be cut."""
+        """The last bytes of a paste that were passed on, since its end may be cut."""
 
     @property
     def waits(self) -> bool:
@@ -195,7 +195,7 @@ class ReplyReader:
         return _CUT_ANY.match(rest) is not None and (self._expects or len(rest) > 2)
 
     def _note(self, answer: re.Match[bytes]) -> bool:
-        """Notes an answer. Returns whether Textual also needs it."""
+        """Notes an answer. Returns whether Textual needs it, too."""
         kind = answer.lastgroup
         text = answer[kind].decode("utf-8", "replace") if kind is not None else ""
         match kind:

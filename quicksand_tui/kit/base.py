@@ -48,7 +48,7 @@ class SavesShown(Message):
 
 
 class AppScreen(Screen[ScreenResultType]):
-    """What the app asks of its screens, with default answers."""
+    """A screen of the app, with default answers to all that the app asks of its screens."""
 
     shows_outcome = False
     """Whether the screen itself shows the outcome of jobs."""
@@ -83,13 +83,12 @@ class AppScreen(Screen[ScreenResultType]):
         return False
 
     def take_key(self, event: events.Key) -> bool | None:
-        """Takes a key that no widget took. Returns False if no one may take it, None if another
-        widget may."""
+        """Takes a key that no widget took. Returns False if none may, None if another one may."""
         return None
 
     def take_early(self, key: events.Key) -> bool:
-        """Takes a key meant for a widget that is just opening, though it was sent to the one
-        focused before; returns False if there is none."""
+        """Takes a key meant for a widget that is just opening, but sent to the widget with the
+        focus before; returns False if no widget is opening."""
         return False
 
     def answer(self, key: events.Key) -> None:
@@ -101,7 +100,7 @@ class ActionScreen(AppScreen[None]):
 
     scope: ClassVar[Scope]
     world: World
-    """As it was last shown."""
+    """The world that was shown last."""
 
     @property
     def selection(self) -> Selection:
@@ -129,19 +128,19 @@ class Dialog(ModalScreen[ScreenResultType], AppScreen[ScreenResultType]):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "back", show=False)]
 
     _answered = float("-inf")
-    """When the last key was read that nothing took, in seconds of the monotonic clock."""
+    """The time, in seconds of the monotonic clock, when the last key was read that nothing took."""
 
     def action_leave(self) -> None:
         self.dismiss(None)
 
     @property
     def keys_text(self) -> str:
-        """What its keys do, as its frame says."""
+        """Its keys, as its frame shows them."""
         lines = (widget.border_subtitle for widget in self.query("*"))
         return next((str(line) for line in lines if line), "esc leaves")
 
     def answer(self, key: events.Key) -> None:
-        """Says which keys do something here; once for a key that is held, and for a text."""
+        """Says which keys have an effect here; once for a held key, and for a text."""
         if key.key in self.active_bindings:
             return
         before, self._answered = self._answered, key.time

@@ -1,9 +1,9 @@
-"""Keeps columns where they belong in terminals that count some characters differently.
+"""Keeps columns in place in terminals that count some characters differently.
 
-Of emoji with a variation selector, a skin tone, a keycap or joiners, and of flags, terminals
-disagree how many columns they take (tmux 3.3 counts a shield with U+FE0F as one): what follows on
-the row, up to the border, would move. So the cells are emptied before such a cluster, and the
-cursor is set anew behind it.
+Terminals disagree about the columns of flags, and of emoji with a variation selector, a skin tone,
+a keycap or joiners (tmux 3.3 counts a shield with U+FE0F as one): all that follows on the row, up
+to the border, would move. So the cells are emptied before such a cluster, and the cursor is set
+anew behind it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 from rich.cells import cell_len
 
 _EXTENDING: Final = "\u200d\u20e3\ufe0e\ufe0f\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f"
-"""ZWJ, keycap, variation selectors, skin tones, tags: they make an emoji of what stands before."""
+"""ZWJ, keycap, variation selectors, skin tones, tags: they turn a character into an emoji."""
 
 _DISPUTED: Final = re.compile(f"[{_EXTENDING}\U0001f1e6-\U0001f1ff]")
 
@@ -39,8 +39,8 @@ def is_disputed(text: str) -> bool:
 
 
 def keep_columns(text: str) -> str:
-    """Returns output that draws the same, and whose clusters of disputed width do not move what is
-    behind them. Only where ``text`` itself has set the column before."""
+    """Returns output that draws the same, but whose clusters of disputed width do not move the text
+    behind them. Works only where ``text`` itself has set the column before."""
     if not is_disputed(text):
         return text
     column: int | None = None
@@ -64,7 +64,7 @@ def _fixed(text: str, column: int) -> str:
     kept: list[str] = []
     at = 0
     for match in _CLUSTER.finditer(text):
-        # Characters in front may be part of what decides the width.
+        # Characters in front may help to decide the width.
         start, end = cell_len(text[: match.start()]), cell_len(text[: match.end()])
         kept += [text[at : match.start()], f"\x1b[{end - start}X" if end > start else ""]
         kept += [match[0], f"\x1b[{column + end}G"]

@@ -14,8 +14,8 @@ DO = "do_"
 
 
 class Doer:
-    """Carries out actions: its method ``do_stop`` is that of the action "stop" of its ``scope``, or
-    of any if it has none. A class with a method for no action cannot be made."""
+    """Carries out actions: its method ``do_stop`` carries out the action "stop" of its ``scope``,
+    or of any scope if it has none. A class with a method for no action cannot be made."""
 
     _does: ClassVar[tuple[str, ...]] = ()
     """The ids of its actions."""

@@ -1,6 +1,6 @@
 """Draws the list of sandboxes into the outline, while the app is loading.
 
-What is listed was just read, so one sees it in a tenth of a second. The app's first frame has the
+The list was just read, so the user sees it in a tenth of a second. The app's first frame has the
 same text at the same cells (tests/unit/kit/test_first_list.py).
 """
 
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from quicksand_tui.kit.outline import BRAND, HEAD, Looks, at, boxes, frames, ink, sgr
 from quicksand_tui.model.text import drawn_cells, plain
+from quicksand_tui.views.counts import counts_text
 from quicksand_tui.views.drawn import GUTTER, SCROLL_BAR, Fit, head_words, row_words
 from quicksand_tui.views.layout import HEAD_FROM, Needs, Part, Shape, needs_of
 from quicksand_tui.views.rows import (
     ORDERS,
     arrange_sandboxes,
-    counts_text,
     list_needs,
     plan_sandbox_columns,
     sandbox_row,
@@ -38,9 +38,9 @@ TOP_USED = TOP_COUNTS + 4
 def first_list(
     columns: int, rows: int, looks: Looks, shape: Shape, drawn: Needs, world: World
 ) -> str:
-    """Returns the sequences that draw the sandboxes into the outline for the needs ``drawn``; it is
-    drawn anew if it is another one with what there is to list. "" if there is nothing to list, or
-    no room."""
+    """Returns the sequences that draw the sandboxes into the outline, which was drawn for the needs
+    ``drawn``; draws the outline anew if the list changes it. "" if there is nothing to list, or no
+    room."""
     if not world.sandboxes:
         return ""
     needs = needs_of(world, len(world.sandboxes), lambda view: tree_lines(view.tree))
@@ -59,7 +59,7 @@ def first_list(
 
 
 def _counts(world: World, columns: int, looks: Looks) -> str:
-    """Draws how many sandboxes there are, beside the brand."""
+    """Draws the numbers of sandboxes, beside the brand."""
     room = columns - TOP_USED
     text = counts_text(world, room)
     if drawn_cells(text) > room:
@@ -84,7 +84,7 @@ def _rows(box: Rect, world: World, looks: Looks) -> str:
 
 
 def _line(words: Iterable[Words], looks: Looks) -> str:
-    """Draws words in as few bytes as they need: the line may be slow."""
+    """Draws words in the fewest bytes: the line may be slow."""
     colour = looks.text
     drawn = [sgr(colour, looks.background)]
     for text, role in words:

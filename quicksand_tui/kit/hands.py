@@ -5,8 +5,8 @@ Letters of a text follow each other faster than deliberate keys. The first lette
 like a key, so actions that matter wait a moment until it is certain. A text that begins with a key
 that opens a line, such as `:`, is meant for that line.
 
-A busy app handles a key long after it was read, when later ones are known already. So each key is
-judged by what was read up to it, and together with it (`Press`): whatever the host does meanwhile,
+A busy app handles a key long after it was read, when later keys are known already. So each key is
+judged by the keys read before it or together with it (`Press`): whatever the host does meanwhile,
 the same keys do the same.
 """
 
@@ -29,17 +29,17 @@ GAP_S = 0.2
 """Seconds; keys that follow each other faster belong together, as at 60 words a minute."""
 
 READ_S = 0.01
-"""Seconds within which keys count as read together: no fingers are as fast. So a paste without
-brackets arrives, and a line of keys that a script sends."""
+"""Seconds within which keys count as read together, faster than any fingers: those of a paste
+without brackets, and of a line that a script sends."""
 
 LETTERS = 3
-"""How many different letters that belong together are text."""
+"""The number of different letters that, belonging together, are text."""
 
 ANSWER_AFTER_S = 0.3
 """Seconds before which a question takes no answer, since nobody can have read it."""
 
 ENTERS = frozenset({"enter", "ctrl+j"})
-"""Textual's names of what ends a line: what the key sends, and the line feed that texts have."""
+"""Textual's names of the ends of a line: the Enter key, and the line feed of texts."""
 
 MOVES = frozenset({"j", "k", "space"})
 """Keys that move and mark in lists; users press them as fast as they type text."""
@@ -50,18 +50,17 @@ class Burst:
     """Keys that belong together."""
 
     when: list[float] = field(default_factory=list)
-    """When each of its letters was read, in seconds on the clock's scale."""
+    """The time when each of its letters was read, in seconds on the clock's scale."""
     told: bool = False
     """The user was told that the keys were ignored as text."""
     opened: set[str] = field(default_factory=set)
-    """The keys in it with which a line began: its first key, or one behind the end of such a
-    line."""
+    """Its keys with which a line began: the first key, or one behind the end of such a line."""
     in_line: bool = False
     """Such a line has not ended."""
     line_ended: bool = False
     """Its last key ended such a line."""
     enter: bool = False
-    """It has an Enter behind a letter. One before all letters may open what they are meant for."""
+    """It has an Enter behind a letter. An Enter before all letters may open the line for them."""
     has_more_lines: bool = False
     """Letters follow an Enter in it."""
 
@@ -76,17 +75,17 @@ class Burst:
 
 @frozen(kw_only=False)
 class Press:
-    """One key, with what was read up to it."""
+    """One key, with the keys that were read before it."""
 
     burst: Burst
     when: float
     letters: int
-    """How many letters of its burst were read up to it, itself included."""
+    """The number of letters of its burst that were read up to it, itself included."""
     is_letter: bool
 
     @property
     def is_text(self) -> bool:
-        """Whether it belongs to a text, by what was read up to it and together with it."""
+        """Whether it belongs to a text, by the keys read before it or together with it."""
         return bisect_right(self.burst.when, self.when + READ_S) >= LETTERS
 
     @property
@@ -195,8 +194,8 @@ class Hands:
         self._later(GAP_S, decide)
 
     def question(self) -> Callable[[Key], bool]:
-        """Returns a test for a question that is asked now: whether a key is no answer to it,
-        because it came too early or belongs to the text whose letter asked it."""
+        """Returns a test for a question that is asked now: whether a key is no answer, because it
+        came too early or belongs to the text whose letter asked the question."""
         asked, chain = self._clock.now(), self._chain
 
         def is_none(key: Key) -> bool:

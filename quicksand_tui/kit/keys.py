@@ -1,4 +1,4 @@
-"""The keys of the app: what they are called, whether they were meant, and who gets them."""
+"""The keys of the app: their names, whether they were meant, and which widget gets them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Keys:
 
     @property
     def here(self) -> Keymap:
-        """The same, with hints that count where the focus is: what a message names must work."""
+        """The same, with hints for the focused part: a key named in a message must work."""
         screen = self._app.screen if self._app.screen_stack else None
         scope = getattr(screen, "help_scope", None)
         return self.map if scope is None else self.map.seen_from(scope.value)
@@ -52,8 +52,8 @@ class Keys:
 
     def refuse_text(self, action: Action) -> bool:
         """Whether the key that is handled belongs to text that nothing here takes; tells the user
-        once. A text that begins with the key of ``action`` is taken by the line or the shell that
-        it opens; several lines are meant for no shell that is still to be opened."""
+        once. The line or shell that ``action`` opens takes a text that begins with its key; several
+        lines are meant for no shell that is still to be opened."""
         press = self.hands.press
         burst = press.burst
         if action.takes_text and burst.opened.intersection(self.map.keys_of(action)):
@@ -65,8 +65,8 @@ class Keys:
         return press.is_text
 
     def carefully(self, act: Callable[[], None]) -> None:
-        """Calls ``act`` once it is certain that the last key does not belong to a text; else tells
-        the user."""
+        """Calls ``act`` once it is certain that the last key belongs to no text; else tells the
+        user."""
         self.hands.carefully(act, self._tell_text)
 
     def _tell_text(self, burst: Burst) -> None:

@@ -1,12 +1,13 @@
-"""How fast the line to the terminal is, and whether it still has enough to carry.
+"""The speed of the line to the terminal, and whether the line is still busy.
 
-Textual queues what it draws, thirty frames of it. A slow line then shows what was true seconds ago,
-and the answer to a key comes after all of that. So a frame is only drawn when little is on its way:
-what changes meanwhile is drawn once, as it is in the end.
+Textual queues its drawings, thirty frames of them. A slow line then shows what was true seconds
+ago, and the answer to a key comes after all of that. So a frame is only drawn when little is on its
+way: changes meanwhile are drawn once, in their last state.
 
-What the system takes is not what a terminal beyond a network has got: there, buffers of megabytes
-lie between, and a pseudo-terminal has one, too. So over SSH, and on a line that was waited for, the
-terminal is asked something behind a frame, and its answer tells that all before it has arrived.
+Bytes that the system has taken have not yet reached a terminal beyond a network: buffers of
+megabytes lie between, and a pseudo-terminal has one, too. So over SSH, and on a line that had to be
+waited for, the terminal is asked a question behind a frame, and its answer tells that all before it
+has arrived.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from collections.abc import Callable
 from typing import Final
 
 QUEUE_S: Final = 0.05
-"""So much of the line's time may be on its way when the next frame is drawn; with a frame that
-itself takes 0.1 s, no key waits for more than 0.2 s."""
+"""The most seconds of the line's time that may be on their way when the next frame is drawn; with a
+frame that itself takes 0.1 s, no key waits for more than 0.2 s."""
 
 ASKED_MAX: Final = 4
 """Questions to the far end that may be open."""
 LOST_S: Final = 3.0
-"""After so long an answer will not come."""
+"""Seconds after which an answer counts as lost."""
 FASTEST: Final = 1e9
 """Bytes per second; no line is taken for faster."""
 AT_LEAST_FAR: Final = 2048
@@ -41,14 +42,14 @@ BLOCKED_S: Final = 0.002
 """A write that takes longer had to wait for the line."""
 
 FORGOTTEN_S: Final = 2.0
-"""After so long without waiting the line counts as fast again."""
+"""Seconds without waiting after which the line counts as fast again."""
 
 WEIGHT: Final = 0.3
-"""Of the newest measurement."""
+"""The weight of the newest measurement."""
 
 
 class Line:
-    """Counts the bytes on their way, and measures. Used by the thread that draws and by the one
+    """Counts the bytes on their way, and measures. Used by the thread that draws and by the thread
     that writes."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -58,15 +59,15 @@ class Line:
         self._on_way = 0
         self._bytes_per_s: float | None = None
         self._blocked = clock()
-        """When a write had to wait last."""
+        """The time when a write last had to wait."""
         self._unmeasured = 0
-        """Bytes since then that did not have to."""
+        """Bytes since then that did not have to wait."""
         self._put = 0
         """All bytes so far."""
         self._arrived = 0
-        """As many of them as the far end is known to have."""
+        """The number of them that are known to have reached the far end."""
         self._asked: deque[tuple[int, float]] = deque()
-        """The open questions to the far end: the bytes before each, and when."""
+        """The open questions to the far end: the bytes before each, and its time."""
         self._round_trip_s = math.inf
         """The shortest time until an answer."""
         self._far_bytes_per_s: float | None = None
@@ -78,13 +79,13 @@ class Line:
 
     @property
     def bytes_per_s(self) -> float | None:
-        """The line's speed; None if it never had to be waited for, or not for long."""
+        """The line's speed; None if writes never had to wait for it, or not for long."""
         return self._bytes_per_s
 
     @property
     def speed(self) -> float | None:
-        """The speed in bytes per second, to the far end if that is known; None if nothing ever had
-        to wait for it."""
+        """The speed in bytes per second, to the far end if known; None if no write ever had to
+        wait."""
         with self._lock:
             known = [one for one in (self._bytes_per_s, self._far_bytes_per_s) if one is not None]
             return min(known, default=None)
@@ -128,8 +129,8 @@ class Line:
             self._asked.append((self._put, self._clock()))
 
     def restart(self) -> None:
-        """Begins anew with nothing on its way: what was queued when another program got the
-        terminal is gone, and how long it had the terminal says nothing of the line."""
+        """Begins anew with nothing on its way: bytes queued when another program got the terminal
+        are gone, and the time that it had the terminal tells nothing of the line."""
         with self._lock:
             self._on_way = self._unmeasured = 0
             self._bytes_per_s = None
@@ -138,7 +139,7 @@ class Line:
             self.forget_questions()
 
     def forget_questions(self) -> None:
-        """Waits for no answer any more."""
+        """Forgets the open questions."""
         with self._lock:
             self._asked.clear()
             self._arrived = self._put
@@ -154,7 +155,7 @@ class Line:
             self._round_trip_s = min(self._round_trip_s, took)
             late, speed = took - self._round_trip_s, self._far_bytes_per_s
             if late > max(0.02, self._round_trip_s / 2):
-                # It had to wait until what was ahead of it had gone.
+                # The question had to wait until the bytes ahead of it had gone.
                 sample = ahead / late
                 self._far_bytes_per_s = (
                     sample if speed is None else speed + WEIGHT * (sample - speed)
@@ -166,14 +167,14 @@ class Line:
             call()
 
     def _freed(self) -> Callable[[], object] | None:
-        """Returns what waits, if it need not any more."""
+        """Returns the call that waits, if it need not wait any more."""
         if self._waiting is None or self.is_busy:
             return None
         call, self._waiting = self._waiting, None
         return call
 
     def wrote(self, count: int, seconds: float) -> None:
-        """Notes that the line has taken bytes, in that time."""
+        """Notes that the line has taken so many bytes in so many seconds."""
         with self._lock:
             self._on_way = max(0, self._on_way - count)
             self._measure(count, seconds)
@@ -188,7 +189,7 @@ class Line:
             if now - self._blocked > FORGOTTEN_S:
                 self._bytes_per_s = None
             return
-        # What the system's buffer had room for came with what had to wait.
+        # Bytes that fitted into the system's buffer came together with those that had to wait.
         sample = (count + self._unmeasured) / max(seconds, now - self._blocked)
         alone = count / seconds
         sample = min(alone, sample) if now - self._blocked < FORGOTTEN_S else alone
@@ -198,7 +199,7 @@ class Line:
 
     def when_free(self, call: Callable[[], object]) -> None:
         """Calls ``call`` once, on the thread that writes, when the next frame need not wait; at
-        once if that is so already. A newer call replaces an older one."""
+        once if it need not now. A newer call replaces an older one."""
         with self._lock:
             if self.is_busy:
                 self._waiting = call

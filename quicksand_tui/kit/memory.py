@@ -1,4 +1,4 @@
-"""Keeps for the next run what the user has chosen, and writes it in the background."""
+"""Keeps the user's choices for the next run, and writes them in the background."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Memory:
-    """What is remembered between runs."""
+    """The values remembered between runs."""
 
     def __init__(
         self,
@@ -25,7 +25,7 @@ class Memory:
         panes: PaneMemory | None,
         known: Callable[[], frozenset[str]],
     ) -> None:
-        """``known`` returns the ids of the sandboxes that there are. Without ``remembered`` and
+        """``known`` returns the ids of the existing sandboxes. Without ``remembered`` and
         ``panes``, nothing is kept for the next run."""
         self._app = app
         self.remembered = remembered or Remembered()

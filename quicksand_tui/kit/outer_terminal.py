@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
 
 class OuterTerminal:
-    """What the terminal can, and whether it has the mouse."""
+    """The abilities of the terminal, and whether it has the mouse."""
 
     def __init__(self, app: App[int], probe: Probe | None) -> None:
-        """``probe`` owns the terminal until the app has it; without one nothing is known."""
+        """``probe`` owns the terminal until the app has it; without a probe nothing is known."""
         self._app = app
         self.abilities = probe.abilities if probe is not None else UNKNOWN
-        """As far as the terminal has answered."""
+        """The abilities that the terminal has told so far."""
         self.in_multiplexer = in_multiplexer(os.environ)
         """The terminal is tmux or the like, which does not draw what the real one can."""
         self.changed: Signal[None] = Signal(app, "terminal-changed")
-        """The terminal shows nothing of before, or has said more of itself."""
+        """The terminal no longer shows earlier drawings, or has told more of itself."""
 
     def take(self, abilities: TerminalAbilities) -> None:
-        """Takes what the terminal has answered."""
+        """Takes the terminal's answers."""
         self.abilities = abilities
         self.changed.publish(None)
 
@@ -42,8 +42,7 @@ class OuterTerminal:
         return driver is not None and not driver.mouse
 
     def toggle_mouse(self) -> bool:
-        """Gives the mouse to the terminal, or takes it back. Returns False if there is none to
-        give."""
+        """Gives the mouse to the terminal, or takes it back. Returns False if there is no mouse."""
         driver = driver_of(self._app)
         if driver is None:
             return False

@@ -47,7 +47,7 @@ class Box(NamedTuple):
 
     place: Rect
     edge: Edge
-    """Its first line, which it may share with the part above."""
+    """Its first line, which it may share with the box above."""
 
 
 @frozen
@@ -62,11 +62,11 @@ class Looks:
     accent: str = ""
     """The colour of the focused part's frame."""
     title: str = ""
-    """The colour of its title."""
+    """The colour of the title of the focused part."""
     head: str = ""
     """The colour of the list's head."""
     muted: str = ""
-    """The colour of secondary text, and those of the states."""
+    """The colour of secondary text; after it, the colours of the states."""
     success: str = ""
     warning: str = ""
     error: str = ""
@@ -74,7 +74,7 @@ class Looks:
     """The colour of small graphs."""
 
     terminal: str = ""
-    """The terminal's `terminal_name`: another one may have another background."""
+    """The terminal's `terminal_name`: another terminal may have another background."""
 
     def fitting(self, environ: Mapping[str, str]) -> Looks:
         """Returns the looks, without colours in another terminal or with NO_COLOR."""
@@ -113,7 +113,7 @@ class Looks:
 
 
 def looks_of(variables: Mapping[str, str], environ: Mapping[str, str], *, plain: bool) -> Looks:
-    """Returns the looks of a theme, given its variables; ``plain`` means ASCII."""
+    """Returns the looks of a theme from its variables; ``plain`` means ASCII."""
 
     def colour(name: str) -> str:
         value = variables.get(name, "")
@@ -137,7 +137,7 @@ def looks_of(variables: Mapping[str, str], environ: Mapping[str, str], *, plain:
 
 
 def _muted_of(variables: Mapping[str, str]) -> str:
-    """Returns the colour of muted text: Textual says it as black or white of so many percent, "auto
+    """Returns the colour of muted text, which Textual gives as percents of black or white: "auto
     60%"."""
     value, background = variables.get("text-muted", ""), variables.get("background", "")
     if _COLOUR.fullmatch(value):
@@ -157,7 +157,7 @@ def terminal_name(environ: Mapping[str, str]) -> str:
 
 
 def boxes(columns: int, rows: int, shape: Shape, needs: Needs = USUAL_NEEDS) -> dict[Part, Box]:
-    """Returns where the frames of the parts are on the screen; none without room."""
+    """Returns the places of the parts' frames on the screen; none without room."""
     height = rows_left(rows)
     if not (0 < columns <= COLUMNS_MAX and 0 < height <= ROWS_MAX):
         return {}
@@ -179,7 +179,7 @@ def outline(columns: int, rows: int, looks: Looks, shape: Shape, needs: Needs = 
 
 
 def frames(columns: int, rows: int, looks: Looks, shape: Shape, needs: Needs) -> str:
-    """Returns the sequences that draw it on an empty screen; "" without room."""
+    """Returns the sequences that draw the outline on an empty screen; "" without room."""
     found = boxes(columns, rows, shape, needs)
     has_brand = len(BRAND) + 2 <= columns <= COLUMNS_MAX and rows > 2
     if not found and not has_brand:
@@ -225,7 +225,7 @@ def sgr(text: str, background: str, *, bold: bool = False) -> str:
 
 
 def ink(text: str) -> str:
-    """Returns the sequence that sets the colour of what follows, on the same background."""
+    """Returns the sequence that sets the colour of the following text, on the same background."""
     return f"\x1b[{';'.join(_colour('38', text) or ['39'])}m"
 
 

@@ -17,16 +17,19 @@ if TYPE_CHECKING:
 
 
 COMMAND_WAIT_S = 5.0
-"""Seconds that keys wait at most for a command to the panes, whose pane may be gone."""
+"""The most seconds that keys wait for a command to the panes, whose pane may be gone."""
 
 
 class TakesRawKeys(Protocol):
     """A widget with ``takes_raw_keys``: it gets keys as the bytes that the terminal sends."""
 
+    @property
+    def takes_raw_keys(self) -> bool: ...
+
     def type(self, data: bytes) -> None: ...
 
     def call_later(self, callback: Callable[[], None]) -> bool:
-        """Calls back when all events that it got before are handled."""
+        """Calls back when all earlier events are handled."""
 
 
 class PaneKeys:
@@ -62,29 +65,46 @@ class PaneKeys:
             self._behind += data
         elif (pane := self.pane) is not None:
             # Keys and pastes from before the driver knew of the pane are still in its queue.
-            pane.call_later(partial(self._type_now, data))
-
-    def _type_now(self, data: bytes) -> None:
-        """Types into what has the focus by now: a shell may have taken the place of its wait."""
-        if (pane := self.pane) is not None:
-            pane.type(data)
+            pane.call_later(partial(_type, pane, data))
 
     def await_command(self) -> None:
-        """Holds keys back until the command that comes next is carried out."""
+        """Holds keys back until the next command is carried out."""
         if self._behind is None:
             self._behind = b""
-            self._wait = self._app.set_timer(COMMAND_WAIT_S, self.command_done)
+            self._wait = self._app.set_timer(COMMAND_WAIT_S, self._forget)
+
+    def _forget(self) -> None:
+        """Drops the held keys: nobody knows where the command would have led."""
+        self._behind = None
 
     def command_done(self) -> None:
-        """Sends the held keys to the widget that has the focus after the command."""
+        """Sends the held keys to the pane or the dialog to which the command has led; call it right
+        behind the command."""
+        if (pane := self.pane) is not None:
+            self._release(partial(self._to_pane, pane))
+        else:
+            # A dialog takes keys when it is laid out.
+            self._app.call_after_refresh(self._release, self._to_dialog)
+
+    def _to_pane(self, pane: TakesRawKeys, typed: bytes) -> None:
+        pane.call_later(partial(_type, pane, typed))
+
+    def _to_dialog(self, typed: bytes) -> None:
+        if self.pane is None and (driver := self.driver) is not None:
+            driver.replay(typed)
+
+    def _release(self, send: Callable[[bytes], None]) -> None:
         typed, self._behind = self._behind, None
         # Neither the prefix nor its command is text; later keys are judged anew.
         self._hands.meant()
         if self._wait is not None:
             self._wait.stop()
-        if not typed:
-            return
-        if (pane := self.pane) is not None:
-            pane.type(typed)
-        elif (driver := self.driver) is not None:
-            driver.replay(typed)
+            self._wait = None
+        if typed:
+            send(typed)
+
+
+def _type(pane: TakesRawKeys, data: bytes) -> None:
+    """Types keys into the pane that had the focus when they were typed, whatever has it by now."""
+    if pane.takes_raw_keys:
+        pane.type(data)

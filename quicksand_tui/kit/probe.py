@@ -24,11 +24,11 @@ ANSWER_LOCAL_S, ANSWER_SSH_S = 0.5, 2.0
 """Seconds to expect answers; later ones still count."""
 
 FIRST_PAINT_WAIT_S = 0.15
-"""Seconds after the questions for which the first paint in an unknown terminal waits; loading the
-app takes most of them."""
+"""Seconds after the questions for which the first paint waits in an unknown terminal; most of them
+pass while the app loads."""
 
 KNOWN_MAX = 32
-"""How many terminals' abilities are kept."""
+"""The most terminals whose abilities are kept."""
 
 POINTER_RESET = "\x1b]22;\x1b\\"
 """Gives the mouse pointer its usual shape (xterm's ctlseqs, OSC 22); Textual changes it."""
@@ -38,15 +38,15 @@ RESET = (
     "\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[?1016l"  # the mouse
     "\x1b[?2026l\x1b[<u\x1b[?1049l\x1b[?25h\x1b[?1004l\x1b[m" + POINTER_RESET
 )
-"""Resets everything that Textual or the app may have set (xterm's ctlseqs); the keyboard protocol
-before the alternate screen, which has its own."""
+"""Resets all that Textual or the app may have set (xterm's ctlseqs); the keyboard protocol before
+the alternate screen, which has its own."""
 
 
 class Probe:
     """Owns the terminal from the first question until it is restored. Used with ``with``.
 
-    Keys typed while the app is loading are not echoed, and kept for it. SIGTERM and SIGHUP raise
-    SystemExit with a shell's exit status, so that everything is restored.
+    Keys typed while the app is loading are not echoed, and kept for the app. SIGTERM and SIGHUP
+    raise SystemExit with a shell's exit status, so that everything is restored.
     """
 
     def __init__(
@@ -68,8 +68,7 @@ class Probe:
         self._typed = bytearray()
         self._handlers: dict[int, Any] = {}
         self.taken_over = False
-        """The alternate screen is shown, with the outline or with the app, whose driver updates
-        this."""
+        """The alternate screen is shown, with the outline or the app, whose driver updates this."""
 
     @property
     def abilities(self) -> TerminalAbilities:
@@ -116,8 +115,8 @@ class Probe:
         self._remember()
 
     def draw(self, text: str) -> None:
-        """Writes ``text``, which must switch to the alternate screen, if there is a terminal;
-        ignores ""."""
+        """Writes ``text``, which must open the alternate screen, if there is a terminal; ignores
+        ""."""
         if text and self.attributes is not None and os.isatty(self._out):
             self.taken_over = True
             _write(self._out, text.encode())
@@ -154,7 +153,7 @@ class Probe:
         return self.abilities
 
     def take_typed(self) -> bytes:
-        """Removes and returns what was typed meanwhile."""
+        """Removes and returns the keys typed meanwhile."""
         typed, self._typed = bytes(self._typed), bytearray()
         return typed
 

@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 READ_SIZE = 64 * 1024
 """The most bytes of one read from the terminal."""
 FRAME_MIN = 256
-"""Characters of what is worth a question whether it has arrived."""
+"""The least characters of a frame for which the terminal is asked whether it has arrived."""
 WAIT_MAX_S = 1.0
-"""After so long what waits for the line is tried again in any case."""
+"""Seconds after which output that waits for the line is tried again in any case."""
 WRITTEN_AT_ONCE = 1024
-"""Characters of one write to the terminal: after each, it is known how fast the line is."""
+"""Characters of one write to the terminal: after each, the speed of the line is known."""
 IDLE_S = 0.1
 """Seconds between two checks whether the app has ended."""
 
@@ -52,7 +52,9 @@ _POINTER = "\x1b]22;"
 _NO_MOUSE_PIXELS = "\x1b[?1016l"
 _KITTY_POP = "\x1b[<u"
 _KITTY_PUSH = "\x1b[>25u"
-"""What Textual writes at its start: flags 1, 8 and 16 of kitty's keyboard protocol."""
+"""The sequence that Textual writes at its start: flags 1, 8 and 16 of kitty's keyboard protocol."""
+_KITTY_FOR_PANES = "\x1b[>5u"
+"""Flags 1 and 4: the most that programs in panes can have. Each gets the flags it asked for."""
 
 
 class RawInput(Message):
@@ -76,12 +78,12 @@ class TerminalAnswered(Message):
 
 
 class TerminalTaken(Message):
-    """The app has the terminal, at its start or again: it shows nothing that was drawn before."""
+    """The app has the terminal, at its start or again: nothing that was drawn before is shown."""
 
 
 class PatientFile:
     """The file that Textual's writer thread writes to. It ignores a terminal that is gone: an error
-    would end the thread, and the app would wait for ever for its queue to empty."""
+    would end the thread, and the app would wait for ever for the thread's queue to empty."""
 
     def __init__(self, file: IO[str], line: Line) -> None:
         self._file = file
@@ -115,12 +117,12 @@ class RawDriver(LinuxDriver):
     ) -> None:
         super().__init__(app, debug=debug, mouse=mouse, size=size)
         if size is None:
-            # For the first layout, which may come before it is told to the app.
+            # For the first layout, which may come before the app is told the size.
             self._size = self._get_terminal_size()
         self._is_far = over_ssh(os.environ)
-        """Between the system and the terminal lies a network."""
+        """A network lies between the system and the terminal."""
         self.line = Line()
-        """What is on its way to the terminal."""
+        """Output on its way to the terminal."""
         file = PatientFile(cast("IO[str]", self._file), self.line)
         self._file = file  # type: ignore[assignment]
         self._splitter = InputSplitter()
@@ -131,10 +133,10 @@ class RawDriver(LinuxDriver):
         self.has_terminal = False
         """The terminal is the app's, not another program's."""
         self.last_images: dict[object, Callable[[], bytes]] = {}
-        """What is written before another program gets the terminal, to delete the app's images, by
-        whose they are."""
+        """Calls whose bytes delete the app's images before another program gets the terminal, by
+        the images' owners."""
         self._drawn: deque[Callable[[], object]] = deque()
-        """What to call with the terminal's next answers, one each."""
+        """Calls to make at the terminal's next answers, one each."""
         self._owes_nothing = threading.Event()
         self._owes_nothing.set()
         self._probe: Probe | None = getattr(app, "probe", None)
@@ -151,7 +153,7 @@ class RawDriver(LinuxDriver):
         return size
 
     def forget_shown(self) -> None:
-        """Takes nothing for known of what the terminal shows: all is drawn that is given."""
+        """Forgets what the terminal shows, so that all output is drawn."""
         self._shown.forget()
 
     def start_application_mode(self) -> None:
@@ -164,7 +166,7 @@ class RawDriver(LinuxDriver):
             if self._probe.attributes is not None:
                 self.attrs_before = self._probe.attributes
         if self.raw:
-            self._report_keys_plainly()  # after a stop, Textual has pushed its flags again
+            self._report_keys(_KITTY_FOR_PANES)  # after a stop, Textual has pushed its flags again
         self._drawn.clear()
         self.line.restart()
         self._owes_nothing.set()
@@ -182,7 +184,7 @@ class RawDriver(LinuxDriver):
             self._probe.taken_over = False
 
     def disable_input(self) -> None:
-        # What the terminal still answers would be input for whoever reads next.
+        # Late answers of the terminal would be input of the program that reads next.
         if self.has_terminal:
             self._owes_nothing.wait(ANSWER_SSH_S if over_ssh(os.environ) else ANSWER_LOCAL_S)
         super().disable_input()
@@ -190,15 +192,15 @@ class RawDriver(LinuxDriver):
     # Images are no text, but go the same way, so that they are in order with it.
 
     def write_images(self, data: bytes) -> bool:
-        """Writes what draws images or deletes them; returns False while another program has the
+        """Writes bytes that draw images or delete them; returns False while another program has the
         terminal, which then shows none of ours."""
         if self.has_terminal and data:
             self._send(data.decode("ascii"))
         return self.has_terminal
 
     def when_drawn(self, call: Callable[[], object]) -> bool:
-        """Calls ``call``, on the thread that reads, once the terminal has drawn what was written
-        before; returns False if this one does not tell."""
+        """Calls ``call``, on the thread that reads, once the terminal has drawn all earlier output;
+        returns False if this terminal does not tell."""
         if not (self.has_terminal and self._replies.answered):
             return False
         self._drawn.append(call)
@@ -208,7 +210,7 @@ class RawDriver(LinuxDriver):
 
     @property
     def cell_size(self) -> tuple[int, int] | None:
-        """Returns the width and height of a cell in pixels, as the system knows it now."""
+        """The width and height of a cell in pixels, as the system knows it now."""
         return cell_pixels(self.fileno)
 
     @property
@@ -291,14 +293,14 @@ class RawDriver(LinuxDriver):
         if raw != self._splitter.raw:
             self._splitter.raw = raw
             if raw:
-                self._report_keys_plainly()
-            elif self._writer_thread is not None and not constants.DISABLE_KITTY_KEY:
-                self.write(_KITTY_PUSH)
+                self._report_keys(_KITTY_FOR_PANES)
+            else:
+                self._report_keys(_KITTY_PUSH)
 
-    def _report_keys_plainly(self) -> None:
-        """Turns kitty's keyboard protocol off, whose keys no guest expects."""
+    def _report_keys(self, push: str) -> None:
+        """Sets how a terminal with kitty's keyboard protocol reports keys."""
         if self._writer_thread is not None and not constants.DISABLE_KITTY_KEY:
-            self.write(_KITTY_POP)
+            self.write(_KITTY_POP + push)
 
     @property
     def prefix(self) -> bytes:
@@ -391,5 +393,5 @@ def action_bound_to(widget: Widget, key: str) -> str | None:
 
 
 def forward(app: App[Any], event: events.Event) -> None:
-    """Sends an event to where the focus is, as the app does with one that was just read."""
+    """Sends an event to the widget with the focus, as the app does with events just read."""
     (app.focused or app.screen)._forward_event(event)

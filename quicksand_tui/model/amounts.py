@@ -65,6 +65,11 @@ def age_text(seconds: float | None, *, wide: bool = False) -> str:
     return f"{seconds / size:.0f}{letter}" if wide else f"{int(seconds) // size}{letter}"
 
 
+def left_text(seconds: float, *, wide: bool = False) -> str:
+    """Returns the time left, as far as can be told: about 20s left."""
+    return f"about {age_text(seconds, wide=wide)} left"
+
+
 def seconds_text(seconds: float, digits: int = 1) -> str:
     """Returns a duration in seconds: 3.2 s."""
     return f"{seconds:.{digits}f} s"
@@ -115,12 +120,12 @@ def sparkline(values: Sequence[float], width: int, *, top: float = 0.0) -> str:
 
 
 DISK_STEP = 16 << 20
-"""Bytes of growth that fill the bars at least: less is hardly worth a look."""
+"""The least bytes of growth that fill the bars: less is hardly worth a look."""
 
 
 def disk_scale(values: Sequence[float], width: int) -> tuple[Sequence[float], float, float]:
     """Returns the last ``width`` sizes of a disk with the greatest and the least value of their
-    bars. From zero, or from a size that is no longer shown, all bars would be full."""
+    bars. Bars from zero, or from a size that is no longer shown, would all be full."""
     values = values[-width:] if width > 0 else ()
     least = min(values, default=0)
     return values, max([least + DISK_STEP, *values]), least

@@ -1,4 +1,4 @@
-"""Sums up the files that differ by their directories."""
+"""Sums up the differing files by their directories."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from quicksand_tui.model.overview import ChangedPlace
 
 PLACES_MAX = 12
-"""How many places are told apart, if the tree allows it."""
+"""The most places that are told apart, if the tree allows it."""
 
 
 def by_directory(files: Iterable[ChangedPlace], most: int = PLACES_MAX) -> tuple[ChangedPlace, ...]:
-    """Returns single files, and directories of which several files differ in the same way. If
-    there are more than ``most``, directories are told as parts of those above them."""
+    """Returns single files, and directories in which several files differ in the same way. If there
+    are more than ``most``, they are merged into the directories above them."""
     found = list(files)
     for depth in (64, 5, 4, 3, 2, 1):
         places = _grouped(found, depth)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from quicksand_tui.model.frozen import frozen
+from quicksand_tui.model.named import Named
 
 TAG_LIMIT = 128
-"""Characters: the engine's limit, which a test compares, for the model knows no engine."""
+"""The most characters of a tag: the engine's limit, as a test checks (the model knows no
+engine)."""
 
 NOTE_LIMIT = 1000
-"""How many characters of a note are shown."""
+"""The most characters of a note that are shown."""
 
 
 @frozen
@@ -21,7 +23,7 @@ class CheckpointView:
     tag: str
     """The tag, or the id if the checkpoint cannot be read."""
     name: str
-    """What commands call it: its tag, or its id if the tag cannot be typed."""
+    """The word for it in commands: its tag, or its id if the tag cannot be typed."""
     parent: str | None = None
     """The id of the checkpoint it was taken after."""
     created: float | None = None
@@ -29,7 +31,7 @@ class CheckpointView:
     note: str = ""
     tier: str = ""
     tier_note: str = ""
-    """Why a better tier was not possible."""
+    """The reason why a better tier was not possible."""
     has_memory: bool = True
     """It holds the guest's memory; otherwise only the disk, and a revert to it is not possible."""
     has_pages: bool = True
@@ -49,7 +51,12 @@ class CheckpointView:
     has_picture: bool = False
     """A picture of the screen was kept with it."""
     error: str = ""
-    """Why it cannot be read."""
+    """The reason why it cannot be read."""
+
+    @property
+    def named(self) -> Named:
+        """Its id, with the name that shown commands use."""
+        return Named(self.id, self.name)
 
 
 @frozen
@@ -62,8 +69,12 @@ class CheckpointTree:
     """The id of the checkpoint that the present state continues."""
     changed: int | None = None
     """Bytes written to the disk since the head; None if unknown."""
+    own: int | None = None
+    """Bytes that deleting all of them would free; None until they are measured."""
+    shared: int = 0
+    """Further bytes, which the present state, clones or templates need as well."""
     error: str = ""
-    """Why the head is unknown."""
+    """The reason why the head is unknown."""
 
     @property
     def parents(self) -> dict[str, str | None]:
@@ -79,7 +90,7 @@ class CheckpointTree:
         return next((checkpoint for checkpoint in self.checkpoints if checkpoint.id == id_), None)
 
     def descendants(self, id_: str) -> int:
-        """How many checkpoints descend from this one, directly or not."""
+        """Returns the number of checkpoints that descend from this one, directly or not."""
         children: dict[str | None, list[str]] = {}
         for checkpoint in self.checkpoints:
             children.setdefault(checkpoint.parent, []).append(checkpoint.id)
@@ -104,7 +115,7 @@ class Marks:
     broken: str
     here: str
     fold: str
-    """Checkpoints that are not drawn."""
+    """The mark of checkpoints that are not drawn."""
 
 
 FANCY = Marks(node="○", head="●", broken="✗", here="← here", fold="⋯")
@@ -112,7 +123,7 @@ PLAIN = Marks(node="o", head="*", broken="x", here="<- here", fold=":")
 
 
 def line_to(head: str | None, parents: Mapping[str, str | None]) -> Iterator[str]:
-    """Yields ``head`` and what it descends from, up to its root."""
+    """Yields ``head`` and its ancestors, up to its root."""
     seen: set[str] = set()
     while head is not None and head not in seen:
         yield head

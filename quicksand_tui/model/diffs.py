@@ -1,4 +1,4 @@
-"""What differs between two disks of a sandbox, as the app shows it. All text is sanitised."""
+"""Differences between two disks of a sandbox, as the app shows them. All text is sanitised."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from quicksand_tui.model.sandboxes import SandboxView
 
 KINDS = {"A": "added", "M": "changed", "D": "removed", "T": "of another type"}
-"""The letters of the ways in which a path changes."""
+"""The words for the letters of changes of a path."""
 
 PRESENT = "here"
 IMAGE = "base image"
-"""What stands in place of a checkpoint's name."""
+"""The words in place of a checkpoint's name."""
 
 
 @frozen
@@ -31,7 +31,7 @@ class DiffSpec:
     parent: bool = False
     """The parent of ``a`` is compared with ``a``."""
     names: tuple[str, str]
-    """Of the earlier and the later disk."""
+    """The names of the earlier and the later disk."""
     words: tuple[str, ...]
     """The arguments of the command that compares the same."""
 
@@ -45,23 +45,23 @@ class ChangedPath:
     """One path that differs."""
 
     path: str
-    """As the engine has it, not sanitised: what is asked for."""
+    """The path to ask for, as the engine has it, not sanitised."""
     names: tuple[str, ...]
-    """The names on the way to it, below the root; none for the root itself."""
+    """The names on the way to the path, below the root; none for the root itself."""
     letter: str
     """A added, M changed, D removed, T of another type."""
     is_directory: bool = False
     size: int | None = None
-    """In bytes, of what there is now, or was."""
+    """The present size in bytes, or the last one."""
     added: int | None = None
     removed: int | None = None
     """Lines; None if they were not counted."""
     remark: str = ""
-    """What else differs, such as its mode."""
+    """Another difference, such as that of the mode."""
 
 
 PACKAGE_KINDS = {"A": "added", "M": "of another version", "D": "removed"}
-"""The letters of the ways in which a package changes."""
+"""The words for the letters of changes of a package."""
 
 
 @frozen
@@ -80,14 +80,14 @@ class ChangedPackages:
     """The packages of one database that differ."""
 
     path: str
-    """Of the database, as the engine has it."""
+    """The path of the database, as the engine has it."""
     packages: tuple[ChangedPackage, ...]
     """Sorted by name; there is at least one."""
 
 
 @frozen
 class DiffView:
-    """All that differs."""
+    """All differences."""
 
     paths: tuple[ChangedPath, ...] = ()
     """Sorted by path."""
@@ -96,11 +96,11 @@ class DiffView:
     """Unix time when reading began."""
     is_live: bool = False
     is_synced: bool = False
-    """As in `quicksand.snapshots.comparison.Difference`."""
+    """The guest was asked just before to write out its memory (as `comparison.Difference` says)."""
 
     @property
     def counts(self) -> str:
-        """How many paths changed in which way."""
+        """The numbers of paths by kind of change."""
         return " · ".join(f"{count} {KINDS[letter]}" for letter, count in self._counted())
 
     @property
@@ -114,18 +114,18 @@ class DiffView:
 
 @frozen
 class TextDiff:
-    """What differs within one path."""
+    """The differences within one path."""
 
     lines: tuple[tuple[str, str], ...] = ()
     """The sign of each line (" ", "+", "-", or "@" for a hunk's head) and its text."""
     why: str = ""
-    """What is said instead, such as that it is binary."""
+    """The words shown instead, such as that it is binary."""
 
 
 def diff_specs(
     sandbox: SandboxView, checkpoint: CheckpointView, other: CheckpointView | None
 ) -> list[DiffSpec]:
-    """Returns what a checkpoint can be compared with, the first choice first: another one (the
+    """Returns the comparisons of a checkpoint, the first choice first: with another one (the
     earlier of both is shown as the first), the present, its parent."""
     parent = sandbox.tree.find(checkpoint.parent)
     present = DiffSpec(

@@ -1,4 +1,4 @@
-"""Folds automatic checkpoints: what reverts took on the way, and nobody has gone on from."""
+"""Folds automatic checkpoints: those that reverts took on the way, and nobody has gone on from."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from quicksand_tui.model.checkpoints import CheckpointTree
 
 FOLD = "fold:"
-"""Begins the key of a fold, which goes on with the id of the checkpoint that it hangs from."""
+"""The beginning of a fold's key; the id follows of the checkpoint from which the fold hangs."""
 
 
 @frozen(kw_only=False)
@@ -20,11 +20,11 @@ class Folded:
     """The tree as it is drawn."""
 
     parents: Mapping[str, str | None]
-    """Checkpoints that are shown, and folds, which have the key of `fold_of` for an id."""
+    """Checkpoints that are shown, and folds, whose ids are the keys by `fold_of`."""
     counts: Mapping[str, int]
-    """By key of a fold: how many checkpoints it hides."""
+    """The number of checkpoints that each fold hides, by its key."""
     held_by: Mapping[str, str]
-    """By checkpoint that can be folded, hidden or not: the key of its fold."""
+    """The key of the fold of each checkpoint that can be folded, hidden or not."""
 
 
 def fold_of(checkpoint_id: str | None) -> str:
@@ -32,10 +32,10 @@ def fold_of(checkpoint_id: str | None) -> str:
 
 
 def fold(tree: CheckpointTree, opened: Collection[str]) -> Folded:
-    """Folds the automatic checkpoints from which nothing but automatic ones descends, by the
-    checkpoint that they branched off; the folds in ``opened`` stay open."""
+    """Folds the automatic checkpoints from which only automatic ones descend, by the checkpoint
+    that they branched off; the folds in ``opened`` stay open."""
     parents = tree.parents
-    # What a named one descends from stays, and so does where the sandbox stands.
+    # The ancestors of a named checkpoint stay, and so does the sandbox's position.
     kept = set(line_to(tree.head, parents))
     for view in tree.checkpoints:
         at: str | None = None if view.auto else view.id

@@ -1,5 +1,4 @@
-"""What happens to sandboxes, as records for scripts: the differences between two worlds, and the
-ends of commands."""
+"""Changes of sandboxes, as records for scripts: differences of two worlds, and ends of commands."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ class HappenedKind(StrEnum):
     """The kinds of events; the values are those of ``events --json``."""
 
     WATCHING = "watching"
-    """The first look is done: whatever happens from now on is told."""
+    """The first look is done: all later events are told."""
     CREATED = "created"
     STATE = "state"
     RENAMED = "renamed"
@@ -56,7 +55,7 @@ class Happened:
 
 
 def differences(before: World, after: World) -> Iterator[Happened]:
-    """Yields what has happened between two looks, whoever caused it."""
+    """Yields the events between two looks, whoever caused them."""
     known = {view.id: view for view in before.sandboxes}
     for view in after.sandboxes:
         was = known.pop(view.id, None)
@@ -146,7 +145,7 @@ def _mount_facts(mount: MountView) -> dict[str, Fact]:
 
 
 def past_of(world: World) -> Iterator[Happened]:
-    """Yields what the disk tells of the past, in no order."""
+    """Yields past events that the disk tells, in no order."""
     for view in world.sandboxes:
         moments: list[tuple[float | None, HappenedKind, dict[str, Fact]]] = [
             (view.created, HappenedKind.CREATED, {"image": view.image}),

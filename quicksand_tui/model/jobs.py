@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from quicksand_tui.model.amounts import age_text, size_text
+from quicksand_tui.model.amounts import age_text, left_text, size_text
 from quicksand_tui.model.frozen import frozen
 from quicksand_tui.model.sandboxes import State
 
 
 class JobVerb(StrEnum):
-    """What a job does; the value names it within a sentence."""
+    """The verb of a job; the value names it within a sentence."""
 
     START = "start"
     STOP = "stop"
@@ -37,7 +37,7 @@ class JobVerb(StrEnum):
     RESTORE = "way back from the trash"
     RUN = "command"
     CHANGE = "change"
-    """Anything else that is done to a sandbox, within a moment."""
+    """Any other change of a sandbox, done within a moment."""
 
 
 SAVE_VERBS = frozenset(
@@ -53,8 +53,8 @@ SAVE_VERBS = frozenset(
 """Verbs of jobs that do not belong to a sandbox."""
 
 CANCELLABLE = SAVE_VERBS | {JobVerb.START, JobVerb.SAVE, JobVerb.RUN}
-"""Verbs that leave nothing half done when cancelled. The others end within a moment, or when the
-guest lets them."""
+"""Verbs that leave nothing half done when cancelled; others end soon, or when the guest lets
+them."""
 
 JOB_STATES = {
     JobVerb.START: State.STARTING,
@@ -92,14 +92,18 @@ class Job:
     """``done`` of ``total`` bytes; both are 0 if bytes are not counted."""
     rate: float = 0.0
     """Bytes per second; 0 if not known yet."""
+    share: float | None = None
+    """The share of the whole that is done, from 0 to 1, if all stages have one count."""
+    ends: float = 0.0
+    """The Unix time at which it ends, as far as its share tells; 0 if unknown."""
     kind: str = ""
-    """Equal for jobs that do the same to sandboxes of one image; "" if no other is like it."""
+    """Equal for jobs that do the same to sandboxes of one image; "" for a job without equals."""
     usual_s: float = 0.0
     """Seconds that jobs of its kind took; 0 if unknown."""
 
     @property
     def sandboxes(self) -> frozenset[str]:
-        """The ids of the sandboxes it is about; a job about saves has one that no sandbox has."""
+        """The ids of its sandboxes; a job about saves has an id that no sandbox has."""
         return self.about if self.verb is JobVerb.RUN else frozenset({self.sandbox_id})
 
     @property
@@ -111,16 +115,20 @@ class Job:
                 return text
             left = age_text((self.total - self.done) / self.rate)
             return f"{text} · {size_text(int(self.rate))}/s · {left} left"
+        if self.share is not None:
+            return f"{self.share:.0%} {self.stage}".strip()
         if not self.steps:
             return self.stage
         return f"{self.step}/{self.steps} {self.stage}".strip()
 
     def progress_at(self, now: float) -> str:
-        """The progress with the time left at the Unix time ``now``, such as "about 20s left · 5/5
-        boot the guest": by the rate of its bytes, or else by how long such jobs took. Of one that
-        takes longer than those, nothing is told."""
-        left = 0.0 if self.total else self.usual_s - (now - self.started)
-        told = f"about {age_text(left)} left" if left >= 1 else ""
+        """Returns the progress with the time left at the Unix time ``now``, such as "about 20s left
+        · 5/5 boot the guest": by the rate of its bytes, or else by the time of earlier jobs like
+        it, or by the share of the whole that is done. A job that takes longer than those shows no
+        time."""
+        ends = self.started + self.usual_s if self.usual_s else self.ends
+        left = 0.0 if self.total else ends - now
+        told = left_text(left) if left >= 1 else ""
         return " · ".join(filter(None, (told, self.progress)))
 
 
@@ -143,7 +151,7 @@ class EndedJob:
 
 @frozen
 class Failure:
-    """What went wrong, in words for the user."""
+    """A failure, in words for the user."""
 
     title: str
     message: str
@@ -179,7 +187,7 @@ class OperationError(Exception):
 
 @frozen
 class CommandOutput:
-    """How a command in a guest ended. All text is sanitised."""
+    """The end of a command in a guest. All text is sanitised."""
 
     exit_code: int
     """The exit code that a shell would show: 128 + n after signal n."""
@@ -214,6 +222,6 @@ class Run:
     state: RunState = RunState.READY
     output: CommandOutput | None = None
     note: str = ""
-    """Why it failed or was skipped."""
+    """The reason why it failed or was skipped."""
     begun: float = 0.0
     """Monotonic time."""

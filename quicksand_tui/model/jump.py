@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 LETTERS: Final = "asdfghjklqwertyuiopzxcvbnm"
-"""Those under the fingers come first."""
+"""The letters of the codes; those under the fingers come first."""
 
 
 def jump_codes(count: int) -> list[str]:
     """Returns a code for each of ``count`` places: one letter, or two if there are more places than
-    letters; of more than all pairs, the first ones. No code is the beginning of another."""
+    letters; at most as many as there are pairs. No code is the beginning of another."""
     if count <= len(LETTERS):
         return list(LETTERS[:count])
     pairs = [first + second for first in LETTERS for second in LETTERS]

@@ -1,4 +1,4 @@
-"""The names of keys, and which keys trigger which action.
+"""The names of keys, and the actions that they trigger.
 
 Does not import the registry of actions: every `World` holds a keymap, and the registry's reasons
 name keys from it.
@@ -201,8 +201,8 @@ RESERVED = {
     "ctrl+c": "it copies what is selected",
     **TAKEN_BY_APP,
 }
-"""Keys that the config cannot give to an action, and why. Actions that have one of them in the
-registry keep it. After the prefix of the panes, all keys are free."""
+"""Keys that the config cannot give to an action, with the reasons. Actions that have one of them in
+the registry keep it. After the prefix of the panes, all keys are free."""
 
 
 class Bound(Protocol):
@@ -234,7 +234,7 @@ class Keymap:
     """The scope that has the focus, which decides what `hint` returns."""
 
     def seen_from(self, scope: str) -> Keymap:
-        """Returns the same keys, with the hints that count where ``scope`` has the focus."""
+        """Returns the same keys, with the hints that count while ``scope`` has the focus."""
         return replace(self, here=scope)
 
     def keys_of(self, action: Bound) -> tuple[str, ...]:
@@ -246,10 +246,10 @@ class Keymap:
         return key_text(keys[0]) if keys else ""
 
     def hint(self, action_id: str, scope: str = "main") -> str:
-        """Returns what to type for an action: its key, or its ``:`` command if it has none.
+        """Returns the way to an action: its key, or its ``:`` command if it has none.
 
-        For an action of the main screen, that is what works in the scope `here`: behind the prefix
-        in a shell, or after the key that leaves the scope.
+        For an action of the main screen, it is the way from the scope `here`: behind the prefix in
+        a shell, or after the key that leaves the scope.
         """
         keys = self.keys.get(f"{scope}.{action_id}", ())
         shown = key_text(keys[0]) if keys else ":" + action_id.replace("_", "-")

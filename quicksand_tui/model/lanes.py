@@ -16,12 +16,12 @@ from quicksand_tui.model.checkpoints import line_to
 from quicksand_tui.model.frozen import frozen
 
 Rank = Callable[[str], tuple[float, str]]
-"""Returns what orders checkpoints that do not descend from each other: the time, and the id."""
+"""Returns the key by which checkpoints of different branches are ordered: the time, and the id."""
 
 
 LANES_MAX = 8
-"""Lanes beside each other up to which checkpoints are drawn in the order of time; a tree with more
-is drawn branch by branch."""
+"""The most lanes beside each other for which checkpoints are drawn in the order of time; a tree
+with more is drawn branch by branch."""
 
 
 @frozen(kw_only=False)
@@ -30,7 +30,7 @@ class Stroke:
 
     text: str
     on_line: bool = False
-    """It is on the way from the root to where the sandbox stands."""
+    """It is on the way from the root to the sandbox's position."""
 
 
 @frozen
@@ -41,11 +41,11 @@ class LaneRow:
     lane: int
     """The lane of the checkpoint; 0 if there is none."""
     before: tuple[Stroke, ...] = ()
-    """What is left of the checkpoint's mark."""
+    """Strokes left of the checkpoint's mark."""
     after: tuple[Stroke, ...] = ()
-    """What is right of it; in a row of lines, "" only."""
+    """Strokes right of it; in a row of lines, "" only."""
     on_line: bool = False
-    """The checkpoint is on the way to where the sandbox stands."""
+    """The checkpoint is on the way to the sandbox's position."""
 
     @property
     def width(self) -> int:
@@ -64,9 +64,9 @@ class Lines:
     fork: str
     across: str
     turn: str
-    """Where a lane begins that comes from the left."""
+    """The beginning of a lane that comes from the left."""
     turn_up: str
-    """The same in a drawing that is upside down."""
+    """The same turn in a drawing that is upside down."""
 
 
 FANCY_LINES = Lines(along="│", fork="├", across="─", turn="╮", turn_up="╯")
@@ -79,13 +79,13 @@ class _Drawing:
 
     lines: Lines
     next_on_line: Mapping[str, str]
-    """By checkpoint on the way to where the sandbox stands: its child on that way."""
+    """The child on the way to the sandbox's position, for each checkpoint on that way."""
     waiting: dict[str, set[str]]
-    """By checkpoint: its children that have no row yet."""
+    """The children of each checkpoint that have no row yet."""
     lanes: list[str] = field(default_factory=list)
-    """By lane: the checkpoint whose children continue it; "" if it is free."""
+    """The checkpoint whose children continue each lane; "" for a free lane."""
     last: list[str] = field(default_factory=list)
-    """The lanes of the last row with a checkpoint, those that end there included."""
+    """The lanes of the last row with a checkpoint, including those that end there."""
 
     def free_lane(self, after: int) -> int:
         """Returns the first free lane right of lane ``after``."""
@@ -96,8 +96,7 @@ class _Drawing:
         return lane
 
     def strokes(self, start: int, stop: int, fork: int | None = None) -> tuple[Stroke, ...]:
-        """Draws lanes from ``start`` to before ``stop``; a line leaves lane ``fork`` to the
-        right."""
+        """Draws lanes from ``start`` up to ``stop``; a line leaves lane ``fork`` to the right."""
         drawn = []
         for lane in range(start, stop):
             owner = self.lanes[lane]
@@ -131,9 +130,8 @@ def lane_rows(
     *,
     turned: bool = False,
 ) -> tuple[LaneRow, ...]:
-    """Draws the checkpoints, whose parents are given by id, from the oldest to the newest, as far
-    as that leaves it readable; turned, the newest comes first, and parents are below their
-    children.
+    """Draws the checkpoints, whose parents are given by id, from the oldest to the newest as far as
+    that is readable. ``turned`` puts the newest first, and parents below their children.
 
     A parent that is unknown, or part of a circle, counts as none: each checkpoint has one row.
     """
@@ -148,7 +146,7 @@ def lane_rows(
     place = {id_: at for at, id_ in enumerate(order)}
     way = list(line_to(head, kept)) if head in kept else []
     on_way = set(way)
-    # The way to where the sandbox stands goes straight on, and else the newest child.
+    # The way to the sandbox's position goes straight on, or else the newest child.
     straight = {
         max(found, key=lambda child: (child in on_way, place[child]))
         for found in children.values()
@@ -169,7 +167,7 @@ def lane_rows(
 def _root(drawing: _Drawing, id_: str, *, on_line: bool) -> Iterator[LaneRow]:
     lane = drawing.free_lane(-1)
     if lane < len(drawing.last) and drawing.last[lane]:
-        # Straight below another one it would be that one's child.
+        # Straight below another checkpoint, it would look like a child of that.
         yield LaneRow(id="", lane=0, before=drawing.strokes(0, len(drawing.lanes)))
     yield _row(drawing, id_, lane, None, on_line=on_line)
 
@@ -208,7 +206,7 @@ def _row(drawing: _Drawing, id_: str, lane: int, fork: int | None, *, on_line: b
 def _in_order(
     parents: Mapping[str, str | None], children: Mapping[str, Sequence[str]], rank: Rank
 ) -> list[str]:
-    """Returns the ids by rank, but parents first."""
+    """Returns the ids by rank, but each parent before its children."""
     ready = [(rank(id_), id_) for id_, parent in parents.items() if parent is None]
     heapq.heapify(ready)
     order = []
@@ -223,7 +221,7 @@ def _in_order(
 def _lanes_of(
     order: Sequence[str], parents: Mapping[str, str | None], children: Mapping[str, Sequence[str]]
 ) -> int:
-    """Returns how many checkpoints have children still to come, at most, at any row."""
+    """Returns the greatest number, at any row, of checkpoints whose children are still to come."""
     left = {id_: len(found) for id_, found in children.items()}
     most = now = 0
     for id_ in order:
@@ -242,8 +240,8 @@ def _branch_by_branch(
     rank: Rank,
     line: Collection[str],
 ) -> list[str]:
-    """Returns the ids so that each branch comes whole, the small ones first: hardly any lanes are
-    beside each other then."""
+    """Returns the ids branch by branch, small branches first: hardly any lanes lie side by side
+    then."""
     sizes = dict.fromkeys(parents, 1)
     for id_ in reversed(_in_order(parents, children, rank)):
         parent = parents[id_]

@@ -1,4 +1,4 @@
-"""What going back to a checkpoint would lose, as the app shows it. All text is sanitised."""
+"""The losses of going back to a checkpoint, as the app shows them. All text is sanitised."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ if TYPE_CHECKING:
     from quicksand_tui.model.diffs import ChangedPath
 
 PLACES = 3
-"""How many directories are named."""
+"""The number of directories that are named."""
 DEPTH = 2
-"""Names of a path by which files are counted together."""
+"""The number of names of a path by which files are counted together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Losing:
-    """What there is now and was not then, or the other way round."""
+    """Everything that exists now and did not then, or the other way round."""
 
     added: int = 0
     changed: int = 0
     removed: int = 0
     """Paths that were added, changed, removed since."""
     places: tuple[tuple[str, int], ...] = ()
-    """Where most of them are: directories, each with how many."""
+    """The directories that hold most of these paths, each with their number."""
     ending: tuple[str, ...] = ()
     """Commands of the terminals that were opened since."""
     staying: tuple[str, ...] = ()
@@ -35,7 +35,7 @@ class Losing:
 
 
 def places_of(paths: Iterable[ChangedPath]) -> tuple[tuple[str, int], ...]:
-    """Return the directories in which most paths differ, the most first."""
+    """Returns the directories in which most paths differ, the most first."""
     found = Counter(
         "/" + "/".join(path.names[:-1][:DEPTH]) for path in paths if not path.is_directory
     )

@@ -1,4 +1,4 @@
-"""What the app knows of a sandbox besides what the disk says: its shells, what it did there."""
+"""The app's knowledge of a sandbox besides its records: its shells, and what it did there."""
 
 from __future__ import annotations
 
@@ -15,48 +15,48 @@ class Glance:
 
 @frozen
 class EventView:
-    """Something that happened to a sandbox."""
+    """An event of a sandbox."""
 
     when: float
     """Unix time."""
     text: str
     took: str = ""
-    """How long it took, or how it ended."""
+    """The time that it took, or its outcome."""
     role: str = ""
 
 
 @frozen
 class ChangedPlace:
-    """A file that differs, or all that differ in a directory."""
+    """A file that differs, or a directory's files that differ in the same way."""
 
     letter: str
-    """A for added, M for changed, D for removed ones."""
+    """A for added, M for changed, D for removed files."""
     path: str
     files: int = 1
     size: int | None = None
-    """Bytes of them now, or before if they were removed."""
+    """Their present bytes, or the last ones if they were removed."""
 
 
 @frozen
 class Changes:
-    """What differs between a checkpoint and another one, or the present disk."""
+    """The differences between a checkpoint and another one, or the present disk."""
 
     places: tuple[ChangedPlace, ...] = ()
     why: str = ""
-    """Why it is not known."""
+    """The reason why they are not known."""
     asked: bool = False
-    """It is being found out."""
+    """The answer is on its way."""
 
 
 @frozen
 class Known:
-    """What the overview of a sandbox shows besides its facts."""
+    """The parts of a sandbox's overview besides its facts."""
 
     shells: tuple[str, ...] = ()
     """Titles of the open shells."""
     glance: Glance | None = None
     events: tuple[EventView, ...] = ()
-    """The last ones, newest first."""
+    """The last events, newest first."""
     changes: Changes | None = None
 
 

@@ -1,6 +1,6 @@
-"""What errors say, and what helps, in the words of the command line.
+"""The words of errors and of their remedies, for the command line.
 
-The engine knows what can be done, as data (its ``base/remedies.py``); which command that is, is
+The engine knows remedies as data (its ``base/remedies.py``); the commands that they stand for are
 known here, to commands and app alike.
 """
 
@@ -62,7 +62,7 @@ COMMANDS: Mapping[str, str] = {
 
 
 class Remedy(Protocol):
-    """What can be done, with its arguments, as the engine knows it."""
+    """A remedy with its arguments, as the engine knows it."""
 
     @property
     def verb(self) -> str: ...
@@ -71,13 +71,13 @@ class Remedy(Protocol):
 
 
 def as_command(remedy: Remedy) -> str:
-    """Returns the command that does it, marked as one."""
+    """Returns the command of a remedy, marked as a command."""
     return f"`quicksand-tui {remedy.fill(COMMANDS[remedy.verb], shlex.quote)}`"
 
 
 def hint_of(error: object) -> str:
-    """Returns the hint of an error of the engine or of ours; "" if it has none, or if it is one of
-    another machine whose remedies are not ours."""
+    """Returns the hint of an error of the engine or of ours; "" if it has none, or if it comes from
+    another machine, whose remedies are not ours."""
     say = getattr(error, "hint_in", None)
     try:
         return str(getattr(error, "hint", "") if say is None else say(as_command))
@@ -86,12 +86,12 @@ def hint_of(error: object) -> str:
 
 
 def worded(words: object) -> str:
-    """Returns words of the engine as the command line says them."""
+    """Returns words of the engine in the words of the command line."""
     say = getattr(words, "said", None)
     return str(words if say is None else say(as_command))
 
 
 def text_of(error: object) -> str:
-    """Returns what an error says, as ``str(error)`` does."""
+    """Returns the words of an error, as ``str(error)`` does."""
     say = getattr(error, "text_in", None)
     return str(error if say is None else say(as_command))

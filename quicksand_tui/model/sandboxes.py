@@ -10,9 +10,10 @@ from typing import Protocol
 
 from quicksand_tui.model.checkpoints import NO_TREE, CheckpointTree
 from quicksand_tui.model.frozen import frozen
+from quicksand_tui.model.named import Named
 
 READINGS_MAX = 240
-"""How many rates a history holds."""
+"""The most rates in a history."""
 
 
 class State(StrEnum):
@@ -34,6 +35,15 @@ class State(StrEnum):
 
 LIVE = frozenset({State.STARTING, State.UNREACHABLE, State.RUNNING, State.PAUSED, State.STOPPING})
 """States in which a QEMU process exists."""
+RUNS = frozenset({State.RUNNING})
+HAS_MACHINE = frozenset({State.RUNNING, State.PAUSED})
+CAN_END = HAS_MACHINE | {State.UNREACHABLE}
+CAN_START = frozenset({State.STOPPED, State.CRASHED})
+CAN_BE_COPIED = HAS_MACHINE | CAN_START
+
+
+SILENT_S = 3.0
+"""Seconds without an answer after which a guest counts as silent."""
 
 
 class Traffic(Protocol):
@@ -62,7 +72,7 @@ class TrafficMeter:
         self._last: tuple[Traffic, float] | None = None
         self._history: deque[float] = deque(maxlen=READINGS_MAX)
         self.rates: TrafficRates | None = None
-        """None until two readings exist."""
+        """The present rates; None until two readings exist."""
 
     def add(self, traffic: Traffic | None, now: float) -> None:
         """Adds a reading at ``now``, in seconds of any monotonic clock. With None the rates become
@@ -96,7 +106,7 @@ class ProcessView:
 
 @frozen
 class GuestView:
-    """What a guest reports about itself; memory and disk are in bytes."""
+    """A guest's report on itself; memory and disk are in bytes."""
 
     memory_total: int
     memory_used: int
@@ -107,7 +117,7 @@ class GuestView:
     processes: int
     uptime_s: float
     traffic: Traffic | None = None
-    """None if the guest has no network or does not report it."""
+    """The traffic since the boot; None if the guest has no network or does not report it."""
     busiest: tuple[ProcessView, ...] = ()
     """The processes with the most CPU time, in descending order."""
 
@@ -123,7 +133,7 @@ class RemovedView:
     goes_on: bool = False
     """When restored, it resumes running where it was."""
     not_kept: str = ""
-    """Why the running state could not be kept; "" if it was, or if the sandbox was stopped."""
+    """The reason why the running state could not be kept; "" if it was, or had not to be."""
 
 
 class MountState(StrEnum):
@@ -133,18 +143,20 @@ class MountState(StrEnum):
     MOUNTING = "mounting"
     """The guest is being asked to mount it; it is not there yet."""
     UNFINISHED = "unfinished"
-    """Who asked the guest to mount it has ended; only the guest knows whether it did."""
+    """The process that asked for the mount has ended; only the guest knows whether it is there."""
     NOT_SERVED = "not served"
     """Its server has ended; the guest sees errors there."""
     AT_START = "at its start"
     """It is mounted when the sandbox starts the next time."""
     LEFT_OUT = "not mounted"
     """It should be, and could not be mounted."""
+    MOVED = "moved away"
+    """It is mounted, and its directory is not where it was on the host."""
 
     @property
     def is_now(self) -> bool:
-        """Whether the guest has it mounted, served or not."""
-        return self in (MountState.MOUNTED, MountState.NOT_SERVED)
+        """Whether it is mounted in the guest, served or not."""
+        return self in (MountState.MOUNTED, MountState.NOT_SERVED, MountState.MOVED)
 
 
 @frozen
@@ -157,19 +169,24 @@ class MountView:
     guest: str
     readonly: bool = False
     type: str = ""
-    """How it is mounted; "" for the usual way."""
+    """The way of mounting it; "" for the usual way."""
     state: MountState = MountState.MOUNTED
     traffic: TrafficRates | None = None
-    """What goes through it; None until it was looked at twice."""
+    """The traffic through it; None until it was looked at twice."""
     protect: bool = False
-    """What programs of this host run by themselves is read-only."""
+    """Files that programs of this host run by themselves are read-only."""
     told: tuple[str, ...] = ()
     """Files of this kind that the guest wrote, below ``host``, the last first."""
+
+    @property
+    def named(self) -> Named:
+        """Its path in the guest, which is shown sanitised."""
+        return Named(self.key, self.guest)
 
 
 @frozen
 class UseHistory:
-    """What a sandbox used of the host. Readings are some seconds apart, the latest last."""
+    """A sandbox's use of the host. Readings are some seconds apart, the latest last."""
 
     cpu: tuple[float, ...] = ()
     """Percent of one CPU."""
@@ -183,16 +200,16 @@ NO_HISTORY = UseHistory()
 
 
 AT = "@"
-"""Between a name or an id and the name of its machine. Names of sandboxes do not have it."""
+"""Stands between a name or an id and the name of its machine. No sandbox has it in its name."""
 
 
 def at_host(name: str, host: str) -> str:
-    """Returns the name, or the id, that a sandbox of a machine has among those of all machines."""
+    """Returns the name or id of a machine's sandbox among those of all machines."""
     return f"{name}{AT}{host}" if host else name
 
 
 def split_host(name: str) -> tuple[str, str]:
-    """Returns what `at_host` has put together."""
+    """Returns the two parts that `at_host` has put together."""
     own, _, host = name.partition(AT)
     return own, host
 
@@ -202,22 +219,22 @@ class SandboxView:
     """One sandbox. All text but ``id`` is sanitised."""
 
     id: str
-    """The engine's id, unchanged: sanitise it before showing it. Of a sandbox of another machine,
-    with `at_host` of that."""
+    """The engine's id, unchanged: sanitise it before showing it. Another machine's is by
+    `at_host`."""
     name: str
-    """Likewise with `at_host`."""
+    """Its name; for another machine, made by `at_host`."""
     state: State
     host: str = ""
     """The name of its machine; "" is this one."""
     away: bool = False
-    """Its machine does not answer now: all this is as it was."""
+    """Its machine does not answer now: all this is the last known state."""
     image: str = ""
     created: float | None = None
     """Unix time."""
     started: float | None = None
     """Unix time of the present run."""
     run: str = ""
-    """Identifies its QEMU, of which a revert starts another one; "" if there is none."""
+    """Identifies its QEMU, which a revert replaces; "" if it has none."""
     origin: str = ""
     """The tag of the checkpoint from which that QEMU went on; "" if it booted."""
     memory_limit: int | None = None
@@ -228,32 +245,37 @@ class SandboxView:
     cpu_percent: float | None = None
     """Percent of one CPU; None until two readings exist."""
     disk: int | None = None
-    """Allocated bytes."""
+    """Bytes that removing it would free."""
+    disk_shared: int = 0
+    """Further bytes, which its template, clones or saves need as well."""
     network: str = ""
     has_display: bool = False
     accel: str = ""
     accel_reason: str = ""
-    """Why a faster accelerator is not used."""
+    """The reason why a faster accelerator is not used."""
     ports: tuple[tuple[int, int], ...] = ()
     """Pairs of host port and guest port, of TCP."""
     udp_ports: tuple[tuple[int, int], ...] = ()
     forwards: tuple[tuple[int, int], ...] = ()
-    """Those of TCP that were made while it runs, and can be ended."""
+    """Forwards of TCP that were made while it runs, and can be ended."""
     udp_forwards: tuple[tuple[int, int], ...] = ()
     mounts: tuple[MountView, ...] = ()
-    """In the order of the guest's paths."""
+    """Its mounts, in the order of the guest's paths."""
     error: str = ""
-    """Why it is CRASHED or BROKEN."""
+    """The reason why it is CRASHED, BROKEN or PAUSED."""
+    silent_since: float | None = None
+    """Unix time since when its QEMU stands still, or its guest is silent; None if neither was
+    noticed."""
     discard: bool = False
     """It is deleted when it stops."""
     epoch: int = 0
-    """Which start of a sandbox that a fleet keeps this is, from 1 on; 0 if none keeps it."""
+    """The number, from 1, of this start of a sandbox that a fleet keeps; 0 if none keeps it."""
     superseded_by: str = ""
     """The machine where a later epoch runs."""
     tree: CheckpointTree = NO_TREE
     history: UseHistory = field(default=NO_HISTORY, compare=False)
     traffic: TrafficRates | None = None
-    """None until the guest has been asked twice."""
+    """The rates of its network; None until the guest has been asked twice."""
 
     @property
     def key(self) -> str:
@@ -285,7 +307,7 @@ class ImageView:
     source: str = "store"
     """"store", "package", or "recipe" if it is built when first needed."""
     error: str = ""
-    """Why it cannot be used."""
+    """The reason why it cannot be used."""
     machine: Mapping[str, str] = field(default_factory=dict)
     """The options that it suggests for its machines, as typed in a form, by their keywords."""
 

@@ -32,15 +32,15 @@ class SaveView:
     """One save. All text but ``key`` is sanitised."""
 
     key: str
-    """Its path, not sanitised; never shown. Of another machine, with `key_at` of that."""
+    """Its path, not sanitised; never shown. For another machine, made by `key_at`."""
     name: str
-    """In `SavesView.saves`, with `at_host`."""
+    """Its name; in `SavesView.saves`, made by `at_host`."""
     host: str = ""
     """The name of its machine; "" is this one."""
     away: bool = False
-    """Its machine does not answer now: all this is as it was."""
+    """Its machine does not answer now: all this is the last known state."""
     address: str = ""
-    """What commands of its machine call it: its name, or its path if another save has that
+    """The word for it in commands of its machine: its name, or its path if another save has that
     name."""
     place: str = ""
     """"user"; "workspace" for the current directory's store; "here" for the directory itself."""
@@ -65,7 +65,7 @@ class SaveView:
     children: tuple[str, ...] = ()
     """Saves of sandboxes that were started from it."""
     above: tuple[str, ...] = ()
-    """Saves that need it."""
+    """The saves that need it."""
     sandboxes: tuple[str, ...] = ()
     """Sandboxes that were started from it."""
     arch: str = ""
@@ -77,7 +77,7 @@ class SaveView:
     ports: str = ""
     """Port forwards in the form that forms accept: "8080:80, 0:22"."""
     left_out: str = ""
-    """Settings that it asks for and does not get, because this user did not make it."""
+    """Settings that it asks for but does not get, because this user did not make it."""
     frozen: bool = False
     """The guest's file systems were frozen while it was saved."""
     unsynced: bool = False
@@ -114,18 +114,18 @@ class TrashedView:
     """A save or a sandbox in the trash."""
 
     key: str
-    """As that of a save."""
+    """Its path, as the key of a save."""
     id: str
-    """What commands call it."""
+    """The word for it in commands."""
     name: str
-    """As that of a save."""
+    """Its name, made as that of a save."""
     removed: float
     """Unix time."""
     until: float | None = None
-    """Unix time after which it may be removed for good; None for what was not a save, which stays
-    until it is removed."""
+    """Unix time after which it may be removed for good; None for other things than saves, which
+    stay until they are removed."""
     host: str = ""
-    """As that of a save."""
+    """The name of its machine; "" is this one."""
     away: bool = False
     kind: str = "save"
     """"save" or "sandbox"."""
@@ -134,7 +134,7 @@ class TrashedView:
     shared_files: SharedFiles = field(default_factory=dict, repr=False, hash=False)
     note: str = ""
     error: str = ""
-    """Why it cannot be used."""
+    """The reason why it cannot be used."""
 
     @property
     def own_key(self) -> str:
@@ -151,25 +151,24 @@ Kept = TypeVar("Kept", SaveView, TrashedView)
 
 
 def key_at(path: str, host: str) -> str:
-    """Returns the key, among those of all machines, of what has a path on one."""
+    """Returns the key, among those of all machines, of a path on one machine."""
     return f"{host}:{path}" if host else path
 
 
 def own_key(key: str, host: str) -> str:
-    """Returns the path of which `key_at` has made a key."""
+    """Returns the path that `key_at` has made the key of."""
     return key[len(host) + 1 :] if host else key
 
 
 def by_machine(views: Iterable[Kept]) -> Mapping[str, tuple[Kept, ...]]:
-    """Returns these by the names of their machines."""
+    """Groups saves or trash by the names of their machines."""
     every = list(views)
     names = dict.fromkeys(view.host for view in every)
     return {name: tuple(view for view in every if view.host == name) for name in names}
 
 
 def freed_together(views: Iterable[SaveView | TrashedView]) -> int:
-    """Returns the bytes that removing all of these would free, including files that only they
-    share."""
+    """Returns the bytes that removing all of these would free, with files that only they share."""
     freed = 0
     left: dict[tuple[str, FileKey], int] = {}
     for view in views:
@@ -202,17 +201,17 @@ class SavesView:
     trash: tuple[TrashedView, ...] = ()
     """The most recently removed first."""
     error: str = ""
-    """Why they cannot be read, or ""; those of this machine."""
+    """The reason why those of this machine cannot be read, or ""."""
     size: int = 0
     """Bytes of all saves, counting each file once."""
     trash_frees: int = 0
     """Bytes that emptying the trash frees."""
     parts: Mapping[str, SavesView] = field(default_factory=dict, repr=False, hash=False)
-    """Where there are other machines, those of each by its name, "" for this one. Names in there
+    """If there are other machines, the saves of each by its name, "" for this one. Names in there
     are without their machine."""
 
     def of(self, host: str) -> SavesView:
-        """Returns those of a machine."""
+        """Returns the saves of a machine."""
         return self.parts.get(host, self if not host else NO_SAVES)
 
 
@@ -220,7 +219,7 @@ NO_SAVES = SavesView(loaded=False)
 
 
 def all_together(parts: Mapping[str, SavesView]) -> SavesView:
-    """Returns the saves of all machines: of this one and, by their names, of others."""
+    """Returns the saves of all machines: those of this machine and, by their names, of others."""
     here = parts[""]
     saves = (_named(save) for part in parts.values() for save in part.saves)
     trash = (_named(found) for part in parts.values() for found in part.trash)

@@ -1,4 +1,4 @@
-"""What forms ask the engine for, and the report that comes back."""
+"""The requests that forms make of the engine, and the report that comes back."""
 
 from __future__ import annotations
 
@@ -9,17 +9,6 @@ from quicksand_tui.model.frozen import frozen
 
 
 @frozen
-class CloneSpec:
-    """The clones that a form asks for, as typed."""
-
-    count: int = 1
-    at: str | None = None
-    """The id or tag of a checkpoint; None for the present."""
-    mounts: str = ""
-    """"ro" or "rw" for the directories of the source; "" for none."""
-
-
-@frozen
 class MountSpec:
     """The mount that a form asks for, as typed."""
 
@@ -27,27 +16,22 @@ class MountSpec:
     guest: str
     readonly: bool = False
     protect: bool = False
-    """What programs of this host run by themselves is read-only."""
+    """Files that programs of this host run by themselves are read-only."""
     type: str = ""
-    """How it is mounted; "" for the usual way."""
+    """The way of mounting it; "" for the usual way."""
 
-
-@frozen
-class CheckpointSpec:
-    """The checkpoint that a form asks for, as typed."""
-
-    tag: str | None = None
-    """If None, the engine numbers the checkpoint."""
-    note: str = ""
+    def __str__(self) -> str:
+        mode = ":ro" if self.readonly else ":protect" if self.protect else ""
+        return f"{self.host or 'HOST'}:{self.guest or 'GUEST'}{mode}"
 
 
 @frozen
 class NewSpec:
     """The sandbox that a form asks for, as typed; `quicksand_tui.forms.checks` checks it. The
-    engine chooses what is not given."""
+    engine chooses the values that are not given."""
 
     image: str
-    """The name, for a command, of the image or save that it starts from."""
+    """The name, in a command, of the image or save that it starts from."""
     name: str
     save: str = ""
     """The key of the save; "" for an image."""
@@ -58,16 +42,7 @@ class NewSpec:
     host: str = ""
     """The name of the machine on which it starts; "" is this one."""
     suggested: Mapping[str, str] = field(default_factory=dict)
-    """Those that the image suggests, which apply where ``machine`` has none."""
-
-
-@frozen
-class SaveSpec:
-    """The save that a form asks for, as typed."""
-
-    name: str
-    note: str = ""
-    compress: bool = False
+    """The options that the image suggests, which apply where ``machine`` has none."""
 
 
 @frozen

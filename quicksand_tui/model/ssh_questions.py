@@ -1,4 +1,4 @@
-"""What ssh asks the user on the way to another machine."""
+"""The questions that ssh asks the user on the way to another machine."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from quicksand_tui.model.frozen import frozen
 
 
 class SshQuestionKind(StrEnum):
-    """What ssh waits for; the values are the engine's (`quicksand.remote.askpass`)."""
+    """The kinds of answers that ssh waits for; the values are the engine's
+    (`quicksand.remote.askpass`)."""
 
     SECRET = "secret"  # noqa: S105 - the kind of question
     """A text: a password, a passphrase, "yes" or a fingerprint. ssh does not tell which."""
     CONFIRM = "confirm"
     """"yes" or "no"."""
     NOTICE = "none"
-    """Nothing: that the user touches a security key."""
+    """No answer: the user touches a security key."""
 
 
 ANSWER_MAX = 1023
@@ -27,7 +28,7 @@ class SshQuestion:
     """A question of ssh."""
 
     host: str
-    """Where ssh is to go, as the user named it."""
+    """The destination of ssh, as the user named it."""
     prompt: str
     """The words of ssh or of that machine: bounded lines without control characters."""
     kind: SshQuestionKind

@@ -34,7 +34,7 @@ LINE_MAX = 1000
 """The most characters of a line after the `:` prompt."""
 
 TITLE_CELLS = 40
-"""The most cells of a name in a dialog's title, which then fits into 80 columns."""
+"""The most cells of a name in a dialog's title, so that the title fits into 80 columns."""
 
 _SEQUENCE = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI
@@ -58,7 +58,7 @@ are parts of names."""
 
 
 class _Shown(dict[int, str]):
-    """A table for `str.translate` that adds each character when it is first looked up."""
+    """A table for `str.translate` that adds each character at its first use."""
 
     def __missing__(self, code: int) -> str:
         char = chr(code)
@@ -124,12 +124,12 @@ SURROGATE_BYTES = range(0xDC80, 0xDD00)
 
 
 def error_text(error: Exception) -> str:
-    """Returns what an error of the host says, with the file that it is about, on one line."""
+    """Returns the words of an error of the host, with the file that it is about, on one line."""
     if isinstance(error, OSError) and error.strerror:
         about = "" if error.filename is None else f"{error.filename}: "
         return sanitise(f"{about}{error.strerror}")
     said = str(error.args[0]) if error.args else ""
-    return sanitise(said.partition("\n")[0]) or type(error).__name__
+    return sanitise(said.partition("\n")[0]) or "it failed without saying why"
 
 
 def clean(text: object, *, keep: str = "") -> str:
@@ -163,11 +163,11 @@ def _escape(char: str) -> str:
 
 
 def cells(text: str) -> int:
-    """Returns how many columns of a terminal a `clean` text takes.
+    """Returns the columns of a terminal that a `clean` text takes.
 
     Commands use this because importing rich takes longer than all of `ps` may. The app uses rich's
     count (`clip`), as Textual's layout does, and the emulator counts as guests do
-    (`terminal.width`).
+    (`quicksand_vt.width`).
     """
     if text.isascii():
         return len(text)
@@ -176,7 +176,7 @@ def cells(text: str) -> int:
 
 
 def drawn_cells(text: str) -> int:
-    """Returns how many columns the app gives a text: as rich counts."""
+    """Returns the columns that the app gives a text, by rich's count."""
     from rich.cells import cell_len  # noqa: PLC0415
 
     return cell_len(text)
@@ -192,8 +192,7 @@ def clip(text: str, width: int) -> str:
 
 
 END_CELLS = 9
-"""The most cells that are kept of the end of a text that is cut in its middle: enough for a time of
-day."""
+"""The most cells of the end of a text that is cut in its middle: enough for a time of day."""
 
 
 def clip_middle(text: str, width: int) -> str:
@@ -214,8 +213,8 @@ def clip_middle(text: str, width: int) -> str:
 
 
 def ascii_only(wanted: bool | None = None) -> bool:
-    """Returns whether the app should draw with ASCII only: because the locale is not UTF-8, or the
-    user has set QUICKSAND_TUI_ASCII=1 or else the config (``wanted``)."""
+    """Returns whether the app should draw with ASCII only, because the locale is not UTF-8, or the
+    user has set QUICKSAND_TUI_ASCII=1 or the config (``wanted``)."""
     wish = os.environ.get("QUICKSAND_TUI_ASCII", "")
     if wish:
         return wish != "0"
@@ -290,7 +289,7 @@ class _State(Enum):
     ESCAPE = auto()
     """After ESC, until a final byte."""
     CONTROL = auto()
-    """Within a control sequence, until a final byte."""
+    """Within a control sequence, until its final byte."""
     STRING = auto()
     """Within a string (title, device control), until BEL or ST."""
     STRING_ESCAPE = auto()
@@ -305,8 +304,7 @@ class Plain:
         self._state = _State.TEXT
 
     def feed(self, data: bytes, *, final: bool = False) -> str:
-        """Returns what is left of ``data`` after stripping. Sequences may be split between
-        calls."""
+        """Returns ``data`` after stripping. Sequences may be split between calls."""
         text = self._decoder.decode(data, final)
         return "".join(self._line(line) for line in text.splitlines(keepends=True))
 

@@ -1,4 +1,4 @@
-"""The wall: which terminals it shows, where its tiles are, and which of them want attention."""
+"""The wall: its terminals, the places of its tiles, and which of them want attention."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ USUAL_ROWS: Final = 24
 
 
 class Kind(StrEnum):
-    """What a tile shows."""
+    """The kinds of contents of a tile."""
 
     SHELL = "shell"
     DESKTOP = "desktop"
     OUTPUT = "output"
-    """What the last command that the app has run there has written."""
+    """Output of the last command that the app has run there."""
     CONSOLE = "console"
 
 
 @frozen(kw_only=False)
 class TileKey:
-    """Names a tile: a terminal by its session and birth, anything else by its kind."""
+    """Identifies a tile: a terminal by its session and birth, another one by its kind."""
 
     sandbox_id: str
     kind: Kind
@@ -51,7 +51,7 @@ class WatchedTerminal:
     session: str
     """The guest's name for it, not sanitised."""
     birth: str
-    """Tells it from another terminal with that name after a start or a revert."""
+    """Tells it from another terminal with the same name after a start or a revert."""
     columns: int
     rows: int
     program: str = ""
@@ -62,7 +62,7 @@ class WatchedTerminal:
 
 @frozen
 class Heard:
-    """What a terminal has written since it was last asked."""
+    """Output of a terminal since it was last asked for."""
 
     repeated: bytes = b""
     """Output from before the look began."""
@@ -86,7 +86,7 @@ NOTHING_HEARD: Final = Heard()
 
 
 class Wants(StrEnum):
-    """Why a tile stands out. Those that come first here come first on the wall."""
+    """The reason why a tile stands out. The first reasons here come first on the wall."""
 
     ANSWER = "wants an answer"
     BELL = "rang the bell"
@@ -107,19 +107,19 @@ _QUESTION: Final = r"""
     | \( (?: yes | y ) / (?: no | n ) .{0,30} \) \s* \?? \s* $
     """
 QUESTION_MAX: Final = 200
-"""Characters of the end of a line that are looked at."""
+"""Characters at the end of a line that are searched for a question."""
 
 
 def is_question(line: str) -> bool:
-    """Whether the text before a cursor looks like the prompt of a program that waits for an
-    answer, rather than that of a shell."""
+    """Whether the text before a cursor looks like the prompt of a program that waits for an answer,
+    and not like a shell's."""
     # Compiled when it is first needed: the first paint imports this module.
     return re.search(_QUESTION, line[-QUESTION_MAX:], re.IGNORECASE | re.VERBOSE) is not None
 
 
 def lay_out(count: int, width: int, height: int) -> list[Rect]:
-    """Returns the places of ``count`` tiles in reading order, or of as many as fit: so that each
-    shows as much as it can of a terminal of the usual size, and that they take the whole room."""
+    """Returns the places of ``count`` tiles in reading order, or of as many as fit, so that they
+    fill the room and each shows as much as possible of a terminal of the usual size."""
     most_across = max(1, width // TILE_WIDTH_MIN)
     most_down = max(1, height // TILE_HEIGHT_MIN)
     count = min(count, most_across * most_down)
@@ -144,22 +144,21 @@ def _seen(count: int, across: int, width: int, height: int) -> float:
 
 
 def _shares(whole: int, parts: int) -> list[tuple[int, int]]:
-    """Divides a length: the beginning and the length of each part."""
+    """Divides a length; returns the beginning and the length of each part."""
     cuts = [whole * number // parts for number in range(parts + 1)]
     return [(start, stop - start) for start, stop in itertools.pairwise(cuts)]
 
 
 class Order(Generic[K]):
     """The order of the tiles: those that want attention come first, in the order in which they
-    began to, and all others keep their places."""
+    began to want it, and all others keep their places."""
 
     def __init__(self) -> None:
         self._placed: list[K] = []
         self._calling: list[K] = []
 
     def arrange(self, keys: Sequence[K], wanting: Iterable[tuple[K, Wants]]) -> list[K]:
-        """Returns ``keys`` in order. New ones come last, each in the place of one that is gone if
-        there is one."""
+        """Returns ``keys`` in order. New keys come last, or in the place of one that is gone."""
         there = set(keys)
         fresh = iter([key for key in keys if key not in set(self._placed)])
         kept: list[K] = []
@@ -177,8 +176,8 @@ class Order(Generic[K]):
 
 
 def first_row(rows: int, room: int, cursor: int, used: int) -> int:
-    """Returns the first row of a screen of ``rows`` that a tile with ``room`` for so many shows:
-    the end of the output, with the cursor's row; ``used`` rows are not blank. To the right it is
-    cut: shifted, all other lines would lose their beginnings."""
+    """Returns the first row that a tile with ``room`` rows shows of a screen of ``rows``: the end
+    of the output, with the cursor's row; ``used`` rows are not blank. Lines are cut at the right:
+    shifted, all others would lose their beginnings."""
     last = min(rows, max(used, cursor + 1))
     return min(max(0, last - room), cursor)  # the program may have written below the cursor

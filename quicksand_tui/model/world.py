@@ -1,4 +1,4 @@
-"""The state that the app shows, the jobs of this app, and what the cursor is on.
+"""The state that the app shows, the jobs of this app, and the user's selection.
 
 `views` are pure functions of a `World`, which `door` makes; tests make their own.
 """
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 @frozen
 class RoomView:
-    """What a machine of a fleet has for sandboxes, in bytes."""
+    """The room that a machine of a fleet has for sandboxes, in bytes."""
 
     memory: int
-    """What all of them together may have."""
+    """The most that all of them together may have."""
     free: int
-    """What new ones may still have."""
+    """The part of it that new ones may still have."""
     claims: int = 0
-    """Places that are kept for sandboxes that do not run yet."""
+    """Places kept for sandboxes that do not run yet."""
     is_limit: bool = False
-    """The machine refuses more, as a node does that has a part of its machine's memory."""
+    """The machine refuses more, as does a node that has a part of its machine's memory."""
 
 
 @frozen
@@ -49,7 +49,7 @@ class HostView:
     spares_memory: int = 0
     """Bytes of memory that they take."""
     room: RoomView | None = None
-    """Of machines of a fleet."""
+    """The room for sandboxes; only of machines of a fleet."""
 
     @property
     def free_for_new(self) -> int | None:
@@ -60,13 +60,13 @@ class HostView:
 
 
 class MachineState(StrEnum):
-    """How another machine can be reached."""
+    """The state of the connection to another machine."""
 
     CONNECTING = "connecting"
     """It has not answered yet since the app began."""
     THERE = "there"
     AWAY = "away"
-    """It does not answer now, and is tried again; what is shown of it is as it was."""
+    """It does not answer now, and is tried again; its last known state is shown."""
     UNANSWERED = "unanswered"
     """The user has left a question of ssh without an answer: it is not tried again by itself."""
     UNFIT = "unfit"
@@ -84,8 +84,10 @@ class MachineView:
     since: float = 0.0
     """Unix time of its last change of state."""
     why: str = ""
-    """Why it is AWAY or UNFIT."""
+    """The reason why it is AWAY or UNFIT."""
     hint: str = ""
+    silent_since: float | None = None
+    """Unix time since when it does not answer although it is THERE; None if it answers."""
     images: tuple[ImageView, ...] = ()
     host: HostView = HostView()
     is_drained: bool = False
@@ -98,12 +100,12 @@ class MachineView:
 
     @property
     def has_own_loopback(self) -> bool:
-        """Whether its ports are not this machine's, as those of local nodes are."""
+        """Whether its ports are its own, unlike those of local nodes, which are this machine's."""
         return self.address.startswith("ssh://")
 
 
 NONE_TOLD = SavesView()
-"""The saves of a machine that has not told of any: forms do not wait for them."""
+"""The saves of a machine that has told of none: forms do not wait for them."""
 
 MACHINE_KEY = "machine:"
 HERE = MachineView(name="")
@@ -112,7 +114,7 @@ HERE = MachineView(name="")
 
 @frozen
 class World:
-    """What the app knows at one moment."""
+    """All that the app knows at one moment."""
 
     taken: float
     """Unix time."""
@@ -124,14 +126,14 @@ class World:
     images: tuple[ImageView, ...] = ()
     host: HostView = HostView()
     error: str = ""
-    """Why the sandboxes, or some of them, could not be read this time; they are as they were. ""
-    if all were read."""
+    """The reason why some sandboxes could not be read this time, so that their last known state is
+    shown; "" if all were read."""
     images_error: str = ""
-    """The same of the images."""
+    """The reason why the images could not be read this time, likewise."""
     machines: tuple[MachineView, ...] = ()
     """The other machines: in their order in the config, then the local nodes of the fleet."""
     waiting: int = 0
-    """How many sandboxes wait for a place in the fleet."""
+    """The number of sandboxes that wait for a place in the fleet."""
     jobs: tuple[Job, ...] = ()
     saves: SavesView = NO_SAVES
     """Read only while a screen shows them."""
@@ -140,8 +142,8 @@ class World:
     read_only: bool = False
     """The app changes nothing."""
     doing: Mapping[str, str] = field(default_factory=dict)
-    """What is done in sandboxes, by id, as far as this app knows: programs in its shells, the last
-    command that it ran there."""
+    """The programs that run in sandboxes, by id, as far as this app knows: those in its shells, and
+    the last command that it ran there."""
     removed: tuple[RemovedView, ...] = ()
     """Sandboxes that an undo restores from the trash; empty unless deleting them was the last thing
     this app did."""
@@ -159,8 +161,8 @@ class World:
         return next((machine for machine in self.machines if machine.name == name), None)
 
     def at(self, name: str) -> World:
-        """Returns what a form needs of the machine with that name: its images, its sandboxes, its
-        saves as far as they are known, and what is free there."""
+        """Returns the part of the world that a form needs of the machine with that name: its
+        images, its sandboxes, its saves as far as they are known, and its free memory and disk."""
         machine = self.machine(name)
         if machine is None:
             here = tuple(view for view in self.sandboxes if not view.host)
@@ -227,18 +229,18 @@ class Selection:
     panel: Panel = Panel.SANDBOXES
     sandbox: SandboxView | None = None
     machine: str = ""
-    """The name of the machine whose sandbox or header the cursor is on; "" is this one."""
+    """The name of the machine whose sandbox or header is under the cursor; "" is this one."""
     marked_sandboxes: tuple[SandboxView, ...] = ()
     image: ImageView | None = None
     checkpoint: CheckpointView | None = None
     compared: CheckpointView | None = None
-    """The one whose screen is shown beside that of `checkpoint`."""
+    """The checkpoint whose screen is shown beside that of `checkpoint`."""
     in_tree: bool = False
     """The cursor is in the tree of checkpoints."""
     mount: MountView | None = None
     save: SaveView | None = None
     saves_of: str | None = None
-    """The name of the machine whose header the cursor is on in the list of saves."""
+    """The name of the machine whose header is under the cursor in the list of saves."""
     trashed: TrashedView | None = None
     marked: tuple[SaveView, ...] = ()
     marked_trash: tuple[TrashedView, ...] = ()

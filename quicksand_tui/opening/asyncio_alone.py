@@ -1,4 +1,4 @@
-"""Imports asyncio without what nobody here asks of it."""
+"""Imports asyncio without the parts that nobody here needs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 def import_asyncio() -> None:
     """Imports asyncio without ssl, which takes 7 ms to load: asyncio does without it, as where
-    Python has none. Whoever else wants it can import it."""
+    Python has none. Others can still import it."""
     if "asyncio" not in sys.modules and "ssl" not in sys.modules:
         sys.modules["ssl"] = None  # type: ignore[assignment]
         try:

@@ -45,23 +45,22 @@ INTERRUPTED = 130
 """The exit status after Ctrl-C, as in shells: 128 plus the signal's number."""
 
 YOUNG_MAX = 20_000
-"""Objects that the running app makes before Python looks for garbage among them, which takes 2.5 ms
-then."""
+"""Objects that the running app makes before Python looks for garbage, which takes 2.5 ms then."""
 
 LIST_WAIT_S = 0.5
-"""The longest that loading the app waits for the list of sandboxes. It takes 0.04 s."""
+"""The most seconds that loading the app waits for the list of sandboxes, which takes 0.04 s."""
 
 COUNT_SAVES_AFTER_S = 1.0
-"""Seconds until saves are first read. Thousands take seconds, in a thread that slows the others,
-so typing right after the start comes first."""
+"""Seconds until saves are first read. Thousands take seconds, in a thread that slows the others, so
+typing right after the start comes first."""
 LOOK_EVERY_SSH_S = 2.0
 """The least seconds between two looks at the disk over SSH."""
 
 HOST_VARIABLE = "QUICKSAND_HOST"
-"""Names the machine that the app opens on, besides those of the config."""
+"""Names the machine on which the app opens, besides those of the config."""
 
 OVER_SSH = {"TEXTUAL_ANIMATIONS": "none", "TEXTUAL_SMOOTH_SCROLL": "0", "TEXTUAL_FPS": "15"}
-"""Textual's settings where each frame crosses a network; it reads them at its import."""
+"""Textual's settings where each frame crosses a network; Textual reads them when it is imported."""
 
 
 class UnknownThemeError(Exception):
@@ -81,7 +80,7 @@ def farewell(names: tuple[str, ...]) -> str:
 
 
 def spare_the_line(environ: MutableMapping[str, str]) -> bool:
-    """Makes Textual draw less over SSH, unless the user has set otherwise. Returns whether it is
+    """Makes Textual draw less over SSH, unless the user set otherwise. Returns whether it is
     SSH."""
     if not over_ssh(environ):
         return False
@@ -179,19 +178,18 @@ def meet_machines(
 
 
 def name_for(wished: str, hosts: Mapping[str, str]) -> str:
-    """Returns what a machine is called that is asked for by its name or address, so that `--host`
-    takes it; "" for none."""
+    """Returns the name for `--host` of a machine by its name or address; "" for none."""
     if not wished.startswith(SCHEME):
         return wished if wished in hosts else ""
     known = next((name for name, address in hosts.items() if address == wished), "")
     short = wished.removeprefix(SCHEME).removesuffix("/")
-    # Without a user or a port, it could be the name of another one.
+    # Without a user or a port, it could be the name of another machine.
     return known or (short if "@" in short or ":" in short else wished)
 
 
 def _draw_first_list(probe: Probe, sketch: Sketch, look: FirstLook) -> None:
-    """Draws the list of sandboxes into the outline. Where there may be other machines, it would be
-    without their headers, and would move a moment later."""
+    """Draws the list of sandboxes into the outline. Where there may be other machines, the list
+    would lack their headers, and move a moment later."""
     from quicksand_tui.kit.first_list import first_list  # noqa: PLC0415
 
     if (seen := look.wait(LIST_WAIT_S)) and probe.size == sketch.size:
@@ -200,7 +198,7 @@ def _draw_first_list(probe: Probe, sketch: Sketch, look: FirstLook) -> None:
 
 @frozen(kw_only=False)
 class Sketch:
-    """What the outline is drawn with: the terminal's size, and the looks of the last run."""
+    """The basis of the outline: the terminal's size, and the looks of the last run."""
 
     size: tuple[int, int]
     looks: Looks
@@ -211,7 +209,7 @@ class Sketch:
     def of(
         cls, size: tuple[int, int], remembered: Remembered, *, ascii_glyphs: bool
     ) -> Sketch | None:
-        """Returns None before the first run, and without room."""
+        """Makes a sketch; None before the first run, and without room."""
         looks = Looks.from_json(remembered.get(NAME))
         if looks is None:
             return None
@@ -242,7 +240,7 @@ class FirstLook:
             self._done.set()
 
     def wait(self, seconds: float = 0.0) -> World | None:
-        """Returns what was seen; None if that takes longer, or failed."""
+        """Returns the world that was read; None if that takes longer, or failed."""
         return self._seen if self._done.wait(seconds) else None
 
 

@@ -14,21 +14,23 @@ STRING_END = b"\x1b\\"
 
 
 def after_string(data: bytes) -> bytes:
-    """Returns output, which may begin anywhere, without the rest of a string (a picture) that it
-    begins in: there is one if the first sequence is the end of one."""
+    """Returns a guest's repeated output without the half of a picture at its beginning.
+
+    A repetition may begin anywhere, also within a string such as a picture. If the first escape
+    sequence in it ends a string, all up to there is left out."""
     at = data.find(b"\x1b")
     return data[at + len(STRING_END) :] if at >= 0 and data.startswith(STRING_END, at) else data
 
 
 class ReplayStart:
-    """Does `after_string` for what a guest repeats, piece by piece."""
+    """Applies `after_string` to a guest's repeated output, piece by piece."""
 
     def __init__(self) -> None:
         self._held = b""
         self._is_over = False
 
     def cut(self, data: bytes, said: Said) -> bytes:
-        """Returns what is to be parsed of the next piece."""
+        """Returns the part of the next piece that is to be parsed."""
         if self._is_over:
             return data
         data, self._held = self._held + data, b""
@@ -55,14 +57,14 @@ class Backlog:
         self._pieces.append((data, said))
 
     def take(self) -> tuple[bytes, Said]:
-        """Removes and returns the next slice, and how it was said."""
+        """Removes the next slice; returns it, and how it was said."""
         data, said = self._pieces.popleft()
         if len(data) > SLICE:
             self._pieces.appendleft((data[SLICE:], said))
         return data[:SLICE], said
 
     def drop(self) -> int:
-        """Drops everything; returns how many bytes that was."""
+        """Drops all output; returns the number of its bytes."""
         dropped = sum(len(data) for data, _ in self._pieces)
         self._pieces.clear()
         return dropped

@@ -1,4 +1,4 @@
-"""The clock of all panes, which parses the output of their guests and has it drawn."""
+"""The clock of all panes, which parses the output of their guests and has the panes drawn."""
 
 from __future__ import annotations
 
@@ -16,22 +16,20 @@ FRAME_S = 1 / 30
 """Seconds between two drawings of a pane."""
 
 FLOOD_FRAME_S = 0.1
-"""Seconds between two drawings of a flooding pane without the focus: drawing is most of the
-work."""
+"""Seconds between two drawings of a flooding pane without the focus: drawing is most work."""
 
 PARSE_S = 0.005
 """Seconds that parsing may take in one turn; keys are handled between turns."""
 
 TYPING_PARSE_S = 0.001
-"""Seconds that parsing may take in one turn while the user types, so that the echo shows at
-once."""
+"""Seconds of parsing in one turn while the user types, so that the echo shows at once."""
 
 TYPING_S = 0.1
 """Seconds after a key for which the user counts as typing."""
 
 TURNS = 12
-"""Turns of the event loop between two of parsing: a key passes from queue to queue, one in each
-turn, and so does what is drawn for it."""
+"""Turns of the event loop between two turns of parsing: a key passes from queue to queue, one in
+each turn, and so does its echo on the way to the screen."""
 
 
 class FrameClock:
@@ -66,8 +64,8 @@ class FrameClock:
                         await asyncio.sleep(0)
 
     def _turn(self) -> float | None:
-        """Parses a little and draws what is due. Returns the seconds until there is more to do;
-        None if there is nothing."""
+        """Parses a little and draws the panes that are due. Returns the seconds until there is more
+        to do; None if there is nothing."""
         panes = self._panes()
         behind = [pane for pane in panes if pane.is_behind]
         # First the pane that the user types into: its output is mostly the echo.

@@ -1,4 +1,4 @@
-"""What a pane needs of a terminal in a guest."""
+"""The interface that a pane needs of a terminal in a guest."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TYPED_MAX = 1024 * 1024
 
 
 class Said(Enum):
-    """How a pane treats a piece of output."""
+    """The ways in which a pane treats a piece of output."""
 
     NOW = 1
     """Written while this pane was attached; this pane answers its queries."""
@@ -44,15 +44,20 @@ class LinkStatus:
     session: str = ""
     """The guest's name for the terminal, not sanitised; with it a pane can come back."""
     birth: str = ""
-    """Tells it from another terminal with that name after a start or a revert."""
+    """Tells it from another terminal with the same name after a start or a revert."""
     text: str = ""
-    """A message: how it ended, why it is lost, where the sandbox went back to."""
+    """A message: how the terminal ended, why it is lost, or where the sandbox went back to."""
     opening: int = 0
     """The number of the connection to the guest, from 1."""
     runs: bool = True
     """Its sandbox runs, so a new terminal can be opened there."""
     comes_back: bool = False
-    """It is opened again without anybody's doing: only its machine is away."""
+    """It opens again by itself: only its machine is away."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its program has ended or is gone. Keys typed for it are for no other terminal."""
+        return self.state in (LinkState.ENDED, LinkState.LOST, LinkState.DELETED)
 
     @property
     def terminal_name(self) -> str:
@@ -62,8 +67,13 @@ class LinkStatus:
         return f"{self.session} {self.birth}"
 
 
+def session_of(terminal_name: str) -> str:
+    """Returns the session in a `LinkStatus.terminal_name`."""
+    return terminal_name.rpartition(" ")[0]
+
+
 class GuestTerminal(Protocol):
-    """A terminal in a guest. The UI's thread calls the methods, which return at once and do not
+    """A terminal in a guest. The UI's thread calls the methods, which return at once, never
     raise."""
 
     def write(self, data: bytes) -> None:
@@ -88,7 +98,7 @@ class GuestTerminal(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """What runs in the foreground of a terminal, as its guest says. All text is sanitised."""
+    """The program in the foreground of a terminal, as its guest tells it. All text is sanitised."""
 
     command: str = ""
     """The command line; "" if it is not known."""
@@ -97,7 +107,7 @@ class Running:
 
 
 def _ignore(_: Running) -> None:
-    """Takes what no title shows."""
+    """Drops the report, which no title shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,15 +115,22 @@ class Sink:
     """Receives output and states of a terminal, in the UI's thread."""
 
     output: Callable[[bytes, Said], None]
-    """Gets output; once after each opening it gets no bytes, when all earlier output has come."""
+    """Takes output; once after each opening it gets no bytes, when all earlier output has come."""
     status: Callable[[LinkStatus], None]
     running: Callable[[Running], None] = _ignore
 
 
 class OpenTerminal(Protocol):
-    """Opens a new terminal in a sandbox, or the existing ``session``; ``size`` is (columns,
-    rows)."""
+    """Opens a new terminal in a sandbox, in a ``directory`` if the guest has it, or the existing
+    ``session`` of that ``birth``, as in `LinkStatus`; ``size`` is (columns, rows)."""
 
     def __call__(
-        self, sandbox_id: str, session: str, size: tuple[int, int], sink: Sink
+        self,
+        sandbox_id: str,
+        session: str,
+        size: tuple[int, int],
+        sink: Sink,
+        *,
+        birth: str = "",
+        directory: str = "",
     ) -> GuestTerminal: ...

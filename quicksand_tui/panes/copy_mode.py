@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from quicksand_tui.panes.selection import Selection, Shape
-from quicksand_tui.terminal import (
+from quicksand_vt import (
     FrozenLines,
     Lines,
     Matches,
@@ -20,11 +19,13 @@ from quicksand_tui.terminal import (
     selected_text,
 )
 
+from quicksand_tui.panes.selection import Selection, Shape
+
 TEXT_MAX: Final = 256
 """The longest text to search for, in characters."""
 
 JUMPS_MAX: Final = 100
-"""How many ``n`` keys are remembered while a search is running."""
+"""The most ``n`` keys remembered while a search is running."""
 
 
 class Prompt:
@@ -122,7 +123,7 @@ _MOTIONS: Final = {
 }
 
 _SAME: Final = {"ctrl+j": "enter", "ctrl+m": "enter", "ctrl+h": "backspace"}
-"""Keys that many terminals send as another one."""
+"""Keys that many terminals send as other keys."""
 
 _SHAPES: Final = {"v": Shape.CHARACTERS, "V": Shape.LINES, "ctrl+v": Shape.BLOCK}
 
@@ -140,8 +141,8 @@ class CopyMode:
     def __init__(
         self, lines: FrozenLines, *, height: int, cursor: Position, leaves_at_end: bool = False
     ) -> None:
-        """With ``leaves_at_end`` (the wheel began it), it ends when the view is at the end
-        again."""
+        """With ``leaves_at_end`` (the wheel began it), it ends when the view reaches the last
+        line."""
         self.lines = lines
         self.height = max(1, height)
         self.top = self._last_top

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
+from quicksand_vt import Position
+
 from quicksand_tui.panes.copy_mode import HINT, CopyMode
 from quicksand_tui.panes.selection import Highlight, Selection, told_size
 from quicksand_tui.panes.view import PaneChanged, PaneCopied
-from quicksand_tui.terminal import Position
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,7 +36,7 @@ class Copying:
         return self._shown.copy_mode
 
     def begin(self, *, by_mouse: bool = False) -> CopyMode:
-        """Begins copy mode unless it is on, and returns it. Begun ``by_mouse``, it ends when the
+        """Begins copy mode unless it is on, and returns it. With ``by_mouse``, it ends when the
         view is at the end again."""
         if self.mode is not None:
             return self.mode
@@ -94,7 +95,7 @@ class Copying:
         self._pane.post_message(PaneCopied(told_size(text)))
 
     def take(self, selection: Selection) -> None:
-        """Copies what the mouse selected, and highlights it."""
+        """Copies the text that the mouse selected, and highlights it."""
         if text := selection.text:
             self.copy(text)
         if self.mode is not None and self.mode.leaves_at_end and self.mode.is_at_end:

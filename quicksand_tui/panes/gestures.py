@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from textual import events
-from textual.timer import Timer
-
-from quicksand_tui.panes.selection import Selection, Shape
-from quicksand_tui.terminal import (
+from quicksand_vt import (
     MouseAction,
     MouseButton,
     MouseEvent,
@@ -16,6 +12,10 @@ from quicksand_tui.terminal import (
     Position,
     line_at,
 )
+from textual import events
+from textual.timer import Timer
+
+from quicksand_tui.panes.selection import Selection, Shape
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,7 +60,7 @@ LEFT_BUTTON: Final = 1
 
 
 class Gestures:
-    """Handles a pane's mouse events. A press decides who gets all events up to its release: the
+    """Handles a pane's mouse events. A press decides where all events up to its release go: to the
     guest, if its program tracks the mouse, unless shift is held or copy mode is on."""
 
     def __init__(
@@ -70,20 +70,36 @@ class Gestures:
         copying: Copying,
         pass_on: Callable[[MouseEvent], bool],
     ) -> None:
-        """``pass_on`` sends an event to the guest's program; it returns False if that does not want
-        it."""
+        """``pass_on`` sends an event to the guest's program; it returns False if the program does
+        not want it."""
         self._pane = pane
         self._shown = shown
         self._copying = copying
         self._pass_on = pass_on
         self._anchor: Position | None = None
-        """Where the held button was pressed."""
+        """The position where the held button was pressed."""
         self._drags = False
         self._guest_holds = False
         """The guest was told of the press of the held button."""
         self._at = (0, 0)
         """The last position of the drag in the pane, perhaps beyond its edges."""
         self._edge: Timer | None = None
+
+    def take(self, event: events.MouseEvent) -> None:
+        """Handles a mouse event of the pane."""
+        match event:
+            case events.MouseDown():
+                self.press(event)
+            case events.MouseUp():
+                self.release(event)
+            case events.MouseMove():
+                self.move(event)
+            case events.Click():
+                self.click(event)
+            case events.MouseScrollUp():
+                self.wheel(event, -WHEEL_LINES)
+            case events.MouseScrollDown():
+                self.wheel(event, WHEEL_LINES)
 
     def press(self, event: events.MouseDown) -> None:
         event.stop()

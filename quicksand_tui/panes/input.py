@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -9,28 +10,15 @@ from typing import NamedTuple
 
 from quicksand_tui.model.keymap import DEFAULT_PREFIX
 
-_APPLICATION = {
-    b"\x1b[" + letter: b"\x1bO" + letter for letter in (b"A", b"B", b"C", b"D", b"H", b"F")
-}
-
-
-def for_application(data: bytes) -> bytes:
-    """Converts cursor keys to application mode (DECCKM), which the user's terminal does not use."""
-    if b"\x1b[" not in data:
-        return data
-    for usual, application in _APPLICATION.items():
-        data = data.replace(usual, application)
-    return data
-
-
 PREFIX = DEFAULT_PREFIX.data
 
 ESCAPE_WAIT_S = 0.03
-"""An ESC with nothing after it for this time is the key itself. Terminals send sequences in one
-piece, but a network may cut them."""
+"""Seconds after which an ESC with nothing after it is the key itself. Terminals send sequences in
+one piece, but a network may cut them."""
 
 APP_ESCAPE_WAIT_S = 0.1
-"""The same for the app, which has time: a cut report of the mouse would be letters to it."""
+"""Seconds after which an ESC is a key to the app, which has time: the rest of a cut report of the
+mouse would be letters to it."""
 
 ESCAPE = b"\x1b"
 
@@ -59,10 +47,9 @@ _ANSWERS = re.compile(
     rb"|[?>=][\d;]*c"  # device attributes
     rb"|\??[\d;]*\$y"  # modes
     rb"|[\d;]*[tn]"  # sizes, status
-    rb"|\?[\d;]*[un]"  # keyboard protocol, status
-    rb"|[\d;:]*u)"  # a key of the keyboard protocol
+    rb"|\?[\d;]*[un])"  # keyboard protocol, status
 )
-"""What a terminal reports (xterm's ctlseqs), as opposed to keys."""
+"""Reports of a terminal (xterm's ctlseqs), as opposed to keys."""
 
 
 class Piece(NamedTuple):
@@ -124,7 +111,7 @@ class InputSplitter:
             yield self._sort(token)
 
     def _for_app(self, data: bytes) -> Iterator[Piece]:
-        """Yields what the app gets; each ESC that is a key is a piece of its own."""
+        """Yields the pieces for the app; each ESC that is a key is a piece of its own."""
         if self._in_paste or _PASTE in data:
             self._in_paste = data.rfind(_PASTE_END) <= data.rfind(_PASTE)
             yield Piece(data, for_pane=False)
@@ -179,10 +166,18 @@ class InputSplitter:
         if self._after_prefix:
             self._after_prefix = False
             return Piece(token, for_pane=False, is_command=True)
-        if token == self.prefix:
+        if token == self.prefix or (token[-1:] == b"u" and _told(self.prefix).fullmatch(token)):
             self._after_prefix = True
-            return Piece(token, for_pane=False)
+            return Piece(self.prefix, for_pane=False)
         return Piece(token, for_pane=True)
+
+
+@functools.cache
+def _told(prefix: bytes) -> re.Pattern[bytes]:
+    """Returns a pattern for the prefix, a key with Ctrl, as kitty's keyboard protocol tells it
+    (quicksand_vt/keyboard.py): Caps Lock (64) and Num Lock (128) are told as well."""
+    code = prefix[0] | (0x60 if prefix[0] < 0x1B else 0x40)
+    return re.compile(rb"\x1b\[%d(?::\d*)*;(?:5|69|133|197)(?::[12])?u" % code)
 
 
 def _paste(data: bytes, at: int) -> bytes | None:

@@ -1,9 +1,10 @@
-"""The last lines of a terminal that is no more, from the end of its output."""
+"""The last lines of a terminal that is gone, from the end of its output."""
 
 from __future__ import annotations
 
+from quicksand_vt import Terminal
+
 from quicksand_tui.model.text import sanitise
-from quicksand_tui.terminal import Terminal
 
 
 def last_lines(terminal: Terminal, count: int) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from quicksand_tui.model.geometry import Rect
 
 
 class Way(Enum):
-    """Where a new pane goes relative to the old one."""
+    """The places of a new pane relative to the old one."""
 
     BESIDE = "beside"
     BELOW = "below"

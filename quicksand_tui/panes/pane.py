@@ -5,9 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from textual import events
+from quicksand_vt import (
+    Bell,
+    ClipboardWrite,
+    CwdChanged,
+    Event,
+    MouseEvent,
+    Terminal,
+    TitleChanged,
+)
+from textual import events, on
 from textual.geometry import Region, Size
 from textual.reactive import reactive
 from textual.strip import Strip
@@ -17,8 +27,8 @@ from quicksand_tui.model.keymap import DEFAULT_PREFIX, Prefix
 from quicksand_tui.panes.backlog import Backlog, ReplayStart
 from quicksand_tui.panes.content import LinkState, LinkStatus, OpenTerminal, Running, Said, Sink
 from quicksand_tui.panes.copying import Copying
-from quicksand_tui.panes.gestures import WHEEL_LINES, Gestures
-from quicksand_tui.panes.input import for_application
+from quicksand_tui.panes.gestures import Gestures
+from quicksand_tui.panes.link import Link
 from quicksand_tui.panes.picture import Picture
 from quicksand_tui.panes.pictures import PanePictures
 from quicksand_tui.panes.titles import what_runs
@@ -31,19 +41,16 @@ from quicksand_tui.panes.view import (
     PaneTyped,
     Shown,
 )
-from quicksand_tui.terminal import (
-    Bell,
-    ClipboardWrite,
-    CwdChanged,
-    Event,
-    MouseEvent,
-    Terminal,
-    TitleChanged,
-)
 
 if TYPE_CHECKING:
     from quicksand_tui.panes.copy_mode import CopyMode
     from quicksand_tui.panes.pictures import PictureScreen
+
+LINE_S = 0.3
+"""Seconds without typing after which Enter is no longer the end of a line."""
+
+TOLD_S = 6.0
+"""Seconds for which the title tells what has happened to an open terminal."""
 
 RESIZE_S = 2.0
 """Seconds without typing after which another client may have resized the terminal."""
@@ -85,14 +92,16 @@ class Pane(Widget, can_focus=True):
         *,
         session: str = "",
         birth: str = "",
+        directory: str = "",
         going_back: Callable[[], object] = lambda: None,
         start_hint: str = "",
         pictures: PictureScreen | None = None,
         **options: Any,
     ) -> None:
-        """``session`` and ``birth`` name an existing terminal, as in `LinkStatus`; ``going_back``
-        returns the job that is reverting the sandbox, or None; ``start_hint`` says how to start a
-        stopped sandbox; ``pictures`` draws those of the guest's programs."""
+        """``session`` and ``birth`` name an existing terminal, as in `LinkStatus`; a new one begins
+        in ``directory``, if the guest has that; ``going_back`` returns the job that is reverting
+        the sandbox, or None; ``start_hint`` says how to start a stopped sandbox; ``pictures`` draws
+        the pictures of the guest's programs."""
         super().__init__(**options)
         self.sandbox_id = sandbox_id
         self._pictures = PanePictures(self, pictures, self._report)
@@ -103,11 +112,16 @@ class Pane(Widget, can_focus=True):
         self.bell = False
         """The bell rang while the pane did not have the focus."""
         self.typed = 0.0
-        """When the user last typed into it, by the monotonic clock."""
+        """The time when the user last typed into it, by the monotonic clock."""
         self.drawn = 0.0
-        """When the frame clock last drew it, by the monotonic clock."""
-        self._open_terminal = open_terminal
+        """The time when the frame clock last drew it, by the monotonic clock."""
         self._typing = Typing(going_back)
+        self.link = Link(
+            partial(open_terminal, sandbox_id, directory=directory),
+            self._shown,
+            self._typing,
+            Sink(self._receive, self._set_status, self._take_running),
+        )
         self._foreground = Running()
         self._start_hint = start_hint
         self._backlog = Backlog()
@@ -140,55 +154,18 @@ class Pane(Widget, can_focus=True):
         self.copying.resize(rows, laid_out=laid_out)
         if self._typing.guest is not None:
             self._typing.guest.resize(columns, rows)
-        elif self.status.state is not LinkState.DELETED:
-            self.connect()
+        else:
+            self.link.begin()
         self.redraw()
-
-    def connect(self) -> None:
-        """Opens a terminal in the guest, or the one that the pane had."""
-        before = self.status
-        self._set_status(
-            LinkStatus(state=LinkState.CONNECTING, session=before.session, birth=before.birth)
-        )
-        self._backlog.drop()
-        self._typing.guest = self._open_terminal(
-            self.sandbox_id,
-            self.status.session,
-            (self.terminal.columns, self.terminal.rows),
-            Sink(self._receive, self._set_status, self._take_running),
-        )
-        self._typing.flush()
-
-    def reopen(self) -> None:
-        """Opens a new terminal in place of an ended or lost one."""
-        if not self.status.runs:
-            self._warn(self.status.text)
-            return
-        self.leave()
-        self._shown.status = LinkStatus(state=LinkState.CONNECTING)
-        self.connect()
-
-    def mark_deleted(self, text: str) -> None:
-        """Shows that the sandbox was deleted, and keeps the screen."""
-        if self.status.state is not LinkState.DELETED:
-            self.leave()
-            self._set_status(LinkStatus(state=LinkState.DELETED, text=text))
-
-    def leave(self) -> None:
-        """Closes the connection; the guest's terminal stays."""
-        if self._typing.guest is not None:
-            self._typing.guest.leave()
-            self._typing.guest = None
-
-    def end(self) -> None:
-        if self._typing.guest is not None:
-            self._typing.guest.end()
-            self._typing.guest = None
 
     def on_unmount(self) -> None:
         self._gestures.cancel()
-        self.leave()
+        self.link.leave()
         self._pictures.close()
+
+    def _reopen(self) -> None:
+        if not self.link.reopen():
+            self._warn(self.status.text)
 
     def _receive(self, data: bytes, said: Said) -> None:
         self._backlog.add(data, said)
@@ -206,10 +183,19 @@ class Pane(Widget, can_focus=True):
         if not (status.runs or status.comes_back) and self._start_hint:
             status = replace(status, text=f"{self._start_hint}: {status.text}")
         self._shown.status = status
+        if status.state is LinkState.CONNECTING and self._typing.guest is None:
+            self._backlog.drop()
         if status.state is LinkState.OPEN:
             self._typing.opened()
+            if status.text:
+                self.set_timer(TOLD_S, lambda: self._forget_told(status))
         self.redraw()
         if self.is_mounted:
+            self.post_message(self.Changed())
+
+    def _forget_told(self, status: LinkStatus) -> None:
+        if self.status is status and status.text:
+            self._shown.status = replace(status, text="")
             self.post_message(self.Changed())
 
     def _take_running(self, running: Running) -> None:
@@ -218,8 +204,15 @@ class Pane(Widget, can_focus=True):
 
     @property
     def what_runs(self) -> str:
-        """What its title says: the program's own, or the program and its directory."""
+        """The words of its title: the program's own, or the program and its directory."""
         return what_runs(self.terminal.title, self.terminal.cwd, self._foreground)
+
+    @property
+    def directory(self) -> str:
+        """The directory of its shell, as told by the shell (OSC 7) or, for the program in the
+        foreground, by the guest; "" if unknown."""
+        directory = self.terminal.cwd or self._foreground.directory
+        return directory if directory.startswith("/") else ""
 
     def _drop_pending(self) -> None:
         dropped = self._backlog.drop()
@@ -231,7 +224,7 @@ class Pane(Widget, can_focus=True):
 
     @property
     def is_behind(self) -> bool:
-        """Whether output waits to be parsed."""
+        """Whether some output is not parsed yet."""
         return bool(self._backlog)
 
     def digest(self) -> None:
@@ -311,28 +304,29 @@ class Pane(Widget, can_focus=True):
 
     def type(self, data: bytes) -> None:
         """Types keys, given as the bytes that a terminal sends in its normal mode."""
-        if self.status.state is LinkState.DELETED:
+        now = time.monotonic()
+        paused_s = now - self.typed
+        if self.status.is_over and data in (b"\r", b"\n"):
+            # Soon after other keys, Enter ends a line that was meant for the program that has
+            # ended: the next line must not run in another shell.
+            if paused_s > LINE_S:
+                self._reopen()
             return
-        if self.status.state in (LinkState.ENDED, LinkState.LOST):
-            if data in (b"\r", b"\n"):
-                self.reopen()
+        self.typed = now
+        if self.status.is_over:
             return
-        if time.monotonic() - self.typed > RESIZE_S:
+        if paused_s > RESIZE_S:
             self._claim_size()
-        self.typed = time.monotonic()
         self.copying.clear_highlight()
-        if self.terminal.modes.application_cursor:
-            data = for_application(data)
-        if self.status.text:
-            # The user has seen the message and goes on.
-            self._shown.status = replace(self.status, text="")
-            self.post_message(self.Changed())
+        data = self.terminal.encode_keys(data)
+        self._forget_told(self.status)  # the user has seen it and goes on
         self.write(data)
         self.post_message(PaneTyped(self, data))
 
     def write(self, data: bytes) -> None:
         """Sends bytes to the guest, or keeps them until it can take them."""
-        self._typing.write(data)
+        if not self.status.is_over:
+            self._typing.write(data)
 
     def release_keys(self) -> None:
         """Types the keys that were kept back, if the revert is over."""
@@ -348,19 +342,15 @@ class Pane(Widget, can_focus=True):
         own (in tests and in a browser)."""
         prefix: Prefix = getattr(self.app, "prefix", DEFAULT_PREFIX)
         if event.key == prefix.key or self.prefixed:
-            event.stop()
-            event.prevent_default()
             self._take_prefixed(event)
-            return
-        if self.copy_mode is not None:
-            event.stop()
-            event.prevent_default()
+        elif self.copy_mode is not None:
             self._press_in(self.copy_mode, event)
-            return
-        if data := self.terminal.encode_key(event.key, event.character):
-            event.stop()
-            event.prevent_default()
+        elif data := self.terminal.encode_key(event.key, event.character):
             self.type(data)
+        else:
+            return
+        event.stop()
+        event.prevent_default()
 
     def _take_prefixed(self, event: events.Key) -> None:
         if not self.prefixed:
@@ -421,26 +411,17 @@ class Pane(Widget, can_focus=True):
         self._report(self.terminal.encode_focus(False))
         self.redraw()
 
-    def on_mouse_down(self, event: events.MouseDown) -> None:
-        self._gestures.press(event)
-
-    def on_mouse_up(self, event: events.MouseUp) -> None:
-        self._gestures.release(event)
-
-    def on_mouse_move(self, event: events.MouseMove) -> None:
-        self._gestures.move(event)
-
-    def on_click(self, event: events.Click) -> None:
-        self._gestures.click(event)
-
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        self._gestures.wheel(event, -WHEEL_LINES)
-
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        self._gestures.wheel(event, WHEEL_LINES)
+    @on(events.MouseDown)
+    @on(events.MouseUp)
+    @on(events.MouseMove)
+    @on(events.Click)
+    @on(events.MouseScrollUp)
+    @on(events.MouseScrollDown)
+    def _take_mouse(self, event: events.MouseEvent) -> None:
+        self._gestures.take(event)
 
     def _pass_on(self, event: MouseEvent) -> bool:
-        """Sends a mouse event to the guest's program; returns False if it does not want it."""
+        """Sends a mouse event to the guest's program; returns False if that does not want it."""
         # A drag may go beyond the edges.
         x = min(max(event.x, 0), self.terminal.columns - 1)
         y = min(max(event.y, 0), self.terminal.rows - 1)

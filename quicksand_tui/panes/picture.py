@@ -1,5 +1,4 @@
-"""Draws the rows of a pane: converts a guest's styles to Rich's and its lines to Textual's
-strips."""
+"""Draws the rows of a pane: turns a guest's styles into Rich's, its lines into Textual's strips."""
 
 from __future__ import annotations
 
@@ -8,17 +7,7 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from rich.cells import cell_len, set_cell_size
-from rich.color import Color
-from rich.segment import Segment
-from rich.style import Style as RichStyle
-from textual.cache import LRUCache
-from textual.strip import Strip
-
-from quicksand_tui.panes.content import LinkState
-from quicksand_tui.panes.selection import columns_of
-from quicksand_tui.pixels.placeholders import PLACEHOLDER
-from quicksand_tui.terminal import (
+from quicksand_vt import (
     DEFAULT_COLOUR,
     RGB,
     VS16,
@@ -30,20 +19,30 @@ from quicksand_tui.terminal import (
     counted,
     is_disputed,
 )
+from rich.cells import cell_len, set_cell_size
+from rich.color import Color
+from rich.segment import Segment
+from rich.style import Style as RichStyle
+from textual.cache import LRUCache
+from textual.strip import Strip
+
+from quicksand_tui.panes.content import LinkState
+from quicksand_tui.panes.selection import columns_of
+from quicksand_tui.pixels.placeholders import PLACEHOLDER
 
 if TYPE_CHECKING:
+    from quicksand_vt import Run
     from textual.widget import Widget
 
     from quicksand_tui.panes.copy_mode import CopyMode
     from quicksand_tui.panes.copying import Copying
     from quicksand_tui.panes.view import Shown
-    from quicksand_tui.terminal import Run
 
 
 REPLACEMENT = "\ufffd"
 
 STYLES_MAX = 4096
-"""How many converted styles are cached, which bounds what a guest can fill."""
+"""The most converted styles in the cache, which bounds the memory that a guest can fill."""
 
 
 @lru_cache(maxsize=STYLES_MAX)
@@ -81,7 +80,7 @@ def _colour(colour: int) -> Color | None:
 
 
 Pictured = Callable[["Run", RichStyle], list[Segment] | None]
-"""Draws cells that show parts of pictures; the second is the style of their background."""
+"""Draws cells that show parts of pictures; the second argument is the style of their background."""
 
 
 def line_strip(
@@ -116,9 +115,9 @@ def line_strip(
 
 
 def _fitting(run: Run) -> str:
-    """Returns the text with the guest's width, which for some characters is not Rich's, and not
-    that of the terminal, which joins what the guest may have counted one by one: an emoji with a
-    skin tone has blanks behind it then, and an emoji that is narrow for the guest is a symbol."""
+    """Returns the text in the guest's width, which may differ from Rich's and the terminal's.
+    Blanks follow characters that the terminal joins and the guest has counted one by one, such as
+    an emoji and its skin tone; an emoji that is narrow for the guest is drawn as a symbol."""
     if run.text.isascii():
         return run.text
     if PLACEHOLDER in run.text:  # with which it could show pictures of others
@@ -134,7 +133,7 @@ def _fitting(run: Run) -> str:
 
 
 def _sized(unit: str, columns: int) -> str:
-    """Returns what is drawn as one character, in so many columns."""
+    """Returns a character as it is drawn in so many columns."""
     width = cell_len(unit)
     if width > columns:
         unit = unit.replace(VS16, "")
@@ -144,7 +143,7 @@ def _sized(unit: str, columns: int) -> str:
 
 
 def painted(strip: Strip, marks: Iterable[tuple[range, RichStyle]]) -> Strip:
-    """Returns ``strip`` with some columns in other styles. The marks must be in order and must not
+    """Returns ``strip`` with some columns in other styles. The marks are in order, without
     overlap."""
     width = strip.cell_length
     cuts: list[int] = []
@@ -189,7 +188,7 @@ def reversed_at(strip: Strip, x: int) -> Strip:
 STRIPS_MAX = 1024
 
 MESSAGE_ROWS = 6
-"""The most rows of a message, which may hold what a guest says."""
+"""The most rows of a message, which may hold a guest's words."""
 
 NOT_REVERSED = RichStyle(reverse=False)
 UNDERLINED = RichStyle(underline=True)
@@ -204,7 +203,7 @@ class Picture:
         self._shown = shown
         self._copying = copying
         self._strips: LRUCache[int, Strip] = LRUCache(STRIPS_MAX)
-        """By the number of the line."""
+        """Drawn lines, by their numbers."""
         self._base: RichStyle | None = None
         """The pane's own style: computing it takes longer than drawing a line."""
 
@@ -290,8 +289,8 @@ class Picture:
         return painted(strip, [(range(x, x + 1), UNDERLINED)])
 
     def _message(self) -> list[str]:
-        """Returns the lines that take the place of the first rows: why there is no program here,
-        and which key goes on."""
+        """Returns the lines in place of the first rows: why no program is here, and which key goes
+        on."""
         status, width = self._shown.status, self._pane.size.width - 2
         text = status.text or f"{status.state.value}…"
         return textwrap.wrap(text, max(1, width), max_lines=MESSAGE_ROWS, placeholder=" …")

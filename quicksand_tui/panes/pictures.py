@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from weakref import WeakKeyDictionary
 
+from quicksand_vt import USUAL_CELL, Terminal
 from rich.color import Color
 from rich.segment import Segment
 from rich.style import Style as RichStyle
@@ -17,24 +18,22 @@ from quicksand_tui.pixels.cells import LOWER, UPPER
 from quicksand_tui.pixels.guest_graphics import Decode, Decoded, GuestGraphics, outcome
 from quicksand_tui.pixels.halfcells import TO_KEPT
 from quicksand_tui.pixels.kitty_reading import RefusedError
-from quicksand_tui.terminal import Terminal
-from quicksand_tui.terminal.graphics import USUAL_CELL
 
 if TYPE_CHECKING:
     from PIL import Image
+    from quicksand_vt import Run, Surface
     from textual.app import App
 
     from quicksand_tui.pixels.placed import Part, Placed
     from quicksand_tui.pixels.placeholders import PlaceholderCell
-    from quicksand_tui.terminal import Run, Surface
 
 PIECE: Final = 64
-"""Columns of a picture that are made at once: most of a wide one may be beyond the screen."""
+"""Columns of a picture that are made at once: most of a wide picture may be beyond the screen."""
 HELD_MAX: Final = 4 << 20
 """Bytes of half cells that are kept for a pane: fifty screens of 200x50."""
 
 SEEN: Final = 128
-"""From this on, of 255, a pixel is drawn; below, what is behind is seen."""
+"""The least alpha, of 255, of a pixel that is drawn; through others the background is seen."""
 
 
 class Pictured(Protocol):
@@ -66,8 +65,8 @@ class PictureScreen(Protocol):
         """Whether pictures can be drawn at all, for which colours are needed."""
 
     def text(self, part: Part) -> PlaceholderCell | None:
-        """Returns what shows a part of a picture as one of kitty's images; None if half cells
-        have to do."""
+        """Returns the cell that shows a part of a picture as one of kitty's images; None if half
+        cells have to do."""
 
 
 class HalfCellScreen:
@@ -105,10 +104,12 @@ class PanePictures:
         return self._screen.cell
 
     def terminal(self, columns: int, rows: int) -> Terminal:
-        """Makes the pane's terminal; the pictures are those of the last one made."""
+        """Makes the pane's terminal; the pictures are those of the latest terminal."""
         self.close()
         make = self._make if self._screen.draws else None
-        self._terminal = Terminal(columns, rows, cell_pixels=self.cell, graphics=make)
+        self._terminal = Terminal(
+            columns, rows, name="quicksand-tui", cell_pixels=self.cell, graphics=make
+        )
         return self._terminal
 
     def close(self) -> None:
@@ -119,8 +120,8 @@ class PanePictures:
 
     def _make(self, surface: Surface) -> GuestGraphics:
         def changed() -> None:
-            # It may have been decoded for a terminal of before. What the guest repeats is not over
-            # by this, so it is no piece of the output.
+            # The picture may have been decoded for an earlier terminal. It does not end what the
+            # guest repeats, so it is no piece of the output.
             if self._graphics is made and self._terminal is not None:
                 self._report(self._terminal.take_replies())
                 self._pane.redraw()
@@ -131,8 +132,8 @@ class PanePictures:
         return made
 
     def _decode(self, decode: Decode, done: Decoded) -> None:
-        # The app's work, not the pane's: that would be cancelled with the pane, perhaps before it
-        # begins, and nobody would know that the picture does not wait any more.
+        # The app does this work, not the pane: it would be cancelled with the pane, perhaps before
+        # it begins, and nobody would know that the picture no longer waits.
         self._pane.app.run_worker(self._decode_in_turn(decode, done), group="pictures")
 
     async def _decode_in_turn(self, decode: Decode, done: Decoded) -> None:
@@ -145,8 +146,8 @@ class PanePictures:
             done(found)
 
     def drawn(self, run: Run, base: RichStyle) -> list[Segment] | None:
-        """Returns what shows the parts of pictures that a run of cells has; None if they are
-        forgotten. ``base`` is the style of cells without a picture."""
+        """Returns segments that show the parts of pictures in a run of cells; None if the pictures
+        are forgotten. ``base`` is the style of cells without a picture."""
         if self._graphics is None:
             return None
         part = self._graphics.find(run.style.picture)
@@ -161,7 +162,7 @@ class PanePictures:
         return [look] * run.columns
 
     def _pixels(self, part: Part) -> bytes:
-        """Returns the upper and the lower pixel of a half cell, red, green, blue and alpha each."""
+        """Returns the upper and the lower pixel of a half cell: red, green, blue and alpha each."""
         return self._half_rows.pixels(part) if part.placed.stored.is_decoded else bytes(8)
 
 
@@ -170,9 +171,9 @@ class HalfRows:
 
     def __init__(self) -> None:
         self._pieces: WeakKeyDictionary[Placed, dict[tuple[int, int], bytes]] = WeakKeyDictionary()
-        """By place: the upper and the lower pixels of a row's piece."""
+        """The upper and the lower pixels of each piece of a row, by place."""
         self.held = 0
-        """The bytes that they take at most."""
+        """The most bytes that the pieces take."""
 
     def pixels(self, part: Part) -> bytes:
         """Returns the upper and the lower pixel of a part."""

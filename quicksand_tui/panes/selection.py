@@ -7,7 +7,7 @@ from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from quicksand_tui.terminal import (
+from quicksand_vt import (
     Lines,
     Position,
     Span,
@@ -18,7 +18,7 @@ from quicksand_tui.terminal import (
 )
 
 if TYPE_CHECKING:
-    from quicksand_tui.terminal import Terminal
+    from quicksand_vt import Terminal
 
 
 class Shape(Enum):
@@ -33,7 +33,7 @@ class Selection:
     """A selection from its anchor to the cursor, including both."""
 
     lines: Lines
-    """The lines in which it was made."""
+    """The lines that it is a part of."""
     anchor: Position
     cursor: Position
     shape: Shape = Shape.CHARACTERS
@@ -95,7 +95,7 @@ def told_size(text: str) -> str:
 
 
 class Highlight:
-    """A selection on a live terminal. Lines of the scrollback never change; those on the screen are
+    """A selection on a live terminal. The scrollback never changes; lines on the screen are
     compared."""
 
     def __init__(self, selection: Selection, terminal: Terminal) -> None:

@@ -1,4 +1,4 @@
-"""The title of a pane: what its program calls itself, or else the program and its directory."""
+"""The title of a pane: its program's own, or else the program and its directory."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ if TYPE_CHECKING:
     from quicksand_tui.panes.content import Running
 
 COMMAND_CELLS = 30
-"""Of a command line without its end."""
+"""The most cells of a command line in a title; its end is cut."""
 
 UNKNOWN = "shell"
-"""What a pane is called whose guest has not said yet what runs there."""
+"""The title of a pane whose guest has not said yet which program runs there."""
 
 SHELLS = frozenset({"ash", "bash", "dash", "fish", "ksh", "sh", "zsh"})
-"""Programs whose options say nothing."""
+"""Programs whose options tell nothing."""
 
 
 def what_runs(reported: str, directory: str, running: Running) -> str:
-    """Returns what a pane shows, such as "vim notes ~/src". A program's own title (OSC 0 and 2,
-    ``reported``) is worth most; ``directory`` is the one that its shell told (OSC 7)."""
+    """Returns the words of a pane's title, such as "vim notes ~/src". A program's own title (OSC 0
+    and 2, ``reported``) goes first; ``directory`` is the one that its shell told (OSC 7)."""
     if reported:
         return reported
     where = home_shortened(directory or running.directory)

@@ -1,5 +1,4 @@
-"""What is typed for a guest: sent at once, or kept until the guest that it is meant for can take
-it."""
+"""Input typed for a guest: sent at once, or kept until the guest it is meant for can take it."""
 
 from __future__ import annotations
 
@@ -15,8 +14,8 @@ if TYPE_CHECKING:
 
 
 class Typing:
-    """Writes to the guest's terminal, and keeps what comes while there is none, or while a revert
-    is running: that is meant for the guest after it."""
+    """Writes to the guest's terminal. Keeps input that comes while there is no terminal, or during
+    a revert, for the guest after it."""
 
     def __init__(self, going_back: Callable[[], object]) -> None:
         """``going_back`` returns the job that is reverting the sandbox, or None."""
@@ -34,7 +33,7 @@ class Typing:
             self._kept = (self._kept + data)[:TYPED_MAX]
 
     def opened(self) -> None:
-        """The terminal was opened: types what was kept for it."""
+        """Types the keys that were kept for the terminal that was just opened."""
         self._went_back = self._going_back()
         self.flush()
 
@@ -42,8 +41,12 @@ class Typing:
         kept, self._kept = self._kept, b""
         self.write(kept)
 
+    def drop(self) -> None:
+        """Forgets the keys that were kept: nobody can take them."""
+        self._kept = b""
+
     def release(self) -> None:
-        """Types what was kept, if the revert is over."""
+        """Types the keys that were kept, if the revert is over."""
         if self._kept and self.guest is not None and not self._waits:
             self.flush()
 

@@ -1,4 +1,4 @@
-"""What a pane shows, and its messages to the screen."""
+"""The contents of a pane, and its messages to the screen."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Protocol
 from textual.message import Message
 
 if TYPE_CHECKING:
+    from quicksand_vt import FrozenLines, Terminal
+
     from quicksand_tui.panes.content import LinkStatus
     from quicksand_tui.panes.copy_mode import CopyMode
-    from quicksand_tui.terminal import FrozenLines, Terminal
 
 
 @dataclass(slots=True, eq=False)
 class Shown:
-    """What the pane and its helpers (copy mode, mouse, picture) look at."""
+    """The contents that the pane shares with its helpers (copy mode, mouse, picture)."""
 
     terminal: Terminal
     status: LinkStatus
@@ -95,4 +96,4 @@ class ShellsLeft(Message):
 
 
 class ShellsZoomed(Message):
-    """A shell should fill the whole area, as it did before."""
+    """A shell should fill the whole area, as before."""

@@ -1,60 +1,70 @@
-"""What stands in the place of a shell that is not open yet, and takes what is typed for it."""
+"""Stands in the place of a shell that is not open yet, and takes the keys typed for it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from quicksand_vt import Terminal
 from textual import events
 from textual.message import Message
 from textual.reactive import reactive
 from textual.widgets import Static
 
+from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.text import sanitise
 from quicksand_tui.panes.content import TYPED_MAX
 from quicksand_tui.panes.view import PaneChanged
-from quicksand_tui.terminal import Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from quicksand_tui.model.keymap import Prefix
+    from quicksand_tui.model.keymap import Keymap, Prefix
     from quicksand_tui.model.sandboxes import SandboxView
 
 SHOWN_MAX = 400
-"""How many of the last characters typed are shown while the shell is awaited."""
+"""The number of typed characters, the last ones, shown while the shell is awaited."""
 
 NEW = "new:"
-"""What the id of a sandbox begins with, followed by its name, until it has its own."""
+"""The first characters of a sandbox's id until it has its own; its name follows."""
 
 
 class Awaited:
-    """What was typed for shells that are being opened, by the ids of their sandboxes."""
+    """Keys typed for shells that are being opened, by the ids of their sandboxes and by the
+    terminals chosen there (`LinkStatus.terminal_name`; "" for the one in front). The latest choice
+    is the last."""
 
     def __init__(self) -> None:
-        self._typed: dict[str, bytes] = {}
+        self._typed: dict[str, dict[str, bytes]] = {}
 
     def __contains__(self, sandbox_id: str) -> bool:
         return sandbox_id in self._typed
 
-    def begin(self, sandbox_id: str) -> bool:
-        """Notes that a shell is awaited; returns False if it was already."""
-        if sandbox_id in self._typed:
-            return False
-        self._typed[sandbox_id] = b""
-        return True
+    def begin(self, sandbox_id: str, terminal: str = "") -> bool:
+        """Notes that a sandbox's terminal is awaited; returns False if one was already."""
+        is_new = sandbox_id not in self._typed
+        typed = self._typed.setdefault(sandbox_id, {})
+        typed[terminal] = typed.pop(terminal, b"")
+        return is_new
+
+    def chosen_in(self, sandbox_id: str) -> list[str]:
+        """Returns the terminals that were chosen meanwhile, the latest at the end."""
+        return list(self._typed.get(sandbox_id, ()))
 
     def add(self, sandbox_id: str, data: bytes) -> None:
-        self._typed[sandbox_id] = (self._typed[sandbox_id] + data)[:TYPED_MAX]
+        typed = self._typed[sandbox_id]
+        chosen = next(reversed(typed))
+        typed[chosen] = (typed[chosen] + data)[:TYPED_MAX]
 
     def typed_for(self, sandbox_id: str) -> bytes:
-        return self._typed.get(sandbox_id, b"")
+        """Returns the keys typed for the terminal that was chosen last."""
+        return next(reversed(self._typed.get(sandbox_id, {"": b""}).values()))
 
-    def end(self, sandbox_id: str) -> bytes:
-        """Ends the wait; returns what was typed meanwhile."""
-        return self._typed.pop(sandbox_id, b"")
+    def end(self, sandbox_id: str) -> dict[str, bytes]:
+        """Ends the wait; returns the keys typed meanwhile, by the terminal that was chosen."""
+        return self._typed.pop(sandbox_id, {})
 
     def adopt(self, sandbox: SandboxView) -> bool:
-        """Goes on under the id that a new sandbox has by now; returns False if it is not new."""
+        """Follows a new sandbox to the id that it has by now; returns False if it is not new."""
         if (typed := self._typed.pop(f"{NEW}{sandbox.name}", None)) is None:
             return False
         self._typed[sandbox.id] = typed
@@ -63,7 +73,7 @@ class Awaited:
 
 class WaitingShell(Static, can_focus=True):
     """Takes keys that are meant for a shell that is being opened, so that none is read as a
-    command. As in a pane, those behind the prefix are commands."""
+    command. As in a pane, keys after the prefix are commands."""
 
     prefixed: reactive[bool] = reactive(False, init=False)
     """The prefix was typed, so the next key is a command."""
@@ -82,8 +92,8 @@ class WaitingShell(Static, can_focus=True):
         take: Callable[[bytes], None],
         **options: Any,
     ) -> None:
-        """``waits`` returns whether keys are meant for a shell, which ``take`` takes; otherwise
-        they are commands."""
+        """``waits`` returns whether keys are meant for a shell, and ``take`` takes those; other
+        keys are commands."""
         super().__init__(markup=False, **options)
         self._prefix = prefix
         self._waits = waits
@@ -128,6 +138,17 @@ class WaitingShell(Static, can_focus=True):
 
     def watch_prefixed(self) -> None:
         self.post_message(PaneChanged())
+
+
+def no_shell_text(sandbox: SandboxView | None, keymap: Keymap) -> str:
+    """Says why there is no shell of a sandbox that has none open."""
+    if sandbox is None:
+        return ""
+    if sandbox.state is State.RUNNING:
+        return f"{keymap.hint('shell')} opens a shell here."
+    if sandbox.state is State.PAUSED:
+        return f"It is paused: {keymap.hint('pause')} resumes it."
+    return f"It is {sandbox.state.value}: there is nothing to open a shell in."
 
 
 def typed_text(data: bytes) -> str:

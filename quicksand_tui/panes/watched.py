@@ -8,23 +8,23 @@ import unicodedata
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from quicksand_vt import Bell, CommandFinished, Terminal
 from textual.strip import Strip
 
 from quicksand_tui.model.wall import Wants, first_row, is_question
 from quicksand_tui.panes.backlog import after_string
 from quicksand_tui.panes.picture import REPLACEMENT, line_strip, reversed_at
 from quicksand_tui.pixels.placeholders import PLACEHOLDER
-from quicksand_tui.terminal import Bell, CommandFinished, Terminal
 
 if TYPE_CHECKING:
     from rich.style import Style as RichStyle
 
 COLUMNS_MAX: Final = 500
 ROWS_MAX: Final = 200
-"""The largest terminal that is kept, since the guest says how large it is."""
+"""The largest size of a terminal that is kept, since the guest tells the size."""
 
 PENDING_MAX: Final = 64 * 1024
-"""Bytes that wait to be parsed; of more, the last `REST` are kept."""
+"""The most bytes that wait to be parsed; of more, the last `REST` are kept."""
 
 REST: Final = 16 * 1024
 
@@ -32,7 +32,7 @@ SLICE: Final = 1024
 """Bytes that are parsed at once, which takes 0.3 ms; at worst, of hostile input, 25 ms."""
 
 QUIET_S: Final = 1.0
-"""Seconds of silence after which a question waits for an answer."""
+"""Seconds of silence after which a question counts as waiting for an answer."""
 
 RATE_S: Final = 3.0
 """Seconds over which lines are counted."""
@@ -42,8 +42,8 @@ CANCEL: Final = b"\x18"
 
 
 class WatchedScreen:
-    """The screen of a terminal in a guest, drawn in a tile. Its input is hostile: what is drawn is
-    never wider than asked for."""
+    """The screen of a terminal in a guest, drawn in a tile. Its input is hostile, so no line is
+    drawn wider than asked for."""
 
     def __init__(
         self, columns: int, rows: int, *, clock: Callable[[], float] = time.monotonic
@@ -52,11 +52,11 @@ class WatchedScreen:
         self._terminal = Terminal(*_bounded(columns, rows), scrollback=0, clock=clock)
         self._pending = bytearray()
         self._repeated = 0
-        """How many of the pending bytes were written before the look began."""
+        """The number of pending bytes that were written before the look began."""
         self._strips: dict[tuple[int, int], Strip] = {}
         self._base: RichStyle | None = None
         self.heard: float | None = None
-        """When it last wrote something, by the clock; None if not since the look began."""
+        """The time of its last output, by the clock; None if none has come since the look began."""
         self.status: int | None = None
         """The exit status of the last command that has ended (OSC 133), if known."""
         self._bell = self._ended = self._answered = False
@@ -76,7 +76,7 @@ class WatchedScreen:
 
     @property
     def is_behind(self) -> bool:
-        """Whether output waits to be parsed."""
+        """Whether some output is not parsed yet."""
         return bool(self._pending)
 
     def resize(self, columns: int, rows: int) -> None:
@@ -86,7 +86,7 @@ class WatchedScreen:
             self._strips.clear()
 
     def take(self, data: bytes, *, replayed: bool = False, skipped: bool = False) -> None:
-        """Takes output; ``skipped`` says that some before it was left out."""
+        """Takes output; ``skipped`` says that output before it was left out."""
         if data and not replayed:
             self.heard = now = self._clock()
             self._counted.append((now, data.count(b"\n")))
@@ -102,7 +102,7 @@ class WatchedScreen:
             self._repeated = 0
 
     def digest(self) -> None:
-        """Parses a slice of what waits."""
+        """Parses a slice of the output that waits."""
         data = bytes(self._pending[:SLICE])
         if self._repeated:
             data = data[: self._repeated]
@@ -123,7 +123,7 @@ class WatchedScreen:
 
     @property
     def wants(self) -> Wants:
-        """Why it stands out now."""
+        """The reason why it stands out now."""
         if self._waits_for_answer():
             return Wants.ANSWER
         if self._bell:
@@ -140,12 +140,13 @@ class WatchedScreen:
         return is_question("".join(cells))
 
     def seen(self) -> None:
-        """The user has seen it, so it no longer stands out until it writes again."""
+        """Notes that the user has seen it, so that it no longer stands out until it writes
+        again."""
         self._bell = self._ended = False
         self._answered = True
 
     def lines_per_s(self) -> float:
-        """Returns how fast it writes lines."""
+        """Returns the lines that it writes per second."""
         since = self._clock() - RATE_S
         self._counted = [(when, count) for when, count in self._counted if when >= since]
         return sum(count for _, count in self._counted) / RATE_S
@@ -153,7 +154,10 @@ class WatchedScreen:
     # Display
 
     def take_changed(self) -> bool:
-        """Whether the screen has changed since the last call."""
+        """Whether the screen has changed since the last call. Output from before the look began is
+        shown only when all of it is parsed: until then the screen is one of the past."""
+        if self._repeated:
+            return False
         damage, cursor = self._terminal.take_damage(), self._terminal.cursor
         place = (cursor.line - self._terminal.screen_line, cursor.x)
         moved = place != self._cursor
@@ -170,8 +174,7 @@ class WatchedScreen:
         return True
 
     def strips(self, width: int, height: int, base: RichStyle) -> list[Strip]:
-        """Draws the part of the screen that matters most, in ``height`` strips of ``width``
-        cells."""
+        """Draws the most important part of the screen, in ``height`` strips of ``width`` cells."""
         if base is not self._base:
             self._base = base
             self._strips.clear()
@@ -179,8 +182,7 @@ class WatchedScreen:
         first = terminal.screen_line
         at, used = cursor.line - first, self._used()
         if terminal.is_alternate:
-            # A program that draws the whole screen: its upper part, if the cursor is there.
-            at, used = (at if cursor.visible else 0), 0
+            at, used = 0, 0  # a picture is recognised by its top, wherever the cursor is
         top = first + first_row(terminal.rows, height, at, used)
         drawn = []
         for number in range(top, top + height):
@@ -191,7 +193,7 @@ class WatchedScreen:
         return drawn
 
     def _used(self) -> int:
-        """Returns how many rows, from the top, have something on them."""
+        """Returns the number of rows, from the top to the last one that has text."""
         terminal = self._terminal
         first = terminal.screen_line
         for y in range(terminal.rows, 0, -1):
@@ -212,7 +214,7 @@ class WatchedScreen:
 
 
 JOINED: Final = re.compile("[\U0001f1e6-\U0001f1ff\U0001f3fb-\U0001f3ff]")
-"""What a terminal may join with the character before it: letters of flags, and skin tones."""
+"""Characters that a terminal may join with the one before: letters of flags, and skin tones."""
 
 
 NO_CELL: Final = frozenset({"Mn", "Me", "Mc", "Cc", "Cf", "Cs", "Cn"})
@@ -220,8 +222,8 @@ NO_CELL: Final = frozenset({"Mn", "Me", "Mc", "Cc", "Cf", "Cs", "Cn"})
 
 
 def _alone(text: str) -> str:
-    """Returns a text of which each character takes the same cells in all terminals, whatever stands
-    beside it: otherwise one that joins characters would move what is right of the tile."""
+    """Returns a text in which each character takes the same cells in all terminals, whatever stands
+    beside it: a character that joins others would move everything right of the tile."""
     if text.isascii():
         return text
     text = text.replace(PLACEHOLDER, REPLACEMENT)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.segment import Segment
 from textual import events, on, work
-from textual.geometry import Offset, Region, Size
-from textual.layout import ArrangeResult, Layout, WidgetPlacement
+from textual.geometry import Region, Size
+from textual.layout import Layout
 from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
@@ -19,9 +19,11 @@ from quicksand_tui.model.geometry import Rect
 from quicksand_tui.model.text import clip, plain
 from quicksand_tui.panes import layout
 from quicksand_tui.panes.clock import FrameClock
-from quicksand_tui.panes.content import LinkState, OpenTerminal
+from quicksand_tui.panes.content import LinkState, OpenTerminal, session_of
+from quicksand_tui.panes.heads import row_of_heads, title_of
 from quicksand_tui.panes.layout import Arrangement, Leaf, Node, Side, Way, renamed
 from quicksand_tui.panes.pane import Pane
+from quicksand_tui.panes.placing import PanePlaces
 from quicksand_tui.panes.view import PaneOutput, PaneTyped
 
 if TYPE_CHECKING:
@@ -30,26 +32,9 @@ if TYPE_CHECKING:
 LEFT_BUTTON = 1
 
 
-class _Places(Layout):
-    """Places panes as the workspace's tree says."""
-
-    name = "panes"
-
-    def arrange(
-        self, parent: Widget, children: list[Widget], size: Size, greedy: bool = True
-    ) -> ArrangeResult:
-        assert isinstance(parent, Workspace)
-        places = parent.places(size)
-        found = []
-        for child in children:
-            place = places.get(child.id or "")
-            region = Region(0, 0, 0, 0) if place is None else _below_title(place)
-            found.append(WidgetPlacement(region, Offset(0, 0), child.styles.margin, child))
-        return found
-
-
-def _below_title(place: Rect) -> Region:
-    return Region(place.x, place.y + 1, place.width, max(0, place.height - 1))
+def _name_of(pane: Pane) -> str:
+    """Returns the `LinkStatus.terminal_name` of a pane, even if its program has ended."""
+    return f"{pane.status.session} {pane.status.birth}"
 
 
 class WorkspaceRearranged(Message):
@@ -95,6 +80,7 @@ class Workspace(Widget):
         *,
         terminals: Mapping[str, str] | None = None,
         arrangement: Arrangement | None = None,
+        chosen: str = "",
         going_back: Callable[[], object] = lambda: None,
         start_hint: str = "",
         ascii_only: bool = False,
@@ -102,8 +88,8 @@ class Workspace(Widget):
         **options: Any,
     ) -> None:
         """Shows the guest's ``terminals`` (sessions by `LinkStatus.terminal_name`) in
-        ``arrangement``, or a new terminal if there are none. The other arguments are those of
-        `Pane`."""
+        ``arrangement``, or a new terminal if there are none; the ``chosen`` one gets the focus. The
+        other arguments are those of `Pane`."""
         super().__init__(**options)
         self._going_back = going_back
         self._start_hint = start_hint
@@ -122,8 +108,11 @@ class Workspace(Widget):
         for pane in self._first:
             if pane.id not in placed:
                 self._node = self._beside_all(pane)
-        self._current = ids.get(kept.current if kept else "", self._first[0].id or "")
+        self._front = ids.get(kept.current if kept else "", self._first[0].id or "")
+        """The pane that has the focus at first if none is chosen."""
+        self._current = ids.get(chosen, self._front)
         self.zoomed = kept is not None and kept.zoomed and len(self._first) > 1
+        self._stall = ""
         self._held: layout.Line | None = None
         """The line being dragged."""
         self._drag_to: tuple[int, int] | None = None
@@ -135,13 +124,14 @@ class Workspace(Widget):
         last = list(layout.panes(self._node))[-1]
         return layout.split(self._node, last, name, Way.BESIDE)
 
-    def _make(self, name: str = "", session: str = "") -> Pane:
-        """Makes a pane, for the terminal of that name if there is one."""
+    def _make(self, name: str = "", session: str = "", directory: str = "") -> Pane:
+        """Makes a pane, for the terminal of that name if there is one, else for a new one."""
         return Pane(
             self.sandbox_id,
             self._open_terminal,
             session=session,
             birth=name.removeprefix(f"{session} "),
+            directory=directory,
             going_back=self._going_back,
             start_hint=self._start_hint,
             pictures=self._pictures,
@@ -169,7 +159,7 @@ class Workspace(Widget):
 
     @property
     def layout(self) -> Layout:
-        return _Places()
+        return PanePlaces(self.places)
 
     def on_mount(self) -> None:
         self._run_clock()
@@ -201,6 +191,30 @@ class Workspace(Widget):
         """The pane that has the focus, or had it last."""
         return next((pane for pane in self.panes if pane.id == self._current), None)
 
+    def pane_of(self, terminal: str) -> Pane | None:
+        """Returns the pane with the terminal of that `LinkStatus.terminal_name`; for "", the one
+        that had the focus at first."""
+        if not terminal:
+            return next((pane for pane in self.panes if pane.id == self._front), None)
+        return next((pane for pane in self.panes if _name_of(pane) == terminal), None)
+
+    def choose(self, terminal: str) -> None:
+        """Makes the pane with a terminal the current one; opens one if no pane shows it."""
+        pane = self.pane_of(terminal)
+        if pane is None:
+            if not terminal:
+                return
+            pane = self._add(terminal)
+        self._current = pane.id or ""
+        self._rearrange()
+
+    def _add(self, terminal: str) -> Pane:
+        """Opens a pane for a terminal, beside all others."""
+        pane = self._make(terminal, session_of(terminal))
+        self._node = self._beside_all(pane)
+        self.mount(pane)
+        return pane
+
     @on(events.DescendantFocus)
     def _focused(self, event: events.DescendantFocus) -> None:
         if isinstance(event.widget, Pane) and event.widget.id != self._current:
@@ -221,11 +235,12 @@ class Workspace(Widget):
     # Changing the layout
 
     def split(self, way: Way) -> bool:
-        """Opens a pane beside or below the current one; returns False if there is no room."""
+        """Opens a pane beside or below the current one, in its directory; returns False without
+        room."""
         place = self.places(self.size).get(self._current)
         if self._node is None or place is None or not layout.can_split(place, way):
             return False
-        pane = self._make()
+        pane = self._make(directory=self.current.directory if self.current else "")
         self.zoomed = False
         self._node = layout.split(self._node, self._current, pane.id or "", way)
         self._current = pane.id or ""
@@ -234,17 +249,22 @@ class Workspace(Widget):
         self.screen.set_focus(pane)
         return True
 
+    def renew(self) -> list[Pane]:
+        """Has each pane whose program is over wait for another program; returns these panes."""
+        over = [pane for pane in self.panes if pane.status.is_over]
+        for pane in over:
+            pane.link.renew()
+        return over
+
     def add_missing(self, terminals: Mapping[str, str]) -> None:
-        """Opens panes for those of ``terminals``, sessions by `LinkStatus.terminal_name`, that no
-        pane shows."""
-        shown = {f"{pane.status.session} {pane.status.birth}" for pane in self.panes}
+        """Opens panes for ``terminals`` (sessions by `LinkStatus.terminal_name`) that no pane
+        shows."""
+        shown = {_name_of(pane) for pane in self.panes}
         if any(pane.status.state is LinkState.CONNECTING for pane in self.panes):
             return  # the connecting pane may be any of them
-        for name, session in terminals.items():
+        for name in terminals:
             if name not in shown:
-                pane = self._make(name, session)
-                self._node = self._beside_all(pane)
-                self.mount(pane)
+                self._add(name)
                 self._rearrange()
 
     def close(self, pane: Pane) -> None:
@@ -304,11 +324,17 @@ class Workspace(Widget):
         self._held = layout.line_at(self._node, self._room, x, y)
         if self._held is not None:
             self.capture_mouse()
-            return
+
+    def titled_at(self, x: int, y: int) -> Pane | None:
+        """Returns the pane whose title is at a cell, unless a line is dragged there. The screen
+        asks before the click comes here, so that the next key is for that pane."""
+        if self._node is None or self.zoomed or layout.line_at(self._node, self._room, x, y):
+            return None
         for pane in self.panes:
             place = self.places(self.size).get(pane.id or "")
             if place is not None and place.y == y and place.x <= x < place.x + place.width:
-                self.screen.set_focus(pane)
+                return pane
+        return None
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         if self._held is None:
@@ -378,6 +404,12 @@ class Workspace(Widget):
 
     # Titles and lines
 
+    def tell_stall(self, text: str) -> None:
+        """Shows in the current pane's title why no pane shows anything new; "" if all do."""
+        if text != self._stall:
+            self._stall = text
+            self.refresh()
+
     def render_lines(self, crop: Region) -> list[Strip]:
         places = self.places(self.size)
         strips = [self._line(y, places) for y in range(crop.y, crop.bottom)]
@@ -388,20 +420,8 @@ class Workspace(Widget):
 
     def _line(self, y: int, places: dict[str, Rect]) -> Strip:
         """Draws one row: titles above panes, lines between them."""
-        segments: list[Segment] = []
-        at = 0
         line = self.get_component_rich_style("workspace--line")
-        for name, place in sorted(places.items(), key=lambda item: item[1].x):
-            if not place.y - 1 <= y < place.y + place.height or place.x < at:
-                continue
-            if place.x > at:
-                segments.append(Segment(("|" if self._ascii else "│") * (place.x - at), line))
-            text = ("-" if self._ascii else "─") * place.width if y == place.y - 1 else ""
-            if y == place.y:
-                segments.append(self._title(name, place.width))
-            else:
-                segments.append(Segment(text.ljust(place.width), line))
-            at = place.x + place.width
+        segments = row_of_heads(y, places, line, self._title, ascii_only=self._ascii)
         return Strip(segments).adjust_cell_length(self.size.width, line)
 
     def _title(self, name: str, width: int) -> Segment:
@@ -418,19 +438,6 @@ class Workspace(Widget):
         if pane is None:
             return ""
         number = self.panes.index(pane) + 1 if pane in self.panes else 0
-        words = [f" {number}", pane.what_runs]
-        if pane.status.state is LinkState.LOST and pane.status.runs:
-            words.append("(lost) enter opens a new one")
-        elif pane.status.state is not LinkState.OPEN:
-            words.append(f"({pane.status.state.value})")
-        elif pane.status.text:
-            words.append(f"· {pane.status.text}")
-        if pane.copy_mode is not None:
-            words.insert(1, f"{pane.copy_mode.told} ·")
-        if pane.bell:
-            words.append("♪")
-        if pane.broadcast:
-            words.append("broadcast")
-        if self.zoomed:
-            words.append("zoomed")
-        return " ".join(words)
+        is_current = pane.id == self._current
+        stall = self._stall if is_current else ""
+        return title_of(pane, number, is_current=is_current, stall=stall, zoomed=self.zoomed)

@@ -1,4 +1,4 @@
-"""How many pixels of pictures are kept: for one terminal, and for all of an app together."""
+"""The pixels of pictures that are kept: for one terminal, and for all of an app together."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ ALL_PIXELS_MAX: Final = 16 << 20
 
 
 WAITING_MAX: Final = 4
-"""Pictures of all terminals that wait to be decoded; further ones are refused, but for one of each
-terminal."""
+"""The most pictures that wait to be decoded; others are refused, but for one of each terminal."""
 
 
 class Keeper(Protocol):
@@ -21,10 +20,10 @@ class Keeper(Protocol):
 
     @property
     def pixels(self) -> int:
-        """How many it keeps."""
+        """The number of pixels that it keeps."""
 
     def drop_one(self) -> bool:
-        """Drops a picture, the one that is missed least; returns False if it has none."""
+        """Drops the picture that is missed least; returns False if it has none."""
 
 
 class Budget:
@@ -35,7 +34,7 @@ class Budget:
         self._together = together
         self._keepers: WeakSet[Keeper] = WeakSet()
         self.waiting = 0
-        """How many pictures wait to be decoded."""
+        """The number of pictures that wait to be decoded."""
 
     def join(self, keeper: Keeper) -> None:
         self._keepers.add(keeper)

@@ -1,4 +1,4 @@
-"""Keeps what the terminal shows and finds what is new in a frame."""
+"""Remembers what the terminal shows, and finds the differences of a frame."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class Encoder(Protocol):
 
     @property
     def stays(self) -> bool:
-        """Whether what it draws stays until something is written over it."""
+        """Whether its drawings stay until something is written over them."""
 
     def draw(self, picture: Image.Image, corner: tuple[int, int], part: Rect) -> bytes:
-        """Returns what draws ``part``, in cells, of a picture whose top left cell is at
+        """Returns the bytes that draw ``part``, in cells, of a picture whose top left cell is at
         ``corner`` of the terminal, counted from 0; b"" if that is shown already."""
 
     def forget(self) -> bytes:
-        """Returns what removes all that was drawn and is not text. Everything is new after."""
+        """Returns the bytes that remove all drawings that are no text. Everything is new after."""
 
 
 class Canvas:
@@ -44,9 +44,9 @@ class Canvas:
         self._picture: Image.Image | None = None
 
     def draw(self, frame: Frame, view: Viewport, damage: Iterable[Rect]) -> bytes:
-        """Returns what brings the terminal from the last frame to this one; b"" if nothing that
-        is seen has changed. ``damage`` is what may have changed, in pixels of the frame; a view
-        that is not the last one is drawn whole."""
+        """Returns the bytes that bring the terminal from the last frame to this one; b"" if nothing
+        visible has changed. ``damage`` may have changed, in pixels of the frame; a view that is not
+        the last one is drawn whole."""
         target = view.target
         before = b""
         if view != self._view or self._picture is None:
@@ -66,13 +66,13 @@ class Canvas:
         return before + self._encoder.draw(self._picture, corner, part)
 
     def forget(self) -> bytes:
-        """Returns what removes the picture; the next frame is drawn whole."""
+        """Returns the bytes that remove the picture; the next frame is drawn whole."""
         removed = self._encoder.forget() + self._erase_but(None)
         self._view = None
         return removed
 
     def _erase_but(self, target: Rect | None) -> bytes:
-        """Returns what erases the last view, unless the next one covers it."""
+        """Returns the bytes that erase the last view, unless the next one covers it."""
         if self._view is None or not self._encoder.stays or self._view.target == target:
             return b""
         x, y, width, height = self._view.target

@@ -1,5 +1,4 @@
-"""Half cells as values: what a viewer that draws them itself needs, without the library for
-pictures."""
+"""Half cells as values, for a viewer that draws them itself, without the library for pictures."""
 
 from __future__ import annotations
 

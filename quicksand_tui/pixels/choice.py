@@ -1,4 +1,4 @@
-"""Which way of drawing a terminal gets."""
+"""The way in which a terminal gets pictures."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Way(Enum):
 
 
 class Colours(Enum):
-    """How many colours a terminal has."""
+    """The colours of a terminal."""
 
     TRUE = "true"
     INDEXED = "256"
@@ -24,9 +24,7 @@ class Colours(Enum):
 
 
 PLACEHOLDERS_IN = ("kitty", "ghostty")
-"""How the names begin of terminals that have Unicode placeholders."""
-
-WISHES = ("auto", *(way.value for way in Way))
+"""The beginnings of the names of terminals that have Unicode placeholders."""
 
 
 def choose_way(wish: str, graphics: str, *, in_multiplexer: bool) -> Way:
@@ -53,7 +51,7 @@ def choose_way_in_text(
 
 
 def choose_colours(environ: Mapping[str, str]) -> Colours:
-    """Returns how many colours a terminal has, as its environment says."""
+    """Returns the colours of a terminal, as its environment says."""
     term = environ.get("TERM", "")
     if environ.get("NO_COLOR") or term in ("", "dumb") or term.startswith("vt"):
         return Colours.NONE

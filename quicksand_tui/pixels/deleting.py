@@ -1,23 +1,23 @@
-"""What kitty's command to delete means: which places of pictures."""
+"""The meaning of kitty's command to delete: the places of pictures that it removes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from quicksand_tui.terminal.boxes import Box
+from quicksand_vt import Box
 
 if TYPE_CHECKING:
+    from quicksand_vt import Surface
+
     from quicksand_tui.pixels.kitty_reading import Command
     from quicksand_tui.pixels.placed import Placed, Places
-    from quicksand_tui.terminal.surface import Surface
 
 Chooses = Callable[["Command", "Surface", "Places"], Iterable["Placed"]]
 
 
 def to_delete(what: str, command: Command, surface: Surface, places: Places) -> list[Placed]:
-    """Returns the places that are to be removed; ``what`` is the value of the key d in lower
-    case."""
+    """Returns the places to be removed; ``what`` is the value of the key d in lower case."""
     chooses = _CHOICES.get(what)
     return [] if chooses is None else list(chooses(command, surface, places))
 

@@ -1,6 +1,6 @@
 """Pictures that a guest's programs draw in their terminal, with sixels or kitty's protocol.
 
-What a guest sends is hostile: sizes, pixels kept, cells covered and work per second are bounded,
+A guest's pictures are hostile: sizes, pixels kept, cells covered and work per second are bounded,
 and nothing raises.
 """
 
@@ -12,19 +12,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from PIL import Image
+from quicksand_vt import After, Allowance, Box
 
 from quicksand_tui.pixels.budget import PIXELS_MAX, WAITING_MAX
 from quicksand_tui.pixels.deleting import to_delete
 from quicksand_tui.pixels.kitty_reading import Command, RefusedError, Transmission, parse
 from quicksand_tui.pixels.placed import Part, Placed, Places, Stored
 from quicksand_tui.pixels.sixel_reading import SixelPicture, SixelReader
-from quicksand_tui.terminal.boxes import Box
-from quicksand_tui.terminal.events import Allowance
-from quicksand_tui.terminal.graphics import After
 
 if TYPE_CHECKING:
+    from quicksand_vt import Surface
+
     from quicksand_tui.pixels.budget import Budget
-    from quicksand_tui.terminal.surface import Surface
 
 FILLED_BURST: Final = 16 << 20
 FILLED_RATE: Final = 16 << 20
@@ -32,13 +31,13 @@ FILLED_RATE: Final = 16 << 20
 a twentieth of a slow core."""
 
 SCALED: Final = 8
-"""Scaling a pixel takes as long as filling so many."""
+"""The pixels that are filled in the time of scaling one."""
 
 REDUCED: Final = 2
-"""Reducing a picture takes as long for each of its pixels as filling so many."""
+"""The pixels that are filled in the time of reducing one."""
 LARGER: Final = 4
-"""A picture with so many times the pixels of its cells is reduced when it is shown, once: else it
-would be whenever a part of it is drawn, in each of its places."""
+"""The pixels of a picture, as a multiple of those of its cells, from which it is reduced once when
+it is shown: else it would be reduced for each drawing of a part, in each of its places."""
 
 DRAWN_BURST: Final = 6 << 20
 DRAWN_RATE: Final = 40 << 20
@@ -53,11 +52,11 @@ CELLS_MAX: Final = 1000
 Decode = Callable[[], Image.Image]
 Decoded = Callable[[Image.Image | RefusedError], None]
 Elsewhere = Callable[[Decode, Decoded], None]
-"""Calls the first on another thread, and the second with what came of it on this one."""
+"""Calls the first function on another thread, and then the second on this one with the outcome."""
 
 
 def outcome(decode: Decode) -> Image.Image | RefusedError:
-    """Decodes, and returns also why that cannot be done."""
+    """Decodes a picture; returns it, or why it cannot be decoded."""
     try:
         return decode()
     except RefusedError as error:
@@ -65,13 +64,13 @@ def outcome(decode: Decode) -> Image.Image | RefusedError:
 
 
 def here(decode: Decode, done: Decoded) -> None:
-    """Decodes at once: an `Elsewhere` for those who can wait."""
+    """Decodes at once: an `Elsewhere` for callers that can wait."""
     done(outcome(decode))
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How a picture lies in cells; see `Placed`."""
+    """The way a picture lies in cells; see `Placed`."""
 
     columns: int
     rows: int
@@ -91,8 +90,8 @@ class GuestGraphics:
         elsewhere: Elsewhere = here,
         changed: Callable[[], object] = lambda: None,
     ) -> None:
-        """``elsewhere`` decodes what takes long; ``changed`` is called when there is something new
-        to draw or to answer after it."""
+        """``elsewhere`` decodes pictures that take long; ``changed`` is called when there is
+        something new to draw or to answer after it."""
         self._surface = surface
         self._elsewhere = elsewhere
         self._changed = changed
@@ -101,12 +100,12 @@ class GuestGraphics:
         self._drawn = Allowance(DRAWN_BURST, DRAWN_RATE, surface.clock)
         self._budget = budget
         self._waiting = 0
-        """How many of its pictures wait to be decoded."""
+        """The number of its pictures that wait to be decoded."""
         self._coming: Transmission | None = None
-        """The picture of which not all commands have come."""
+        """The picture whose commands have not all come."""
 
     def find(self, number: int) -> Part | None:
-        """Returns what a cell shows that has this number; None if it is forgotten."""
+        """Returns the contents of the cell with this number; None if they are forgotten."""
         return self.places.find(number)
 
     def forget(self) -> None:
@@ -155,8 +154,8 @@ class GuestGraphics:
         placement_id: int = 0,
         z: int = 0,
     ) -> bool:
-        """Shows a picture at the cursor; returns False if there is no room. With ``overlays``, the
-        pictures that are there show through it, with ``erases`` the text there is gone."""
+        """Shows a picture at the cursor; returns False if there is no room. With ``overlays``,
+        pictures below show through it; with ``erases``, text below is gone."""
         surface, places = self._surface, self.places
         columns, rows = shape.columns, shape.rows
         # Numbers are only taken for cells: else commands that are refused would soon use them up.
@@ -172,7 +171,7 @@ class GuestGraphics:
             if not self._filled.take(cost):
                 return False
             placed.reduce(surface.cell)
-        # What comes of a picture that is not there yet concerns its places.
+        # The pixels of a picture that is still to come concern its places.
         placed.own = stored if stored.is_kept or not stored.is_decoded else placed.stored
         if not places.place(placed):
             return False
@@ -188,8 +187,7 @@ class GuestGraphics:
         return REDUCED * there if there > LARGER * shown else 0
 
     def _overlaid(self, placed: Placed, after: After) -> Image.Image | None:
-        """Returns a picture together with those that are where it is to be; None if there are none,
-        or it hides them."""
+        """Returns a picture together with those below it; None if it has none, or hides them."""
         surface, (wide, high) = self._surface, self._surface.cell
         y, x = (0, 0) if after is After.TOP else surface.cursor
         right = min(x + placed.columns, surface.size[0])
@@ -243,7 +241,7 @@ class GuestGraphics:
         *,
         late: bool = False,
     ) -> None:
-        """Answers a command that names a picture, as far as it wants to know."""
+        """Answers a command that names a picture, as far as the command asks for it."""
         named = image_id or command.positive("i")
         quiet = max(quiet, command.number("q"))
         if not (named or command.number("I")) or quiet >= (1 if text == "OK" else 2):
@@ -282,7 +280,7 @@ class GuestGraphics:
         self.places.coming = 0
 
     def _receive(self, coming: Transmission) -> None:
-        """Shows or keeps a picture of which all has come. Raises `RefusedError`."""
+        """Shows or keeps a picture that has come in full. Raises `RefusedError`."""
         command = coming.command
         if coming.cost <= AT_ONCE:
             stored = self._take(command, coming.decode())
@@ -290,7 +288,7 @@ class GuestGraphics:
             return
         if self._waiting and self._budget.waiting >= WAITING_MAX:
             raise RefusedError("EBUSY:too many pictures came at once")
-        # What follows it is to find it in its place.
+        # Later output is to find it in its place.
         stored = self._take(command, Image.new("RGBA", coming.size), is_decoded=False)
         answers = self._surface.answers
         self._waiting += 1
@@ -371,8 +369,8 @@ class GuestGraphics:
 
 
 def _runs(numbers: list[int], places: Places) -> Iterator[tuple[int, int, Part]]:
-    """Yields the parts of pictures that cells of a row show: the cell where parts that follow each
-    other begin, how many they are, and the first."""
+    """Yields the parts of pictures in the cells of a row: the cell where adjacent parts begin,
+    their number, and the first part."""
     at = 0
     while at < len(numbers):
         part = places.find(numbers[at]) if numbers[at] else None
@@ -386,7 +384,7 @@ def _runs(numbers: list[int], places: Places) -> Iterator[tuple[int, int, Part]]
 
 
 def shape_of(size: tuple[int, int], cell: tuple[int, int], command: Command) -> Shape:
-    """Returns how a picture of this size is shown. Raises `RefusedError`."""
+    """Returns the way a picture of this size is shown. Raises `RefusedError`."""
     wide, high = cell
     left, top = min(command.positive("x"), size[0]), min(command.positive("y"), size[1])
     across, down = size[0] - left, size[1] - top

@@ -10,11 +10,11 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from PIL import Image
+from quicksand_vt import XTERM_COLOURS
 
 from quicksand_tui.pixels.cells import LOWER, UPPER, Run, runs
 from quicksand_tui.pixels.choice import Colours
 from quicksand_tui.pixels.orders import PackedCells, pack_cells
-from quicksand_tui.terminal.style import XTERM_COLOURS
 
 if TYPE_CHECKING:
     from quicksand_tui.model.geometry import Rect
@@ -23,11 +23,11 @@ KEPT_BITS = 0xF8
 """Five bits a colour: half the bytes, and no visible loss at this size."""
 
 RAMP = " .:-=+*#%@"
-"""From dark to light, where there are neither colours nor half cells."""
+"""Characters from dark to light, where there are neither colours nor half cells."""
 
 _KEPT = [value & KEPT_BITS | value >> 5 for value in range(256)]
 TO_KEPT = _KEPT * 3 + list(range(256))
-"""For `Image.point`, of RGBA; alpha stays."""
+"""A table for `Image.point`, of RGBA, that keeps the highest bits of colours; alpha stays."""
 _CUBE = (0, 95, 135, 175, 215, 255)
 """The levels of xterm's 256 colours."""
 
@@ -64,7 +64,7 @@ class HalfCells:
         return "".join(drawn).encode()
 
     def changed(self, picture: Image.Image, part: Rect) -> list[tuple[int, int, list[bytes]]]:
-        """Returns row, first column and cells of what has changed, and takes it as shown."""
+        """Returns row, first column and cells of each change, and takes them as shown."""
         if len(self._shown) != picture.height // 2:
             self._shown = [[] for _ in range(picture.height // 2)]
         found = []
@@ -142,7 +142,7 @@ def _differing(before: list[bytes], now: list[bytes]) -> tuple[int, int]:
 
 
 def luminance(colour: bytes) -> int:
-    """Returns how light a colour is, from 0 to 255 (ITU-R BT.601)."""
+    """Returns the lightness of a colour, from 0 to 255 (ITU-R BT.601)."""
     return (299 * colour[0] + 587 * colour[1] + 114 * colour[2]) // 1000
 
 

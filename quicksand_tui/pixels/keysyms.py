@@ -15,7 +15,7 @@ KEYS = {
 }  # fmt: skip
 
 SHIFTED = frozenset('ABCDEFGHIJKLMNOPQRSTUVWXYZ~!@#$%^&*()_+{}|:"<>?')
-"""What needs shift on the US layout, which QEMU's keyboard has: it presses none by itself."""
+"""Characters that need shift on QEMU's keyboard, the US layout: it presses none by itself."""
 
 
 class Chord(NamedTuple):
@@ -47,7 +47,7 @@ def keysym_of(key: str) -> int:
 
 
 def strokes(chord: Chord) -> Iterator[Stroke]:
-    """Yields what presses and releases a chord, modifiers around."""
+    """Yields the strokes that press and release a chord, modifiers around."""
     held = []
     if chord.shift or chord.key in SHIFTED:
         held.append(SHIFT)

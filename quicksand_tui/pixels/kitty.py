@@ -23,10 +23,10 @@ CHUNK = 4096
 """The most bytes of base64 in one sequence, from the protocol."""
 
 LEVEL = 1
-"""Of zlib: higher ones take several times as long for a tenth less."""
+"""The level of zlib: higher levels take several times as long for a tenth less."""
 
 IDS = 1 << 16
-"""How many ids a view has; a grid of 1000x500 cells needs a sixteenth of them."""
+"""The number of ids of a view; a grid of 1000x500 cells needs a sixteenth of them."""
 
 
 class KittyEncoder:
@@ -75,7 +75,7 @@ class KittyEncoder:
     def _send(
         self, number: int, tile: Image.Image, place: tuple[int, int], old: int | None
     ) -> bytes:
-        """Returns what shows a tile at a cell, and removes the one that was there."""
+        """Returns the bytes that show a tile at a cell, and remove the tile before."""
         wide, high = self._cell
         # Rows and columns keep the tile in its cells in a terminal whose cells have other sizes.
         control = (
@@ -102,7 +102,7 @@ def _tiles(part: Rect) -> Iterator[tuple[int, int]]:
 
 
 def transmit(control: str, tile: Image.Image) -> bytes:
-    """Returns what sends the pixels of a tile."""
+    """Returns the bytes that send the pixels of a tile."""
     text = standard_b64encode(zlib.compress(tile.tobytes(), LEVEL))
     pieces = [text[at : at + CHUNK] for at in range(0, len(text), CHUNK)]
     last = len(pieces) - 1
@@ -115,5 +115,5 @@ def transmit(control: str, tile: Image.Image) -> bytes:
 
 
 def delete_image(number: int) -> bytes:
-    """Returns what deletes an image with its pixels."""
+    """Returns the bytes that delete an image with its pixels."""
     return b"\x1b_Ga=d,d=I,q=2,i=%d\x1b\\" % number

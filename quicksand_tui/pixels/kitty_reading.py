@@ -1,8 +1,8 @@
 """Reads commands of kitty's graphics protocol (sw.kovidgoyal.net/kitty/graphics-protocol), and the
 pictures that they bring.
 
-Only pictures within the commands themselves are taken: files and shared memory would be those of
-another machine than the program's.
+Only pictures within the commands themselves are taken: files and shared memory would not be on the
+machine of the guest's program.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ INFLATED_SOON: Final = 64 * 1024
 HEAD_PACKED: Final = 4096
 """Packed bytes in which the head of a PNG must be: packers do not write empty blocks."""
 BYTE_COST: Final = 16
-"""Reading a byte of a PNG or of packed data takes at most as long as copying so many pixels: a
-chunk of 12 bytes, or an empty block of zlib's of 10 bits."""
+"""The pixels that are copied in the longest time of reading a byte of a PNG or of packed data: of a
+chunk of 12 bytes, or of an empty block of zlib's of 10 bits."""
 
 
 class RefusedError(Exception):
-    """A command cannot be carried out. The text is the answer: a code of errno.h, a colon and what
-    is wrong, in printable ASCII."""
+    """A command cannot be carried out. The text is the answer: a code of errno.h, a colon and the
+    reason, in printable ASCII."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command's keys and what it brings, in base64."""
+    """A command's keys, and its data in base64."""
 
     letters: dict[str, str]
     numbers: dict[str, int]
@@ -70,7 +70,7 @@ class Command:
 
 
 def parse(text: str) -> Command | None:
-    """Returns a command; None if it is none."""
+    """Returns a command; None if the text is none."""
     control, _, payload = text.partition(";")
     letters: dict[str, str] = {}
     numbers: dict[str, int] = {}
@@ -92,7 +92,7 @@ class Transmission:
     """A picture that comes in one or several commands."""
 
     def __init__(self, command: Command) -> None:
-        """Raises `RefusedError` if it cannot be taken."""
+        """Begins a picture. Raises `RefusedError` if it cannot be taken."""
         self.command = command
         self.quiet = command.number("q")
         self._format = command.numbers.get("f", RGBA)
@@ -133,7 +133,7 @@ class Transmission:
             raise RefusedError("EFBIG:there is too much data")
 
     def finish(self) -> None:
-        """Checks what can be checked quickly, when all parts are there. Raises `RefusedError`."""
+        """Makes the quick checks, when all parts are there. Raises `RefusedError`."""
         if self._rest:
             self._decode(self._rest + "=" * (-len(self._rest) % 4))
             self._rest = ""
@@ -145,7 +145,7 @@ class Transmission:
             raise RefusedError("ENODATA:there is too little data")
 
     def _unpack_small(self) -> None:
-        """Unpacks what is small; raises `RefusedError` if it is not packed."""
+        """Unpacks small data; raises `RefusedError` if it is not packed."""
         if self._is_packed and len(self._data) <= INFLATED_SOON:
             data = _unpack(self._data, INFLATED_SOON)
             if len(data) <= INFLATED_SOON:
@@ -173,7 +173,7 @@ class Transmission:
 
     @property
     def cost(self) -> int:
-        """How long decoding takes at most, in pixels that are only copied."""
+        """The most time that decoding takes, in pixels that are only copied."""
         if self._format == PNG:
             read = PACKED_MAX if self._is_packed else len(self._data)
             return 8 * self.pixels + BYTE_COST * read
@@ -186,8 +186,8 @@ class Transmission:
             return self._image()
         except (RefusedError, DamagedError) as error:
             raise _refused(error) from None
-        # What Pillow raises for damaged files is not known: no list of it was ever complete, and
-        # there may be too little memory. A guest's picture must not end the app.
+        # Nobody knows all errors of Pillow for damaged files: no list of them was ever complete,
+        # and there may be too little memory. A guest's picture must not end the app.
         except Exception:  # noqa: BLE001
             kind = "PNG" if self._format == PNG else "picture"
             raise RefusedError(f"EINVAL:the {kind} is damaged") from None
@@ -210,7 +210,7 @@ class Transmission:
 
 
 def check_size(width: int, height: int) -> None:
-    """Raises `RefusedError` for a size that no picture may have."""
+    """Checks a picture's size. Raises `RefusedError` if no picture may have it."""
     if not width or not height:
         raise RefusedError("EINVAL:a picture has a width and a height")
     if max(width, height) > SIDE_MAX or width * height > PIXELS_MAX:
@@ -218,7 +218,7 @@ def check_size(width: int, height: int) -> None:
 
 
 def _unpack(data: bytes | bytearray, most: int) -> bytes:
-    """Returns what zlib has packed, at most so many bytes and one. Raises `RefusedError`."""
+    """Returns at most so many unpacked bytes and one. Raises `RefusedError`."""
     try:
         return zlib.decompressobj().decompress(data, most + 1)
     except zlib.error:
@@ -230,7 +230,7 @@ def _refused(error: RefusedError | DamagedError) -> RefusedError:
 
 
 def _png_size(data: bytes) -> tuple[int, int]:
-    """Returns the width and height that a PNG says. Raises `RefusedError`."""
+    """Returns the width and height that a PNG claims. Raises `RefusedError`."""
     try:
         return png_size(data)
     except DamagedError as error:

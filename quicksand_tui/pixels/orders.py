@@ -1,4 +1,4 @@
-"""What is said between a viewer and the process that encodes for it.
+"""The messages between a viewer and the process that encodes for it.
 
 The viewer sends lines of JSON (`Order`), the encoder framed messages (`Message`): a kind, a length
 and that many bytes.
@@ -32,19 +32,19 @@ class Kind(IntEnum):
     DRAWN = 0
     """A picture (`Drawn`)."""
     SAVED = 1
-    """The answer to the order to save: "" or why not."""
+    """The answer to the order to save: "" or the reason why not."""
     FAILED = 2
-    """Why the guest's screen is gone; the last message."""
+    """The reason why the guest's screen is gone; the last message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """How the encoder goes on, as a whole: each order replaces the last one."""
+    """The encoder's orders as a whole: each replaces the last one."""
 
     way: str = "half"
     """The value of a `quicksand_tui.pixels.choice.Way`, or one of `ROWS` and `TILES`."""
     first_id: int = 0
-    """For `TILES`: the images' ids begin here."""
+    """The first of the images' ids, for `TILES`."""
     grid: tuple[int, int, int, int] = (0, 0, 10, 20)
     """Columns, rows, and the pixels of a cell; without columns or rows nothing is encoded."""
     corner: tuple[int, int] = (0, 0)
@@ -54,13 +54,14 @@ class Order:
     sharp: bool = False
     """Enlarge by whole numbers only (`Viewport.sharp`)."""
     drained: int = 0
-    """How many pictures the terminal has taken. The next one is encoded after the last is taken."""
+    """The number of pictures that the terminal has taken. The next picture is encoded after the
+    last is taken."""
     again: int = 0
-    """Another number than before asks for the whole picture."""
+    """A number that asks for the whole picture when it changes."""
     interval_s: float = 0.0
     """The least seconds between two pictures."""
     save: str = ""
-    """A path to write the screen to as PNG, once for each new one."""
+    """A path to write the screen to as PNG, once for each new path."""
 
     def line(self) -> bytes:
         return json.dumps(asdict(self)).encode() + b"\n"
@@ -74,7 +75,7 @@ class Order:
         return cls(**found)
 
     def view(self, width: int, height: int) -> Viewport | None:
-        """Returns the view of a frame; None if nothing is to be seen."""
+        """Returns the view of a frame; None if nothing of it is visible."""
         grid = Grid(*self.grid)
         if not (width and height and grid.columns > 0 and grid.rows > 0):
             return None
@@ -92,10 +93,10 @@ class Drawn(NamedTuple):
     """A picture for the terminal."""
 
     width: int
-    """Of the guest's screen, in pixels."""
+    """The width of the guest's screen in pixels."""
     height: int
     is_whole: bool
-    """Nothing of the picture before is seen any more."""
+    """Nothing of the picture before is visible any more."""
     data: bytes
     in_tiles: bool = False
     """It was drawn as `TILES`."""
@@ -140,7 +141,7 @@ def pack_cells(found: PackedCells) -> bytes:
 
 
 def parse_cells(data: bytes) -> Iterator[PackedCells]:
-    """Reads any number of what `pack_cells` wrote."""
+    """Reads any number of the pieces that `pack_cells` wrote."""
     at = 0
     while at < len(data):
         row, column, count = _CELLS.unpack_from(data, at)

@@ -1,4 +1,4 @@
-"""Pictures of a guest's programs as they are shown: which cells show which part."""
+"""Pictures of a guest's programs as they are shown: the parts of them in each cell."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from quicksand_tui.pixels.budget import Budget
 
 COUNT_MAX: Final = 1024
-"""The most places, and the most pictures that are kept without one."""
+"""The most places, and the most pictures that are kept without a place."""
 
 NUMBERS_MAX: Final = 0xFFFFFFFF
 """The largest number of a part, which has 32 bits in the scrollback."""
@@ -26,18 +26,18 @@ class Stored:
     """A picture, which several places may show."""
 
     image: Image.Image
-    """In the mode RGBA."""
+    """The picture, in the mode RGBA."""
     image_id: int = 0
-    """Kitty's; 0 for none."""
+    """Kitty's id; 0 for none."""
     number: int = 0
-    """Kitty's image number, of which several pictures may have the same; 0 for none."""
+    """Kitty's image number, which several pictures may share; 0 for none."""
     is_kept: bool = False
     """It may be shown again, though no place shows it."""
 
     is_decoded: bool = True
     """The picture is there, and not only its size."""
     when_decoded: list[Callable[[], None]] = field(default_factory=list)
-    """What is called then."""
+    """Calls to make then."""
     _opaque: bool | None = None
 
     @property
@@ -70,11 +70,11 @@ class Placed:
     columns: int
     rows: int
     cell: tuple[float, float]
-    """The width and height of what a cell shows, in pixels of the picture."""
+    """The width and height of a cell's contents, in pixels of the picture."""
     source: tuple[int, int, int, int]
-    """Left, top, right and bottom of what is shown of the picture."""
+    """Left, top, right and bottom of the part of the picture that is shown."""
     offset: tuple[float, float] = (0.0, 0.0)
-    """Where that begins within the first cell, in pixels of the picture."""
+    """The beginning of that part within the first cell, in pixels of the picture."""
     placement_id: int = 0
     z: int = 0
     own: Stored = field(init=False)
@@ -89,8 +89,7 @@ class Placed:
         self.source = (0, 0, *stored.image.size)
 
     def reduce(self, cell: tuple[int, int]) -> None:
-        """Shows a copy with so many pixels for each cell, which is empty until the picture is
-        there."""
+        """Shows a copy with so many pixels for each cell, empty until the picture is there."""
         original = replace(self)
         whole = (0, 0, self.columns, self.rows, cell)
         if self.stored.is_decoded:
@@ -108,14 +107,14 @@ class Placed:
     def part(
         self, column: int, row: int, columns: int, rows: int, cell: tuple[int, int]
     ) -> Image.Image:
-        """Returns what some of its cells show, in so many pixels for each cell, as RGBA."""
+        """Returns the contents of some of its cells, in so many pixels for each cell, as RGBA."""
         wide, high = self.cell
         left = column * wide - self.offset[0] + self.source[0]
         top = row * high - self.offset[1] + self.source[1]
         size = (columns * cell[0], rows * cell[1])
         x = _span(left, left + columns * wide, self.source[0::2], size[0])
         y = _span(top, top + rows * high, self.source[1::2], size[1])
-        # Only what is there is scaled: cells may show an area beyond the picture that is a thousand
+        # Only the picture itself is scaled: cells may show an area beyond it that is a thousand
         # times as large.
         inner = (x.target[1] - x.target[0], y.target[1] - y.target[0])
         if min(inner) <= 0:
@@ -135,18 +134,18 @@ class Placed:
 
 
 class _Span(NamedTuple):
-    """What is seen of a picture in one direction."""
+    """The visible part of a picture in one direction."""
 
     first: float
     last: float
-    """From where to where of the picture, in its pixels."""
+    """The beginning and the end in the picture, in its pixels."""
     target: tuple[int, int]
-    """From where to where of the result, in whole pixels."""
+    """The beginning and the end in the result, in whole pixels."""
 
 
 def _span(first: float, last: float, source: tuple[int, ...], size: int) -> _Span:
-    """Returns what is seen if ``size`` pixels show the picture from ``first`` to ``last``, and
-    there is only ``source`` of it."""
+    """Returns the visible part if ``size`` pixels show the picture from ``first`` to ``last``, and
+    only ``source`` of it exists."""
     begin, end = max(first, source[0]), min(last, source[1])
     scale = size / (last - first)
     target = (round((begin - first) * scale), round((end - first) * scale))
@@ -154,7 +153,7 @@ def _span(first: float, last: float, source: tuple[int, ...], size: int) -> _Spa
 
 
 class Part(NamedTuple):
-    """What a cell shows."""
+    """The part of a picture that a cell shows."""
 
     placed: Placed
     column: int
@@ -162,28 +161,28 @@ class Part(NamedTuple):
 
 
 class Places:
-    """The places and pictures of one terminal, within a budget. Which are dropped first: those that
-    are on no screen, then the oldest."""
+    """The places and pictures of one terminal, within a budget. Places on no screen are dropped
+    first, then the oldest."""
 
     def __init__(self, budget: Budget, look: Callable[[], Iterable[int]]) -> None:
         """``look`` returns the numbers of the parts that are on the screens."""
         self._budget = budget
         self._look = look
         self._placed: list[Placed] = []
-        """By their first number."""
+        """The places, by their first number."""
         self._kept: dict[int, Stored] = {}
         """Kitty's pictures by id, the oldest first."""
         self._next = 1
         self._uses: dict[Stored, tuple[int, int]] = {}
-        """How many places need a picture, and whether it is kept by itself; and the pixels that
-        were counted for it."""
+        """The number of a picture's uses (places, and being kept), and the pixels counted for
+        it."""
         self._pixels = 0
-        """Of these pictures."""
+        """The pixels of these pictures."""
         self.coming = 0
-        """Pixels for which there would be room in what has come of a picture."""
+        """The pixels that the received data of a picture could take."""
         budget.join(self)
 
-    # What is there
+    # Finding
 
     @property
     def pixels(self) -> int:
@@ -244,7 +243,7 @@ class Places:
     # Changes
 
     def numbers(self, cells: int) -> int:
-        """Returns the first of so many numbers that nothing has had lately."""
+        """Returns the first of so many numbers that no part has had lately."""
         if self._next + cells > NUMBERS_MAX:
             self.clear()
             self._next = 1
@@ -276,7 +275,7 @@ class Places:
         return True
 
     def has_room(self) -> bool:
-        """Whether what has come fits, if other pictures are dropped for it."""
+        """Whether the received data fits, if other pictures are dropped for it."""
         return self._budget.make_room(self, 0)
 
     def _thin_out(self) -> None:

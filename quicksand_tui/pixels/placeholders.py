@@ -26,7 +26,7 @@ MARKS = "".join(map(chr, (0x305, 0x30D, 0x30E, 0x310, 0x312, 0x33D, 0x33E, 0x33F
 """The numbers 0 to 15 as combining marks, as kitty's rowcolumn-diacritics.txt has them."""
 
 IDS = 1 << 12
-"""How many ids a view has; they are in the lowest 24 bits, which a colour has."""
+"""The number of ids of a view; they are in the lowest 24 bits, which a colour has."""
 
 TILES_ACROSS = 64
 """Tiles in a row of ids: 1024 columns, and 512 rows of cells."""
@@ -36,7 +36,7 @@ _taken: set[int] = set()
 
 
 def take_ids() -> int:
-    """Returns the first of `IDS` ids that nothing else in this process has. They begin anywhere:
+    """Returns the first of `IDS` ids that no other view of this process has. They begin anywhere:
     other programs in the terminal may have images, too."""
     while True:
         first = (1 + secrets.randbelow((1 << 24) // IDS - 1)) * IDS
@@ -46,8 +46,8 @@ def take_ids() -> int:
 
 
 class PlaceholderEncoder(KittyEncoder):
-    """Sends changed tiles, each an image of its own, and no text: whoever draws the text puts the
-    placeholders (`cell_at`) where the pictures are to be."""
+    """Sends changed tiles, each an image of its own, and no text: the program that draws the text
+    puts the placeholders (`cell_at`) in the places of the pictures."""
 
     def _number(self, key: tuple[int, int]) -> int:
         return tile_id(key[0], key[1], self._first)
@@ -67,7 +67,7 @@ class PlaceholderEncoder(KittyEncoder):
 
 
 class PlaceholderCell(NamedTuple):
-    """How a cell is written that shows a part of an image."""
+    """The text and style of a cell that shows a part of an image."""
 
     text: str
     colour: tuple[int, int, int]
@@ -75,7 +75,7 @@ class PlaceholderCell(NamedTuple):
 
 @lru_cache(maxsize=1 << 14)
 def cell_at(column: int, row: int, first_id: int) -> PlaceholderCell:
-    """Returns what shows a cell of the picture, counted from its corner."""
+    """Returns the placeholder for a cell of the picture, counted from its corner."""
     number = tile_id(column, row, first_id)
     text = PLACEHOLDER + MARKS[row % TILE_ROWS] + MARKS[column % TILE_COLUMNS]
     return PlaceholderCell(text, (number >> 16 & 255, number >> 8 & 255, number & 255))
@@ -94,5 +94,5 @@ def tile_ids(columns: int, rows: int, first_id: int) -> Iterator[int]:
 
 
 def delete_images(ids: Iterator[int] | set[int]) -> bytes:
-    """Returns what deletes images with their pixels."""
+    """Returns the bytes that delete images with their pixels."""
     return b"".join(map(delete_image, ids))

@@ -11,7 +11,7 @@ from typing import Final
 from PIL import Image
 
 HEAD: Final = 33
-"""The bytes at the beginning that say the size: the signature and the first chunk."""
+"""The bytes at the beginning that tell the size: the signature and the first chunk."""
 CHUNKS_MAX: Final = 10_000
 """The most chunks: an encoder with a buffer of 1 KiB writes 8000 in the most that is taken."""
 
@@ -20,7 +20,7 @@ _SIZE: Final = struct.Struct(">8x4x4sII")
 _LENGTH_AND_KIND: Final = struct.Struct(">I4s")
 _NUMBER: Final = struct.Struct(">I")
 _FRAME: Final = 12
-"""The bytes of a chunk besides what it holds."""
+"""The bytes of a chunk besides its data."""
 _ONCE: Final = (b"IHDR", b"PLTE", b"tRNS")
 """The chunks that describe the pixels, in their order."""
 
@@ -30,7 +30,7 @@ class DamagedError(Exception):
 
 
 def png_size(data: bytes | bytearray) -> tuple[int, int]:
-    """Returns the width and height that a PNG says, of which at least `HEAD` bytes must be there.
+    """Returns the width and height that a PNG claims; at least `HEAD` bytes of it must be there.
     Raises `DamagedError`."""
     if len(data) < HEAD or not data.startswith(_SIGNATURE):
         raise DamagedError("the data is no PNG")

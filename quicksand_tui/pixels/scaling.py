@@ -1,4 +1,4 @@
-"""Scales the part of a frame that is seen, and of that only the part that changed."""
+"""Scales the visible part of a frame, and of that only the part that changed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Frame:
     """The bytes from row to row; 0 if they follow each other."""
 
     def image(self) -> Image.Image:
-        """Returns it as a picture without copying it. Raises ValueError if the sizes disagree."""
+        """Returns the screen as a picture, not copied. Raises ValueError if the sizes disagree."""
         stride = self.stride or 4 * self.width
         if stride < 4 * self.width or len(self.pixels) < stride * self.height:
             raise ValueError(f"{len(self.pixels)} bytes are no {self.width}x{self.height} pixels")
@@ -36,12 +36,12 @@ class Frame:
 
 
 SAME = 0.02
-"""A part of a pixel: what is scaled by less only loses or doubles a pixel here and there, as a
-grid of cells has no place for a fraction of a cell."""
+"""The least difference of a scale from 1 that counts: scaling by less would only lose or double a
+pixel here and there, as a grid of cells has no place for a fraction of a cell."""
 
 
 def _resampling(across: float, along: float) -> Image.Resampling:
-    """Returns how to scale so many pixels of the frame to one."""
+    """Returns the way to scale so many pixels of the frame to one."""
     if abs(across - 1) < SAME and abs(along - 1) < SAME:
         return Image.Resampling.NEAREST
     if across > 1 or along > 1:

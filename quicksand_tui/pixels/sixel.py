@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from quicksand_tui.model.geometry import Rect
 
 COLOURS = 128
-"""The colours of one part: more take longer to encode than anyone notices."""
+"""The most colours of one part: more take longer to encode than anyone notices."""
 
 BAND = 6
 """The height in pixels of a row of sixels."""
@@ -119,7 +119,7 @@ def _band(lines: list[bytes], width: int) -> bytes:
 
 @cache
 def _only(colour: int, row: int) -> bytes:
-    """Returns a table that makes a colour the bit of its row, and all others 0."""
+    """Returns a table that turns a colour into the bit of its row, and all others into 0."""
     table = bytearray(256)
     table[colour] = 1 << row
     return bytes(table)

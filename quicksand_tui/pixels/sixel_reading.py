@@ -1,7 +1,7 @@
 """Reads sixel pictures (DEC's VT330/VT340 text programming, chapter 14) as they come in.
 
-Colours are taken as they are when they are drawn with, not at the end: so pictures may have more of
-them than there are registers.
+A colour is taken as it is at the time of drawing, not at the end: so pictures may have more colours
+than there are registers.
 """
 
 from __future__ import annotations
@@ -12,14 +12,12 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from PIL import Image
-
-from quicksand_tui.terminal.graphics import REGISTERS
-from quicksand_tui.terminal.style import XTERM_COLOURS
+from quicksand_vt import REGISTERS, XTERM_COLOURS
 
 SIDE_MAX: Final = 4096
-"""The greatest width and height in pixels; what is beyond is not drawn."""
+"""The greatest width and height in pixels; pixels beyond are not drawn."""
 PIXELS_MAX: Final = 4 << 20
-"""The most pixels of a picture, 16 MiB; what is beyond is not drawn."""
+"""The most pixels of a picture, 16 MiB; further ones are not drawn."""
 
 BAND: Final = 6
 """The height in pixels of a row of sixels."""
@@ -48,10 +46,10 @@ _PERCENTS: Final = (
 """The colours of a VT340 in per cent (its manual, chapter 2)."""
 
 _ASPECTS: Final = {2: 5, 3: 3, 4: 3, 7: 1, 8: 1, 9: 1}
-"""How many times as high as wide a pixel is, by the first parameter; 2 by any other."""
+"""The height of a pixel as a multiple of its width, by the first parameter; 2 by any other."""
 
 _TRANSPARENT: Final = 1
-"""The second parameter of a picture whose pixels that are not drawn leave what is there."""
+"""The second parameter of a picture whose pixels that are not drawn leave the picture below."""
 
 Colour = tuple[int, int, int, int]
 
@@ -61,22 +59,22 @@ _ROWS: Final = tuple(
     )
     for row in range(BAND)
 )
-"""Tables that make of sixels the mask of one of their six rows."""
+"""Tables that turn sixels into the mask of one of their six rows."""
 
 
 class SixelPicture(NamedTuple):
     """A picture that was read."""
 
     image: Image.Image
-    """In the mode RGBA; pixels that were not drawn are transparent."""
+    """The picture, in the mode RGBA; pixels that were not drawn are transparent."""
     height_before_last: int
-    """Of the rows of sixels before the last, in pixels."""
+    """The height of the rows of sixels before the last, in pixels."""
     overlays: bool
-    """What is there shows through its transparent pixels."""
+    """The contents below it show through its transparent pixels."""
 
 
 class SixelReader:
-    """Reads one picture, of which the text comes piece by piece. Never raises."""
+    """Reads one picture, whose text comes piece by piece. Never raises."""
 
     def __init__(
         self,
@@ -102,12 +100,12 @@ class SixelReader:
         self._pass: list[str] = []
         """The sixels of the current colour since the last move."""
         self._begin = self._x = 0
-        """The columns where these begin and end."""
+        """The columns where these sixels begin and end."""
         self._band = self._bands = 0
         self._size = (0, 0)
-        """The size that the picture says that it has."""
+        """The size that the picture claims."""
         self._drawn = (0, 0)
-        """The width and height of what was drawn."""
+        """The width and height of the drawn part."""
         self._image = Image.new("RGBA", (0, 0))
         self._failed = False
 
@@ -128,10 +126,10 @@ class SixelReader:
         wide, high = max(self._drawn[0], self._size[0]), self._height()
         if wide * high > PIXELS_MAX:
             wide, high = self._drawn
-        # What is drawn without a pixel takes no memory until here, so it may be too large, too.
+        # Sixels without a pixel take no memory until here, so the size may be too large, too.
         if not wide or not high or wide * high > PIXELS_MAX or not self._allows(wide * high):
             return
-        image = self._image.crop((0, 0, wide, high))  # beyond what was drawn, it is transparent
+        image = self._image.crop((0, 0, wide, high))  # transparent beyond the drawing
         if self._aspect > 1:
             high = min(high * self._aspect, SIDE_MAX, max(high, PIXELS_MAX // wide))
             if not self._allows(wide * high):
@@ -141,7 +139,7 @@ class SixelReader:
         self._done(SixelPicture(image, before_last, self._overlays))
 
     def _height(self) -> int:
-        """Returns the height: what the picture says, unless there are more rows of sixels."""
+        """Returns the height that the picture claims, or that of its rows of sixels if larger."""
         said, drawn = self._size[1], self._drawn[1]
         return said if said > drawn - BAND else drawn
 
@@ -169,7 +167,7 @@ class SixelReader:
             self._x += len(sixels)
 
     def _take_raster(self, numbers: list[int]) -> None:
-        """DECGRA, which comes before all that is drawn."""
+        """Takes DECGRA, which comes before all drawing."""
         if self._bands:
             return
         ratio = round(numbers[0] / numbers[1]) if numbers[0] and numbers[1] else 1
@@ -177,7 +175,7 @@ class SixelReader:
         self._size = (min(numbers[2], SIDE_MAX), min(numbers[3], SIDE_MAX))
 
     def _choose(self, numbers: list[int]) -> None:
-        """DECGCI: selects a colour, or sets and selects it."""
+        """Takes DECGCI: selects a colour, or sets and selects it."""
         register = numbers[0] % REGISTERS
         if len(numbers) >= 5:
             first, second, third = numbers[2:5]
@@ -215,7 +213,7 @@ class SixelReader:
         self._image.paste(self._colour, box, Image.frombytes("L", (len(seen), BAND), rows))
 
     def _make_room(self, wide: int, high: int) -> bool:
-        """Makes the image large enough; returns False if that is too large."""
+        """Makes the image large enough; returns False if the size is too large."""
         now = self._image.size
         if wide <= now[0] and high <= now[1]:
             return not self._failed
@@ -223,7 +221,7 @@ class SixelReader:
         if wide * high > PIXELS_MAX or high > SIDE_MAX:
             self._drawn = (min(self._drawn[0], now[0]), min(self._drawn[1], now[1]))
             return False
-        # Twice as large each time; what the picture says of its size is only a claim.
+        # Twice as large each time; the picture's own size is only a claim.
         more = (max(wide, min(2 * now[0], SIDE_MAX)), max(high, min(2 * now[1], SIDE_MAX)))
         size = more if more[0] * more[1] <= PIXELS_MAX else (wide, high)
         if self._failed or not self._allows(size[0] * size[1]):
@@ -244,7 +242,7 @@ def _numbers(words: str) -> list[int]:
 
 
 def _register(number: int) -> Colour:
-    """Returns the colour that a register has at first: a VT340's, then xterm's."""
+    """Returns the first colour of a register: a VT340's, then xterm's."""
     if number < len(_PERCENTS):
         return _from_percents(*_PERCENTS[number])
     return _from_rgb(XTERM_COLOURS[number % len(XTERM_COLOURS)])
@@ -259,7 +257,7 @@ def _from_percents(red: int, green: int, blue: int) -> Colour:
 
 
 def _from_hls(hue: int, light: int, saturation: int) -> Colour:
-    """Returns a colour by hue in degrees, of which 0 is blue and 120 red, and two percentages."""
+    """Returns a colour by two percentages and its hue in degrees: 0 is blue, 120 is red."""
     turned = (hue + 240) % 360 / 360
     parts = colorsys.hls_to_rgb(turned, min(light, 100) / 100, min(saturation, 100) / 100)
     return _whole(parts[0]), _whole(parts[1]), _whole(parts[2]), 255

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from quicksand_tui.pixels.cells import Cells
 
 PIXELS_MAX = 1 << 20
-"""Pixels of a picture from a file; a checkpoint's has a tenth of them."""
+"""The most pixels of a picture from a file; a checkpoint's has a tenth of them."""
 
 
 def read_png(data: bytes) -> Image.Image:
-    """Returns the picture in a PNG file. Raises ValueError if it is none, or too large."""
+    """Returns the picture in a PNG file. Raises ValueError if it is no PNG, or too large."""
     try:
         with Image.open(io.BytesIO(data), formats=("PNG",)) as image:
             if image.width * image.height > PIXELS_MAX:

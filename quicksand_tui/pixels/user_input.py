@@ -1,4 +1,4 @@
-"""What the user does in the terminal, as keys and a mouse for a guest's screen.
+"""The user's input in the terminal, as keys and a mouse for a guest's screen.
 
 Reads keys as xterm sends them, with and without flag 1 of kitty's keyboard protocol, and the mouse
 in SGR's form, in cells (mode 1006) or pixels (mode 1016).
@@ -15,7 +15,7 @@ from typing import NamedTuple
 from quicksand_tui.pixels.keysyms import Chord
 
 ESCAPE_WAIT_S = 0.03
-"""An ESC with nothing after it for this time is the key itself."""
+"""Seconds after which an ESC with nothing after it is the key itself."""
 
 PASTE_MAX = 64 * 1024
 """Bytes of a paste that are typed into the guest; the rest is dropped."""
@@ -42,7 +42,7 @@ _CODES = {9: "tab", 13: "enter", 27: "escape", 127: "backspace"}
 _CONTROLS = {"\x00": " ", "\x1c": "\\", "\x1d": "]", "\x1e": "^", "\x1f": "_"}
 
 _WHEEL = {64: 3, 65: 4, 66: 5, 67: 6}
-"""The bits that VNC has for the wheel, by SGR's button: up, down, left, right."""
+"""VNC's bits for the wheel, by SGR's button: up, down, left, right."""
 
 
 class Command(NamedTuple):
@@ -52,10 +52,10 @@ class Command(NamedTuple):
 
 
 class Pointer(NamedTuple):
-    """Where the mouse is in the terminal, and its buttons."""
+    """The place of the mouse in the terminal, and its buttons."""
 
     column: float
-    """In cells from the left, counted from 0."""
+    """The column in cells from the left, counted from 0."""
     row: float
     buttons: int
     """Bits of VNC: left, middle, right, wheel up, down, left, right."""
@@ -106,7 +106,7 @@ class ScreenInput:
         return self._after_prefix
 
     def feed(self, data: bytes) -> list[Event]:
-        """Returns what ``data`` says, in order."""
+        """Returns the events in ``data``, in order."""
         data, self._rest = self._rest + data, b""
         return list(self._sorted(self._events(data)))
 
@@ -122,7 +122,7 @@ class ScreenInput:
         return list(self._sorted(iter([Chord(chr(rest[1]), alt=True)])))
 
     def _sorted(self, found: Iterator[Event]) -> Iterator[Event]:
-        """Yields events, with chords after the prefix as commands."""
+        """Yields events; chords after the prefix become commands."""
         for event in found:
             if not isinstance(event, Chord):
                 yield event
@@ -154,7 +154,7 @@ class ScreenInput:
                 return
 
     def _escape(self, data: bytes, at: int) -> tuple[int, Iterable[Event]]:
-        """Returns where to go on after an ESC, and what it says; ``at`` if it is unfinished."""
+        """Returns the position after an ESC sequence, and its events; ``at`` if unfinished."""
         if (match := _CSI.match(data, at)) is not None:
             if match[0] != _PASTE:
                 return match.end(), self._sequence(match)
@@ -171,7 +171,7 @@ class ScreenInput:
         return at + 1, (Chord("escape"),)
 
     def _pasting(self, data: bytes, at: int) -> tuple[int, Pasted | None]:
-        """Returns where to go on, and the paste if it has ended."""
+        """Returns the position to go on from, and the paste if it has ended."""
         assert self._paste is not None
         end = data.find(_PASTE_END, at)
         if end < 0:

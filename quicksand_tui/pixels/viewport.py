@@ -1,4 +1,4 @@
-"""Which part of a guest's screen is seen, and where in the terminal."""
+"""The visible part of a guest's screen, and its place in the terminal."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ USUAL_CELL = (10, 20)
 """Width and height in pixels of a cell in a terminal that does not tell."""
 
 ENLARGED_MAX = 2
-"""How much a small screen is enlarged without zoom: beyond, only bytes are gained."""
+"""The most that a small screen is enlarged without zoom: beyond, only bytes are gained."""
 
 ZOOM_MAX = 16.0
-ZOOM_STEP = 1.25
 
 
 class Box(NamedTuple):
@@ -32,7 +31,7 @@ class Grid(NamedTuple):
     columns: int
     rows: int
     cell_width: int = USUAL_CELL[0]
-    """In pixels."""
+    """The width of a cell in pixels."""
     cell_height: int = USUAL_CELL[1]
 
 
@@ -41,7 +40,7 @@ class Viewport:
     """A view of a frame in an area: whole, in proportion and in the middle, or a zoomed part."""
 
     width: int
-    """Of the frame, in pixels."""
+    """The width of the frame in pixels."""
     height: int
     grid: Grid
     zoom: float = 1.0
@@ -54,7 +53,7 @@ class Viewport:
 
     @property
     def scale(self) -> float:
-        """Returns the pixels of the terminal for one of the frame."""
+        """The pixels of the terminal for one of the frame."""
         grid = self.grid
         fitting = min(
             grid.columns * grid.cell_width / self.width,
@@ -65,7 +64,7 @@ class Viewport:
 
     @property
     def source(self) -> Box:
-        """Returns the part of the frame that is seen."""
+        """The visible part of the frame."""
         grid = self.grid
         wide = min(self.width, grid.columns * grid.cell_width / self.scale)
         high = min(self.height, grid.rows * grid.cell_height / self.scale)
@@ -75,7 +74,7 @@ class Viewport:
 
     @property
     def target(self) -> Rect:
-        """Returns the cells of the area that show it."""
+        """The cells of the area that show the frame."""
         grid, source = self.grid, self.source
         columns = round((source.right - source.left) * self.scale / grid.cell_width)
         rows = round((source.bottom - source.top) * self.scale / grid.cell_height)
@@ -92,7 +91,7 @@ class Viewport:
         return replace(self, zoom=min(max(1.0, self.zoom * factor), ZOOM_MAX), centre=middle)
 
     def moved(self, right: float, down: float) -> Viewport:
-        """Returns the view moved by parts of itself: 1 is by all that is seen."""
+        """Returns the view moved by parts of itself: 1 is its whole width or height."""
         source = self.source
         wide, high = source.right - source.left, source.bottom - source.top
         x = (source.left + source.right) / 2 + right * wide
@@ -115,7 +114,7 @@ class Viewport:
 
     def cells_of(self, damage: Rect) -> Rect:
         """Returns the cells of the target, counted from its corner, that show a part of the frame
-        in pixels, with a cell around; without width or height if none does."""
+        (in pixels) and a cell around it; without width or height if no cell shows it."""
         source, target = self.source, self.target
         across = target.width / (source.right - source.left)
         along = target.height / (source.bottom - source.top)

@@ -1,4 +1,4 @@
-"""What the screens of saves and of the trash share: a long list, and the facts of one entry."""
+"""The common part of the screens of saves and of the trash: a long list, and one entry's facts."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class BrowsingScreen(ActionScreen, Doer, Generic[T]):
         ascii_only: bool,
     ) -> None:
         """``everywhere`` are the actions that are the same on all screens; ``begin_with`` is the
-        key under the cursor at first, if it is listed."""
+        key of the row under the cursor at first, if it is listed."""
         super().__init__()
         self._operations = operations
         self._dialogs = dialogs
@@ -96,7 +96,7 @@ class BrowsingScreen(ActionScreen, Doer, Generic[T]):
 
     @staticmethod
     def things(world: World) -> Sequence[T | MachineView]:
-        """Returns what there is to list of saves and machines."""
+        """Returns the saves and machines to list."""
         raise NotImplementedError
 
     def empty_text(self, query: str) -> str:
@@ -108,7 +108,7 @@ class BrowsingScreen(ActionScreen, Doer, Generic[T]):
         raise NotImplementedError
 
     def hint(self, thing: T) -> CommandHint:
-        """Returns the command that does the same as Enter, or that of the list."""
+        """Returns the command that does the same as Enter, or the command of the list."""
         return self._same
 
     def update_world(self, world: World) -> None:
@@ -182,7 +182,7 @@ class BrowsingScreen(ActionScreen, Doer, Generic[T]):
 
     @property
     def chosen(self) -> T | None:
-        """What the cursor is on, if that is no header of a machine."""
+        """The entry under the cursor, if that is no header of a machine."""
         found = self.browser.selected
         return None if found is None or isinstance(found, MachineView) else found
 
@@ -193,7 +193,7 @@ class BrowsingScreen(ActionScreen, Doer, Generic[T]):
 
     @property
     def machine(self) -> str:
-        """The name of the machine whose header or thing the cursor is on."""
+        """The name of the machine whose header or thing is under the cursor."""
         found = self.browser.selected
         if isinstance(found, MachineView):
             return found.name

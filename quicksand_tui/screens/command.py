@@ -26,7 +26,7 @@ from quicksand_tui.actions.line import (
 from quicksand_tui.forms.orders import check
 from quicksand_tui.kit.base import AppScreen, SavesShown
 from quicksand_tui.model.text import LINE_MAX, clip, plain
-from quicksand_tui.verbs.row import Kind
+from quicksand_tui.verbs.verb import Kind
 from quicksand_tui.views.rows import MUTED
 from quicksand_tui.widgets.inputs import LineInput
 
@@ -39,23 +39,23 @@ if TYPE_CHECKING:
 SHOWN = 8
 """The most candidates visible at a time."""
 OTHER_LINES = 4
-"""Rows not for candidates: their number, the hint, the line, and one row of the screen below."""
+"""Rows besides the candidates: their number, the hint, the line, one row of the screen below."""
 NAME_CELLS = 24
 HINT = "tab completes · ↑ ↓ earlier lines · esc leaves"
 
 
 class _Line(LineInput):
-    """The input of the line. It takes all keys in the order in which they were typed; as bindings,
-    those for the whole line would overtake letters before them."""
+    """The input of the line. It takes all keys in the order in which they were typed: as bindings,
+    keys for the whole line would overtake letters before them."""
 
     def __init__(self, press: Callable[[str], bool], value: str, **options: Any) -> None:
-        """``press`` takes a key that is about the whole line; it returns False for others."""
+        """``press`` takes a key for the whole line; it returns False for other keys."""
         super().__init__(value, **options)
         self._press = press
 
     async def _on_key(self, event: events.Key) -> None:
         if self.screen is not self.app.screen:
-            # It was typed behind the key that ended the line.
+            # The key was typed behind the one that ended the line.
             self.app.post_message(events.Key(event.key, event.character))
         elif not self._press(event.key):
             await super()._on_key(event)
@@ -94,7 +94,7 @@ class CommandScreen(ModalScreen[Target | None], AppScreen[Target | None]):
         self._lines: list[str] = []
         """The history, the latest last."""
         self._at = 0
-        """The index in the history; its length for the present line."""
+        """The index of the shown line in the history; its length for the present line."""
         self._draft = ""
         """The present line while the user looks at the history."""
         self._completion = Completion(start=0)
@@ -148,7 +148,7 @@ class CommandScreen(ModalScreen[Target | None], AppScreen[Target | None]):
             self._think()
 
     def press(self, key: str) -> bool:
-        """Carries out what a key does to the line as a whole; returns False if it does nothing."""
+        """Carries out a key for the whole line; returns False if it is none."""
         match key:
             case "tab" | "shift+tab":
                 self._complete(1 if key == "tab" else -1)
@@ -180,7 +180,7 @@ class CommandScreen(ModalScreen[Target | None], AppScreen[Target | None]):
         self._follow()
 
     def _follow(self) -> None:
-        """Follows what was typed since the last look, whose message may still be on its way."""
+        """Follows text typed since the last look, whose message may still be on its way."""
         if self._input.value != self._set:
             self._set = self._input.value
             self._cycle = -1
@@ -276,7 +276,7 @@ class CommandScreen(ModalScreen[Target | None], AppScreen[Target | None]):
         self._think()
 
     def _carry_out(self) -> None:
-        """Checks the line and returns it, or shows what is wrong."""
+        """Checks the line and returns it, or shows its fault."""
         self._follow()
         line = self._input.value
         selected = self._selected

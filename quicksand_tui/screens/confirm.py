@@ -31,7 +31,7 @@ class Question:
 
     title: str
     losses: tuple[str, ...]
-    """What will be lost, one line each."""
+    """The losses, one line each."""
     verb: str
     """The word on the button that confirms."""
     undo: str = "This cannot be undone."

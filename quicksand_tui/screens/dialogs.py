@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from quicksand_tui.forms.form import Form, Values
     from quicksand_tui.jobs.operations import Operations
     from quicksand_tui.jobs.run_many import RunMany
-    from quicksand_tui.jobs.saves import SavesOperations
     from quicksand_tui.kit.doing import Handlers
     from quicksand_tui.kit.keys import Keys
     from quicksand_tui.kit.memory import Memory
@@ -38,11 +37,12 @@ if TYPE_CHECKING:
     from quicksand_tui.screens.confirm import Answer
     from quicksand_tui.screens.reports import ReportScreen
     from quicksand_tui.screens.ssh_questions import SshQuestions
-    from quicksand_tui.verbs.record import Verb
+    from quicksand_tui.verbs.call import Call
+    from quicksand_tui.verbs.verb import AnyVerb
 
 
 class Dialogs:
-    """Opens dialogs over the present screen, and begins what their answers ask for."""
+    """Opens dialogs over the present screen, and begins the jobs that their answers ask for."""
 
     def __init__(
         self,
@@ -53,19 +53,18 @@ class Dialogs:
         memory: Memory,
         *,
         world: Callable[[], World],
-        saves_changed: Callable[[], None],
         usual: Callable[[], Mapping[str, str]],
         ascii_only: bool,
     ) -> None:
-        """``world`` returns the present world; ``saves_changed`` is called when a job may have
-        changed the saves; ``usual`` returns the options that new machines get if none is given."""
+        """``world`` returns the present world, ``usual`` the options of new machines if none is
+        given."""
         self._app = app
         self._service = service
         self._operations = operations
+        operations.show_report = self.show_report
         self._keys = keys
         self._memory = memory
         self._world = world
-        self._saves_changed = saves_changed
         self._usual = usual
         self._ascii = ascii_only
         self._config_report: ReportScreen | None = None
@@ -76,19 +75,12 @@ class Dialogs:
         """A command that was running when its screen was left."""
 
     @cached_property
-    def save_operations(self) -> SavesOperations:
-        """The jobs about saves, whose results can be longer than a line."""
-        return on_demand.SavesOperations(
-            self._operations, show=self.show_report, changed=self._saves_changed
-        )
-
-    @cached_property
     def ssh_questions(self) -> SshQuestions:
-        """What ssh asks on the way to other machines."""
+        """The questions that ssh asks on the way to other machines."""
         return on_demand.SshQuestions(self._app, self._keys, ascii_only=self._ascii)
 
     async def answer_ssh(self, question: SshQuestion) -> str | None:
-        """Returns what the user answers to a question of ssh, None if it is given up."""
+        """Returns the user's answer to a question of ssh, None if the user gives up."""
         return await self.ssh_questions.ask(question)
 
     # Messages
@@ -102,8 +94,7 @@ class Dialogs:
             self._app.push_screen(on_demand.ReportScreen(told, ascii_only=self._ascii))
 
     def show_config_report(self, told: Told | None) -> None:
-        """Shows what is wrong with the config, in place of what was wrong with it before; None
-        says that nothing is."""
+        """Shows the problems of the config in place of earlier ones; None if there are none."""
         if self._config_report is not None and self._app.screen is self._config_report:
             self._config_report.dismiss(None)
         self._config_report = None
@@ -114,7 +105,7 @@ class Dialogs:
     def show_screens(
         self, sandbox: SandboxView, checkpoint: CheckpointView, compared: CheckpointView | None
     ) -> None:
-        """Shows the screen at a checkpoint beside the present one, or that of another."""
+        """Shows the screen at a checkpoint beside the present one, or another checkpoint's."""
         self._app.push_screen(
             on_demand.LookScreen(
                 self._service, sandbox, checkpoint, compared, ascii_only=self._ascii
@@ -128,8 +119,8 @@ class Dialogs:
         other: CheckpointView | None,
         everywhere: Handlers,
     ) -> None:
-        """Shows what differs between a checkpoint and another one, or the present. ``everywhere``
-        are the actions that are the same on all screens."""
+        """Shows the differences between a checkpoint and another one, or the present.
+        ``everywhere`` are the actions that are the same on all screens."""
         self._app.push_screen(
             on_demand.DiffScreen(
                 self._service,
@@ -193,8 +184,8 @@ class Dialogs:
         save: SaveView | None = None,
         host: str = "",
     ) -> None:
-        """Shows the form of a new sandbox on the machine ``host``, with an image chosen, or on that
-        of a ``save`` with this; ``then`` gets the result."""
+        """Shows the form of a new sandbox on the machine ``host`` with an image chosen, or on the
+        machine of a ``save`` with that save chosen; ``then`` gets the result."""
         begin = f"{on_demand.IMAGE}{image}" if image else ""
         if save is not None:
             begin, host = f"{on_demand.SAVE}{save.key}", save.host
@@ -211,34 +202,54 @@ class Dialogs:
         self.ask(form, take)
 
     def with_usual(self, spec: NewSpec) -> NewSpec:
-        """Returns the spec with the options that new machines get if none is given."""
+        """Returns the spec with the options of new machines if none is given."""
         return on_demand.with_usual(spec, self._usual())
 
     def ask_to_install(self, package: str = "") -> None:
-        """Shows the form of an installation, with the name of a package if there is one; if the
-        user submits it, that is installed."""
+        """Shows the form of an installation, with the name of a package if one is given; installs
+        it if the user submits the form."""
 
         def take(values: Values) -> None:
             name = values["name"].rpartition("/")[2]
-            self.save_operations.do(on_demand.install_of(values), name=name)
+            self._operations.do_with_saves(on_demand.install_of(values), name=name)
 
         self.ask(on_demand.install_form(package), take)
 
     def ask_to_do(
-        self, form: Form, verb_of: Callable[[Values], Verb[Any]], sandbox: SandboxView
+        self, form: Form, verb_of: Callable[[Values], Call[Any]], sandbox: SandboxView
     ) -> None:
         """Shows a form for a verb; if the user submits it, the verb is done to the sandbox."""
         self.ask(form, lambda values: self._operations.do(verb_of(values), sandbox))
 
+    def do_verb(
+        self,
+        verb: AnyVerb,
+        sandbox: SandboxView,
+        *,
+        given: Mapping[str, object] | None = None,
+        first: Mapping[str, str] | None = None,
+        about: str = "",
+    ) -> None:
+        """Shows the form of a verb, if it has one, and does the verb to the sandbox. The keywords
+        are those of `forms.asking.form_of`."""
+        if verb.form is None:
+            self._operations.do(verb(**(given or {})), sandbox)
+            return
+        self.ask_to_do(
+            on_demand.form_of(verb, sandbox, given=given, first=first, about=about),
+            lambda values: on_demand.call_of(verb, values, given),
+            sandbox,
+        )
+
     def ask_to_discard(self, saves: tuple[SaveView, ...]) -> None:
-        """Asks before deleting saves, of any machines: to the trash, or for good."""
+        """Asks before deleting saves of any machines, to the trash or for good."""
         world = self._world()
 
         def begin(*, now: bool) -> None:
             for host, of_one in by_machine(saves).items():
                 keys, shown = [save.own_key for save in of_one], [save.address for save in of_one]
                 verb = discard(keys, now=now, shown=shown, host=host)
-                self.save_operations.do(verb, of_one)
+                self._operations.do_with_saves(verb, of_one)
 
         trash = world.keymap.hint("trash", Scope.SAVES.value)
         one = f"the save {clip(saves[0].name, TITLE_CELLS)}"
@@ -254,12 +265,12 @@ class Dialogs:
     def ask_to_return(
         self, sandbox: SandboxView, checkpoint: CheckpointView, *, then: Callable[[], None]
     ) -> None:
-        """Asks before a sandbox goes back to a checkpoint, or starts there."""
+        """Asks before a sandbox is reverted to a checkpoint, or starts there."""
         world, tag = self._world(), clip(checkpoint.tag, TITLE_CELLS)
         self.confirm(
-            f"Return to {tag}?" if sandbox.is_live else f"Start at {tag}?",
+            f"Revert to {tag}?" if sandbox.is_live else f"Start at {tag}?",
             losses.of_return(sandbox, checkpoint, world.taken),
-            "Return" if sandbox.is_live else "Start",
+            "Revert" if sandbox.is_live else "Start",
             then,
             undo=losses.way_back_from(world.keymap),
         )
@@ -270,7 +281,7 @@ class Dialogs:
             f"Uninstall {clip(image.name, TITLE_CELLS)}?",
             ["its versions from packages; not if a sandbox or a save needs one"],
             "Uninstall",
-            lambda: self.save_operations.do(uninstall(image.name), name=image.name),
+            lambda: self._operations.do_with_saves(uninstall(image.name), name=image.name),
             undo=f"{again} fetches it again.",
         )
 
@@ -285,7 +296,7 @@ class Dialogs:
         )
 
     def last_command_of(self, sandbox_id: str) -> LastCommand | None:
-        """Returns what the last command in several sandboxes has written in this one."""
+        """Returns this sandbox's output of the last command in several sandboxes."""
         run = self._last_run.find(sandbox_id) if self._last_run is not None else None
         if self._last_run is None or run is None or run.output is None:
             return None
@@ -293,9 +304,10 @@ class Dialogs:
         return LastCommand(sanitise(self._last_run.command), output.exit_code, output.lines)
 
     def open_run_many(self, views: tuple[SandboxView, ...]) -> None:
-        """Opens the screen for a command in ``views``, or that of one that was left running."""
+        """Opens the screen for a command in ``views``, or that of a command that was left
+        running."""
         many = self._left_run
-        # One that has ended is shown once more, unless others have been marked since.
+        # A command that has ended is shown once more, unless others have been marked since.
         if many is not None and (many.is_running or len(views) < 2 or _same(many.views, views)):
             views = many.views
         else:
@@ -330,5 +342,5 @@ class Dialogs:
 
 
 def _same(ones: tuple[SandboxView, ...], others: tuple[SandboxView, ...]) -> bool:
-    """Whether these are the same sandboxes, as they may be by now."""
+    """Whether these are the same sandboxes, perhaps in other states."""
     return {view.id for view in ones} == {view.id for view in others}

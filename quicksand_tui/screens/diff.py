@@ -1,4 +1,4 @@
-"""What differs between two disks of a sandbox: a tree of paths, and the text of one."""
+"""The differences between two disks of a sandbox: a tree of paths, and the text of one."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from quicksand_tui.views.rows import Row
 
 TICK_S = 0.2
-"""Seconds between two looks at how far reading is."""
+"""Seconds between two looks at the progress of reading."""
 PAUSE_S = 0.15
 """Seconds that the cursor rests on a path before its text is read."""
 NARROW = 90
@@ -66,7 +66,8 @@ TITLE_CELLS = 60
 
 
 class DiffScreen(ActionScreen, Doer):
-    """Its keys are the actions of `Scope.DIFF`. Leaving it ends what it reads."""
+    """Shows the differences; its keys are the actions of `Scope.DIFF`. Leaving it ends the
+    reading."""
 
     scope = Scope.DIFF
     CSS_PATH = "diff.tcss"
@@ -84,8 +85,8 @@ class DiffScreen(ActionScreen, Doer):
         everywhere: Handlers,
         ascii_only: bool,
     ) -> None:
-        """Compares the first of ``specs``; a key goes to the next. ``everywhere`` are the actions
-        that are the same on all screens."""
+        """Compares the disks of the first of ``specs``; a key goes to the next. ``everywhere`` are
+        the actions that are the same on all screens."""
         super().__init__()
         self.world = world
         self._service = service
@@ -180,7 +181,7 @@ class DiffScreen(ActionScreen, Doer):
         self._steps = steps  # on the engine's thread
 
     def show_progress(self) -> None:
-        """Says how far reading is."""
+        """Shows the progress of reading."""
         if self._reads and self._steps:
             steps = f"{self._steps:,}".replace(",", " ")
             self._say(f"Reading {self._spec.title} … {steps} entries\nesc leaves")
@@ -205,7 +206,7 @@ class DiffScreen(ActionScreen, Doer):
         self._tree.border_subtitle = self._fit(below)
 
     async def _arrange(self, query: str) -> None:
-        """Shows what matches a query."""
+        """Shows the paths that match a query."""
         view = self._view
         if view is None:
             return
@@ -440,5 +441,5 @@ def _told_of(line: DiffLine | None) -> tuple[str, TextDiff]:
 
 
 def diff_row_of(lines: dict[str, DiffLine]) -> Callable[[str], Row]:
-    """Returns what makes the row of a key."""
+    """Returns the function that makes the row of a key."""
     return lambda key: diff_row(lines[key])

@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     from quicksand_tui.model.world import World
 
 REACTIONS_MAX = 8
-"""How many times fields may change each other in turn; a form that needs more is contradictory."""
+"""The most times that fields may change each other in turn; a form that needs more is
+contradictory."""
 
 OFFERS_CELLS = 160
-"""Cells of the continuations that are listed below a field: two lines or so."""
+"""Cells of the continuations listed below a field: two lines or so."""
 
 
 class FormScreen(Dialog[Values]):
@@ -35,8 +36,8 @@ class FormScreen(Dialog[Values]):
 
     CSS_PATH = "dialogs.tcss"
     AUTO_FOCUS = ""
-    # Moving on has priority, so that it comes before later keys. Enter does not, since it would
-    # overtake letters that an input has not yet taken.
+    # Keys that move on have priority, so that they come before later keys. Enter has none, since it
+    # would overtake letters that an input has not yet taken.
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "submit", show=False),
         Binding("tab", "complete", show=False, priority=True),
@@ -52,7 +53,7 @@ class FormScreen(Dialog[Values]):
         self._seen: Mapping[str, str] = {}
         """Problems that only a look at the host finds, by field."""
         self._offered: Mapping[str, str] = {}
-        """How the typed texts can go on, by field."""
+        """The continuations of the typed texts, by field."""
         values = {field.id: field.value for field in form.fields}
         self._suggested = {
             field.id: field.suggest(world, values)
@@ -131,7 +132,7 @@ class FormScreen(Dialog[Values]):
         return True
 
     def action_complete(self) -> None:
-        """Takes what is offered behind the cursor; without that, moves on."""
+        """Takes the continuation offered behind the cursor; without one, moves on."""
         box = self.focused
         if isinstance(box, LineInput) and box.suggester is not None:
             before = box.value
@@ -142,7 +143,7 @@ class FormScreen(Dialog[Values]):
 
     def action_move(self, by: int) -> None:
         """Moves the focus to the next field, or the previous one with ``by`` -1. Textual's own
-        order is that of places on the screen, and a field that was just shown has none yet."""
+        order is by places on the screen, and a field that was just shown has none yet."""
         chain = [
             widget
             for widget in self.query("Choice, LineInput, Button").results()
@@ -158,8 +159,8 @@ class FormScreen(Dialog[Values]):
 
     @property
     def _is_whole(self) -> bool:
-        """Whether the fields are there: a message may come when they are not yet, or no more. When
-        a screen or the app ends, its widgets go one by one."""
+        """Whether all fields are there: a message may come before they are, or after. When a screen
+        or the app ends, its widgets go one by one."""
         is_ending = not self.app.is_running or self not in self.app.screen_stack
         return self.is_mounted and not is_ending and bool(self.query("#take"))
 
@@ -174,7 +175,7 @@ class FormScreen(Dialog[Values]):
         return {field.id: _value_of(self._control(field.id)) for field in self._form.fields}
 
     def update_world(self, world: World) -> None:
-        """Follows the world, in which a name may be taken now."""
+        """Follows the world, in which a name may have been taken."""
         self._snapshot = world
         if self._is_whole and self._early is None:
             self._follow()
@@ -241,15 +242,15 @@ class FormScreen(Dialog[Values]):
     def _see(
         self, look: Callable[[Values], Mapping[str, str]], values: Values
     ) -> Mapping[str, str]:
-        """Returns the problems that a look at the host finds. If the host lets it see nothing now,
-        that is one, until it looks again: at a change, and at Enter. Waits for the disk."""
+        """Returns the problems that a look at the host finds. If the host cannot be looked at, that
+        is a problem, until the next look: at a change, and at Enter. Waits for the disk."""
         try:
             return look(values)
         except OSError as error:
             return {self._form.first or self._form.fields[0].id: error_text(error)}
 
     def _find_offers(self, values: Values) -> Mapping[str, str]:
-        """Returns how typed texts can go on, in words. Waits for the disk."""
+        """Returns the continuations of typed texts, in words. Waits for the disk."""
         offers = {}
         for field in self._form.fields:
             found: Sequence[str] = ()
@@ -297,7 +298,7 @@ class FormScreen(Dialog[Values]):
             return
         self._was_refused = True
         self._show()
-        # What was typed behind Enter, while the host was asked, is not what Enter took.
+        # Text typed behind Enter, while the host was asked, is not what Enter took.
         problems = self._problems(values)
         if not problems:
             self.dismiss(values)
@@ -316,7 +317,7 @@ class FormScreen(Dialog[Values]):
 
 
 class Continuation(Suggester):
-    """Offers behind the cursor how a text can go on, once something of the next word is typed."""
+    """Offers a continuation behind the cursor, once the next word is begun."""
 
     def __init__(self, complete: Callable[[str], tuple[str, ...]]) -> None:
         super().__init__(use_cache=False, case_sensitive=True)

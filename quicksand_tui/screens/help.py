@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -88,8 +89,7 @@ class Section:
     entries: tuple[Content, ...]
 
     def only(self, query: str) -> Section:
-        """Returns the entries with all words of ``query``, or the whole section if its title has
-        them."""
+        """Returns the entries with all words of ``query``, or all if its title has the words."""
         words = query.lower().split()
         if all(word in self.title.lower() for word in words):
             return self
@@ -104,7 +104,7 @@ def help_sections(scope: Scope, keymap: Keymap, why: Why) -> Iterator[Section]:
         title = group.value
         if scope in PREFIXED:
             title = f"{title.partition(':')[0]}: {keymap.prefix.text} and then"
-        yield Section(title, tuple(_entry(action, keymap, why) for action in actions))
+        yield Section(title, tuple(_entries(list(actions), keymap, why)))
     if scope is Scope.PANES:
         yield Section("Copy mode", tuple(_key_line(*entry) for entry in COPY_MODE_KEYS))
     else:
@@ -118,15 +118,25 @@ def help_sections(scope: Scope, keymap: Keymap, why: Why) -> Iterator[Section]:
         yield Section("Colours and keys", tuple(map(Content, COLOURS)))
 
 
-def _entry(action: Action, keymap: Keymap, why: Why) -> Content:
+def _entries(actions: Sequence[Action], keymap: Keymap, why: Why) -> Iterator[Content]:
+    """Yields the lines of a section. A reason that several actions share is told once, first."""
+    reasons = Counter(why[action.address] for action in actions if action.address in why)
+    shared = [reason for reason, count in reasons.items() if count > 1]
+    for reason in shared:
+        yield Content.styled(f"  {'':<{KEY_WIDTH}}greyed: {reason}", MUTED)
+    for action in actions:
+        yield _entry(action, keymap, why.get(action.address), shared)
+
+
+def _entry(action: Action, keymap: Keymap, reason: str | None, told: Container[str]) -> Content:
+    """Returns the line of an action, with the reason why it is not possible unless that is told."""
     keys = " ".join(key_text(key) for key in keymap.keys_of(action)) or keymap.hint(
         action.id, action.scope.value
     )
-    reason = why.get(action.address)
     if reason is None:
         return _key_line(keys, action.tooltip)
-    line = f"  {keys:<{KEY_WIDTH}}{action.tooltip}\n  {'':<{KEY_WIDTH}}{reason}"
-    return Content.styled(line, MUTED)
+    below = "" if reason in told else f"\n  {'':<{KEY_WIDTH}}{reason}"
+    return Content.styled(f"  {keys:<{KEY_WIDTH}}{action.tooltip}{below}", MUTED)
 
 
 def _key_line(keys: str, meaning: str) -> Content:

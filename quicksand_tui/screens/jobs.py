@@ -1,4 +1,4 @@
-"""The drawer of jobs: the running ones, and how the last ones ended."""
+"""The drawer of jobs: the running ones, and the outcomes of the last ones."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class JobsScreen(Dialog[None]):
 
     @on(LongTable.Opened)
     def action_open(self) -> None:
-        """Shows all about the selected job; for a failed one, its failure."""
+        """Shows all details of the selected job; for a failed one, its failure."""
         key = self._table.selected_key or ""
         if (job := self._jobs.get(key)) is not None:
             self._report(describe_job(job, self._now))

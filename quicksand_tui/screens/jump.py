@@ -1,4 +1,4 @@
-"""Jump mode: letters on every row and pane; the one that is typed leads there."""
+"""Jump mode: letters on every row and pane; a typed letter leads there."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Target(NamedTuple):
     go: Callable[[], object]
 
 
-class JumpScreen(Dialog[Target]):
-    """Lies over the main screen; returns the chosen place. Its letters follow what is shown there:
-    a tree that the key before has called for may come when this is open already."""
+class JumpScreen(Dialog[None]):
+    """Lies over the main screen; goes to the chosen place. Its letters follow the screen below: a
+    tree that the key before has opened may appear when this is open already."""
 
     DEFAULT_CSS = """
     JumpScreen {
@@ -67,6 +67,10 @@ class JumpScreen(Dialog[Target]):
     def on_mount(self) -> None:
         self._below.screen_layout_refresh_signal.subscribe(self, lambda _: self._look())
 
+    def on_unmount(self) -> None:
+        # The signal lives as long as the screen below, and its callback would keep this one.
+        self._below.screen_layout_refresh_signal.unsubscribe(self)
+
     def update_world(self, world: World) -> None:
         self._look()
 
@@ -75,20 +79,24 @@ class JumpScreen(Dialog[Target]):
         self._codes = dict(zip(jump_codes(len(targets)), targets, strict=False))
 
     def _look(self) -> None:
-        """Takes over what has changed on the screen below."""
+        """Takes over changes of the screen below."""
         before = {code: target[:2] for code, target in self._codes.items()}
         self._read()
         if before != {code: target[:2] for code, target in self._codes.items()}:
             self.refresh(recompose=True)
 
-    def on_key(self, event: events.Key) -> None:
-        if event.key == "escape":
-            return
-        event.stop()
-        event.prevent_default()
-        self._typed += event.character or "\0"
+    def drops_key(self, key: events.Key) -> bool:
+        """Takes a letter when it is read, so that the next key goes to the chosen place."""
+        if key.key == "escape":
+            return False
+        self._press(key.character or "\0")
+        return True
+
+    def _press(self, letter: str) -> None:
+        self._typed += letter
         if (target := self._codes.get(self._typed)) is not None:
-            self.dismiss(target)
+            self.dismiss(None)
+            target.go()
             return
         left = [code for code in self._codes if code.startswith(self._typed)]
         if not left:

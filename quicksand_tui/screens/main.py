@@ -33,14 +33,16 @@ from quicksand_tui.screens.main_actions import MainActions
 from quicksand_tui.screens.places import Places
 from quicksand_tui.screens.tree_actions import TreeActions
 from quicksand_tui.screens.ways import Ways
+from quicksand_tui.views.counts import top_texts
 from quicksand_tui.views.layout import COMMAND_LINE_FROM, Part, Tab
-from quicksand_tui.views.rows import NETWORK_COLUMN, counts_text, host_text
-from quicksand_tui.views.saves import jobs_text
+from quicksand_tui.views.rows import NETWORK_COLUMN
 from quicksand_tui.widgets.bars import ActionBar, CommandLine
 from quicksand_tui.widgets.browser import Browser
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from textual.widget import Widget
 
     from quicksand_tui.actions.registry import Action
     from quicksand_tui.cockpit.area import Area
@@ -52,12 +54,8 @@ if TYPE_CHECKING:
     from quicksand_tui.model.jobs import CommandRecord
     from quicksand_tui.model.sandboxes import SandboxView
     from quicksand_tui.model.specs import NewSpec
-    from quicksand_tui.model.wall import TileKey
     from quicksand_tui.screens.dialogs import Dialogs
     from quicksand_tui.screens.terminal_loan import FullShell
-
-USUAL_WIDTH = 70
-"""Width in cells below which the first line omits the host."""
 
 MARKING = frozenset({"mark", "mark_all", "mark_range"})
 """Actions that do nothing with the sandbox under the cursor."""
@@ -97,8 +95,8 @@ class MainScreen(ActionScreen):
         ascii_only: bool,
     ) -> None:
         """``world`` returns the present one; ``everywhere`` are the actions that are the same on
-        all screens; ``rows`` are those of the terminal."""
-        # The class that Textual sets later: a change then would move what the first frame shows.
+        all screens; ``rows`` is the height of the terminal."""
+        # The class that Textual sets later: a change then would move the first frame.
         super().__init__(classes="-usual" if rows >= COMMAND_LINE_FROM else "-low")
         self._present = world
         self.world = world()
@@ -108,7 +106,7 @@ class MainScreen(ActionScreen):
         self._everywhere = everywhere
         self._ascii = ascii_only
         self._aim: Selection | None = None
-        """The target of the present action, if it is not the selection."""
+        """The target of the present action, if that is not the selection."""
         # Kept rather than queried: a world may come while the screen is being removed.
         self._counts = Static(id="counts", markup=False)
         self._host = Static(id="host", markup=False)
@@ -137,6 +135,7 @@ class MainScreen(ActionScreen):
             show_sandbox=self.show_sandbox,
             find_sandbox=lambda id_: self._present().sandbox(id_),
         )
+        self.open_tile = self._ways.open_tile
 
     def compose(self) -> ComposeResult:
         with Horizontal(id="top"):
@@ -198,7 +197,7 @@ class MainScreen(ActionScreen):
     @property
     def _held(self) -> SandboxView | None:
         """The sandbox whose shells the user types into although it is no longer listed, because it
-        was deleted or is filtered out. Until the user leaves them, it stays the selection."""
+        was deleted or is filtered out. It stays the selection until the user leaves them."""
         typed_into = self.area.shells.typed_into if self.places.in_shells else None
         if typed_into is None or self.lists.sandboxes.table.has_row(typed_into.id):
             return None
@@ -213,7 +212,7 @@ class MainScreen(ActionScreen):
 
     @property
     def chosen_sandboxes(self) -> frozenset[str]:
-        """Ids of the marked sandboxes, else of those that a filter lists; none without either."""
+        """Ids of the marked sandboxes, else of those that a filter lists; empty without either."""
         browser = self.sandboxes
         if marked := self.lists.marked:
             return frozenset(view.id for view in marked)
@@ -245,17 +244,9 @@ class MainScreen(ActionScreen):
         self._show_selection()
 
     def _show_top(self) -> None:
-        host = "" if self.size.width < USUAL_WIDTH else host_text(self.world)
-        doing = jobs_text(self.world)
-        if doing:
-            # Running jobs matter more than the free memory and disk.
-            host, doing = "", f" · {doing}"
-        if self._terminal.has_mouse:
-            doing += " · mouse: terminal"
-        if self.world.read_only:
-            doing = f" · read-only{doing}"
-        room = self.size.width - len(host) - TOP_USED
-        top = (counts_text(self.world, room - len(doing)) + doing, host)
+        top = top_texts(
+            self.world, self.size.width, used=TOP_USED, has_mouse=self._terminal.has_mouse
+        )
         if top != self._top:
             self._top = top
             self._counts.update(self._text(top[0]))
@@ -290,6 +281,7 @@ class MainScreen(ActionScreen):
     @on(KnownChanged)
     def _show_selection(self) -> None:
         world, selection = self.world, self.selection
+        self.places.leave_tab_of_others(selection.sandbox)
         self.checkpoints.show(world, selection.sandbox)
         selection = self.selection
         known = self.area.known_of(selection)
@@ -315,7 +307,7 @@ class MainScreen(ActionScreen):
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         if event.widget is not self.focused:
-            return  # the focus has moved on, and tells so by itself
+            return  # the focus has moved on already, and is shown by its own event
         self.places.follow_focus(event.widget)
         self.checkpoints.focus_changed(self.world)
         self.lists.browser.focus_changed()
@@ -365,14 +357,17 @@ class MainScreen(ActionScreen):
     def _asked(self, event: Asked) -> None:
         event.stop()
         self.action_do(event.action_id, event.scope.value)
-        # After the command has moved the focus.
-        self.call_after_refresh(self._app_keys.panes.command_done)
+        self._app_keys.panes.command_done()
 
     @on(ShellsLeft)
     def _shells_left(self) -> None:
         if self.places.in_shells:
             self.places.go_to(Part.LISTS)
         self._show_selection()
+
+    def get_focusable_widget_at(self, x: int, y: int) -> Widget | None:
+        """Returns the widget that a click focuses, at once: for the title of a pane, that pane."""
+        return self.area.pane_titled_at(x, y) or super().get_focusable_widget_at(x, y)
 
     def take_early(self, key: events.Key) -> bool:
         shells = self.area.shells
@@ -425,10 +420,6 @@ class MainScreen(ActionScreen):
             self.filter_by("")
             self.sandboxes.table.select(sandbox_id)
         self._show_selection()
-
-    def open_tile(self, key: TileKey) -> None:
-        """Goes to what a tile of the wall shows."""
-        self._ways.open_tile(key)
 
     def filter_by(self, words: str) -> bool:
         self.lists.choose(Panel.SANDBOXES)

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
-from quicksand_tui.actions.registry import find_action
+from quicksand_tui.actions.registry import Scope, find_action, in_scope
 from quicksand_tui.kit.doing import Doer
 from quicksand_tui.kit.telling import tell
 from quicksand_tui.model.sandboxes import State, at_host
-from quicksand_tui.model.specs import CheckpointSpec
 from quicksand_tui.model.world import Panel, Selection
 from quicksand_tui.screens import on_demand
 from quicksand_tui.verbs import checkpoints, life, starting
+from quicksand_tui.verbs.index import find_verb
 from quicksand_tui.views import losses
 from quicksand_tui.views.layout import Part, Tab
 from quicksand_tui.views.losses import losses_of_stop
 
 if TYPE_CHECKING:
+    from quicksand_tui.actions.registry import Action
     from quicksand_tui.jobs.operations import Operations
     from quicksand_tui.kit.base import ActionScreen
+    from quicksand_tui.kit.doing import Handlers
     from quicksand_tui.model.sandboxes import SandboxView
     from quicksand_tui.model.specs import NewSpec
     from quicksand_tui.screens.dialogs import Dialogs
@@ -54,8 +57,8 @@ class MainActions(Doer):
         return self._screen.selection
 
     def _able(self, action_id: str) -> list[SandboxView]:
-        """Returns the selected sandboxes for which an action is possible; tells how many are left
-        out."""
+        """Returns the selected sandboxes for which an action is possible; tells how many are
+        not."""
         selection, world = self._selection, self._screen.world
         action = find_action(action_id)
         able = [
@@ -70,6 +73,27 @@ class MainActions(Doer):
     def _unmark(self, about: Sequence[SandboxView]) -> None:
         """Unmarks the sandboxes that an action was about."""
         self._places.lists.sandboxes.unmark(view.id for view in about)
+
+    @property
+    def handlers(self) -> Handlers:
+        """Its methods; other actions are those of their verbs."""
+        verbs = {
+            action.id: partial(self._do_verb, action)
+            for action in in_scope(Scope.MAIN)
+            if action.verb and find_verb(action.verb).can_be_made
+        }
+        return {**verbs, **super().handlers}
+
+    def _do_verb(self, action: Action) -> None:
+        """Does the verb of an action to the selection; asks for its parameters for one sandbox."""
+        verb, about = find_verb(action.verb), self._selection.sandboxes
+        one = self._selection.sandbox
+        able = self._able(action.id) if action.many else [one] if one is not None else []
+        if len(able) == 1 and verb.form is not None:
+            self._dialogs.do_verb(verb, able[0])
+            return
+        self._begin.do_all(lambda _: verb(), able)
+        self._unmark(about)
 
     # A sandbox's life
 
@@ -107,22 +131,15 @@ class MainActions(Doer):
         ):
             self.do_shell()
         elif sandbox is not None and sandbox.state is State.PAUSED:
-            self._begin.do(life.RESUME, sandbox)
+            self._begin.do(life.resume(), sandbox)
         elif sandbox is not None:
             self._begin.do(starting.start(), sandbox)
-
-    def do_start(self) -> None:
-        about = self._selection.sandboxes
-        for sandbox in self._able("start"):
-            self._begin.do(starting.start(), sandbox)
-        self._unmark(about)
 
     def do_stop(self) -> None:
         about, chosen = self._selection.sandboxes, self._able("stop")
 
         def stop() -> None:
-            for sandbox in chosen:
-                self._begin.do(life.STOP, sandbox)
+            self._begin.do_all(lambda _: life.stop(), chosen)
             self._unmark(about)
 
         screen = self._screen
@@ -143,17 +160,17 @@ class MainActions(Doer):
 
     def do_pause(self) -> None:
         about = self._selection.sandboxes
-        for sandbox in self._able("pause"):
-            paused = sandbox.state is State.PAUSED
-            self._begin.do(life.RESUME if paused else life.PAUSE, sandbox)
+        able = self._able("pause")
+        paused = [view for view in able if view.state is State.PAUSED]
+        self._begin.do_all(lambda _: life.resume(), paused)
+        self._begin.do_all(lambda _: life.pause(), [view for view in able if view not in paused])
         self._unmark(about)
 
     def do_kill(self) -> None:
         about, chosen = self._selection.sandboxes, self._able("kill")
 
         def kill() -> None:
-            for sandbox in chosen:
-                self._begin.do(life.KILL, sandbox)
+            self._begin.do_all(lambda _: life.kill(), chosen)
             self._unmark(about)
 
         one = chosen[0].name if len(chosen) == 1 else f"{len(chosen)} sandboxes"
@@ -189,18 +206,6 @@ class MainActions(Doer):
 
     # Checkpoints
 
-    def do_checkpoint(self) -> None:
-        about, chosen = self._selection.sandboxes, self._able("checkpoint")
-        if len(chosen) == 1:
-            sandbox = chosen[0]
-            self._dialogs.ask_to_do(
-                on_demand.checkpoint_form(sandbox), on_demand.checkpoint_of, sandbox
-            )
-            return
-        for sandbox in chosen:
-            self._begin.do(checkpoints.take(CheckpointSpec()), sandbox)
-        self._unmark(about)
-
     def do_revert(self) -> None:
         self._places.choose_checkpoint()
 
@@ -210,18 +215,6 @@ class MainActions(Doer):
             self._begin.bring_back()
         elif (sandbox := self._selection.sandbox) is not None:
             self._begin.do(checkpoints.undo(), sandbox)
-
-    def do_clone(self) -> None:
-        if (sandbox := self._selection.sandbox) is not None:
-            self._dialogs.ask_to_do(on_demand.clone_form(sandbox), on_demand.clones_of, sandbox)
-
-    def do_save(self) -> None:
-        if (sandbox := self._selection.sandbox) is not None:
-            begin = self._dialogs.save_operations
-            self._dialogs.ask(
-                on_demand.save_form(sandbox),
-                lambda values: begin.do_to(sandbox, on_demand.save_of(values)),
-            )
 
     # Images
 
@@ -347,8 +340,8 @@ class MainActions(Doer):
         self._places.lists.browser.step_order()
 
     def do_escape(self) -> None:
-        """Goes one step back: leaves the part, the filter or the marks, the zoom. It cancels
-        nothing, but says what does."""
+        """Goes one step back: leaves the part, the filter or the marks, the zoom. It cancels no
+        job, but says which key does."""
         screen = self._screen
         if self._places.part is not Part.LISTS:
             self._places.go_to(Part.LISTS)
@@ -360,7 +353,7 @@ class MainActions(Doer):
             tell(self._screen, f"It still runs: {screen.world.keymap.hint('cancel')} cancels it")
 
     def do_back(self) -> None:
-        """Leaves a part for the lists, or for where the user came from to choose a checkpoint."""
+        """Leaves a part for the lists, or for the part left to choose a checkpoint."""
         if self._places.part is Part.TREE and self._places.come_back():
             return
         in_log = self._places.part is Part.AREA and self._places.area.tab is Tab.LOG

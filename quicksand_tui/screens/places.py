@@ -1,4 +1,4 @@
-"""Where the user is on the main screen, and the ways from one part to another."""
+"""The part of the main screen where the user is, and the ways to other parts."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ class Places:
         self.checkpoints = cockpit.checkpoints
         self.area = cockpit.area
         self.came_from: Part | None = None
-        """The part from which the user came to the tree to choose a checkpoint; going to one leads
-        back there."""
+        """The part that the user left for the tree to choose a checkpoint; the choice leads back
+        there."""
         self._tab_before = Tab.DETAILS
         """The tab of the main area at that time."""
         self._lines: dict[str, tuple[CheckpointTree, int]] = {}
-        """By sandbox: its tree, and how many lines that has."""
+        """The tree of each sandbox, and the number of its lines."""
 
     @property
     def part(self) -> Part:
@@ -94,7 +94,7 @@ class Places:
     def fit(self, listed: int, world: World) -> None:
         """Gives the parts the room that they can use: the list has ``listed`` lines."""
         if not world.sandboxes:
-            return  # what comes first is not known
+            return  # the room that the first sandbox needs is not known
         there = {view.id for view in world.sandboxes}
         self._lines = {id_: lines for id_, lines in self._lines.items() if id_ in there}
         needs = needs_of(world, listed, self._lines_of)
@@ -151,8 +151,8 @@ class Places:
     # To a checkpoint and back
 
     def choose_checkpoint(self) -> None:
-        """Goes to the tree until a checkpoint is chosen there; beside it is what going back to it
-        means."""
+        """Goes to the tree until a checkpoint is chosen there; the part beside shows what a revert
+        to it means."""
         before, tab = self.part, self.area.tab
         if before is Part.TREE:
             return
@@ -163,8 +163,8 @@ class Places:
         self.came_from, self._tab_before = before, tab
 
     def come_back(self) -> bool:
-        """Goes back to where the user came from to choose a checkpoint; returns False if the user
-        went to the tree for its own sake."""
+        """Goes back to the part from which the user came to choose a checkpoint; returns False if
+        the user went to the tree for its own sake."""
         came_from = self.came_from
         if came_from is None:
             return False
@@ -185,6 +185,11 @@ class Places:
         if had_focus:
             self.go_to(Part.TREE if tab is Tab.TREE else Part.AREA)
         self._changed()
+
+    def leave_tab_of_others(self, sandbox: SandboxView | None) -> None:
+        """Shows the overview in place of the desktop of a sandbox that has none."""
+        if self.area.tab is Tab.DESKTOP and sandbox is not None and not sandbox.has_display:
+            self._set_tab(Tab.DETAILS)
 
     def step_tab(self, by: int, sandbox: SandboxView | None) -> None:
         """Shows the next of the tabs that ``sandbox`` has."""

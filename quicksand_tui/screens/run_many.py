@@ -41,7 +41,8 @@ COMMAND_MAX = 2000
 
 
 class RunManyScreen(Dialog[None]):
-    """Escape leaves; a command that runs goes on, and the next such screen shows it."""
+    """Runs a command in many sandboxes. Escape leaves; a running command goes on, and the next such
+    screen shows it."""
 
     shows_outcome = True
     CSS_PATH = "run_many.tcss"
@@ -65,7 +66,7 @@ class RunManyScreen(Dialog[None]):
         command: str,
         ascii_only: bool,
     ) -> None:
-        """``many`` may be running a command in ``views``, or have run it."""
+        """``many`` may be running a command in ``views``, or may have run it."""
         super().__init__()
         self._ids = tuple(view.id for view in views)
         self._views = tuple(views)
@@ -193,7 +194,7 @@ class RunManyScreen(Dialog[None]):
 
 
 class OutputScreen(Dialog[None]):
-    """Shows the output of one sandbox, which the caller sanitises."""
+    """Shows the output of one sandbox, which the caller has sanitised."""
 
     CSS_PATH = "run_many.tcss"
     AUTO_FOCUS = "LogView"

@@ -123,7 +123,7 @@ class SavesScreen(BrowsingScreen[SaveView]):
         self._dialogs.ask_to_discard(self.selection.saves)
 
     def do_prune(self) -> None:
-        """Lists the old saves of a machine with their sizes, and asks before they go."""
+        """Lists the old saves of a machine with their sizes, and asks before deleting them."""
         host = self.machine
         self._dialogs.ask(
             prune_form(host),
@@ -136,14 +136,14 @@ class SavesScreen(BrowsingScreen[SaveView]):
         save = saves[0]
 
         def take(values: Values) -> None:
-            self._dialogs.save_operations.do(export_of(values, save), [save])
+            self._operations.do_with_saves(export_of(values, save), [save])
 
         self._dialogs.ask(export_form(save), take)
 
     def do_import(self) -> None:
         def take(values: Values) -> None:
             file = values["file"].rpartition("/")[2]
-            self._dialogs.save_operations.do(import_of(values), name=file)
+            self._operations.do_with_saves(import_of(values), name=file)
 
         self._dialogs.ask(import_form(), take)
 
@@ -157,7 +157,7 @@ class SavesScreen(BrowsingScreen[SaveView]):
         for host, saves in by_machine(self.selection.saves).items():
             keys, shown = [save.own_key for save in saves], [save.address for save in saves]
             verb = verify(keys, deep=deep, shown=shown, host=host)
-            self._dialogs.save_operations.do(verb, saves)
+            self._operations.do_with_saves(verb, saves)
 
     def do_copy(self) -> None:
         self.copy([save.address for save in self.selection.saves])
@@ -215,21 +215,21 @@ class TrashScreen(BrowsingScreen[TrashedView]):
             return
 
         def take(values: Values) -> None:
-            self._dialogs.save_operations.do(restore_of(values, trash[0]), trash)
+            self._operations.do_with_saves(restore_of(values, trash[0]), trash)
 
         self._dialogs.ask(restore_form(trash[0]), take)
 
     def _restore(self, trash: Sequence[TrashedView]) -> None:
-        """Brings things back under their names: in a job those of this machine, and each of others
-        in one of its own."""
-        begin = self._dialogs.save_operations
+        """Brings things back under their names: those of this machine in one job, each of others in
+        a job of its own."""
+        begin = self._operations.do_with_saves
         if here := [found for found in trash if not found.host]:
             each = [bring_back([], shown=found.id).command_for() for found in here]
             places = [Path(found.key) for found in here]
-            begin.do(bring_back(places), here, command="; ".join(each))
+            begin(bring_back(places), here, command="; ".join(each))
         for found in trash:
             if found.host:
-                begin.do(restore(found), [found])
+                begin(restore(found), [found])
 
     def do_purge(self) -> None:
         trash = self.selection.trash
@@ -249,7 +249,7 @@ class TrashScreen(BrowsingScreen[TrashedView]):
                 named=[one.short_name for one in found],
                 host=host,
             )
-            self._dialogs.save_operations.do(verb, found)
+            self._operations.do_with_saves(verb, found)
 
     def do_copy(self) -> None:
         self.copy([view.name for view in self.selection.trash])

@@ -76,5 +76,5 @@ class ShellsScreen(Dialog[str]):
 
 
 def _shown(shell: ShellView) -> str:
-    """Tells whether another client shows the terminal, as is possible in tmux."""
+    """Says whether another client shows the terminal, as is possible in tmux."""
     return ", attached elsewhere too" if shell.clients else ""

@@ -48,21 +48,21 @@ class SecretInput(LineInput):
         """Does nothing: the clipboard is everybody's."""
 
     def action_cut(self) -> None:
-        """Likewise."""
+        """Does nothing: the clipboard is everybody's."""
 
     def clear_away(self) -> None:
-        """Forgets what was typed."""
+        """Forgets the typed text."""
         with self.prevent(LineInput.Changed):
             self.value = ""
 
 
 class SshQuestionScreen(Dialog[None]):
-    """Asks what ssh asks. Its answer is given to a function: what a screen returns is kept by
-    others, and this may be a password.
+    """Asks ssh's question. Its answer is given to a function: others keep the result of a screen,
+    and this may be a password.
 
-    It comes by itself, so what is typed at that moment is for something else, and must not become
-    an answer. And it goes when ssh does; but what is typed then must not get into a shell: if an
-    answer was begun, it stays until it is closed.
+    It comes by itself, so keys typed at that moment are for something else, and must not become an
+    answer. And it goes when ssh does; but later keys must not get into a shell: if an answer was
+    begun, the screen stays until it is closed.
     """
 
     CSS_PATH = "dialogs.tcss"
@@ -86,7 +86,7 @@ class SshQuestionScreen(Dialog[None]):
         """``ended`` is called once, with the answer, or with None for a user who gives up; and
         ``closed`` when the screen has gone, which may be later, or without an answer. Keys for
         which ``is_no_answer`` holds are dropped (`Hands.question`). With ``waits``, no key is taken
-        before `CONFIRM`: something was taking text when this came."""
+        before `CONFIRM`: text was being typed elsewhere when this came."""
         super().__init__()
         self._question = question
         self._tell_answer: Callable[[str | None], None] | None = ended
@@ -130,7 +130,7 @@ class SshQuestionScreen(Dialog[None]):
         return self._is_no_answer(key)
 
     def answer(self, key: events.Key) -> None:
-        """Says nothing of a key, which may be one of a password."""
+        """Shows nothing of a key, which may be one of a password."""
 
     def on_unmount(self) -> None:
         self._end(None)  # it may have been closed by something else

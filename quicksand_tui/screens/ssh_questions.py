@@ -31,7 +31,7 @@ class _Asked:
 
 
 class SshQuestions:
-    """Asks the user in a dialog over the present screen. What is asked meanwhile waits."""
+    """Asks the user in a dialog over the present screen. Later questions wait."""
 
     def __init__(self, app: App[int], keys: Keys, *, ascii_only: bool) -> None:
         self._app = app
@@ -78,7 +78,7 @@ class SshQuestions:
             asked.screen.let_go()
 
     def _next(self, asked: _Asked) -> None:
-        """Shows the next one after the screen of this one has gone."""
+        """Shows the next question when the screen of this one has gone."""
         if self._shown is asked:
             self._shown = None
             self._app.call_later(self._show_next)

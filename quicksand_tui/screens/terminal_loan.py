@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from quicksand_tui.actions.reasons import READ_ONLY
-from quicksand_tui.door.service import shells_of
+from quicksand_tui.door.shells_left import shells_of
 from quicksand_tui.kit.telling import tell
 from quicksand_tui.model.jobs import Failure
 from quicksand_tui.model.sandboxes import split_host
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 
 STDERR_KEPT = 4096
-"""How many of the last bytes of stderr are kept."""
+"""The number of the last bytes of stderr that are kept."""
 OWN_FAILURES = (1, 2, 125)
 """Exit statuses with which `quicksand-tui shell` may report its own failure, not the shell's."""
 
 
 class Ended(NamedTuple):
-    """How the program ended; ``failure`` holds its own error, if it reported one on stderr."""
+    """The end of the program; ``failure`` holds its own error, if it reported one on stderr."""
 
     status: int
     failure: Failure | None = None
@@ -66,7 +66,7 @@ class FullShell:
         ascii_only: bool,
     ) -> None:
         """``lend_terminal`` runs a program on the app's terminal. Calls ``ended`` when the app has
-        it again, and ``failed`` if there was no shell."""
+        the terminal again, and ``failed`` if there was no shell."""
         self._app = app
         self._service = service
         self._operations = operations
@@ -123,7 +123,7 @@ class FullShell:
         machine = self._world().machine(host) if host else None
         if machine is None:
             return shell_argv(own, session or None)
-        # By a connection of its own: that of the app lets nobody ask on the terminal.
+        # By a connection of its own: over the app's, nobody may be asked on the terminal.
         return shell_argv(own, session or None, address=machine.address)
 
     async def _choose(self, sandbox: SandboxView) -> str | None:
@@ -142,9 +142,9 @@ class Loan:
     def __init__(
         self, argv: list[str], title: str, *, banner: str = "", keeps_errors: bool = True
     ) -> None:
-        """``banner`` is a line written before the program starts. ``keeps_errors``: what it writes
-        to stderr is shown in the app, too, if it fails; one that goes to another machine needs the
-        terminal for stderr as well."""
+        """``banner`` is a line written before the program starts. With ``keeps_errors``, the app
+        shows the program's stderr, too, if it fails; a program that goes to another machine needs
+        the terminal for stderr as well."""
         self._argv = argv
         self._title = title
         self._banner = banner
@@ -192,8 +192,7 @@ class Loan:
 
 
 async def _pass_on(process: asyncio.subprocess.Process) -> str:
-    """Copies the program's stderr to the app's; returns its end, which the app's screen would
-    hide."""
+    """Copies the program's stderr to the app's; returns its end, which the app's screen hides."""
     kept = b""
     while process.stderr is not None and (data := await process.stderr.read(4096)):
         _write(2, data)

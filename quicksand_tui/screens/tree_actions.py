@@ -10,7 +10,6 @@ from quicksand_tui.kit.telling import tell
 from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.text import clip
 from quicksand_tui.model.world import Selection
-from quicksand_tui.screens import on_demand
 from quicksand_tui.verbs import checkpoints, starting
 from quicksand_tui.views import losses
 from quicksand_tui.views.layout import Tab
@@ -47,11 +46,11 @@ class TreeActions(Doer):
         return selection.sandbox, selection.checkpoint
 
     def do_go(self) -> None:
-        """Goes back without asking, since the present state is kept; starts a stopped sandbox
+        """Goes back without asking, as the present state is kept; starts a stopped sandbox
         there."""
         sandbox, checkpoint = self._chosen
         if sandbox.state in (State.RUNNING, State.PAUSED):
-            self._begin.do(checkpoints.revert(checkpoint.id, shown=checkpoint.name), sandbox)
+            self._begin.do(checkpoints.revert(checkpoint.named), sandbox)
             self._places.come_back()
             return
         reason = find_action("start").disabled_reason(
@@ -60,7 +59,7 @@ class TreeActions(Doer):
         if reason is not None:
             tell(self._screen, reason, severity="warning")
             return
-        self._begin.do(starting.start(checkpoint.id, shown=checkpoint.name), sandbox)
+        self._begin.do(starting.start(at=checkpoint.named), sandbox)
 
     def do_ask(self) -> None:
         """Asks before going back: `u` opens the tree, and may come twice."""
@@ -72,9 +71,7 @@ class TreeActions(Doer):
             f"Delete the checkpoint {clip(checkpoint.tag, TITLE_CELLS)}?",
             losses.of_checkpoint(sandbox, checkpoint, self._screen.world.taken),
             "Delete",
-            lambda: self._begin.do(
-                checkpoints.remove(checkpoint.id, shown=checkpoint.name), sandbox
-            ),
+            lambda: self._begin.do(checkpoints.remove(checkpoint.named), sandbox),
         )
 
     def do_diff(self) -> None:
@@ -95,21 +92,23 @@ class TreeActions(Doer):
 
     def do_clone(self) -> None:
         sandbox, checkpoint = self._chosen
-        form = on_demand.clone_form(sandbox, checkpoint)
-        self._dialogs.ask_to_do(
-            form, lambda values: on_demand.clones_of(values, checkpoint), sandbox
-        )
+        about = f"{sandbox.name} at {checkpoint.tag}"
+        self._dialogs.do_verb(starting.clone, sandbox, given={"at": checkpoint.named}, about=about)
 
     def do_note(self) -> None:
         sandbox, checkpoint = self._chosen
-        form = on_demand.note_form(sandbox, checkpoint)
-        self._dialogs.ask_to_do(form, lambda values: on_demand.note_of(values, checkpoint), sandbox)
+        self._dialogs.do_verb(
+            checkpoints.write_note,
+            sandbox,
+            given={"tag": checkpoint.named},
+            first={"note": checkpoint.note},
+            about=checkpoint.tag,
+        )
 
     def do_pin(self) -> None:
         sandbox, checkpoint = self._chosen
-        pinned = not checkpoint.pinned
-        verb = checkpoints.pin(checkpoint.id, shown=checkpoint.name, pinned=pinned)
-        self._begin.do(verb, sandbox)
+        verb = checkpoints.unpin if checkpoint.pinned else checkpoints.pin
+        self._begin.do(verb(checkpoint.named), sandbox)
 
     def do_copy(self) -> None:
         _, checkpoint = self._chosen

@@ -1,4 +1,4 @@
-"""The wall: what runs in many sandboxes at once, live."""
+"""The wall: live tiles of many sandboxes at once."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ from quicksand_tui.views.wall import counts_text
 from quicksand_tui.widgets.bars import ActionBar
 
 if TYPE_CHECKING:
+    from textual.widget import Widget
+
     from quicksand_tui.actions.registry import Action
     from quicksand_tui.door.service import EngineService
     from quicksand_tui.kit.doing import Handlers
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from quicksand_tui.screens.dialogs import Dialogs
 
 HELD_S = 1.0
-"""Seconds for which keys behind one that goes into a tile are held back at most."""
+"""The most seconds for which keys behind one that goes into a tile are held back."""
 
 NOTHING_RUNS = "Nothing runs. {new} on the main screen starts a sandbox; esc goes back there."
 
@@ -56,15 +58,15 @@ class WallScreen(ActionScreen, Doer):
         keys: Keys,
         *,
         only: frozenset[str],
-        open_tile: Callable[[TileKey], None],
+        open_tile: Callable[[TileKey], Widget | None],
         take_early: Callable[[events.Key], bool],
         everywhere: Handlers,
         ascii_only: bool,
     ) -> None:
-        """``only`` are the ids of the sandboxes that are shown, or none for all that run;
-        ``open_tile`` goes to what a tile shows, and ``take_early`` gives a key to the shell that is
-        opening there, or returns False; ``everywhere`` are the actions that are the same on all
-        screens."""
+        """``only`` are the ids of the sandboxes that are shown, or none for all that run.
+        ``open_tile`` goes to the contents of a tile and returns the widget that takes keys for
+        them, if any; ``take_early`` gives a key to the shell that is opening there, or returns
+        False. ``everywhere`` are the actions that are the same on all screens."""
         super().__init__()
         self.world = world
         self._dialogs = dialogs
@@ -73,10 +75,12 @@ class WallScreen(ActionScreen, Doer):
         self._open_tile = open_tile
         self._take_early = take_early
         self._going: float | None = None
-        """When a key that goes into a tile was read, while it is not carried out yet, in seconds of
-        the monotonic clock."""
+        """The time when a key that goes into a tile was read, until the key is carried out, in
+        seconds of the monotonic clock."""
         self._held: list[events.Key] = []
         """Keys that were read behind it."""
+        self._goal: Widget | None = None
+        """The widget to which that key has led."""
         self._everywhere = everywhere
         self._ascii = ascii_only
         self._marked: dict[str, None] = {}
@@ -114,7 +118,7 @@ class WallScreen(ActionScreen, Doer):
 
     @property
     def selection(self) -> Selection:
-        """The sandbox of the tile under the cursor, and those marked."""
+        """The sandbox of the tile under the cursor, and the marked ones."""
         key = self.view.cursor
         marked = tuple(view for view in self._views if view.id in self._marked)
         sandbox = self.world.sandbox(key.sandbox_id) if key is not None else None
@@ -167,8 +171,8 @@ class WallScreen(ActionScreen, Doer):
         self.action_do("enter")
 
     def drops_key(self, key: events.Key) -> bool:
-        """Holds back what is read behind a key that goes into a tile: it is meant for the shell
-        there, and would end with this screen."""
+        """Holds back keys behind one that goes into a tile: they are meant for the shell there, and
+        would end with this screen."""
         if self._going is not None and key.time - self._going < HELD_S:
             self._held.append(key)
             return True
@@ -178,10 +182,12 @@ class WallScreen(ActionScreen, Doer):
         return False
 
     def _give_held(self) -> None:
-        """Gives the held keys to where the user is by now."""
+        """Gives the held keys to the widget to which the tile has led, or to none."""
         held, self._held, self._going = self._held, [], None
         for key in held:
-            if self.app.screen is self or not self._take_early(key):
+            if self._goal is None or self.app.focused is not self._goal:
+                return
+            if not self._take_early(key):
                 forward(self.app, key)
 
     def action_do(self, action_id: str, scope: str = "") -> None:
@@ -207,7 +213,7 @@ class WallScreen(ActionScreen, Doer):
     def do_enter(self) -> None:
         if (key := self.view.cursor) is not None:
             self.dismiss(None)
-            self._open_tile(key)
+            self._goal = self._open_tile(key)
 
     def do_mark(self) -> None:
         key = self.view.cursor
@@ -232,7 +238,7 @@ class WallScreen(ActionScreen, Doer):
         self.view.toggle_alone()
 
     def do_all(self) -> None:
-        """Shows all that run, instead of those that were marked or filtered."""
+        """Shows all sandboxes that run, instead of those marked or filtered."""
         self._only = frozenset()
         self._show()
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
@@ -16,6 +14,7 @@ from quicksand_tui.views.layout import Part, Tab
 
 if TYPE_CHECKING:
     from textual.screen import Screen
+    from textual.widget import Widget
 
     from quicksand_tui.model.sandboxes import SandboxView
     from quicksand_tui.model.wall import TileKey
@@ -30,15 +29,12 @@ WAYS_IN = {
     Kind.CONSOLE: "log",
 }
 """The actions that go into tiles."""
-TILE_WAIT_S = 5.0
-"""Seconds to wait for the shell of a tile to be shown."""
-TILE_POLL_S = 0.05
 RECENT_MAX = 20
-"""How many sandboxes are remembered."""
+"""The number of sandboxes that are remembered."""
 
 
 class Ways(Doer):
-    """Leads the user around; remembers where they were."""
+    """Leads the user around, and remembers the last sandboxes."""
 
     def __init__(
         self,
@@ -57,17 +53,17 @@ class Ways(Doer):
         self._show_sandbox = show_sandbox
         self._find = find_sandbox
         self._recent: list[str] = []
-        """Ids of sandboxes, the last one first."""
+        """Ids of sandboxes, the latest first."""
 
     def used(self, sandbox: SandboxView | None) -> None:
-        """Notes that the user did something with a sandbox."""
+        """Notes that the user worked with a sandbox."""
         if sandbox is not None and self._recent[:1] != [sandbox.id]:
             others = [id_ for id_ in self._recent if id_ != sandbox.id]
             self._recent = [sandbox.id, *others][:RECENT_MAX]
 
     def do_last(self) -> None:
-        """Goes to the sandbox that was used before the present one, and there to its shells if the
-        user is in shells."""
+        """Goes to the sandbox used before this one, and there to its shells if the user is in
+        shells."""
         shown = self._places.lists.sandbox
         here = None if shown is None else shown.id
         before = (id_ for id_ in self._recent if id_ != here and self._find(id_) is not None)
@@ -83,36 +79,24 @@ class Ways(Doer):
         if in_shells:
             self._places.area.shells.open(there)
 
-    def open_tile(self, key: TileKey) -> None:
-        """Goes to what a tile of the wall shows."""
+    def open_tile(self, key: TileKey) -> Widget | None:
+        """Goes to the contents of a tile of the wall, and focuses them at once, or the widget that
+        takes their keys until they are there. Returns that widget, if it has the focus."""
+        shells = self._places.area.shells
         self._show_sandbox(key.sandbox_id)
+        self._screen.set_focus(None)
         if key.kind is Kind.SHELL:
-            self._places.area.shells.want(key.sandbox_id, key.session)
-            self._screen.run_worker(self._focus_pane(key), group="tile", exclusive=True)
+            shells.want(key.sandbox_id, f"{key.session} {key.birth}")
         self._do(WAYS_IN[key.kind])
-
-    async def _focus_pane(self, key: TileKey) -> None:
-        """Focuses the pane with the terminal of a tile, when the shells are there, unless the user
-        types into another one by then."""
-        shells, began = self._places.area.shells, time.monotonic()
-        for _ in range(int(TILE_WAIT_S / TILE_POLL_S)):
-            space = shells.workspace
-            panes = space.panes if space is not None and space.sandbox_id == key.sandbox_id else []
-            if any(pane.typed > began for pane in panes):
-                return
-            found = [pane for pane in panes if pane.status.session == key.session]
-            if found and self._screen.focused in panes:
-                found[0].focus()
-                return
-            await asyncio.sleep(TILE_POLL_S)
+        shells.want("", "")  # unless it was refused
+        if (focused := self._screen.focused) is None:
+            self._places.go_to(Part.LISTS)
+            return None
+        return focused if self._places.cockpit.part_of(focused) is Part.AREA else None
 
     def do_jump(self) -> None:
-        def go(target: Target | None) -> None:
-            if target is not None:
-                target.go()
-
         self._screen.app.push_screen(
-            on_demand.JumpScreen(lambda: list(self._targets()), self._screen), go
+            on_demand.JumpScreen(lambda: list(self._targets()), self._screen)
         )
 
     def _targets(self) -> Iterator[Target]:
@@ -124,7 +108,10 @@ class Ways(Doer):
         if space is not None:
             for pane in space.panes:
                 if pane.region.area:
-                    yield on_demand.Target(pane.region.x, pane.region.y, pane.focus)
+                    # On the blank before its title, which stays legible.
+                    yield on_demand.Target(
+                        pane.region.x, pane.region.y - 1, partial(self._screen.set_focus, pane)
+                    )
         elif area.can_focus_tab and area.region.area:
             go = partial(places.go_to, Part.AREA)
             yield on_demand.Target(area.region.x, area.region.y + 1, go)

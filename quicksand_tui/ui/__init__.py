@@ -1,5 +1,5 @@
-"""The running app: its class, which makes all that it is made of, the stack of its screens, the
-palette, and the `:` line.
+"""The running app: its class, which makes all its parts, the stack of its screens, the palette, and
+the `:` line.
 
 Imports Textual and all rooms below; no other room but `opening` and `cli` imports it.
 """

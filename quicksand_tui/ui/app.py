@@ -125,6 +125,7 @@ class QuicksandApp(App[int]):
         self.operations = Operations(service, self, clock=clock)
         self.operations.hints = lambda: self.keys.here
         self.operations.read_only = self.settings.read_only
+        self.operations.saves_changed = self.watch_saves
         self.dialogs = self._make_dialogs()
         self.config_watch = self._make_config_watch()
         self.world_watch = self._make_world_watch(clock, look_at_least_s, seen)
@@ -174,7 +175,6 @@ class QuicksandApp(App[int]):
             self.keys,
             self.memory,
             world=lambda: self.world,
-            saves_changed=self.watch_saves,
             usual=lambda: self.settings.config.usual_machine,
             ascii_only=self.ascii,
         )
@@ -254,7 +254,7 @@ class QuicksandApp(App[int]):
 
     @property
     def world(self) -> World:
-        """The world as the user should see it, with running jobs."""
+        """The world as it is shown to the user, with running jobs."""
         world = replace(
             self.world_watch.world,
             saves=self.saves.view,
@@ -318,16 +318,16 @@ class QuicksandApp(App[int]):
         await self.world_watch.run(self.dialogs.answer_ssh)
 
     def _asks(self) -> tuple[frozenset[str], frozenset[str]]:
-        """Returns the ids of the sandboxes whose use of the CPU, and those whose network is
-        visible."""
+        """Returns the ids of the sandboxes with a visible use of the CPU, and a visible network."""
         network = self.main.sandboxes_with_network
         # While a shell has the terminal, nothing is shown.
         visible = frozenset().union(*(screen.visible_sandboxes for screen in self.stack.own))
         return visible, frozenset() if is_batching(self) else network
 
     def _count_saves(self) -> None:
-        if self._count_saves_after_s is not None:
-            self.set_timer(self._count_saves_after_s, self.watch_saves)
+        if (after_s := self._count_saves_after_s) is not None:
+            self.set_timer(after_s, self.watch_saves)
+            self.run_worker(on_demand.stay_fit(self), name="whole", group="whole")
 
     def refresh_now(self, *, fresh: bool = False) -> None:
         """Looks at the disk at once; ``fresh`` reads everything anew."""
@@ -370,8 +370,7 @@ class QuicksandApp(App[int]):
         self.dialogs.show_failure(failure)
 
     def copy_to_clipboard(self, text: str) -> None:
-        """Keeps a text for pasting, and sends it to the terminal's clipboard unless it is too
-        long."""
+        """Keeps a text for pasting, also in the terminal's clipboard unless it is too long."""
         if len(text.encode("utf-8", "replace")) <= CLIPBOARD_MAX:
             super().copy_to_clipboard(text)
         else:

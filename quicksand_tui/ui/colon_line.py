@@ -1,4 +1,4 @@
-"""Opens the `:` line. What it needs is imported on first use, since the first paint needs none."""
+"""Opens the `:` line. Its modules are imported on first use, since the first paint needs none."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ConfigWatch:
-    """Gives the settings to all that has them, and reports what is wrong with them."""
+    """Gives the settings to all parts that use them, and reports problems in them."""
 
     def __init__(
         self,
@@ -33,8 +33,8 @@ class ConfigWatch:
         show: Callable[[], None],
         report: Callable[[Told | None], None],
     ) -> None:
-        """``service`` is told of other machines. ``show`` shows the world with other settings,
-        ``report`` what is wrong with them, None if nothing is any more."""
+        """``service`` is told of other machines. ``show`` shows the world with other settings;
+        ``report`` shows the problems in them, or with None that there are no more."""
         self._service = service
         self._show = show
         self._report = report

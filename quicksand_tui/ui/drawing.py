@@ -36,7 +36,7 @@ MARGIN = 10
 """Pixels around the cells; above them is the title."""
 TITLE_HEIGHT = 40
 DIM = 0.4
-"""How much of the background is mixed into dim text, as in Rich's pictures."""
+"""The share of the background that is mixed into dim text, as in Rich's pictures."""
 
 FONTS = Path(__file__).parent / "fonts"
 MISSING_FONTS = (
@@ -48,7 +48,7 @@ MISSING_FONTS = (
     "/System/Library/Fonts/PingFang.ttc",
     "/System/Library/Fonts/Apple Symbols.ttf",
 )
-"""Fonts of hosts for characters that the shipped one lacks."""
+"""Fonts of hosts for characters that the shipped font lacks."""
 
 FAMILIES = "'DejaVu Sans Mono', Menlo, Consolas, 'Fira Code', monospace"
 _WORD = re.compile(r"\S+")
@@ -64,7 +64,7 @@ class Run:
     cells: int
     text: str
     colour: str
-    """As #rrggbb."""
+    """The colour as #rrggbb."""
     background: str
     bold: bool = False
     italic: bool = False
@@ -72,13 +72,13 @@ class Run:
     strike: bool = False
 
     def words(self) -> Iterator[tuple[int, str]]:
-        """Yield each word without spaces, with its first cell."""
+        """Yields each word without spaces, with its first cell."""
         for found in _WORD.finditer(self.text):
             yield self.column + cell_len(self.text[: found.start()]), found[0]
 
 
 def runs_of(lines: Sequence[Sequence[Segment]]) -> Iterator[Run]:
-    """Yield the runs of the rows of a screen, without those that are empty."""
+    """Yields the runs of the rows of a screen, without empty ones."""
     for row, line in enumerate(lines):
         column = 0
         for text, style, control in line:
@@ -123,7 +123,7 @@ def _triplet(colour: Color | None, otherwise: ColorTriplet) -> ColorTriplet:
 
 
 def _place(column: int, row: int) -> tuple[int, int]:
-    """Return the left upper pixel of a cell."""
+    """Returns the left upper pixel of a cell."""
     return MARGIN + column * CELL_WIDTH, TITLE_HEIGHT + row * CELL_HEIGHT
 
 
@@ -136,7 +136,7 @@ def _extent(size: tuple[int, int]) -> tuple[int, int]:
 
 
 def to_svg(runs: Sequence[Run], size: tuple[int, int], title: str) -> str:
-    """Return the picture of a screen of so many columns and rows."""
+    """Returns the picture of a screen of so many columns and rows."""
     width, height = _extent(size)
     styles: dict[str, str] = {}
     backgrounds = [_rect(run) for run in runs if run.background != _BACKGROUND.hex]
@@ -190,8 +190,8 @@ def _texts(run: Run, styles: dict[str, str]) -> Iterator[str]:
 
 
 def to_png(runs: Sequence[Run], size: tuple[int, int], title: str) -> bytes:
-    """Return the picture of a screen of so many columns and rows. Raises OSError if the font cannot
-    be read."""
+    """Returns the picture of a screen of so many columns and rows. Raises OSError if the font
+    cannot be read."""
     picture = Image.new("RGB", _extent(size), _BACKGROUND.hex)
     draw = ImageDraw.Draw(picture)
     fonts = _Fonts()
@@ -231,7 +231,7 @@ def _draw_word(draw: ImageDraw.ImageDraw, fonts: _Fonts, run: Run, column: int, 
 
 
 def _clusters(word: str) -> Iterator[str]:
-    """Yield each character with those of no width that follow it."""
+    """Yields each character with those of no width that follow it."""
     found = ""
     for character in word:
         if found and cell_len(character):
@@ -243,7 +243,7 @@ def _clusters(word: str) -> Iterator[str]:
 
 
 class _Fonts:
-    """The shipped font, and those of the host for what it lacks."""
+    """The shipped font, and the host's fonts for characters that it lacks."""
 
     def __init__(self) -> None:
         self._shipped = {
@@ -257,7 +257,7 @@ class _Fonts:
         return self._shipped[bold]
 
     def find(self, cluster: str, *, bold: bool) -> ImageFont.FreeTypeFont | None:
-        """Return a font that has a character; None if there is none."""
+        """Returns a font that has a character; None if there is none."""
         key = (cluster[0], bold)
         if key not in self._known:
             fonts = [self._shipped[bold]]
@@ -274,6 +274,6 @@ class _Fonts:
 
 
 def _has(font: ImageFont.FreeTypeFont, character: str) -> bool:
-    """Whether a font has a character: all that it lacks look like one that no font has."""
+    """Whether a font has a character: those that it lacks look like one that no font has."""
     there, nowhere = (bytes(font.getmask(c, mode="1")) for c in (character, "\U0010fffd"))
     return there != nowhere

@@ -116,7 +116,8 @@ class Everywhere(Doer):
         )
 
     def do_wall(self) -> None:
-        """Opens the wall: of those marked, else of those that the filter lists, else of all."""
+        """Opens the wall of the marked sandboxes, else of those that a filter lists, else of
+        all."""
         main = self._stack.main
         self._app.push_screen(
             on_demand.WallScreen(
@@ -133,7 +134,7 @@ class Everywhere(Doer):
         )
 
     def do_redraw(self) -> None:
-        """Draws all of the screen, whatever the terminal shows."""
+        """Draws the whole screen, whatever the terminal shows."""
         if (driver := driver_of(self._app)) is not None:
             driver.forget_shown()
         self._app.refresh(layout=True)

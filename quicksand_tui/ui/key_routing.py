@@ -1,4 +1,4 @@
-"""Where keys go that come before their widget is ready, or that no widget takes."""
+"""The ways of keys that come before their widget is ready, or that no widget takes."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class KeyRouting:
         return front is not None and front.drops_key(event)
 
     def route(self, event: events.Key) -> None:
-        """Passes on keys typed after one that opens a form, a filter, the command line or a shell:
-        they are meant for that, but were sent to the widget focused before. A dialog answers those
-        that it does not know."""
+        """Passes on keys that were typed after one that opens a form, a filter, the command line or
+        a shell, but were sent to the widget with the focus before. A dialog answers keys that it
+        does not know."""
         if not self._app.screen_stack:
             event.prevent_default()  # the app ends, and Textual would look for a screen
             return

@@ -1,4 +1,4 @@
-"""The app's theme: which one is shown, whose choice it is, and what is remembered of it."""
+"""The app's theme: the one that is shown, who chose it, and the memory of the choice."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class AppLooks:
 
     @property
     def problem(self) -> str:
-        """Why the user's choice is not shown; "" if it is."""
+        """The reason why the user's choice is not shown; "" if it is."""
         return self._choice.problem
 
     @property
@@ -52,7 +52,7 @@ class AppLooks:
         self._show(self._choice.name or fitting_theme(abilities))
 
     def fit(self, abilities: TerminalAbilities) -> None:
-        """Shows a theme that fits what the terminal has answered, unless the user has chosen."""
+        """Shows a theme that fits the terminal's answers, unless the user has chosen one."""
         if not self._choice.name and abilities.background is not None:
             self._show(fitting_theme(abilities))
 

@@ -5,20 +5,12 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from quicksand_tui.actions.line import Target, checkpoint_named, selection_of
+from quicksand_tui.actions.line import Target, selection_of
 from quicksand_tui.actions.registry import Scope
-from quicksand_tui.forms.mounts import read_spec
-from quicksand_tui.forms.orders import (
-    FORWARD_WORD,
-    MOUNT_WORD,
-    mount_of,
-    new_spec_of,
-    sandbox_of,
-)
-from quicksand_tui.forms.ports import wanted_forward
+from quicksand_tui.forms.orders import call_for, mount_of, new_spec_of, sandbox_of
 from quicksand_tui.kit.telling import tell
-from quicksand_tui.model.specs import CheckpointSpec, CloneSpec, SaveSpec
-from quicksand_tui.verbs import checkpoints, mounts, ports, saves, starting
+from quicksand_tui.model.saves import SaveView
+from quicksand_tui.verbs.mounts import unmount
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -50,9 +42,13 @@ class Orders:
         self._keys = keys
 
     def carry_out(self, target: Target, selection: Selection) -> None:
-        """Carries out a command for the selection that there was when the line was opened."""
+        """Carries out a command for the selection at the time when the line was opened."""
         special = self._special.get(target.verb.name)
         if special is not None and special(target, selection):
+            return
+        call, sandbox = call_for(target), sandbox_of(target, selection)
+        if special is None and call is not None and sandbox is not None:
+            self._begin.do(call, sandbox)
             return
         action = target.action
         if action is None:
@@ -76,15 +72,7 @@ class Orders:
     def _special(self) -> Mapping[str, Callable[[Target, Selection], bool]]:
         return {
             "new": self._new,
-            "start": self._start,
-            "revert": self._revert,
-            "checkpoint": self._checkpoint,
-            "clone": self._clone,
-            "save": self._save,
-            "mount": self._mount,
             "unmount": self._unmount,
-            "forward": self._forward,
-            "unforward": self._unforward,
             "tree": self._tree,
             "diff": self._diff,
             "theme": self._theme,
@@ -93,93 +81,30 @@ class Orders:
         }
 
     def _new(self, target: Target, selection: Selection) -> bool:
-        if target.image is None and target.save is None:
+        source = target.found.get("image")
+        if source is None:
             return False
         self._stack.go_to_main()
         create = self._stack.main.create
-        if target.word("NAME"):
+        if target.word("name"):
             create(self._dialogs.with_usual(new_spec_of(target)))
-        elif target.image is not None:
-            self._dialogs.ask_for_new(target.image.name, create)
-        elif (save := target.save) is not None:
-            self._dialogs.ask_for_new(None, create, save=save)
+        elif isinstance(source, SaveView):
+            self._dialogs.ask_for_new(None, create, save=source)
+        else:
+            self._dialogs.ask_for_new(source.name, create)
         return True
 
     def _install(self, target: Target, selection: Selection) -> bool:
-        if not (name := target.word("PACKAGE")):
+        if not (name := target.word("names")):
             return False
         self._stack.go_to_main()
         self._dialogs.ask_to_install(name)
         return True
 
-    def _start(self, target: Target, selection: Selection) -> bool:
-        if target.checkpoint is None or target.sandbox is None:
-            return False
-        checkpoint = target.checkpoint
-        self._begin.do(starting.start(checkpoint.id, shown=checkpoint.name), target.sandbox)
-        return True
-
-    def _revert(self, target: Target, selection: Selection) -> bool:
-        if target.checkpoint is None or target.sandbox is None:
-            return False
-        checkpoint = target.checkpoint
-        self._begin.do(checkpoints.revert(checkpoint.id, shown=checkpoint.name), target.sandbox)
-        return True
-
-    def _checkpoint(self, target: Target, selection: Selection) -> bool:
-        sandbox = sandbox_of(target, selection)
-        if sandbox is None or not target.order.words:
-            return False  # without arguments, the form asks
-        spec = CheckpointSpec(tag=target.word("TAG") or None, note=target.word("NOTE"))
-        self._begin.do(checkpoints.take(spec), sandbox)
-        return True
-
-    def _clone(self, target: Target, selection: Selection) -> bool:
-        sandbox = sandbox_of(target, selection)
-        if sandbox is None or not target.order.words:
-            return False
-        at = target.checkpoint
-        spec = CloneSpec(count=target.count, at=at.id if at is not None else None)
-        verb = starting.clone(spec, shown_at=at.name if at is not None else "")
-        self._begin.do(verb, sandbox)
-        return True
-
-    def _save(self, target: Target, selection: Selection) -> bool:
-        sandbox = sandbox_of(target, selection)
-        if sandbox is None or not target.word("SAVE"):
-            return False
-        spec = SaveSpec(name=target.word("SAVE"), note=target.word("NOTE"))
-        self._dialogs.save_operations.do_to(sandbox, saves.save(spec))
-        return True
-
-    def _mount(self, target: Target, selection: Selection) -> bool:
-        sandbox = sandbox_of(target, selection)
-        if sandbox is None or not (word := target.word(MOUNT_WORD)):
-            return False
-        self._begin.do(mounts.mount(read_spec(word)), sandbox)
-        return True
-
     def _unmount(self, target: Target, selection: Selection) -> bool:
         sandbox = sandbox_of(target, selection)
         if sandbox is not None and (mount := mount_of(target, sandbox)) is not None:
-            verb = mounts.unmount(mount.key, host=mount.host, shown=mount.guest)
-            self._begin.do(verb, sandbox)
-        return True
-
-    def _forward(self, target: Target, selection: Selection) -> bool:
-        sandbox = sandbox_of(target, selection)
-        if sandbox is None or not (word := target.word(FORWARD_WORD)):
-            return False
-        wanted = wanted_forward(word)
-        self._begin.do(ports.forward(wanted.guest, wanted.host, wanted.protocol), sandbox)
-        return True
-
-    def _unforward(self, target: Target, selection: Selection) -> bool:
-        sandbox = sandbox_of(target, selection)
-        if sandbox is None or not (word := target.word(FORWARD_WORD)):
-            return False
-        given = wanted_forward(word)
-        self._begin.do(ports.unforward(given.host or given.guest, given.protocol), sandbox)
+            self._begin.do(unmount(mount.named), sandbox)
         return True
 
     def _tree(self, target: Target, selection: Selection) -> bool:
@@ -191,28 +116,25 @@ class Orders:
         sandbox = sandbox_of(target, selection)
         if sandbox is None:
             return False
-        found = [
-            checkpoint_named(word, sandbox) if (word := target.word(name)) else None
-            for name in ("A", "B")
-        ]
-        first = found[0] or selection.checkpoint or sandbox.tree.find(sandbox.tree.head)
+        first = target.found.get("a") or selection.checkpoint
+        first = first or sandbox.tree.find(sandbox.tree.head)
         if first is None:
             tell(self._app, f"{sandbox.name} has no checkpoint", severity="warning")
             return True
         self._stack.go_to_main()
         everywhere = self._stack.main.handlers_of(Scope.MAIN)
-        self._dialogs.open_diff(sandbox, first, found[1], everywhere)
+        self._dialogs.open_diff(sandbox, first, target.found.get("b"), everywhere)
         return True
 
     def _theme(self, target: Target, selection: Selection) -> bool:
-        if target.theme:
-            self._app.theme = target.theme
+        if theme := target.found.get("theme"):
+            self._app.theme = theme
         else:
             self._app.action_change_theme()
         return True
 
     def _filter(self, target: Target, selection: Selection) -> bool:
-        if not (words := target.word("WORDS")):
+        if not (words := target.word("words")):
             return False
         self._stack.filter_by(words)
         return True

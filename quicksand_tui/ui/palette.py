@@ -28,7 +28,7 @@ def palette_commands(
     change_theme: Callable[[], None],
     open_line: Callable[[str], None],
 ) -> Iterator[SystemCommand]:
-    """Yields the actions with their keys, and for those that are not possible now the reason; the
+    """Yields the actions with their keys, each with the reason if it is not possible now; the
     themes; and the commands with arguments."""
     if isinstance(screen, ActionScreen):
         yield from _actions(screen, world, keys)

@@ -64,7 +64,7 @@ def write_picture(path: Path, shown: Shown) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A screen as it was."""
+    """The contents of a screen."""
 
     runs: tuple[Run, ...]
     size: tuple[int, int]
@@ -78,7 +78,7 @@ class Shown:
 
 
 def shown_by(app: QuicksandApp) -> Shown:
-    """Returns what an app shows now."""
+    """Returns the contents of an app's screen."""
     return Shown(tuple(runs_of(drawn_lines(app))), (app.size.width, app.size.height))
 
 
@@ -88,7 +88,8 @@ async def picture(
     *,
     then: Callable[[Pilot[int]], Awaitable[None]] | None = None,
 ) -> Shown:
-    """Returns what a screen shows; ``then`` may act before it is taken. Raises ScreenshotError."""
+    """Returns the contents of a screen; ``then`` may act before they are taken. Raises
+    ScreenshotError."""
     app = QuicksandApp(
         service, ascii_glyphs=spec.ascii_glyphs, theme=ThemeChoice(wish=spec.theme or "quicksand")
     )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 LOOK_EVERY_S = 0.5
 """Seconds between two looks."""
 LOOK_WAIT_S = 5.0
-"""Seconds to wait at most for a look to be shown."""
+"""The most seconds to wait until a look is shown."""
 
 
 class SavesWatch:

@@ -10,8 +10,7 @@ SIZE_MIN, SIZE_MAX = (20, 6), (400, 200)
 
 @dataclass(frozen=True, slots=True)
 class Shot:
-    """How to reach a screen: by actions of the registry, each on the screen that the previous one
-    opened."""
+    """The way to a screen: actions of the registry, each on the screen that the last one opened."""
 
     actions: tuple[str, ...] = ()
     opens: bool = True

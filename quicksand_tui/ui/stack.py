@@ -66,7 +66,7 @@ class ScreenStack:
         self.main.create(spec)
 
     def filter_by(self, words: str) -> None:
-        """Filters the list of the front screen, or that of the main screen if it has none."""
+        """Filters the list of the front screen, or the main screen's if that has none."""
         if self.front is None or not self.front.filter_by(words):
             self.go_to_main()
             self.main.filter_by(words)

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from quicksand_tui.views.happenings import Happening
 
 EVENTS_MAX = 1000
-"""How many events of sandboxes are kept."""
+"""The most events of sandboxes that are kept."""
 LOOK_WAIT_S = 5.0
-"""Seconds to wait at most for a look at the disk to be shown."""
+"""The most seconds to wait until a look at the disk is shown."""
 SOON_S = 0.05
-"""Seconds from what another machine tells to the look that shows it."""
+"""Seconds from a message of another machine to the look that shows it."""
 REPAINT_EVERY_S = 10.0
 """Seconds after which the world is shown again even if unchanged, to update ages."""
 
@@ -49,10 +49,10 @@ class WorldWatch:
         seen: World | None = None,
     ) -> None:
         """``at_least_s`` are the least seconds between two looks; the config may ask for more.
-        ``asks`` returns the ids of the sandboxes whose use of the CPU, and those whose network is
-        wanted; ``moves`` says whether what is shown changes even if the disk does not. Calls
+        ``asks`` returns the ids of the sandboxes whose use of the CPU, and of those whose network
+        is wanted; ``moves`` says whether the screen changes even if the disk does not. Calls
         ``looked`` after each look, ``changed`` when the world must be shown, and ``loaded`` after
-        the first look. ``seen`` is what a look before that has found."""
+        the first look. ``seen`` is the result of an earlier look."""
         self._service = service
         self._settings = settings
         self._clock = clock
@@ -65,10 +65,10 @@ class WorldWatch:
         self.world = seen or World(taken=clock(), loaded=False)
         """The world as the service read it."""
         self.events: deque[Happening] = deque(maxlen=EVENTS_MAX)
-        """What happened to sandboxes, the latest last."""
+        """The last events of sandboxes, the latest last."""
         self._has_past = False
         self.shown = 0.0
-        """When the world was last shown."""
+        """The time when the world was last shown."""
         self._again = asyncio.Event()
         self._soon = False
         self._fresh = False
@@ -76,8 +76,8 @@ class WorldWatch:
         """Futures that wait for a look that begins after them."""
 
     async def run(self, answer_ssh: AskUser) -> None:
-        """Looks until it is cancelled. ``answer_ssh`` asks the user what ssh wants to know on the
-        way to other machines."""
+        """Looks until it is cancelled. ``answer_ssh`` asks the user the questions of ssh on the way
+        to other machines."""
         loop = asyncio.get_running_loop()
 
         def told_there() -> None:
@@ -108,8 +108,10 @@ class WorldWatch:
         before = replace(self.world, taken=world.taken)
         self._note_events(world)
         away = any(machine.state is not MachineState.THERE for machine in world.machines)
-        # Since when a machine is away is shown in seconds.
-        stale = world.taken - self.shown >= REPAINT_EVERY_S or away or self._moves()
+        silent = any(view.silent_since is not None for view in world.sandboxes)
+        silent = silent or any(one.silent_since is not None for one in world.machines)
+        # The time since a thing is away, or does not answer, is shown in seconds.
+        stale = world.taken - self.shown >= REPAINT_EVERY_S or away or silent or self._moves()
         self.world = world
         if world != before or stale or fresh:
             self.shown = world.taken
@@ -121,8 +123,8 @@ class WorldWatch:
                 looker.set_result(None)
 
     def _note_events(self, world: World) -> None:
-        """Keeps what has happened since the last look; of the first one, what the disk tells of
-        the past."""
+        """Keeps the events since the last look; at the first one, past events that the disk
+        tells."""
         if self._has_past:
             self.events.extend(happenings(self.world, world))
         elif world.loaded and not world.error:
@@ -130,8 +132,8 @@ class WorldWatch:
             self.events.extend(past(world))
 
     async def _look_once(self, *, fresh: bool) -> World:
-        """Looks at the disk. If the host lets it read nothing now, the world stays as it was, with
-        an error that is shown, until a later look."""
+        """Looks at the disk. If the host lets it read nothing, the world stays as it was, and shows
+        an error until a later look."""
         visible, network = self._asks()
         try:
             return await asyncio.to_thread(self._look_at_disk, visible, network, fresh)

@@ -1,4 +1,5 @@
-"""Moves saves and sandboxes to other hosts, in one file: `export`, `import`."""
+"""The verbs that move saves and sandboxes to other hosts by file: `snapshot`, `export`,
+`import`."""
 
 from __future__ import annotations
 
@@ -12,8 +13,10 @@ from quicksand_tui.model.jobs import JobVerb
 from quicksand_tui.model.specs import Told
 from quicksand_tui.model.text import sanitise
 from quicksand_tui.verbs import engine
-from quicksand_tui.verbs.record import HostVerb, Report
+from quicksand_tui.verbs.call import Call, Report
 from quicksand_tui.verbs.saves import SHOWN_MAX, bytes_to, time_text
+from quicksand_tui.verbs.shared import FILE, JSON, NOTE, SANDBOX
+from quicksand_tui.verbs.verb import Kind, argument, command, flag, option
 
 if TYPE_CHECKING:
     from quicksand.saves.bundle.exporting import Exported
@@ -24,14 +27,45 @@ if TYPE_CHECKING:
 
 
 class Sent(NamedTuple):
-    """What was exported."""
+    """The result of an export."""
 
     exported: Exported
     file: Path | None
-    """None if it went to a stream."""
+    """The file; None if the export went to a stream."""
     size: int
     """Bytes of the file."""
     seconds: float
+
+
+# fmt: off
+SNAPSHOT = command("snapshot", "bundles", "Write a sandbox's disk to a portable file.",
+    SANDBOX,
+    argument("file", Kind.FILE, "FILE"),
+    NOTE,
+    flag("--compress", "Compress the file, which takes longer."),
+    flag("--replace", "Replace FILE if it exists."),
+    JSON)
+
+EXPORT = command("export", "bundles", "Write a save, a sandbox or an image to one file.",
+    argument("name", Kind.EXPORTED, "NAME"),
+    FILE,
+    flag("--full", "Include the image, so that FILE needs nothing else."),
+    flag("--tree", "Export the sandbox NAME with all its checkpoints and their memory."),
+    flag("--image", "Export the image NAME."),
+    flag("--compress/--no-compress",
+         "Compress FILE (Zstandard).  [default: only with --tree]"),
+    JSON)
+
+IMPORT = command("import", "bundles", "Import a save, a sandbox or an image from an exported file.",
+    FILE,
+    option("--name", Kind.TEXT, "NEW", "Give it another name."),
+    flag("--replace", "Move a save that has this name to the trash."),
+    flag("--trust",
+         "Accept the network, ports and QEMU arguments that FILE brings."),
+    option("--memory-dir", Kind.DIRECTORY, "DIR",
+           "Put the memory of a sandbox's checkpoints into this directory."),
+    JSON)
+# fmt: on
 
 
 def export(
@@ -42,9 +76,9 @@ def export(
     target: Path | BinaryIO | None = None,
     tree: bool = False,
     image: bool = False,
-) -> HostVerb[Sent]:
+) -> Call[Sent]:
     """Writes a save, given by name or path, with ``tree`` a sandbox, or with ``image`` an image to
-    one file, or to ``target``. Commands call it ``shown``."""
+    one file, or to ``target``. Commands use the word ``shown`` for it."""
 
     async def run(_: str, report: Report) -> Sent:
         from quicksand import saves  # noqa: PLC0415
@@ -68,8 +102,8 @@ def export(
         file = there if isinstance(there, Path) else None
         return Sent(done, file, file.stat().st_size if file is not None else 0, spent)
 
-    return HostVerb(
-        name="export",
+    return Call(
+        verb=EXPORT,
         values={
             "full": spec.full,
             "compress": spec.compress,
@@ -101,7 +135,7 @@ def import_(
     replace: bool = False,
     trusted: bool = False,
     memory_dir: Path | None = None,
-) -> HostVerb[Imported]:
+) -> Call[Imported]:
     """Imports what a file, or ``source``, holds: a save, a stopped sandbox, or an image."""
 
     async def run(_: str, report: Report) -> Imported:
@@ -117,8 +151,8 @@ def import_(
             progress=bytes_to(report),
         )
 
-    return HostVerb(
-        name="import",
+    return Call(
+        verb=IMPORT,
         values={"name": spec.name, "file": spec.file or "FILE"},
         job=JobVerb.IMPORT,
         failed="Nothing was imported",

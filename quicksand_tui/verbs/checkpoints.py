@@ -1,48 +1,90 @@
-"""Keeps moments of a sandbox, and goes back to them: `checkpoint`, `revert`, `undo`."""
+"""The verbs that keep moments of a sandbox, and revert to them: `checkpoint`, `revert`, `undo`,
+`tree`, `diff`."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from quicksand_tui.model.amounts import pause_text, size_text
+from quicksand_tui.model.amounts import age_text, pause_text, seconds_text, size_text
 from quicksand_tui.model.checkpoints import NOTE_LIMIT, TAG_LIMIT, CheckpointView
 from quicksand_tui.model.jobs import JobVerb
-from quicksand_tui.model.text import TITLE_CELLS, clip, sanitise
+from quicksand_tui.model.named import shown
+from quicksand_tui.model.sandboxes import HAS_MACHINE
+from quicksand_tui.model.text import TITLE_CELLS, clean, clip, sanitise
 from quicksand_tui.verbs import engine
-from quicksand_tui.verbs.record import Relayed, SandboxVerb, no_result
+from quicksand_tui.verbs.asked import Asked, Form
+from quicksand_tui.verbs.call import Call, Relayed, Table, UsageError, no_result
+from quicksand_tui.verbs.shared import JSON, SANDBOX, TAG, TAGS, UNMOUNT_9P
+from quicksand_tui.verbs.verb import Kind, argument, command, flag, option, verb
 
 if TYPE_CHECKING:
     from quicksand.sandbox import Sandbox
     from quicksand.snapshots.checkpoint import Checkpoint
 
     from quicksand_tui.model.keymap import Keymap
-    from quicksand_tui.model.specs import CheckpointSpec
 
 
+@verb("checkpoint",
+    SANDBOX,
+    argument("tag", Kind.NEW_TAG, required=False, on_line=True, asked=Asked("Tag",
+             hint="a number if empty", limit=TAG_LIMIT)),
+    option("-m --note", Kind.TEXT, "NOTE", "Add a note to it.", default="", on_line=True,
+           asked=Asked("Note", hint="optional", limit=NOTE_LIMIT)),
+    flag("--replace", "Replace the checkpoint with this tag."),
+    option("--tier", Kind.CHOICE, "", "Keep memory in this way.  [default: the best possible]",
+           choices=("pages", "internal")), UNMOUNT_9P, JSON,
+    summary="Keep a sandbox's present state, to revert to it later.", states=HAS_MACHINE,
+    hint="`quicksand-tui start {}` starts it",
+    form=Form("Checkpoint of {}", "Take checkpoint", "takes the checkpoint"))  # fmt: skip
 def take(
-    spec: CheckpointSpec,
+    tag: str | None = None,
     *,
+    note: str = "",
     replace: bool = False,
     tier: str | None = None,
     unmount_9p: bool = False,
-) -> SandboxVerb[Checkpoint]:
-    """Takes a checkpoint of a running or paused sandbox; with ``replace`` instead of the one that
-    has its tag."""
-    return SandboxVerb(
-        name="checkpoint",
-        values={"note": spec.note, "tag": spec.tag},
+) -> Call[Checkpoint]:
+    """Keep the present state of a running sandbox: memory, processes and disk.
+
+    The sandbox is paused for a moment; `revert` reverts it to that moment. Without
+    TAG the checkpoint gets a number.
+
+    \b
+    quicksand-tui checkpoint rm NAME TAG...      removes checkpoints
+    quicksand-tui checkpoint pin NAME TAG...     protects them from removal; `unpin` ends that
+    quicksand-tui checkpoint note NAME TAG NOTE  changes the note of one
+    quicksand-tui checkpoint -- rm               takes one of a sandbox called rm
+    """
+    if replace and tag is None:
+        raise UsageError("--replace needs the TAG that is to be replaced")
+    return Call(
         job=JobVerb.CHECKPOINT,
         failed="No checkpoint was taken",
         stage="taking a checkpoint",
         act=lambda sandbox, _: sandbox.checkpoint(
-            spec.tag, note=spec.note, replace=replace, tier=tier, unmount_9p=unmount_9p
+            tag, note=note, replace=replace, tier=tier, unmount_9p=unmount_9p
         ),
         tell=_tell_taken,
         facts=lambda name, taken: {"sandbox": name, **facts_of(taken)},
+        lines=_table_of_taken,
+        # `doctor` tells how to make the usual tier faster, so only the notes of others are told.
+        said=lambda _, taken: (
+            [f"tier {clean(taken.tier)}: {clean(taken.tier_note)}"]
+            if taken.tier_note and not taken.has_pages
+            else []
+        ),
         there=lambda told: checkpoint_of(told.json),
+    )
+
+
+def _table_of_taken(name: str, taken: Checkpoint) -> Table:
+    written = size_text(taken.bytes_written, wide=True)
+    return Table(
+        ("TAG", "PAUSE", "WRITTEN", "TIER"),
+        [(taken.tag, pause_text(taken.pause_s), written, taken.tier)],
     )
 
 
@@ -56,15 +98,14 @@ def _tell_taken(name: str, taken: Checkpoint, keymap: Keymap) -> str:
 
 
 def facts_of(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Returns what a checkpoint is, as JSON has it: how a revert to it was done is no part of
-    that."""
+    """Returns the facts of a checkpoint for JSON, without the form of a revert to it."""
     facts = asdict(checkpoint)
     return {name: value for name, value in facts.items() if not name.startswith("revert_")}
 
 
 def checkpoint_of(facts: Any) -> Checkpoint:
-    """Returns the checkpoint that `facts_of` has told of. Raises LookupError, TypeError or
-    ValueError if it makes no sense."""
+    """Returns the checkpoint of `facts_of`. Raises LookupError, TypeError or ValueError if the
+    facts make no sense."""
     told = engine.Fields(facts, "the checkpoint")
     made = engine.Checkpoint(
         tag=told.text("tag"),
@@ -162,100 +203,162 @@ FORMS = {
     "flushed": "QEMU translates the guest's code anew",
     "new QEMU": "a new QEMU was needed",
 }
-"""What the forms of a revert mean that are not the best one (`Checkpoint.revert_form`)."""
+"""The meanings of the forms of a revert that are not the best one (`Checkpoint.revert_form`)."""
 
 
 def slower_form(at: Checkpoint) -> str:
-    """Returns how a revert was done and why, in words; "" if there is no better form."""
+    """Returns the form of a revert and its reason, in words; "" if there is no better form."""
     meaning = FORMS.get(at.revert_form)
     return f"{meaning}: {at.revert_why}" if meaning and at.revert_why else ""
 
 
-def _tell_reached(said: str, reached: Reached) -> str:
-    form = slower_form(reached.at)
-    return f"{said}; {sanitise(form)}" if form else said
+def _reached_call(
+    stage: str, said: str, go: Callable[[Sandbox], Awaitable[Checkpoint]], **more: Any
+) -> Call[Reached]:
+    def tell(name: str, reached: Reached, keymap: Keymap) -> str:
+        told = f"{name}: {said.format(_short(reached.at.tag))} (undo: {keymap.hint('undo')})"
+        form = slower_form(reached.at)
+        return f"{told}; {sanitise(form)}" if form else told
+
+    return Call(
+        stage=stage,
+        act=lambda sandbox, _: _go(sandbox, lambda: go(sandbox)),
+        tell=tell,
+        facts=_reached_facts,
+        lines=_reached_lines,
+        there=_reached_there,
+        **more,
+    )
 
 
-def revert(
-    to: str, *, shown: str = "", keep_now: bool = True, unmount_9p: bool = False
-) -> SandboxVerb[Reached]:
-    """Goes back to the checkpoint ``to``, an id or a tag that commands call ``shown``, after taking
-    one of the present state unless ``keep_now`` is false."""
-    return SandboxVerb(
-        name="revert",
-        values={"tag": shown or to},
+def _reached_lines(name: str, reached: Reached) -> Iterator[str]:
+    at, kept, name = reached.at, reached.kept, clean(name)
+    age = age_text(time.time() - at.created, wide=True)
+    took = seconds_text(reached.seconds, 2)
+    yield f"{name} was reverted to {clean(at.tag)!r}, from {age} ago ({took})"
+    if form := slower_form(at):
+        yield clean(form)
+    if kept is None:
+        yield "what was until now is not kept"
+    else:
+        yield (
+            f"what was until now is kept as {clean(kept.tag)!r}: `quicksand-tui undo {name}` "
+            "reverts to it"
+        )
+
+
+@verb("revert",
+    SANDBOX,
+    argument("tag", Kind.TARGET, on_line=True),
+    flag("--discard", "Do not keep the present state, which makes undo impossible."),
+    UNMOUNT_9P, JSON, summary="Return a sandbox to a checkpoint.", states=HAS_MACHINE,
+    hint="`quicksand-tui start {} --at TAG` resumes a checkpoint")  # fmt: skip
+def revert(tag: str, *, discard: bool = False, unmount_9p: bool = False) -> Call[Reached]:
+    """Return to a checkpoint: to its memory, its processes and its disk.
+
+    The present state is kept as an automatic checkpoint, and `undo` returns to it. Running commands
+    end with an error, because the sandbox goes back to a time before them.
+
+    TAG is a checkpoint of NAME, or OTHER:TAG is one of another sandbox with the same image and
+    machine options. NAME gets a copy of it then, and keeps its own name, addresses and secrets.
+    """
+    return _reached_call(
+        f"reverting to {shown(tag)}",
+        "reverted to {}",
+        lambda sandbox: sandbox.revert(tag, keep_now=not discard, unmount_9p=unmount_9p),
         job=JobVerb.REVERT,
         failed="The revert failed",
-        stage=f"going back to {shown or to}",
-        act=lambda sandbox, _: _go(
-            sandbox, lambda: sandbox.revert(to, keep_now=keep_now, unmount_9p=unmount_9p)
-        ),
-        tell=lambda name, reached, keymap: _tell_reached(
-            f"{name}: reverted to {_short(reached.at.tag)} (undo: {keymap.hint('undo')})", reached
-        ),
-        facts=_reached_facts,
-        there=_reached_there,
     )
 
 
-def undo(*, unmount_9p: bool = False) -> SandboxVerb[Reached]:
-    """Takes the last revert back."""
-    return SandboxVerb(
-        name="undo",
+@verb("undo",
+    SANDBOX, UNMOUNT_9P, JSON, summary="Undo the last revert.", states=HAS_MACHINE,
+    hint="`quicksand-tui tree {0}` lists what `start {0} --at TAG` can resume")  # fmt: skip
+def undo(*, unmount_9p: bool = False) -> Call[Reached]:
+    """Undo the last revert.
+
+    A second undo undoes the first one.
+    """
+    return _reached_call(
+        "undoing the revert",
+        "revert undone",
+        lambda sandbox: sandbox.undo(unmount_9p=unmount_9p),
         job=JobVerb.UNDO,
         failed="The undo failed",
-        stage="undoing the revert",
-        act=lambda sandbox, _: _go(sandbox, lambda: sandbox.undo(unmount_9p=unmount_9p)),
-        tell=lambda name, reached, keymap: _tell_reached(
-            f"{name}: revert undone (undo: {keymap.hint('undo')})", reached
-        ),
-        facts=_reached_facts,
-        there=_reached_there,
     )
 
 
-# What stands in the tree. Each takes a checkpoint's id or tag, which commands call ``shown``.
+# The tree
 
 
-def remove(checkpoint: str, *, shown: str = "") -> SandboxVerb[None]:
-    """Deletes a checkpoint; what others need of it stays."""
-    shown = shown or checkpoint
-    return SandboxVerb(
-        name="checkpoint rm",
-        values={"tags": shown},
+@verb("checkpoint rm", SANDBOX, TAGS)
+def remove(tag: str) -> Call[None]:
+    """Remove checkpoints of a sandbox, running or not.
+
+    Data that other checkpoints need are kept. The tags of the removed ones are printed.
+    """
+    return Call(
         job=JobVerb.REMOVE,
         failed="The checkpoint was not deleted",
-        stage=f"deleting {shown}",
-        act=lambda sandbox, _: sandbox.delete_checkpoint(checkpoint),
+        stage=f"deleting {shown(tag)}",
+        act=lambda sandbox, _: sandbox.delete_checkpoint(tag),
         there=no_result,
-        tell=lambda name, _, keymap: f"{name}: checkpoint {_short(shown)} is deleted",
+        tell=lambda name, _, keymap: f"{name}: checkpoint {_short(shown(tag))} is deleted",
     )
 
 
-def pin(checkpoint: str, *, shown: str = "", pinned: bool = True) -> SandboxVerb[None]:
-    """Protects a checkpoint against deletion, or ends that."""
-    shown = shown or checkpoint
-    now = "is pinned: it cannot be deleted" if pinned else "can be deleted again"
-    return SandboxVerb(
-        name="checkpoint pin" if pinned else "checkpoint unpin",
-        values={"tags": shown},
+@verb("checkpoint pin", SANDBOX, TAGS)
+def pin(tag: str) -> Call[None]:
+    """Protect checkpoints from removal, by mistake or as the oldest automatic ones."""
+    return _pin(tag, True, "is pinned: it cannot be deleted")
+
+
+@verb("checkpoint unpin", SANDBOX, TAGS)
+def unpin(tag: str) -> Call[None]:
+    """Let checkpoints be removed again."""
+    return _pin(tag, False, "can be deleted again")
+
+
+def _pin(tag: str, pinned: bool, now: str) -> Call[None]:
+    return Call(
         job=JobVerb.PIN,
         failed="The checkpoint is as it was",
-        act=lambda sandbox, _: sandbox.pin_checkpoint(checkpoint, pinned),
+        act=lambda sandbox, _: sandbox.pin_checkpoint(tag, pinned),
         there=no_result,
-        tell=lambda name, _, keymap: f"{name}: {_short(shown)} {now}",
+        tell=lambda name, _, keymap: f"{name}: {_short(shown(tag))} {now}",
     )
 
 
-def write_note(checkpoint: str, note: str, *, shown: str = "") -> SandboxVerb[None]:
-    """Writes another note to a checkpoint; an empty one takes it away."""
-    shown = shown or checkpoint
-    return SandboxVerb(
-        name="checkpoint note",
-        values={"tag": shown, "note": note},
+@verb("checkpoint note",
+    SANDBOX, TAG,
+    argument("note", asked=Asked("Note", hint="none", limit=NOTE_LIMIT)),
+    form=Form("Note of {}", "Write", "writes it"))  # fmt: skip
+def write_note(tag: str, note: str) -> Call[None]:
+    """Change the note of a checkpoint; an empty one deletes it."""
+    return Call(
         job=JobVerb.NOTE,
         failed="The note is as it was",
-        act=lambda sandbox, _: sandbox.note_checkpoint(checkpoint, note),
+        act=lambda sandbox, _: sandbox.note_checkpoint(tag, note),
+        lines=lambda _, __: [clean(tag)],
         there=no_result,
-        tell=lambda name, _, keymap: f"{name}: {_short(shown)} has {'a' if note else 'no'} note",
+        tell=lambda name, _, keymap: (
+            f"{name}: {_short(shown(tag))} has {'a' if note else 'no'} note"
+        ),
     )
+
+
+# fmt: off
+TREE = command("tree", "checkpoints", "Show a sandbox's checkpoints and its place among them.",
+    SANDBOX, JSON,
+    reads=True)
+
+DIFF = command("diff", "diff", "Show files that differ between two checkpoints.",
+    SANDBOX,
+    argument("a", Kind.CHECKPOINT, "A", on_line=True),
+    argument("b", Kind.CHECKPOINT, "[B]", required=False, on_line=True),
+    flag("--parent", "Compare A with its parent."),
+    flag("--stat", "Show how many lines were added and removed."),
+    flag("--patch", "Write a patch, for `git apply` or `patch -p1`."),
+    JSON,
+    reads=True)
+# fmt: on

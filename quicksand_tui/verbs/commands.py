@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from quicksand_tui.model.named import shown
 from quicksand_tui.model.sandboxes import split_host
 from quicksand_tui.model.text import sanitise
-from quicksand_tui.verbs.row import Kind
-from quicksand_tui.verbs.rows import find_verb
+from quicksand_tui.verbs.index import find_verb
+from quicksand_tui.verbs.verb import Kind
 
 if TYPE_CHECKING:
-    from quicksand_tui.verbs.row import Parameter, VerbRecord
+    from quicksand_tui.verbs.verb import AnyVerb, Parameter
 
 COMMAND_MAX = 4000
 """The most characters of a shown command; the rest is cut."""
 
 OF_HOSTS = frozenset({Kind.SANDBOX, Kind.TRASHED})
-"""What may be that of another machine."""
+"""Kinds of things that may be those of another machine."""
 
-Value = str | int | Iterable[str] | None
-"""The value of a parameter. None, False, "" and an empty list leave it out; a required argument
-may be ""."""
+Value = object
+"""The value of a parameter: a list if the parameter can be repeated, else any value that is written
+as its text. None, False, "", an empty list and the default leave the parameter out; a required
+argument may be ""."""
 
 
 def command_line(verb: str, /, **values: Value) -> str:
@@ -32,8 +34,7 @@ def command_line(verb: str, /, **values: Value) -> str:
 
 
 def shown_command(words: Iterable[str], host: str = "") -> str:
-    """Returns a command on the machine ``host``, quoted for a shell and sanitised for the
-    screen."""
+    """Returns a command on the machine ``host``, quoted for a shell, sanitised for the screen."""
     there = ("--host", host) if host else ()
     return sanitise(shlex.join(["quicksand-tui", *there, *words]), limit=COMMAND_MAX)
 
@@ -41,48 +42,82 @@ def shown_command(words: Iterable[str], host: str = "") -> str:
 def command_words(verb: str, /, **values: Value) -> list[str]:
     """Returns the words of a verb's command, without that of the program.
 
-    ``values`` are named as the verb's parameters (`quicksand_tui.verbs.rows`), and their words
-    keep this order, but for options of a verb that takes the rest, which come first. From the
-    first argument on that could be taken for an option or for a part of the verb, arguments move to
-    the end, behind ``--``. Raises LookupError for a verb or a parameter without a record.
+    ``values`` are named as the verb's parameters, and their words keep this order, but options of a
+    verb that takes the rest come first. From the first argument on that could be taken for an
+    option or for a part of the verb, arguments move to the end, behind ``--``. Raises LookupError
+    for a verb or a parameter that does not exist.
     """
-    record = find_verb(verb)
-    words, behind = verb.split(), list[str]()
-    given = [(record.parameter(name), value) for name, value in values.items()]
-    if record.takes_rest:
+    return _words_of(find_verb(verb), values)
+
+
+def command_about(verb: str, subject: str, /, *flags: str, **values: Value) -> str:
+    """Returns the command of a verb with ``flags``, and ``subject`` as its first argument unless
+    that is "". A sandbox of another machine is named as the app does (`at_host`)."""
+    found = find_verb(verb)
+    subject, host = split_subject(found, subject)
+    given = {**dict.fromkeys(flags, True), **values}
+    return shown_command(words_of(found, subject, given, as_shown=True), host)
+
+
+def split_subject(verb: AnyVerb, subject: str) -> tuple[str, str]:
+    """Returns the name of a verb's subject, and the machine where that is, "" for this one."""
+    if verb.subject is not None and verb.subject.kind in OF_HOSTS:
+        return split_host(subject)
+    return subject, ""
+
+
+def words_of(
+    verb: AnyVerb, subject: str, values: Mapping[str, Value], *, as_shown: bool = False
+) -> list[str]:
+    """Returns the words of `command_words`: flags, ``subject``, other options, other arguments,
+    each in the order of the help. ``subject`` is left out if it is "" or among the values. Things
+    go by their names if the words are to be shown."""
+    first = verb.subject
+    if first is None or not subject or first.name in values:
+        first = None
+    else:
+        values = {**values, first.name: subject}
+
+    def place(found: Parameter) -> int:
+        return 0 if found.is_flag else 1 if found == first else 2 if found.flags else 3
+
+    given = {
+        one.name: values[one.name]
+        for one in sorted(verb.parameters, key=place)
+        if one.name in values
+    }
+    return _words_of(
+        verb, {name: _shown(one) for name, one in given.items()} if as_shown else given
+    )
+
+
+def _shown(value: Value) -> Value:
+    if isinstance(value, str):
+        return shown(value)
+    return [*map(shown, value)] if isinstance(value, list | tuple) else value
+
+
+def _words_of(verb: AnyVerb, values: Mapping[str, Value]) -> list[str]:
+    words, behind = verb.name.split(), list[str]()
+    given = [(verb.parameter(name), value) for name, value in values.items()]
+    if verb.takes_rest:
         given.sort(key=lambda one: not one[0].flags)
     for parameter, value in given:
         found = _words(parameter, value)
-        if not parameter.flags and (behind or _is_mistakable(record, parameter, found)):
+        if not parameter.flags and (behind or _is_mistakable(verb, parameter, found)):
             behind += found
         else:
             words += found
     return [*words, *(["--", *behind] if behind else [])]
 
 
-def command_about(verb: str, subject: str, /, *flags: str, **values: Value) -> str:
-    """Returns the command of a verb with ``flags``, and ``subject`` as its first argument unless
-    that is "". A sandbox of another machine is named as the app does (`at_host`)."""
-    first, host = find_verb(verb).subject, ""
-    if first is not None and first.kind in OF_HOSTS:
-        subject, host = split_host(subject)
-    return shown_command(words_about(verb, subject, *flags, **values), host)
-
-
-def words_about(verb: str, subject: str, /, *flags: str, **values: Value) -> list[str]:
-    """Returns the words of `command_about` for a subject of the machine that carries them out."""
-    first = find_verb(verb).subject
-    about = {first.name: subject} if first is not None and subject else {}
-    return command_words(verb, **dict.fromkeys(flags, True), **about, **values)
-
-
-def _is_mistakable(record: VerbRecord, parameter: Parameter, words: list[str]) -> bool:
+def _is_mistakable(verb: AnyVerb, parameter: Parameter, words: list[str]) -> bool:
     """Whether words could be taken for an option, or for a part of the verb: ``checkpoint rm`` is
     one, but a sandbox may be called rm, too."""
     if any(word.startswith("-") for word in words):
         return True
-    parts = (part.name.rpartition(" ")[2] for part in record.parts)
-    return parameter == record.subject and not set(words).isdisjoint(parts)
+    parts = (part.name.rpartition(" ")[2] for part in verb.parts)
+    return parameter == verb.subject and not set(words).isdisjoint(parts)
 
 
 def _words(parameter: Parameter, value: Value) -> list[str]:
@@ -90,7 +125,12 @@ def _words(parameter: Parameter, value: Value) -> list[str]:
         return [parameter.shown_flag] if value else []
     if value is None or (value == "" and not parameter.required):
         return []
-    given = [str(value)] if isinstance(value, str | int) else list(value)
+    if parameter.flags and value == parameter.default:
+        return []
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        given = [*map(str, value)]
+    else:
+        given = [str(value)]
     if not parameter.flags:
         return given
     return [word for one in given for word in (parameter.shown_flag, one)]

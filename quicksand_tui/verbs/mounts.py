@@ -1,13 +1,16 @@
-"""Puts directories of this host into running sandboxes: `mount`, `unmount`."""
+"""The verbs that put host directories into running sandboxes: `mount`, `unmount`, `mounts`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from quicksand_tui.model.jobs import JobVerb
+from quicksand_tui.model.named import shown
+from quicksand_tui.model.sandboxes import RUNS
 from quicksand_tui.verbs import engine
-from quicksand_tui.verbs.commands import words_about
-from quicksand_tui.verbs.record import Report, SandboxVerb, attach, no_result
+from quicksand_tui.verbs.call import Call, Report, attach, no_result
+from quicksand_tui.verbs.shared import JSON, MAYBE_SANDBOXES, SANDBOX
+from quicksand_tui.verbs.verb import Kind, argument, command, flag, verb
 
 if TYPE_CHECKING:
     from quicksand.sandbox import Sandbox
@@ -15,53 +18,69 @@ if TYPE_CHECKING:
     from quicksand_tui.model.specs import MountSpec
 
 
-def mount(spec: MountSpec) -> SandboxVerb[None]:
-    """Mounts a directory of this host in a running sandbox."""
+@verb("mount",
+    SANDBOX,
+    argument("mount", Kind.MOUNT, "HOST:GUEST[:ro|:protect]", on_line=True),
+    module="mounts", summary="Mount a directory of this host in a running sandbox.",
+    states=RUNS)  # fmt: skip
+def mount(mount: MountSpec) -> Call[None]:
+    """Mount a directory of this host in a running sandbox, until `unmount` or until it stops.
+
+    HOST is a directory here, GUEST an absolute path there, which is made if it is missing. With :ro
+    nobody in the sandbox can change anything in the directory, not even root. With :protect nobody
+    there can change files that programs of the host run unasked, such as git's hooks and the tasks
+    of editors. A revert leaves the directory as it is. `run -v HOST:GUEST` mounts it at each start.
+    """
 
     async def act(sandbox: Sandbox, _: Report) -> None:
         await sandbox.mount(
-            spec.host,
-            spec.guest,
-            spec.readonly,
-            type=spec.type or engine.CIFS,
-            protect=spec.protect,
+            mount.host,
+            mount.guest,
+            mount.readonly,
+            type=mount.type or engine.CIFS,
+            protect=mount.protect,
         )
 
-    mode = ":ro" if spec.readonly else ":protect" if spec.protect else ""
-    return SandboxVerb(
-        name="mount",
-        values={"mount": f"{spec.host or 'HOST'}:{spec.guest or 'GUEST'}{mode}"},
+    return Call(
         job=JobVerb.MOUNT,
         failed="The directory is not mounted",
-        stage=f"mounting {spec.guest}",
-        words=lambda subject: words_about(
-            "mount", subject, mount=f"{spec.host}:{spec.guest}{mode}"
-        ),
+        stage=f"mounting {mount.guest}",
         open=attach,
         act=act,
         there=no_result,
-        tell=lambda name, _, keymap: f"{name} has {spec.host} at {spec.guest}",
+        tell=lambda name, _, keymap: f"{name} has {mount.host} at {mount.guest}",
     )
 
 
-def unmount(
-    guest: str, *, force: bool = False, host: str = "", shown: str = ""
-) -> SandboxVerb[None]:
-    """Takes away what is mounted at the path ``guest``, which the app shows as ``shown``; with
-    ``force`` even if programs use it. It is the directory ``host`` of this host."""
-    shown = shown or guest
-    return SandboxVerb(
-        name="unmount",
-        flags=("force",) if force else (),
-        values={"guest": shown},
+@verb("unmount",
+    SANDBOX,
+    argument("guest", Kind.MOUNTED, "GUEST", on_line=True),
+    flag("--force -f", "Unmount it even while programs use it; they get errors."),
+    module="mounts", summary="Unmount a directory of this host from a sandbox.",
+    states=RUNS)  # fmt: skip
+def unmount(guest: str, *, force: bool = False) -> Call[None]:
+    """Unmount a directory of this host from a running sandbox. The directory itself stays.
+
+    This is refused while a program in the sandbox uses it. With --force it is unmounted in any
+    case: such programs get errors, and data that they have not written yet are lost. One that
+    `mounts` lists as `not mounted` is taken from that list.
+    """
+    return Call(
         job=JobVerb.UNMOUNT,
         failed="The directory is still mounted",
-        stage=f"unmounting {shown}",
+        stage=f"unmounting {shown(guest)}",
         open=attach,
         act=lambda sandbox, _: sandbox.unmount(guest, force=force),
-        words=lambda subject: words_about(
-            "unmount", subject, *(("force",) if force else ()), guest=guest
-        ),
         there=no_result,
-        tell=lambda name, _, keymap: f"{name} has no longer {host} at {shown}",
+        tell=lambda name, _, keymap: f"{shown(guest)} is unmounted from {name}",
     )
+
+
+MOUNTS = command(
+    "mounts",
+    "mounts",
+    "List the directories of this host that are in sandboxes.",
+    MAYBE_SANDBOXES,
+    JSON,
+    reads=True,
+)

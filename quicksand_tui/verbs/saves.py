@@ -1,39 +1,53 @@
-"""Keeps disks that outlive their sandbox: `save`, `saves rm`, `saves verify`, the trash."""
+"""The verbs of disks that outlive their sandbox: `save`, `saves`, and of saves in the trash."""
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from quicksand_tui.model.amounts import pause_text, seconds_text
+from quicksand_tui.model.amounts import pause_text, seconds_text, size_text
 from quicksand_tui.model.jobs import Failure, JobVerb, OperationError
+from quicksand_tui.model.named import Named
 from quicksand_tui.model.remedies import hint_of, text_of
-from quicksand_tui.model.specs import SaveSpec, Told
+from quicksand_tui.model.sandboxes import CAN_BE_COPIED
+from quicksand_tui.model.specs import Told
 from quicksand_tui.model.text import sanitise
 from quicksand_tui.verbs import engine
-from quicksand_tui.verbs.commands import command_words
-from quicksand_tui.verbs.record import HostVerb, Progress, Report, SandboxVerb, ignore
-from quicksand_tui.verbs.saved import Saved, SavedThere, tell_saved
+from quicksand_tui.verbs.asked import Asked, Form
+from quicksand_tui.verbs.call import Call, Progress, Report, Table, ignore
+from quicksand_tui.verbs.removal import RESTORE, TRASH
+from quicksand_tui.verbs.saved import Saved, SavedThere, lines_of_saved, tell_saved
+from quicksand_tui.verbs.shared import (
+    DRY_RUN,
+    EMPTY,
+    EVERYWHERE,
+    FETCHED,
+    JSON,
+    NEW_NAME,
+    NOW,
+    SANDBOX,
+    SENT,
+)
 from quicksand_tui.verbs.stages import stage_text
+from quicksand_tui.verbs.verb import Kind, argument, command, flag, option, part, verb
 
 if TYPE_CHECKING:
     from quicksand.base.errors import QuicksandError
     from quicksand.sandbox import Sandbox
     from quicksand.saves.save_removal import Removed
     from quicksand.saves.save_trash import Trashed
-    from quicksand.saves.store import Save, SaveStore
+    from quicksand.saves.store import SaveStore
 
     from quicksand_tui.model.keymap import Keymap
 
 SHOWN_MAX = 200
-"""How many lines a report shows."""
+"""The most lines that a report shows."""
 
 Bytes = Callable[[str, int, int], None]
-"""Receives the stage, the bytes done, and the bytes in all."""
+"""Takes the stage, the bytes done, and the bytes in all."""
 
 
 def bytes_to(report: Report) -> Bytes:
@@ -48,48 +62,83 @@ def bytes_to(report: Report) -> Bytes:
 # Saving
 
 
+@verb("save",
+    SANDBOX,
+    argument("save", Kind.NEW_SAVE, "SAVE", on_line=True, asked=Asked("Name")),
+    option("-m --note", Kind.TEXT, "NOTE", "Add a note to it.", default="", on_line=True,
+           asked=Asked("Note", hint="optional", limit=500)),
+    flag("--compress", "Merge all layers into one and compress it.", asked=Asked("Compress",
+         remarks=("shares its layers; takes hardly any space",
+         "smaller, but slower, and shares no data"))),
+    flag("--replace", "Move a save that has this name to the trash."),
+    flag("--freeze/--no-freeze",
+         "Freeze the guest's file system for the instant.  [default: if it is quick]"),
+    flag("--delete-checkpoints", "Delete the sandbox's checkpoints."),
+    option("--workspace", Kind.DIRECTORY, "DIR", "Save to DIR/SAVE, not among your own saves."),
+    JSON, summary="Save a sandbox's disk, so that new ones can start from it.",
+    states=CAN_BE_COPIED,
+    form=Form("Save the disk of {}", "Save", "saves"))  # fmt: skip
 def save(
-    spec: SaveSpec,
+    save: str,
     *,
-    store: Callable[[], SaveStore] | None = None,
+    note: str = "",
+    compress: bool = False,
     replace: bool = False,
     freeze: bool | None = None,
     delete_checkpoints: bool = False,
-) -> SandboxVerb[Saved]:
-    """Saves the disk of a sandbox, running or not, in ``store``, or among the user's own saves."""
+    workspace: Path | None = None,
+) -> Call[Saved]:
+    """Save the disk of the sandbox NAME, running or stopped, as SAVE.
+
+    A running sandbox keeps running. `quicksand-tui run SAVE` starts any number of sandboxes from
+    that disk; the save itself never changes. It holds no memory and no processes: `checkpoint`
+    keeps those.
+    """
 
     async def act(sandbox: Sandbox, report: Report) -> Saved:
         started = time.perf_counter()
         stop = threading.Event()
         options = engine.SaveOptions(
-            note=spec.note,
-            compress=spec.compress,
+            note=note,
+            compress=compress,
             replace=replace,
             freeze=freeze,
             delete_checkpoints=delete_checkpoints,
             progress=_until(stop, bytes_to(report)),
         )
-        there = engine.SaveStore(engine.paths().saves) if store is None else store()
-        made = await _to_the_end(sandbox.save_to(there, spec.name, options), stop)
-        size = await asyncio.to_thread(lambda: engine.Footprint(made.root).size)
+        saving = sandbox.save_to(store_of(workspace), save, options)
+        made = await engine.stopped_when_cancelled(saving, stop.set, cancels=True)
+        size = await engine.in_thread_to_the_end(lambda: engine.Footprint(made.root).size)
         return Saved(made, size, time.perf_counter() - started)
 
-    return SandboxVerb(
-        name="save",
-        values={"note": spec.note, "compress": spec.compress, "save": spec.name or "SAVE"},
+    return Call(
         job=JobVerb.SAVE,
-        failed=f"{sanitise(spec.name)} was not saved",
+        failed=f"{sanitise(save)} was not saved",
         stage="saving its disk",
         act=act,
-        spec=spec,
         tell=tell_saved,
         facts=lambda name, saved: {
             "sandbox": name,
             "path": str(saved.save.root),
             **saved.save.require().to_json(),
         },
-        there=lambda told: SavedThere(spec.name or "", engine.SaveManifest.from_json(told.json)),
+        lines=_table_of_saved,
+        said=lambda _, saved: lines_of_saved(saved.save.require()),
+        there=lambda told: SavedThere(save, engine.SaveManifest.from_json(told.json)),
     )
+
+
+def store_of(workspace: Path | None) -> SaveStore:
+    """Returns the store of ``workspace``, or the user's own store for None."""
+    if workspace is None:
+        return engine.SaveStore(engine.paths().saves)
+    return engine.workspace_store(workspace)
+
+
+def _table_of_saved(_: str, saved: Saved) -> Table:
+    layers = len(saved.save.require().layers or ())
+    size, took = size_text(saved.size, wide=True), seconds_text(saved.seconds, 2)
+    return Table(("SAVE", "SIZE", "LAYERS", "TIME"), [(saved.save.name, size, layers, took)])
 
 
 def _until(stop: threading.Event, take: Bytes) -> Bytes:
@@ -104,56 +153,39 @@ def _until(stop: threading.Event, take: Bytes) -> Bytes:
     return progress
 
 
-async def _to_the_end(saving: Any, stop: threading.Event) -> Save:
-    """Waits for a save; when cancelled, for its end as well, after ``stop`` is set."""
-    work: asyncio.Task[Save] = asyncio.create_task(saving, name="quicksand-save")
-    try:
-        return await asyncio.shield(work)
-    except asyncio.CancelledError:
-        stop.set()
-        work.cancel()
-        await engine.to_the_end(_ended(work))
-        raise
-
-
-async def _ended(work: asyncio.Task[Save]) -> None:
-    await asyncio.wait((work,))
-    if not work.cancelled():
-        work.exception()  # retrieved and ignored: the cancellation is raised instead
-
-
 # Removing, and bringing back
 
 
 class Swept(NamedTuple):
-    """What had been in the trash for long enough, and is deleted for good."""
+    """Things that had been in the trash for long enough, and are deleted for good."""
 
     gone: Sequence[Trashed] = ()
     error: QuicksandError | None = None
-    """Why the trash could not be swept."""
+    """The reason why the trash could not be swept."""
 
 
 def sweep_trash() -> Swept:
-    """Removes what has been in the trash for long enough. Blocks for I/O."""
+    """Removes all that has been in the trash for long enough. Blocks for I/O."""
     try:
         return Swept(engine.sweep(engine.paths()))
-    except engine.QuicksandError as error:  # what was asked for has succeeded
+    except engine.QuicksandError as error:  # the order itself has succeeded
         return Swept(error=error)
 
 
 def _about(swept: Swept) -> tuple[str, ...]:
-    """Returns lines that tell why the trash could not be swept, if it could not."""
+    """Returns lines about why the trash could not be swept; none if it could."""
     return () if swept.error is None else (f"The trash: {sanitise(text_of(swept.error))}",)
 
 
 class Discarded(NamedTuple):
-    """What became of the saves that were to be removed."""
+    """The fate of each save that was to be removed."""
 
     each: Sequence[Removed | QuicksandError]
-    """In their order: what was removed, or why it could not be."""
+    """Each save that was removed, or the reason why it could not be, in their order."""
     swept: Swept
 
 
+@verb("saves rm", argument("names", Kind.SAVE, "NAME...", repeatable=True), NOW)
 def discard(
     saves: Sequence[str | Path],
     *,
@@ -161,7 +193,7 @@ def discard(
     shown: Sequence[str] = (),
     host: str = "",
     each: Callable[[Removed | QuicksandError], None] = ignore,
-) -> HostVerb[Discarded]:
+) -> Call[Discarded]:
     """Moves saves, given by name or path, to the trash, or removes them for good with ``now``.
     Cancelling leaves those that are not yet removed. Commands call them ``shown``; ``host`` is the
     machine where they are. ``each`` gets what became of one as soon as that is sure, in another
@@ -192,30 +224,27 @@ def discard(
         where = "deleted for good" if now else "in the trash for a week: T shows it"
         return Told(summary=f"{names_of(names)} {are(names)} {where}", lines=lines)
 
-    return HostVerb(
-        name="saves rm",
-        flags=("now",) if now else (),
-        values={"names": shown},
+    return Call(
+        values={"names": named(saves, shown)},
         job=JobVerb.DISCARD,
         failed="Nothing was removed",
         run=run,
         spec=tuple(saves),
         tell=tell,
         host=host,
-        words=lambda _: command_words("saves rm", now=now, names=map(str, saves)),
         there=lambda _: DoneThere(tuple(shown)),
     )
 
 
 class DoneThere(NamedTuple):
-    """What was done on another machine."""
+    """The result of an order about things on another machine."""
 
     names: Sequence[str]
-    """Those of what it was done to."""
+    """The names of these things."""
 
 
 class Restored(NamedTuple):
-    """What came back from the trash."""
+    """The saves that came back from the trash."""
 
     names: Sequence[str]
     failed: Sequence[QuicksandError]
@@ -229,10 +258,10 @@ def bring_back(
     shown: str = "",
     named: str = "",
     host: str = "",
-) -> HostVerb[Restored]:
+) -> Call[Restored]:
     """Restores saves, given by name, id or path in the trash, and sandboxes, given by path; under
-    ``name`` if one is given. A command calls a single one ``shown``, and on the machine ``host`` it
-    is the one with this id, which was ``named`` so."""
+    ``name`` if one is given. For a single one, commands use the word ``shown``; on the machine
+    ``host`` it is the one with this id, and its name there is ``named``."""
 
     async def run(_: str, report: Report) -> Restored:
         sandboxes = engine.SandboxTrash(engine.Registry(engine.paths()))
@@ -267,8 +296,8 @@ def bring_back(
             lines=_about(restored.swept),
         )
 
-    return HostVerb(
-        name="restore",
+    return Call(
+        verb=RESTORE,
         values={"new_name": name, "name": shown},
         job=JobVerb.RESTORE,
         failed="Nothing was restored",
@@ -276,7 +305,6 @@ def bring_back(
         spec=tuple(places),
         tell=tell,
         host=host,
-        words=lambda _: command_words("restore", new_name=name, name=shown),
         there=lambda _: DoneThere((name or named or shown,)),
     )
 
@@ -287,7 +315,7 @@ def purge(
     shown: Sequence[str] = (),
     named: Sequence[str] = (),
     host: str = "",
-) -> HostVerb[Sequence[str]]:
+) -> Call[Sequence[str]]:
     """Removes entries of the trash, given by path, for good. Commands call them ``shown``, and on
     the machine ``host`` they are those with these ids, which were ``named`` so."""
 
@@ -306,10 +334,9 @@ def purge(
 
         return await engine.in_thread_to_the_end(work)
 
-    return HostVerb(
-        name="trash",
-        flags=("empty",),
-        values={"ids": shown},
+    return Call(
+        verb=TRASH,
+        values={"empty": True, "ids": shown},
         job=JobVerb.DISCARD,
         failed="The trash is as it was",
         run=run,
@@ -318,9 +345,13 @@ def purge(
             summary=f"{names_of(names, 'things')} {are(names)} deleted for good"
         ),
         host=host,
-        words=lambda _: command_words("trash", empty=True, ids=shown),
         there=lambda _: tuple(named),
     )
+
+
+def named(things: Sequence[str | Path], shown: Sequence[str]) -> list[str]:
+    """Returns things with the words for them in commands."""
+    return [Named(str(one), name) for one, name in zip(things, shown, strict=False)]
 
 
 def names_of(names: Sequence[str], things: str = "saves") -> str:
@@ -349,9 +380,35 @@ def _require_all(failed: Sequence[QuicksandError], count: int, done: str) -> Non
 
 
 def _message(error: Exception) -> str:
-    return text_of(error) or type(error).__name__
+    return text_of(error) or "it failed without saying why"
 
 
 def time_text(seconds: float) -> str:
-    """Returns a time that something took."""
+    """Returns the words for a duration."""
     return pause_text(seconds) if seconds < 1 else seconds_text(seconds)
+
+
+# Verbs that only read, or are only commands
+
+# fmt: off
+SAVES = command("saves", "saves", "List, remove, verify, send and fetch saves.",
+    EVERYWHERE, JSON,
+    reads=True)
+
+SAVES_LIST = part("saves list", EVERYWHERE, JSON, reads=True)
+SAVES_RESTORE = part("saves restore", argument("name", Kind.TRASHED_SAVE, "NAME"), NEW_NAME)
+SAVES_PRUNE = part("saves prune",
+    option("--older-than", Kind.NUMBER, "DAYS",
+           "Remove only saves that are older than this.", least=0),
+    option("--keep", Kind.COUNT, "N", "Keep the newest N of all saves.", least=0),
+    DRY_RUN, JSON)
+SAVES_REBASE = part("saves rebase", argument("name", Kind.SAVE),
+    option("--onto", Kind.TEXT, "IMAGE",
+           "Use this image.  [default: its own image's newest version]"),
+    JSON)
+SAVES_SEND = part("saves send", *SENT, JSON)
+SAVES_FETCH = part("saves fetch", *FETCHED, JSON)
+SAVES_TRASH = part("saves trash",
+    argument("ids", Kind.TEXT, "[ID]...", repeatable=True, required=False), EMPTY,
+    JSON, reads=True)
+# fmt: on

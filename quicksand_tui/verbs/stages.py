@@ -1,4 +1,4 @@
-"""The words for what the engine is just doing."""
+"""The words for the engine's present stage."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STAGES = {
     "copy": "copying",
     "compress": "compressing",
 }
-"""By the engine's names of its stages."""
+"""The words, by the engine's names of its stages."""
 
 
 def stage_text(stage: str) -> str:

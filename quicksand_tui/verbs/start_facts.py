@@ -1,4 +1,4 @@
-"""What `--json` says of a sandbox that was just started."""
+"""The facts that `--json` tells of a sandbox that was just started."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""How a command tells a program what it is doing. With `TELL` set to `TELL_JSON` each line that it
-writes to stderr is a JSON object with one of these keys:
+"""A command's messages to a program. With `TELL` set to `TELL_JSON` each line that it writes to
+stderr is a JSON object with one of these keys:
 
-- ``progress``: {"stage", "step", "steps", "done", "total"}, as `record.Progress`
+- ``progress``: {"stage", "step", "steps", "done", "total", "share"}, as `record.Progress`
 - ``error``: {"message", "hint"}
-- ``notice``: what could not be done, though the rest was
+- ``notice``: a part that could not be done, though the others were
 - ``said``: anything else for people
 
-The app on another machine reads this of the commands that are relayed for it.
+The app on another machine reads these messages of the commands that are relayed for it.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,9 +13,10 @@ from quicksand_tui.model.saves import VerdictView
 from quicksand_tui.model.specs import Told
 from quicksand_tui.model.text import sanitise
 from quicksand_tui.verbs import engine
-from quicksand_tui.verbs.commands import command_words
-from quicksand_tui.verbs.record import HostVerb, Progress, Relayed, Report
-from quicksand_tui.verbs.saves import SHOWN_MAX, are, names_of, time_text
+from quicksand_tui.verbs.call import Call, Progress, Relayed, Report
+from quicksand_tui.verbs.saves import SHOWN_MAX, are, named, names_of, time_text
+from quicksand_tui.verbs.shared import JSON
+from quicksand_tui.verbs.verb import Kind, argument, flag, verb
 
 if TYPE_CHECKING:
     from quicksand.saves.store import Save
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from quicksand_tui.model.keymap import Keymap
 
 CHECKED_MAX = 20_000
-"""Verdicts that are read of another machine."""
+"""The most verdicts that are read of another machine."""
 PROBLEMS_MAX = 1000
 
 
@@ -59,7 +59,7 @@ class Checked(NamedTuple):
     deep: bool
     is_whole: bool
     problems: Mapping[str, str]
-    """By file."""
+    """The problems, by file."""
 
     def view(self, when: float) -> VerdictView:
         """Returns the verdict as the app shows it."""
@@ -85,6 +85,10 @@ def _checked(verdict: Verdict) -> Checked:
     )
 
 
+@verb("saves verify",
+    argument("names", Kind.SAVE, "[NAME]...", repeatable=True, required=False),
+    flag("--deep", "Read every byte of the saves and their bases."),
+    JSON, reads=True)  # fmt: skip
 def verify(
     keys: Sequence[str],
     *,
@@ -92,7 +96,7 @@ def verify(
     find: Callable[[], Sequence[Save]] | None = None,
     shown: Sequence[str] = (),
     host: str = "",
-) -> HostVerb[Verified]:
+) -> Call[Verified]:
     """Checks the files of saves from outside, or with ``deep`` every byte: of those that ``find``
     returns, or of those with these keys, their paths. Commands call them ``shown``; ``host`` is the
     machine where they are."""
@@ -107,14 +111,12 @@ def verify(
 
         report(Progress("", "looking"))
         look = find or (lambda: [engine.load_save(Path(key)) for key in keys])
-        saves = await asyncio.to_thread(look)
+        saves = await engine.in_thread_to_the_end(look)
         verdicts = await engine.verify_saves(saves, engine.paths(), deep=deep, progress=progress)
         return Verified(verdicts, size, time.perf_counter() - started, time.time())
 
-    return HostVerb(
-        name="saves verify",
-        flags=("deep",) if deep else (),
-        values={"names": shown},
+    return Call(
+        values={"names": named(keys, shown)},
         job=JobVerb.VERIFY,
         failed="The saves were not verified",
         run=run,
@@ -122,7 +124,6 @@ def verify(
         tell=_tell_verified,
         facts=lambda _, verified: [_verdict_facts(verdict) for verdict in verified.verdicts],
         host=host,
-        words=lambda _: command_words("saves verify", deep=deep, as_json=True, names=keys),
         there=_verified_there,
         finds_faults=True,
     )

@@ -1,4 +1,4 @@
 """Pure functions that turn the model into rows and text.
 
-Imports `model` only, and no Textual, so that tests compare what is shown as values.
+Imports only `model`, and no Textual, so that tests compare rows and texts as values.
 """

@@ -15,23 +15,23 @@ if TYPE_CHECKING:
     from quicksand_tui.model.diffs import ChangedPackage, ChangedPackages, ChangedPath, DiffView
 
 FOLDED_FROM = 20
-"""A directory below which so many paths changed in one way is folded at first."""
+"""The number of paths, changed in one way, from which their directory is folded at first."""
 
 PACKAGE_SIGNS = {"A": ("+", ""), "M": ("@", "~"), "D": ("-", "")}
-"""How a package's line is coloured, as those of a text are, and what it begins with."""
+"""The sign that colours a package's line, as in a text, and the beginning of the line."""
 ROLES = {"A": "success", "M": "accent", "D": "error", "T": "warning"}
 LINES_WIDTH, SIZE_WIDTH = 9, 5
 
 
 @dataclass(slots=True)
 class Branch:
-    """A directory on the way to what changed, and the sums of all below it."""
+    """A directory on the way to a changed path, and the sums of all below it."""
 
     key: str
     """Its path, as the engine has it."""
     name: str
     change: ChangedPath | None = None
-    """How it changed itself."""
+    """The change of the directory itself."""
     branches: list[Branch] = field(default_factory=list)
     leaves: list[ChangedPath] = field(default_factory=list)
     letters: dict[str, int] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class Branch:
 
     @property
     def counts(self) -> str:
-        """How many paths changed below it, and itself, in which way."""
+        """The numbers of paths that changed in it and below it, by kind of change."""
         return " ".join(f"{letter} {n}" for letter in KINDS if (n := self.letters.get(letter)))
 
     @property
@@ -63,26 +63,26 @@ class DiffLine:
     branch: Branch | None = None
     leaf: ChangedPath | None = None
     packages: ChangedPackages | None = None
-    """What differs in a database of packages, in a line of its own."""
+    """The differences in a database of packages, in a line of its own."""
     is_folded: bool = False
 
     @property
     def key(self) -> str:
         if self.packages is not None:
             return f"p{self.packages.path}"
-        # A directory that a file took the place of has both.
+        # A directory whose place a file has taken has both.
         return f"d{self.branch.key}" if self.branch else f"f{self.leaf.path if self.leaf else ''}"
 
     @property
     def path(self) -> str:
-        """What is asked for, as the engine has it."""
+        """The path to ask the engine for."""
         if self.packages is not None:
             return self.packages.path
         return self.branch.key if self.branch else self.leaf.path if self.leaf else "/"
 
 
 def grow(paths: Sequence[ChangedPath], query: str = "") -> Branch:
-    """Return the tree of all paths that match a query. Takes a second for half a million."""
+    """Returns the tree of all paths that match a query. Takes a second for half a million."""
     root = Branch("/", "/")
     known: dict[tuple[str, ...], Branch] = {(): root}
     for found in filtered(paths, query, _text, _FIELDS):
@@ -118,7 +118,7 @@ _FIELDS = {"kind": lambda found: found.letter, "name": lambda found: (found.name
 
 
 def folded_at_first(root: Branch) -> frozenset[str]:
-    """Return the directories to fold, so that what is rare is seen."""
+    """Returns the directories to fold, so that rare changes are seen."""
     folded = set[str]()
     waiting = list(root.branches)
     while waiting:
@@ -131,8 +131,8 @@ def folded_at_first(root: Branch) -> frozenset[str]:
 
 
 def tree_lines(root: Branch, folded: Collection[str]) -> Iterator[DiffLine]:
-    """Yield the lines of the tree, without those below folded directories. Directories with
-    nothing but one directory in them share a line with it."""
+    """Yields the lines of the tree, without those below folded directories. Directories that
+    contain only one directory share a line with it."""
     waiting: list[DiffLine] = []
 
     def add(branch: Branch, depth: int) -> None:
@@ -156,7 +156,7 @@ def tree_lines(root: Branch, folded: Collection[str]) -> Iterator[DiffLine]:
 
 
 def _joined(branch: Branch) -> Branch:
-    """Return a directory together with the only one in it, and so on."""
+    """Returns a directory joined with the only one in it, and so on."""
     name = branch.name
     while len(branch.branches) == 1 and not branch.leaves and branch.change is None:
         branch = branch.branches[0]
@@ -170,7 +170,7 @@ def _joined(branch: Branch) -> Branch:
 
 
 def package_lines(databases: Sequence[ChangedPackages], query: str) -> Iterator[DiffLine]:
-    """Yield a line for each database of packages of which some match a query."""
+    """Yields a line for each database of packages in which some match a query."""
     for database in databases:
         found = filtered(database.packages, query, _package_text, _PACKAGE_FIELDS)
         if found:
@@ -185,7 +185,7 @@ _PACKAGE_FIELDS = {"kind": lambda found: found.letter, "name": lambda found: fou
 
 
 def packages_text(changed: ChangedPackages) -> TextDiff:
-    """Return what is shown of packages: a line for each."""
+    """Returns the text about packages: a line for each."""
     lines = [("@", _package_counts(changed))]
     for package in changed.packages:
         sign, mark = PACKAGE_SIGNS[package.letter]
@@ -205,7 +205,7 @@ def _package_counts(changed: ChangedPackages) -> str:
 
 
 def plan_diff_columns(width: int) -> tuple[Column, ...]:
-    """Return the columns that fit into ``width`` cells; the path takes the rest."""
+    """Returns the columns that fit into ``width`` cells; the path takes the rest."""
     columns = [Column("size", "Size", SIZE_WIDTH, right=True)]
     if width >= 40:
         columns.insert(0, Column("lines", "Lines", LINES_WIDTH, right=True))
@@ -245,7 +245,7 @@ def diff_row(line: DiffLine) -> Row:
 
 
 def branch_text(branch: Branch) -> str:
-    """Return what is said of a directory, since it has no lines of its own."""
+    """Returns the text about a directory, which has no lines of its own."""
     own = branch.change
     how = ""
     if own is not None:
@@ -259,7 +259,8 @@ def _role(change: ChangedPath | None) -> str:
 
 
 def freshness_text(view: DiffView) -> str:
-    """Return how new the present is that was compared with; "" if nothing is uncertain."""
+    """Returns a note about the running sandbox whose disk was compared: when it was read, and
+    whether the guest had written out its memory; "" if nothing ran."""
     if not view.is_live:
         return ""
     when = f"as of {clock_text(view.read)}"

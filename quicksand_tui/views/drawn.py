@@ -1,4 +1,4 @@
-"""Draws rows of a table as runs of text with roles, for whoever puts them on the screen: the app's
+"""Draws rows of a table as runs of text with roles, for all that put them on the screen: the app's
 tables, and the outline, which is drawn before Textual is imported."""
 
 from __future__ import annotations

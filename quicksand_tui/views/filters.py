@@ -10,7 +10,7 @@ T = TypeVar("T")
 Fields = Mapping[str, Callable[[T], str]]
 Tests = Mapping[str, Callable[[T], bool]]
 Amounts = Mapping[str, Callable[[T], float | None]]
-"""What can be compared with a number; None is not known, and matches nothing."""
+"""Amounts that can be compared with a number; None is unknown, and matches nothing."""
 
 _COMPARISON = re.compile(r"([<>])(\d{1,15}(?:\.\d{1,15})?)([a-z%]?)")
 _UNITS = {
@@ -30,8 +30,8 @@ def filtered(
 ) -> Sequence[T]:
     """Returns the views that match every word of ``query``, whatever its case.
 
-    A word matches if ``text`` has it, which must be in lower case; ``field:value`` searches that
-    one of ``fields`` only; ``field:>value`` and ``field:<value`` compare one of ``amounts``; a word
+    A word matches if it is in ``text``, which must be in lower case; ``field:value`` searches only
+    that one of ``fields``; ``field:>value`` and ``field:<value`` compare one of ``amounts``; a word
     of ``tests`` matches if its test says so. ``~word`` needs only its letters, in their order.
     ``!word`` must not match.
     """
@@ -67,7 +67,7 @@ def _finder(
 
 
 def _comparison(field: str, value: str) -> Callable[[float | None], bool] | None:
-    """Returns the comparison that ``value`` writes, such as ">1.5g"; None if it is none."""
+    """Returns the comparison that ``value`` stands for, such as ">1.5g"; None if it is none."""
     found = _COMPARISON.fullmatch(value)
     unit = _UNITS.get(field, _BYTES).get(found[3]) if found else None
     if found is None or unit is None:
@@ -79,10 +79,10 @@ def _comparison(field: str, value: str) -> Callable[[float | None], bool] | None
 
 
 def in_order(views: Sequence[T], order: str, keys: Mapping[str, Callable[[T], Any]]) -> Sequence[T]:
-    """Returns the views ordered by one of ``keys``, or as they are if the order has none."""
+    """Returns the views ordered by one of ``keys``, or as they are if ``keys`` lacks the order."""
     return sorted(views, key=keys[order]) if order in keys else views
 
 
 def nothing_matches(query: str) -> str:
-    """Returns what an empty list shows."""
+    """Returns the text of an empty list."""
     return f"Nothing matches “{query}”.\nesc clears the filter."

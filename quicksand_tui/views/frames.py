@@ -8,7 +8,7 @@ from quicksand_tui.model.frozen import frozen
 
 
 class Line(NamedTuple):
-    """What the first line of a box is drawn with."""
+    """The characters that draw the first line of a box."""
 
     left: str
     dash: str
@@ -20,9 +20,9 @@ class Edge:
     """The first line of a box."""
 
     framed: bool = True
-    """The box has a frame; one without has this line only if another one ends there."""
+    """The box has a frame; a box without one has this line only if another box ends there."""
     joined: bool = False
-    """It is the last line of the box above, too."""
+    """The line is also the last line of the box above."""
     lit: bool = False
     """The box has the focus, and a heavy frame."""
     above_lit: bool = False

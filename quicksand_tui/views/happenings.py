@@ -33,10 +33,9 @@ class Happening:
 
 
 def happenings(before: World, after: World) -> Iterator[Happening]:
-    """Yields the differences between two worlds, whoever caused them: this app, another one, or a
-    script."""
+    """Yields the differences between two worlds, caused by this app, another one, or a script."""
     if not before.loaded or any(world.error and not world.sandboxes for world in (before, after)):
-        return  # what could not be read has not happened
+        return  # a sandbox that could not be read is not gone
     known = {view.id: view for view in before.sandboxes}
     for view in after.sandboxes:
         was = known.pop(view.id, None)
@@ -49,7 +48,7 @@ def happenings(before: World, after: World) -> Iterator[Happening]:
 
 
 def past(world: World) -> list[Happening]:
-    """Returns what the disk tells of the time before the app began, the earliest first."""
+    """Returns the events that the disk tells from before the app began, the earliest first."""
     found = []
     for view in world.sandboxes:
         if view.created is not None:
@@ -87,7 +86,7 @@ def _changes(was: SandboxView | None, view: SandboxView) -> Iterator[str]:
 
 
 def _written(was: SandboxView, view: SandboxView) -> Iterator[str]:
-    """Yields what the guest has written that programs of this host run."""
+    """Yields the files written by the guest that programs of this host run."""
     before = {(mount.host, path) for mount in was.mounts for path in mount.told}
     for mount in view.mounts:
         for path in mount.told:
@@ -96,8 +95,8 @@ def _written(was: SandboxView, view: SandboxView) -> Iterator[str]:
 
 
 def _is_reverted(was: SandboxView, view: SandboxView) -> bool:
-    """Whether another QEMU has taken the place of one. Of a revert to where the sandbox stood
-    already, nothing else tells."""
+    """Whether another QEMU has replaced the former one. Nothing else tells of a revert to the
+    checkpoint where the sandbox stood already."""
     return "" not in (was.run, view.run) and was.run != view.run and was.started == view.started
 
 
@@ -119,7 +118,7 @@ def _mount_changes(was: SandboxView, view: SandboxView) -> Iterator[str]:
 
 
 def _tree_changes(was: CheckpointTree, now: CheckpointTree, *, tells_way: bool) -> Iterator[str]:
-    """``tells_way`` tells where the sandbox stands now."""
+    """Yields changes of a tree; with ``tells_way``, also the sandbox's present position."""
     before = {checkpoint.id: checkpoint for checkpoint in was.checkpoints}
     fresh = [checkpoint for checkpoint in now.checkpoints if checkpoint.id not in before]
     yield from map(_taken, fresh)
@@ -133,17 +132,17 @@ def _tree_changes(was: CheckpointTree, now: CheckpointTree, *, tells_way: bool) 
 
 
 SOON_S = 3.0
-"""Seconds after the end of a job within which the disk tells what it did."""
+"""Seconds after the end of a job within which the disk tells its effect."""
 
 EVENTS_MAX = 40
-"""How many events are shown of a sandbox."""
+"""The most events of a sandbox that are shown."""
 
 
 def events_of(
     sandbox_id: str, happened: Sequence[Happening], ended: Sequence[EndedJob]
 ) -> tuple[EventView, ...]:
-    """Returns the last events of a sandbox, newest first. What a job of this app did has its
-    duration; a job that nothing on the disk tells of, such as a command, is an event itself."""
+    """Returns the last events of a sandbox, newest first. An event by a job of this app has the
+    job's duration; a job of which the disk tells nothing, such as a command, is an event itself."""
     jobs = [one for one in ended if sandbox_id in one.job.sandboxes]
     found, told = [], set()
     for one in reversed(happened):
@@ -182,7 +181,7 @@ GLYPHS = {"done": "✓", "failed": "✗", "cancelled": "○"}
 
 
 def last_commands(ended: Sequence[EndedJob]) -> dict[str, str]:
-    """Returns the last command that was run in each sandbox, and how it ended, by id."""
+    """Returns the last command in each sandbox and its outcome, by id."""
     return {
         sandbox_id: f"{GLYPHS.get(job.outcome, '')} {_words(job)}"
         for job in ended

@@ -31,7 +31,7 @@ WORDS = {
     JobVerb.RESTORE: "restore",
     JobVerb.RUN: "run",
 }
-"""What a row calls a job if the value of its `JobVerb` is a noun or too long."""
+"""The words of jobs in rows where the value of the `JobVerb` is a noun or too long."""
 ENDS = {"done": ("✓", "success"), "failed": ("✗", "error"), "cancelled": ("○", "warning")}
 """The glyph and the colour of each outcome."""
 
@@ -104,6 +104,8 @@ def bar_of(share: float) -> str:
 
 def share_of(job: Job) -> float | None:
     """Returns the share that is done, from 0 to 1; None if unknown."""
+    if job.share is not None:
+        return job.share
     if job.total > 0:
         return max(0.0, min(1.0, job.done / job.total))
     if job.steps > 0:
@@ -127,7 +129,7 @@ def find_cancel_problem(job: Job) -> str:
 
 
 def cancel_text(job: Job) -> str:
-    """Returns what cancelling a job does."""
+    """Returns the effect of cancelling a job."""
     if job.verb is JobVerb.DISCARD:
         return "It stops where it is: what is removed already stays so"
     where = "in" if job.verb is JobVerb.RUN else "of"

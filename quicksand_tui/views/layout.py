@@ -1,8 +1,8 @@
 """Lays out the parts of the main screen for any size of the terminal.
 
-Most terminals have two columns: the lists with the tree below, and the main area. A wide one has a
-third, which shows what goes on; a small one has all in one column. In a low one the tree is a tab
-of the area; in a very small one, and when zoomed, the focused part fills the screen.
+Most terminals have two columns: the lists with the tree below, and the main area. A wide terminal
+has a third, with changes and events; a small one has all parts in one column. In a low one the tree
+is a tab of the area; in a very small one, and when zoomed, the focused part fills the screen.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Part(StrEnum):
     TREE = "tree"
     AREA = "area"
     ASIDE = "aside"
-    """What goes on, beside the area; it takes no focus."""
+    """The column of changes and events beside the area; it takes no focus."""
 
 
 class Tab(StrEnum):
@@ -36,14 +36,14 @@ class Tab(StrEnum):
     DETAILS = "details"
     SHELLS = "shells"
     DESKTOP = "desktop"
-    """Only of sandboxes with a display."""
+    """Only for sandboxes with a display."""
     LOG = "log"
     MOUNTS = "mounts"
     STATS = "stats"
 
 
 def tabs_of(shown: Tab, *, with_tree: bool, with_desktop: bool) -> tuple[Tab, ...]:
-    """Returns the tabs to choose from: the one that is shown is always among them."""
+    """Returns the tabs to choose from, which always include the tab that is shown."""
     hidden = {Tab.TREE: not with_tree, Tab.DESKTOP: not with_desktop}
     return tuple(tab for tab in Tab if tab is shown or not hidden.get(tab, False))
 
@@ -60,7 +60,7 @@ NARROW = 50
 LISTS_MIN, ASIDE_MIN, AREA_MIN = 30, 36, 40
 """The least widths of the columns in cells."""
 AREA_USUAL, LISTS_BESIDE = 80, 36
-"""Cells that a shell, or a desktop, gets if there is room, and those of the lists beside it."""
+"""Cells of a shell, or a desktop, if there is room, and of the lists beside it."""
 COMMAND_LINE_FROM = 20
 """The number of rows of the terminal from which the command line shows."""
 ROWS_MIN = 5
@@ -70,18 +70,18 @@ FRAME = 2
 HEAD_FROM = 5
 """The number of rows of a table from which there is room for a head."""
 SHARED = 1
-"""Rows that two parts have in common, one above the other: the line between their frames."""
+"""Rows that two parts, one above the other, have in common: the line between their frames."""
 LIST_LEAST, TREE_LEAST, AREA_LEAST, AREA_FOCUSED = 3, 4, 6, 10
 """The least rows of the parts of one column, and those of the area while it has the focus."""
 LIST_ROOMY = 7
-"""Rows of a list in a column of its own, which are nobody else's."""
+"""Rows of a list, in a column of its own, that no other part gets."""
 STEP = 4
 """The number of cells by which a key widens a column."""
 
 
 @frozen
 class Shape:
-    """What the user has chosen about the layout."""
+    """The user's choices about the layout."""
 
     lists: int = 0
     """Width of the first column in cells; 0 for the default."""
@@ -91,23 +91,23 @@ class Shape:
 
 @frozen
 class Needs:
-    """How much there is to show."""
+    """The room that the contents need."""
 
     listed: int = 0
     """Lines of the visible list."""
     drawn: int = 0
-    """Lines of the largest tree: the parts are not to move with the cursor."""
+    """Lines of the largest tree: the parts should not move with the cursor."""
     aside: bool = False
-    """A third column is of use: there are several sandboxes to choose from."""
+    """A third column is of use, since there are several sandboxes to choose from."""
 
 
 USUAL_NEEDS = Needs(listed=12, drawn=24)
-"""What is assumed before the first look."""
+"""The needs assumed before the first look."""
 
 
 def needs_of(world: World, listed: int, lines_of: Callable[[SandboxView], int]) -> Needs:
-    """Returns how much there is to show of a world with sandboxes: ``listed`` lines of the list,
-    and ``lines_of`` each one's tree."""
+    """Returns the needs of a world with sandboxes: ``listed`` lines of the list, and for each tree
+    the lines by ``lines_of``."""
     return Needs(
         listed=listed,
         drawn=max(lines_of(view) for view in world.sandboxes),
@@ -120,7 +120,7 @@ class Arrangement:
     """The visible parts, and whether the tree is a tab."""
 
     places: dict[Part, Rect]
-    """One above another shares a line with it."""
+    """The places of the parts. A part above another shares a line with it."""
     tree_is_tab: bool
 
     def above(self, part: Part) -> Part | None:
@@ -135,13 +135,13 @@ class Arrangement:
 
 
 def rows_left(rows: int) -> int:
-    """Returns the rows of the screen for the parts: without the line at the top, that of the keys
-    and, if there is room, that of the command."""
+    """Returns the rows of the screen for the parts: without the line at the top, the line of the
+    keys and, if there is room, the line of the command."""
     return max(0, rows - (3 if rows >= COMMAND_LINE_FROM else 2))
 
 
 def columns(width: int) -> int:
-    """Returns how many columns fit."""
+    """Returns the number of columns that fit."""
     return 3 if width >= THREE_COLUMNS else 2 if width >= TWO_COLUMNS else 1
 
 
@@ -154,7 +154,7 @@ def arrange(
     whole = Rect(0, 0, width, height)
     busy = focus is Part.AREA and shape.tab is Tab.SHELLS
     if shape.zoomed or (count == 1 and (height < LOW or width < NARROW or busy)):
-        # As a tab, a tree that is alone has the line of tabs, by which one leaves it.
+        # As a tab, a tree that is shown alone has the line of tabs, by which the user leaves it.
         as_tab = count == 1 and (height < STACKED_FROM or width < NARROW or shape.zoomed)
         return Arrangement(places=_alone(whole, focus, as_tab), tree_is_tab=as_tab)
     if count == 1:
@@ -186,7 +186,7 @@ def below_tabs(area: Rect) -> Rect:
 
 
 def _tabbed(width: int, height: int, shape: Shape, focus: Part, needs: Needs) -> dict[Part, Rect]:
-    """Lists above the area, of which the tree is a tab."""
+    """Puts the lists above the area; the tree is a tab of it."""
     rows = min(_tall(needs.listed, LIST_LEAST), max(ROWS_MIN, height * 9 // 20) + SHARED)
     area = Rect(0, rows - SHARED, width, height - rows + SHARED)
     places = {Part.LISTS: Rect(0, 0, width, rows), Part.AREA: area}
@@ -196,7 +196,7 @@ def _tabbed(width: int, height: int, shape: Shape, focus: Part, needs: Needs) ->
 
 
 def _stacked(width: int, height: int, shape: Shape, focus: Part, needs: Needs) -> dict[Part, Rect]:
-    """All three below each other. The one with the focus gets the room that it can use."""
+    """Puts all three below each other. The part with the focus gets the room that it can use."""
     wanted = _tall(needs.listed, LIST_LEAST)
     tree_wanted = _tall(needs.drawn, TREE_LEAST)
     room = height + 2 * SHARED - (AREA_FOCUSED if focus is Part.AREA else AREA_LEAST)
@@ -245,7 +245,7 @@ def _three(width: int, height: int, shape: Shape, focus: Part, needs: Needs) -> 
 
 
 def _left(width: int, height: int, needs: Needs) -> dict[Part, Rect]:
-    """The lists as tall as they need, up to a share, and the tree below them."""
+    """Makes the lists as tall as they need, up to a share, and puts the tree below them."""
     height += SHARED
     tree = _tall(needs.drawn, TREE_LEAST)
     most = max(height * 9 // 20, height - tree)
@@ -266,6 +266,6 @@ def widened(shape: Shape, part: Part, by: int, width: int) -> Shape:
     if columns(width) == 1:
         return shape
     places = arrange(width, ROWS_MIN * 4, replace(shape, zoomed=False), part).places
-    # What another column gains, the first one loses.
+    # The first column loses the cells that another one gains.
     change = -by if part is Part.AREA else by
     return replace(shape, lists=max(LISTS_MIN, places[Part.LISTS].width + change))

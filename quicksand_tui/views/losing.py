@@ -1,4 +1,4 @@
-"""What a revert to a checkpoint loses and restores, in lines."""
+"""The losses and gains of a revert to a checkpoint, in lines."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from quicksand_tui.views.rows import Line, Words
 
 COMMANDS = 3
-"""How many are named; the rest are counted."""
+"""The most commands that are named; the others are counted."""
 NAME_CELLS = 30
 
 
 def losing_lines(
     sandbox: SandboxView, checkpoint: CheckpointView, losing: Losing | None, now: float, undo: str
 ) -> list[Line]:
-    """Return what choosing a checkpoint does; ``losing`` is None until it is known. ``undo`` is
-    the key that undoes it."""
+    """Returns the effects of choosing a checkpoint; ``losing`` is None until it is known. ``undo``
+    is the key that undoes it."""
     is_live = sandbox.state in (State.RUNNING, State.PAUSED)
     lines: list[Line] = [("Lost", _lost(sandbox, checkpoint, losing))]
     if losing is not None and losing.places:
@@ -47,7 +47,7 @@ def losing_lines(
 
 
 def shell_lines(shell: Glance | None) -> Iterator[Shown]:
-    """Yields what a shell showed at the checkpoint."""
+    """Yields the last lines of a shell at the checkpoint."""
     if shell is None or not shell.lines:
         return
     yield [(f"Shell at that time: {clip(shell.title, NAME_CELLS)}", "heading")], []

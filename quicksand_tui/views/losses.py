@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 NOTE_CELLS = 120
 NAME_CELLS = 30
 LISTED = 6
-"""How many things are named; the rest are counted."""
+"""The number of things that are named; the others are counted."""
 
 
 def of_kill(sandbox: SandboxView) -> list[str]:
@@ -40,8 +40,10 @@ def of_kills(sandboxes: Sequence[SandboxView]) -> list[str]:
 
 
 def of_deletes(sandboxes: Sequence[SandboxView]) -> list[str]:
-    """Returns what deleting several sandboxes loses, each with its disk and checkpoints."""
+    """Returns the losses of deleting several sandboxes: of each, its disk and checkpoints."""
     losses = _listed([f"{view.name}: {_what(view)}" for view in sandboxes])
+    checkpoints = sum(len(view.tree.checkpoints) for view in sandboxes)
+    losses.append(f"Together {_what_of(sum(view.disk or 0 for view in sandboxes), checkpoints)}.")
     if running := sum(view.is_live for view in sandboxes):
         losses.append(f"{running} of them run and are ended.")
     if gone := sum(view.discard for view in sandboxes):
@@ -62,13 +64,16 @@ def of_delete(sandbox: SandboxView, now: float) -> list[str]:
 
 def _what(sandbox: SandboxView) -> str:
     """Returns the disk and the checkpoints of a sandbox in words."""
-    count = len(sandbox.tree.checkpoints)
-    kept = f", {count} checkpoint{'s' if count > 1 else ''}" if count else ""
-    return f"{size_text(sandbox.disk)} of disk{kept}"
+    return _what_of(sandbox.disk, len(sandbox.tree.checkpoints))
+
+
+def _what_of(disk: int | None, checkpoints: int) -> str:
+    kept = f", {checkpoints} checkpoint{'s' if checkpoints > 1 else ''}" if checkpoints else ""
+    return f"{size_text(disk)} of disk{kept}"
 
 
 def way_back(sandboxes: Sequence[SandboxView], keymap: Keymap) -> str:
-    """Returns how to undo deleting these."""
+    """Returns the way to undo deleting these."""
     if all(view.discard for view in sandboxes):
         return "This cannot be undone."
     it = "it" if len(sandboxes) == 1 else "them"
@@ -76,13 +81,13 @@ def way_back(sandboxes: Sequence[SandboxView], keymap: Keymap) -> str:
 
 
 def of_checkpoint(sandbox: SandboxView, checkpoint: CheckpointView, now: float) -> list[str]:
-    """Returns what deleting a checkpoint loses; layers that others need stay."""
+    """Returns the losses of deleting a checkpoint; layers that others need stay."""
     age = "" if checkpoint.created is None else f" {age_text(now - checkpoint.created)} ago"
     losses = [f"{sandbox.name} can no longer be reverted to what it was{age}."]
     if checkpoint.note:
         losses.append(f"Its note: {clip(checkpoint.note, NOTE_CELLS)}")
     if checkpoint == sandbox.tree.undo_goes_to:
-        losses.append("It is the one that undo goes back to.")
+        losses.append("It is the one that undo reverts to.")
     if checkpoint.own is not None:
         stays = "; what others share stays" if checkpoint.shared else ""
         losses.append(f"Deleting it frees {size_text(checkpoint.own)}{stays}.")
@@ -95,7 +100,7 @@ def of_checkpoint(sandbox: SandboxView, checkpoint: CheckpointView, now: float) 
 
 
 def of_return(sandbox: SandboxView, checkpoint: CheckpointView, now: float) -> list[str]:
-    """Returns what going back to a checkpoint leaves behind."""
+    """Returns the state that going back to a checkpoint leaves behind."""
     age = "" if checkpoint.created is None else f" {age_text(now - checkpoint.created)} ago"
     tag = clip(checkpoint.tag, NAME_CELLS)
     if sandbox.is_live:
@@ -109,8 +114,8 @@ def of_return(sandbox: SandboxView, checkpoint: CheckpointView, now: float) -> l
 
 
 def way_back_from(keymap: Keymap) -> str:
-    """Returns how to undo going to a checkpoint."""
-    return f"The present state is kept as a checkpoint: {keymap.hint('undo')} returns to it."
+    """Returns the way to undo going to a checkpoint."""
+    return f"The present state is kept as a checkpoint: {keymap.hint('undo')} reverts to it."
 
 
 def of_unmount(mount: MountView) -> list[str]:
@@ -121,7 +126,7 @@ def of_unmount(mount: MountView) -> list[str]:
 
 
 def of_saves(saves: Sequence[SaveView], now: float) -> list[str]:
-    """Returns what deleting saves loses."""
+    """Returns the losses of deleting saves."""
     losses = _listed([_save_text(save, now) for save in saves])
     freed, shared = freed_together(saves), sum(save.shared for save in saves)
     stays = "; what others share stays" if shared else ""
@@ -139,7 +144,7 @@ def _save_text(save: SaveView, now: float) -> str:
 
 
 def of_trash(trash: Sequence[TrashedView], now: float) -> list[str]:
-    """Returns what removing these from the trash loses."""
+    """Returns the losses of removing these from the trash."""
     losses = _listed(
         [
             f"{clip(view.name, NAME_CELLS)}, {size_text(view.own + view.shared)}, "
@@ -158,14 +163,14 @@ def _listed(lines: list[str]) -> list[str]:
 def losses_of_stop(
     chosen: Sequence[SandboxView], *, with_shells: Collection[str], hidden: Collection[str]
 ) -> tuple[str, ...]:
-    """Returns what to confirm before stopping these; nothing if they stop at once.
+    """Returns the losses to confirm before stopping these; nothing if they stop at once.
 
     ``with_shells`` are the ids of sandboxes with a shell open in this app, ``hidden`` those that
     the filter hides.
     """
     if len(chosen) == 1 and chosen[0].id not in hidden:
         return ("The shells that are open in it end.",) if chosen[0].id in with_shells else ()
-    # What may surprise the user comes first, since only the first are named.
+    # The most surprising losses come first, since only the first are named.
     surprising = sorted(
         chosen, key=lambda view: (view.id not in hidden, view.id not in with_shells)
     )
@@ -182,7 +187,7 @@ def losses_of_stop(
 def _of_more(
     more: Sequence[SandboxView], with_shells: Collection[str], hidden: Collection[str]
 ) -> str:
-    """Returns how many of the unnamed ones are hidden or have shells."""
+    """Returns the numbers of unnamed sandboxes that are hidden or have shells."""
     unseen = sum(view.id in hidden for view in more)
     typed = sum(view.id in with_shells for view in more)
     words = [f"{unseen} hidden"] if unseen else []
@@ -192,7 +197,7 @@ def _of_more(
 
 PREVIEW_LINES = 6
 PREVIEW_WIDTH = 100
-"""How many characters of a line are shown."""
+"""The most characters of a line that are shown."""
 
 
 def of_paste(text: str) -> tuple[str, ...]:

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 from quicksand_tui.model.amounts import age_text, size_text
 from quicksand_tui.model.sandboxes import SandboxView
 from quicksand_tui.model.world import HERE, MachineState, MachineView
+from quicksand_tui.views.counts import counted
 from quicksand_tui.views.jobs import bar_of
-from quicksand_tui.views.rows import Line, Row, Words, arrange_sandboxes, counted, sandbox_row
+from quicksand_tui.views.rows import Line, Row, Words, arrange_sandboxes, sandbox_row
+from quicksand_tui.views.stalls import no_answer_text
 
 if TYPE_CHECKING:
     from quicksand_tui.model.world import RoomView, World
@@ -18,12 +20,19 @@ if TYPE_CHECKING:
 Listed = SandboxView | MachineView
 """A row of the list: a sandbox, or the header of a machine."""
 
+STATES = {
+    MachineState.CONNECTING: "connecting…",
+    MachineState.UNANSWERED: "not logged in",
+    MachineState.UNFIT: "cannot be used",
+}
+"""The words for a machine in a state, whatever else is known of it."""
+
 THIS = "this machine"
 BELOW = "▾"
 
 
 def listed(world: World) -> Sequence[Listed]:
-    """Returns what there is to list, in any order."""
+    """Returns the sandboxes and headers to list, in any order."""
     if not world.machines:
         return world.sandboxes
     return (HERE, *world.machines, *world.sandboxes)
@@ -77,30 +86,27 @@ def _bar(room: RoomView) -> str:
 
 
 def state_text(machine: MachineView, now: float) -> str:
-    """Returns how a machine can be reached; if it is there, whether it is drained, else ""."""
+    """Returns words for a machine's state, its silence or its drain; "" if it is there and
+    answers."""
     match machine.state:
+        case MachineState.THERE if machine.silent_since is not None:
+            return no_answer_text(now - machine.silent_since)
         case MachineState.THERE if machine.is_drained:
             return "drained"
-        case MachineState.CONNECTING:
-            return "connecting…"
         case MachineState.AWAY:
-            return f"away since {age_text(max(0.0, now - machine.since), wide=True)}"
-        case MachineState.UNANSWERED:
-            return "not logged in"
-        case MachineState.UNFIT:
-            return "cannot be used"
-    return ""
+            return f"away for {age_text(max(0.0, now - machine.since), wide=True)}"
+    return STATES.get(machine.state, "")
 
 
 def _counts(machine: MachineView, world: World) -> str:
     views = [view for view in world.sandboxes if view.host == machine.name]
     if not views and machine.state is not MachineState.THERE:
-        return ""  # it has told nothing yet
+        return ""  # the machine has told nothing yet
     return counted(views) or "no sandboxes"
 
 
 def describe_machine(machine: MachineView, world: World) -> tuple[str, list[Line]]:
-    """Returns a title and what is known of a machine."""
+    """Returns a title and the known facts of a machine."""
     lines: list[Line] = []
     if machine.address:
         lines.append(("Address", [(machine.address, "")]))

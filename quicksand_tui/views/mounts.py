@@ -18,6 +18,7 @@ ROLES = {
     MountState.NOT_SERVED: "error",
     MountState.AT_START: "muted",
     MountState.LEFT_OUT: "error",
+    MountState.MOVED: "warning",
 }
 GLYPHS = {
     MountState.MOUNTED: "●",
@@ -26,12 +27,13 @@ GLYPHS = {
     MountState.NOT_SERVED: "✗",
     MountState.AT_START: "○",
     MountState.LEFT_OUT: "⊘",
+    MountState.MOVED: "◇",
 }
 _PATH_MIN, _PATH_MAX = 8, 60
 TOLD_MAX = 3
-"""Files that are named in a line."""
+"""The most files that are named in a line."""
 _WITH_RATES = 70
-"""Cells from which on there is room for what goes through each mount."""
+"""Cells from which on there is room for the traffic of each mount."""
 
 
 def plan_mount_columns(width: int) -> tuple[Column, ...]:
@@ -78,8 +80,7 @@ def mount_words(mount: MountView) -> list[Words]:
 
 
 def told_words(mount: MountView) -> list[Words]:
-    """Returns in one line what the guest wrote that programs here run; nothing if there is
-    none."""
+    """Returns a line about files written by the guest that programs here run; nothing if none."""
     if not mount.told:
         return []
     shown = ", ".join(mount.told[:TOLD_MAX])
@@ -88,7 +89,7 @@ def told_words(mount: MountView) -> list[Words]:
 
 
 def no_mounts_text(world: World, sandbox: SandboxView | None) -> str:
-    """Returns what is shown instead of an empty list."""
+    """Returns the text shown instead of an empty list."""
     if sandbox is None:
         return "No sandbox is selected." if world.loaded and world.sandboxes else ""
     if sandbox.network == "none":

@@ -1,4 +1,4 @@
-"""What one wants to know of a sandbox next, in blocks, each there when it has something to say."""
+"""The overview of a sandbox, in blocks, each shown when it has something to say."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from quicksand_tui.views.mounts import GLYPHS as MOUNT_GLYPHS
 from quicksand_tui.views.mounts import ROLES as MOUNT_ROLES
 from quicksand_tui.views.mounts import mount_words, told_words
 from quicksand_tui.views.rows import ROLES, Words, rates_text, state_text
+from quicksand_tui.views.stalls import silence_text
 
 if TYPE_CHECKING:
     from quicksand_tui.model.overview import EventView
@@ -35,24 +36,24 @@ GAP = 3
 """Cells between two things on one line."""
 PLACES_MAX = 12
 WEB, WEB_SAFE = (80, 3000, 5000, 8000, 8080, 8888), (443, 8443)
-"""Ports of guests that are usually web servers: an address to open is shown."""
+"""Ports of guests that are usually web servers: an address to open is shown for them."""
 
 Shown = tuple[list[Words], list[Words]]
-"""What stands at the left and at the right end of a line."""
+"""The words at the left and at the right end of a line."""
 
 
 @frozen(kw_only=False)
 class Block:
-    """Some lines below a title; without a title, the first ones."""
+    """Some lines below a title; the first block has no title."""
 
     title: str
     lines: tuple[Shown, ...]
     beside: str = ""
-    """At the right end of the title's line."""
+    """Text at the right end of the title's line."""
     items: tuple[list[Words], ...] = ()
-    """What stands before the lines, side by side as far as there is room."""
+    """Words before the lines, side by side as far as there is room."""
     bars: SandboxView | None = None
-    """Whose use of the host is drawn below the lines."""
+    """The sandbox whose use of the host is drawn below the lines."""
 
 
 def _line(*left: Words, right: Sequence[Words] = ()) -> Shown:
@@ -76,7 +77,7 @@ def stage(view: SandboxView, world: World, known: Known) -> list[Block]:
 
 
 def wide_stage(view: SandboxView, world: World, known: Known) -> list[Block]:
-    """Returns the blocks about now where others are beside them."""
+    """Returns the blocks about now for a place where other blocks are beside them."""
     return [*stage(view, world, known), *uses(view)]
 
 
@@ -95,7 +96,7 @@ def uses(view: SandboxView) -> Iterator[Block]:
 
 
 def facts(view: SandboxView, world: World) -> Iterator[Block]:
-    """Returns what stays the same."""
+    """Returns the blocks of facts that stay the same."""
     if lines := tuple(_facts(view, world)):
         yield Block("Machine", lines)
 
@@ -116,7 +117,7 @@ def _head(view: SandboxView, world: World) -> Iterator[Block]:
 
 
 def _use(view: SandboxView, width: int) -> Iterator[list[Words]]:
-    """Yields what it uses of the host, with its history."""
+    """Yields its use of the host, with its history."""
     history = view.history
     live = view.is_live
     room = max(0, min(BARS_MAX, width - 12))
@@ -128,16 +129,20 @@ def _use(view: SandboxView, width: int) -> Iterator[list[Words]]:
         memory = size_text(view.memory_used)
         rows.append(("RAM", memory, history.memory, float(view.memory_limit or 0), 0.0))
     if view.disk is not None:
-        # What a disk has grown by is seen, not that it is there.
+        # The bars show how much a disk has grown, not that it is there.
         rows.append(("Disk", size_text(view.disk), *disk_scale(history.disk, room)))
     for label, value, values, top, bottom in rows:
         bars = sparkline([each - bottom for each in values], room, top=top - bottom)
         yield [(f"{label:<5}", "muted"), (f"{value:>6} ", ""), (bars if values else "", "accent")]
+    if view.disk is not None and view.disk_shared:
+        yield [("", ""), (f"{size_text(view.disk_shared):>11} more is shared with others", "muted")]
 
 
 def _state_words(view: SandboxView, world: World) -> list[Words]:
     words: list[Words] = [(state_text(view.state), ROLES[view.state])]
     job = world.job(view.id)
+    if silent := silence_text(view, world.taken):
+        words.append((f" · {silent}", "warning"))
     if job is not None:
         doing = "cancelling" if job.cancelling else job.progress_at(world.taken)
         words.append((f" · {doing}" if doing else "", ""))
@@ -237,7 +242,7 @@ def _events(events: Sequence[EventView], now: float) -> Iterator[Block]:
         )
 
 
-# What stays the same
+# Facts that stay the same
 
 
 def _facts(view: SandboxView, world: World) -> Iterator[Shown]:
@@ -274,7 +279,7 @@ def _epoch_text(view: SandboxView) -> str:
 
 
 def network_text(view: SandboxView) -> str:
-    """Returns what goes over the network now; "" if it is not known."""
+    """Returns the present traffic of the network; "" if it is not known."""
     return rates_text(view.traffic) if view.is_live else ""
 
 
@@ -306,7 +311,7 @@ def laid_out(blocks: Sequence[Block], width: int) -> list[list[Words]]:
 
 
 def _wrapped(left: Sequence[Words], width: int) -> Iterator[list[Words]]:
-    """Yields a line, in several if it is one sentence that does not fit; others are cut."""
+    """Yields a line; a single sentence that does not fit takes several, other lines are cut."""
     if len(left) == 1 and drawn_cells(left[0][0]) > width:
         text, role = left[0]
         for piece in textwrap.wrap(text, width):
@@ -323,8 +328,8 @@ def _heading(block: Block, width: int) -> list[Words]:
 
 
 def fitted(left: Sequence[Words], right: Sequence[Words], width: int) -> list[Words]:
-    """Returns a line whose left side is cut so that the right one fits, unless that leaves it too
-    little: then the right one is left out."""
+    """Returns a line whose left side is cut so that the right side fits, unless that leaves the
+    left side too little: then the right side is left out."""
     beside = sum(drawn_cells(text) for text, _ in right)
     length = sum(drawn_cells(text) for text, _ in left)
     if beside and width - beside - 2 < min(length, max(16, width // 2)):

@@ -12,7 +12,8 @@ from quicksand_tui.model.frozen import frozen
 from quicksand_tui.model.jobs import JOB_STATES, Job, JobVerb
 from quicksand_tui.model.sandboxes import SandboxView, State, split_host
 from quicksand_tui.model.text import drawn_cells
-from quicksand_tui.views.filters import filtered, nothing_matches
+from quicksand_tui.views.filters import filtered
+from quicksand_tui.views.stalls import silence_text
 
 if TYPE_CHECKING:
     from quicksand_tui.model.sandboxes import TrafficRates
@@ -72,9 +73,9 @@ class Cell:
     gives_way: bool = False
     """The text is cut in its middle so that the whole note fits."""
     keeps_end: bool = False
-    """The beginning is cut, as of a history."""
+    """The beginning is cut, as that of a history."""
     lead: tuple[Words, ...] = ()
-    """What is drawn before the text, in roles of its own; it is not cut."""
+    """Words drawn before the text, in roles of their own; they are not cut."""
 
 
 @frozen(kw_only=False)
@@ -84,9 +85,9 @@ class Row:
     key: str
     cells: dict[str, Cell]
     dead: bool = False
-    """It has only lines of a drawing: the cursor goes past it."""
+    """It has only lines of a drawing: the cursor passes over it."""
     line: tuple[Words, ...] = ()
-    """What it shows across all columns instead of cells."""
+    """The words that it shows across all columns instead of cells."""
 
 
 @frozen(kw_only=False)
@@ -112,7 +113,7 @@ def state_text(state: State) -> str:
 
 
 def with_jobs(world: World, jobs: Iterable[Job]) -> World:
-    """Returns the world as the user should see it while ``jobs`` are running."""
+    """Returns the world as it is shown to the user while ``jobs`` are running."""
     running = {job.sandbox_id: job for job in jobs}
     if not running:
         return world
@@ -192,23 +193,29 @@ _COLUMNS = (
     Column("ports", "Ports", 9),
     Column("last", "Now", 12),
 )
-"""In the order in which they are shown."""
+"""The columns in the order in which they are shown."""
 
 _WANTED = ("cpu", "spark", "image", "memory", "disk", "age", "ports", "last")
-"""Columns after the state and the name, by what they are worth."""
+"""Columns after the state and the name, the most important first."""
 _WANTED_LATER = ("memory-spark", NETWORK_COLUMN, "accel")
-"""Those that get what the others leave."""
+"""Columns that get the room that the others leave."""
+
+
+_OF_RUNNING = frozenset({"cpu", "spark", "memory", "memory-spark", NETWORK_COLUMN, "accel"})
+"""Columns that are empty for a sandbox that does not run."""
 
 
 @frozen
 class ListNeeds:
-    """How much there is to show in the columns of the sandboxes: cells of the longest."""
+    """The room that the columns of the sandboxes need, in cells of their longest contents."""
 
     name: int = _NAME_USUAL
     image: int = 7
     ports: int = 0
-    """0 if no sandbox has any, and the column is left out."""
+    """0 if no sandbox has ports: then the column is left out."""
     last: int = 0
+    runs: bool = True
+    """Whether any of them runs."""
 
 
 def list_needs(world: World) -> ListNeeds:
@@ -218,19 +225,25 @@ def list_needs(world: World) -> ListNeeds:
         image=max((drawn_cells(view.image) for view in views), default=7),
         ports=max((drawn_cells(ports_text(view)) for view in views), default=0),
         last=max((drawn_cells(last_text(view, world)) for view in views), default=0),
+        runs=not views or any(view.is_live for view in views),
     )
 
 
 def _name_cells(view: SandboxView, world: World) -> int:
-    """Returns the cells of a name, and of how far a job is, which stands beside it."""
+    """Returns the cells of a name and of the words beside it."""
+    note = _name_note(view, world)
+    return drawn_cells(view.short_name) + (drawn_cells(note) + 2 if note else 0)
+
+
+def _name_note(view: SandboxView, world: World) -> str:
+    """Returns the progress of a job, or the time for which a sandbox has not answered."""
     job = world.job(view.id)
-    progress = job.progress_at(world.taken) if job is not None else ""
-    return drawn_cells(view.short_name) + (drawn_cells(progress) + 2 if progress else 0)
+    return job.progress_at(world.taken) if job else silence_text(view, world.taken)
 
 
 def plan_sandbox_columns(width: int, needs: ListNeeds | None = None) -> tuple[Column, ...]:
-    """Returns the columns that fit into ``width`` cells, by what they are worth. Names are cut
-    last; what is left goes to the name, the image and what is done there."""
+    """Returns the columns that fit into ``width`` cells, the most important first. Names are cut
+    last; the rest of the room goes to the name, the image and what is done there."""
     needs = needs or ListNeeds()
     sizes = {column.key: column.width for column in _COLUMNS}
     gaps = {column.key: column.gap for column in _COLUMNS}
@@ -259,21 +272,24 @@ def plan_sandbox_columns(width: int, needs: ListNeeds | None = None) -> tuple[Co
         sizes[key] += more
         room -= more
 
+    unused = _OF_RUNNING if not needs.runs else ()
     for key in _WANTED:
-        take(key)
+        if key not in unused:
+            take(key)
     for key in ("name", "image", "ports", "last"):
         widen(key, most[key])
     if room >= WORD_WIDTH - MARK_WIDTH:
         widen("state", WORD_WIDTH)
     for key in _WANTED_LATER:
-        take(key)
+        if key not in unused:
+            take(key)
     widen("spark", WIDE_SPARK)
     *before, last = (
         replace(column, width=sizes[column.key], title=_title(column, sizes[column.key]))
         for column in _COLUMNS
         if column.key in shown
     )
-    # One cell is enough after the last one, beside the scroll bar.
+    # One cell is enough after the last column, beside the scroll bar.
     return (*before, replace(last, gap=1))
 
 
@@ -287,7 +303,7 @@ def ports_text(view: SandboxView) -> str:
 
 
 def last_text(view: SandboxView, world: World) -> str:
-    """Returns what is done in a sandbox, as far as the app knows."""
+    """Returns the program or command that runs in a sandbox, as far as the app knows."""
     return view.error or world.doing.get(view.id, "")
 
 
@@ -299,7 +315,7 @@ _FIELDS: dict[str, Callable[[SandboxView], str]] = {
     "host": lambda view: view.host or "local",
 }
 SEARCHED = (Column("image", "Image", 10),)
-"""Columns that a filter looks at besides state and name: they are shown while there is one."""
+"""Columns that a filter searches besides state and name: they are shown while there is a filter."""
 
 
 def arrange_sandboxes(
@@ -324,22 +340,22 @@ def _text(view: SandboxView) -> str:
 
 
 def sandbox_keys(world: World) -> str:
-    """Returns what the most useful keys do with a sandbox."""
+    """Returns the most useful keys for a sandbox, with their effects."""
     keys = (("open", "opens"), ("new", "new"), ("checkpoint", "checkpoint"), ("filter", "filter"))
     return " · ".join(f"{world.keymap.hint(action)} {word}" for action, word in keys)
 
 
 def sandbox_row(view: SandboxView, world: World) -> Row:
-    job = world.job(view.id)
     live = view.is_live
     now = world.taken
     age = None if view.created is None else now - view.created
-    role = ROLES[view.state]
-    name_role = "" if view.state is State.RUNNING else role
+    silent = silence_text(view, now)
+    role = "warning" if silent else ROLES[view.state]
+    name_role = "" if role == ROLES[State.RUNNING] else role
     used = view.memory_used
     cells = {
         "state": Cell(f" {view.state.value}", role, lead=((GLYPHS[view.state], role),)),
-        "name": Cell(view.short_name, name_role, job.progress_at(now) if job else ""),
+        "name": Cell(view.short_name, name_role, _name_note(view, world)),
         "image": Cell(view.image or "–", "muted"),
         "age": Cell(age_text(age), "muted"),
         "cpu": Cell(percent_text(view.cpu_percent) if live else "", "" if live else "muted"),
@@ -375,75 +391,3 @@ def rates_text(rates: TrafficRates | None) -> str:
 def _spark(values: Sequence[float], width: int, top: float) -> Cell:
     bars = sparkline(values, width, top=top) if values else ""
     return Cell(bars, "accent", keeps_end=True)
-
-
-# Lines of text
-
-
-def counts_text(world: World, room: int = 1000) -> str:
-    """Returns counts such as "2 running · 1 stopped"; with little room "2 ● · 1 ○"."""
-    if not world.loaded:
-        return "reading…"
-    text = counted(world.sandboxes) or "nothing runs"
-    if len(text) <= room:
-        return text
-    counts = _counts(world.sandboxes)
-    by_glyph: dict[str, int] = {}
-    for state in State:
-        by_glyph[GLYPHS[state]] = by_glyph.get(GLYPHS[state], 0) + counts.get(state, 0)
-    return " · ".join(f"{count} {glyph}" for glyph, count in by_glyph.items() if count)
-
-
-def counted(views: Iterable[SandboxView]) -> str:
-    """Returns counts such as "2 running · 1 stopped"; "" if there is nothing to count."""
-    counts = _counts(views)
-    return " · ".join(f"{counts[state]} {state.value}" for state in State if counts.get(state))
-
-
-def _counts(views: Iterable[SandboxView]) -> dict[State, int]:
-    counts: dict[State, int] = {}
-    for view in views:
-        counts[view.state] = counts.get(view.state, 0) + 1
-    return counts
-
-
-def host_text(world: World) -> str:
-    host = world.host
-    if host.memory_free is None:
-        return ""
-    free = f"{size_text(host.memory_free)} RAM · {size_text(host.disk_free)} disk free"
-    if world.waiting:
-        wait = "sandbox waits" if world.waiting == 1 else "sandboxes wait"
-        free = f"{world.waiting} {wait} for a place in the fleet · {free}"
-    if not host.spares:
-        return free
-    spares = "spare" if host.spares == 1 else "spares"
-    return f"{host.spares} {spares} {size_text(host.spares_memory)} · {free}"
-
-
-def empty_text(world: World, query: str) -> str:
-    """Returns what the panel of sandboxes shows instead of rows."""
-    if not world.loaded:
-        return "Reading the store…"
-    if query and world.sandboxes:
-        return nothing_matches(query)
-    if world.error:
-        return f"The store cannot be read.\n{world.error}"
-    return _no_sandboxes_text(world) if world.images_loaded else "Reading the images…"
-
-
-def _no_sandboxes_text(world: World) -> str:
-    usable = world.usable_images
-    hint = world.keymap.hint
-    if not usable:
-        if world.images_error:
-            return f"No sandboxes yet, and the images cannot be read.\n{world.images_error}"
-        if world.images:
-            return "No sandboxes yet, and no image can be used: 3 shows why."
-        install = hint("install")
-        return f"No image yet: {install} installs one, `quicksand-tui setup` builds debian."
-    # Prefers debian, and images that need not be built, which takes minutes.
-    best = min(usable, key=lambda image: (not image.is_built, image.name != "debian"))
-    if best.is_built:
-        return f"{hint('new')} starts your first sandbox, from {best.name}."
-    return f"{hint('new')} builds {best.name}, in some minutes, and starts your first sandbox."

@@ -25,7 +25,7 @@ DOING = {
     JobVerb.RESTORE: "restoring",
 }
 HERE_WORD = "local"
-"""This machine, for filters."""
+"""The word for this machine in filters."""
 NAMES_SHOWN = 3
 NAME_CELLS = 40
 """Width of a name within a sentence."""
@@ -66,7 +66,7 @@ _TESTS: dict[str, Callable[[SaveView], bool]] = {
 
 def arrange(views: Sequence[SaveView], query: str, order: str) -> Sequence[SaveView]:
     """Returns the saves that match, ordered: by name (the given order, the workspace's first), or
-    the youngest, the largest, or the one that frees most first."""
+    with the youngest, the largest, or the one that frees most first."""
     keys: dict[str, Callable[[SaveView], Any]] = {
         "age": lambda view: -(view.created or 0.0),
         "size": lambda view: -view.size,
@@ -77,8 +77,8 @@ def arrange(views: Sequence[SaveView], query: str, order: str) -> Sequence[SaveV
 
 
 def arrange_trash(views: Sequence[TrashedView], query: str, order: str) -> Sequence[TrashedView]:
-    """Returns what matches, ordered: as given (removed last first), by name, or what frees most
-    first."""
+    """Returns the entries that match, ordered: as given (removed last first), by name, or with the
+    one that frees most first."""
     keys: dict[str, Callable[[TrashedView], Any]] = {
         "name": lambda view: view.name.lower(),
         "frees": lambda view: -view.own,
@@ -197,7 +197,7 @@ def trash_row(view: TrashedView, world: World) -> Row:
 
 
 def left_text(view: TrashedView, now: float) -> str:
-    """Returns how long it is certain to stay in the trash."""
+    """Returns the time for which it is certain to stay in the trash."""
     if view.until is None:
         return "ever"
     return age_text(view.until - now) if view.until > now else "0"
@@ -256,15 +256,15 @@ def empty_trash_text(saves: SavesView, query: str) -> str:
 
 
 def names_text(names: Sequence[str], shown: int = NAMES_SHOWN) -> str:
-    """Returns the first names, and how many more there are."""
+    """Returns the first names, and the number of the others."""
     more = len(names) - shown
     some = ", ".join(clip(name, NAME_CELLS) for name in names[:shown])
     return some + (f" and {more} more" if more > 0 else "")
 
 
 def came_from_text(views: Sequence[SaveView], but: Iterable[SaveView] = ()) -> str:
-    """Returns what was started from these saves, except ``but``, such as "the saves a, b and the
-    sandbox c"."""
+    """Returns the descendants of these saves, except ``but``: "the saves a, b and the sandbox
+    c"."""
     left_out = {view.name for view in but}
     # A save that was imported twice has the same descendants twice.
     children = dict.fromkeys(c for view in views for c in view.children if c not in left_out)
@@ -313,12 +313,12 @@ def describe_save(view: SaveView, world: World) -> list[Line]:
 
 
 def _machine_lines(view: SaveView | TrashedView, world: World) -> list[Line]:
-    """Returns where it is, if that is not here."""
+    """Returns its machine, if that is not this one."""
     if not view.host:
         return []
     machine = world.machine(view.host)
     since = "" if machine is None else age_text(max(0.0, world.taken - machine.since), wide=True)
-    away = f" · away since {since}: shown as it was" if view.away else ""
+    away = f" · away for {since}: shown as it was" if view.away else ""
     return [("Machine", [(view.host, ""), (away, "warning")])]
 
 
@@ -352,7 +352,7 @@ def _made_text(view: SaveView, now: float) -> str:
 
 
 def _descent(view: SaveView) -> list[Words]:
-    """Returns what it came from, and what came from it."""
+    """Returns its origin and its descendants."""
     before = f"from the save {clip(view.parent, NAME_CELLS)}" if view.parent else ""
     heirs = came_from_text([view])
     after = f"children: {heirs}" if heirs else ""
@@ -371,7 +371,7 @@ def describe_trashed(view: TrashedView, world: World) -> list[Line]:
         lines += [("State", [("✗ damaged", "error")]), ("Why", [(view.error, "error")])]
     left = f"{left_text(view, now)} more for sure"
     if view.until is None:
-        left = "until it is removed: it was not a save, but lay where saves are"
+        left = "until you remove it yourself: it is no save, but lay where saves are"
     lines += [
         ("Removed", [(f"{age_text(now - view.removed)} ago", ""), (f" · stays {left}", "muted")]),
         ("Frees", [(f"{size_text(view.own)} when it is deleted for good", "")]),

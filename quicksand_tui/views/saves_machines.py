@@ -28,22 +28,22 @@ if TYPE_CHECKING:
 Saved = SaveView | MachineView
 """A row of the list of saves: a save, or the header of a machine."""
 Removed = TrashedView | MachineView
-"""The same of the trash."""
+"""A row of the list of the trash: an entry, or the header of a machine."""
 
 Thing = TypeVar("Thing", SaveView, TrashedView)
 
 Counts = Callable[["SavesView"], str]
-"""Returns how much of something a machine has."""
+"""Returns words about the number and size of a machine's saves or trash."""
 
 
 def listed_saves(world: World) -> Sequence[Saved]:
-    """Returns what there is to list of saves, in any order."""
+    """Returns the saves and headers to list, in any order."""
     saves = world.saves.saves
     return (HERE, *world.machines, *saves) if world.machines else saves
 
 
 def listed_trash(world: World) -> Sequence[Removed]:
-    """Returns the same of the trash."""
+    """Returns the entries of the trash and headers to list, in any order."""
     trash = world.saves.trash
     return (HERE, *world.machines, *trash) if world.machines else trash
 
@@ -56,7 +56,7 @@ def arrange_saves(things: Sequence[Saved], query: str, order: str) -> Sequence[S
 
 
 def arrange_removed(things: Sequence[Removed], query: str, order: str) -> Sequence[Removed]:
-    """Returns the same of the trash."""
+    """Does the same as `arrange_saves` for the trash."""
     views = [thing for thing in things if isinstance(thing, TrashedView)]
     return _grouped(_heads(things), arrange_trash(views, query, order), query)
 
@@ -80,7 +80,8 @@ def _grouped(
 
 
 def marked_text(marked: Sequence[Saved] | Sequence[Removed]) -> str:
-    """Returns how many are marked, and what they free together. Headers cannot be marked."""
+    """Returns the number of marked things, and the bytes that removing them frees. Headers have no
+    mark."""
     return text_of_marked([one for one in marked if not isinstance(one, MachineView)])
 
 
@@ -117,7 +118,7 @@ def _state(machine: MachineView, world: World) -> str:
 
 
 def saves_counts(part: SavesView) -> str:
-    """Returns how many saves a machine has, and how large they are; "" for none."""
+    """Returns the number and the size of a machine's saves; "" for none."""
     if not part.saves:
         return ""
     text = f"{count_text(len(part.saves), 'save')}, {size_text(part.size)}"
@@ -126,14 +127,14 @@ def saves_counts(part: SavesView) -> str:
 
 
 def trash_counts(part: SavesView) -> str:
-    """Returns how much is in the trash of a machine; "" for nothing."""
+    """Returns the number and the size of the things in a machine's trash; "" for none."""
     if not part.trash:
         return ""
     return f"{count_text(len(part.trash), 'thing')}, {size_text(part.trash_frees)}"
 
 
 def describe_head(machine: MachineView, world: World) -> tuple[str, list[Line]]:
-    """Returns a title and what is known of a machine and of what it keeps."""
+    """Returns a title and the known facts of a machine and of its saves or trash."""
     part = world.saves.of(machine.name)
     lines: list[Line] = []
     if machine.name:

@@ -1,4 +1,4 @@
-"""The columns that a table shows while a filter looks at them."""
+"""The columns that a table shows while a filter searches them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 NAMES = ("state", "name", "tag")
 """Columns that never give way to another."""
 NAME_MIN = 14
-"""Cells that a name keeps where another column needs room."""
+"""Cells that a name keeps when another column needs room."""
 
 
 def with_searched(
     planned: tuple[Column, ...], searched: Sequence[Column], width: int
 ) -> tuple[Column, ...]:
-    """Returns the columns ``planned`` for ``width`` cells with those that a filter looks at, so
-    that one sees why a row matches or not: the name gives way first, then the last columns."""
+    """Returns the columns ``planned`` for ``width`` cells with those that a filter searches, so
+    that the user sees why a row matches or not: the name gives way first, then the last columns."""
     missing = [c for c in searched if all(c.key != column.key for column in planned)]
     if not missing or not planned:
         return planned
@@ -35,7 +35,7 @@ def with_searched(
             continue
         last = next((c for c in reversed(kept) if c.key not in NAMES), None)
         if last is None:
-            break  # the table cuts what is too wide
+            break  # the table cuts columns that are too wide
         kept.remove(last)
     after = max((n for n, column in enumerate(kept, 1) if column.key in NAMES), default=0)
     return (*kept[:after], *missing, *kept[after:])

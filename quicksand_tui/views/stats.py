@@ -27,8 +27,8 @@ def stats_lines(
     width: int,
     rates: TrafficRates | None = None,
 ) -> list[list[Part]]:
-    """Returns what a sandbox uses on the host, with its history, and in the guest. ``why`` says why
-    the guest reports nothing."""
+    """Returns a sandbox's use of the host, with its history, and of its guest. ``why`` says why the
+    guest reports nothing."""
     lines = [[("Host", "heading")], *_host_lines(view, width), [("", "")]]
     lines.append([("Guest", "heading")])
     if guest is None:

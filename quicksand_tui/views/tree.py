@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 STEM_MAX = 14
-"""Cells of the drawing; of a wider one, the part with the checkpoint is shown."""
+"""Cells of the drawing; of a wider drawing, the part with the checkpoint is shown."""
 
 PICTURE, PIN, DISK_ONLY = "▣", "◆", "◌"
 """Mark a checkpoint with a picture of the screen, a pinned one, and one without memory."""
@@ -29,14 +29,14 @@ HERE = "HERE"
 
 @frozen
 class TreeLook:
-    """How a tree is drawn."""
+    """The look of a tree."""
 
     now: float
     """Unix time."""
     opened: Collection[str] = ()
     """Keys of the folds that are open."""
     turned: bool = False
-    """The newest comes first."""
+    """The newest checkpoint comes first."""
     fresh: Collection[str] = ()
     """Ids of checkpoints that were just made."""
     ascii_only: bool = False
@@ -49,15 +49,15 @@ class TreeRows:
     rows: tuple[Row, ...] = ()
     folded: Folded = field(default_factory=lambda: Folded({}, {}, {}))
     needs: tuple[int, int, int, int] = (0, 0, 0, 0)
-    """Cells of the drawing, the longest name, the longest note, and the marks."""
+    """Cells of the drawing, of the longest name and note, and of the marks."""
 
 
 LINES_COUNTED_MAX = 300
-"""Checkpoints from which on the lines between them are not counted: no screen has so many."""
+"""The number of checkpoints from which the lines between are not counted: no screen has them."""
 
 
 def tree_lines(tree: CheckpointTree) -> int:
-    """Returns how many lines the tree has while nothing is unfolded."""
+    """Returns the number of lines of a tree with all folds closed."""
     if len(tree.checkpoints) > LINES_COUNTED_MAX:
         return len(tree.checkpoints)
     return len(tree_rows(tree, TreeLook(now=0.0)).rows)
@@ -69,7 +69,7 @@ def tree_rows(tree: CheckpointTree, look: TreeLook) -> TreeRows:
     made = {view.id: view for view in tree.checkpoints}
 
     def rank(key: str) -> tuple[float, str]:
-        # A fold comes straight after what it hangs from.
+        # A fold comes straight after the checkpoint from which it hangs.
         of = made.get(key.removeprefix(FOLD))
         when = of.created or 0.0 if of is not None else 0.0
         return (when, f"{key.removeprefix(FOLD)}\uffff" if key.startswith(FOLD) else key)
@@ -144,7 +144,7 @@ def _row(
 
 
 def _since(tree: CheckpointTree) -> str:
-    """Returns what was written since the checkpoint where the sandbox stands."""
+    """Returns the bytes written since the head of the tree."""
     return f"+{size_text(tree.changed)}" if tree.changed else ""
 
 
@@ -203,8 +203,8 @@ _SIZE = Column("size", "Written", 7, right=True)
 
 
 def plan_tree_columns(width: int, needs: tuple[int, int, int, int]) -> tuple[Column, ...]:
-    """Returns the columns that fit into ``width`` cells: the name, when it was taken, the marks,
-    its own size, or what was written since, its note, its pause. Names are cut last."""
+    """Returns the columns that fit into ``width`` cells: the name, the time, the marks, the
+    checkpoint's own size or the bytes written since, its note, its pause. Names are cut last."""
     stem, name, note, kinds = needs
     lead = stem + 1
     name = max(_TAG_MIN, name)
@@ -236,6 +236,6 @@ def plan_tree_columns(width: int, needs: tuple[int, int, int, int]) -> tuple[Col
     shown["tag"] = Column("tag", "Checkpoint", lead + tag)
     order = ("tag", "marks", "when", "own", "pause", "size", "note")
     *before, last = (shown[key] for key in order if key in shown)
-    # One cell is enough after the last one, beside the scroll bar.
+    # One cell is enough after the last column, beside the scroll bar.
     wider = last.gap - 1 if last.key == "note" and last.width < note else 0
     return (*before, replace(last, gap=1, width=last.width + wider))

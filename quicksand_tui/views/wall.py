@@ -22,12 +22,12 @@ ROUND_S: Final = 60
 second has its tile drawn each second."""
 
 BUSY_LINES: Final = 1.0
-"""Lines per second from which they are told."""
+"""Lines per second from which the rate is told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TileFacts:
-    """What the frame of a tile says. All text is sanitised."""
+    """The facts in the frame of a tile. All text is sanitised."""
 
     name: str
     kind: Kind
@@ -44,13 +44,13 @@ class TileFacts:
     status: int | None = None
     """The exit status of the command that has ended."""
     note: str = ""
-    """Why nothing is shown."""
+    """The reason why nothing is shown, or nothing new."""
     is_marked: bool = False
 
 
 def head_text(facts: TileFacts, width: int) -> str:
-    """Returns the title of a tile in at most ``width`` cells. What runs is cut first, then how
-    long it has been silent."""
+    """Returns the title of a tile in at most ``width`` cells. The program is cut first, then the
+    time of its silence."""
     cpu = f" {percent_text(facts.cpu)}" if facts.cpu is not None else ""
     state = GLYPHS[facts.state]
     mark = "▸ " if facts.is_marked else ""
@@ -64,7 +64,7 @@ def head_text(facts: TileFacts, width: int) -> str:
 
 
 def what_runs(facts: TileFacts) -> str:
-    """Returns the program and its directory, or what the tile shows instead."""
+    """Returns the program and its directory, or the kind of the tile's contents."""
     if facts.kind is Kind.OUTPUT:
         return f"$ {facts.program}"
     if facts.kind is not Kind.SHELL:
@@ -75,7 +75,7 @@ def what_runs(facts: TileFacts) -> str:
     if not program:
         return facts.title
     if name in SHELLS and len(words) > 1 and words[1].startswith("-"):
-        program = name  # its options say nothing
+        program = name  # its options tell nothing
     return f"{program} {_short(facts.directory)}".strip()
 
 
@@ -84,7 +84,7 @@ def _short(directory: str) -> str:
 
 
 def foot_text(facts: TileFacts) -> str:
-    """Returns the most important thing about a tile now; "" if there is nothing to say."""
+    """Returns the most important fact of a tile now; "" if there is none."""
     if facts.note or facts.state is not State.RUNNING:
         return facts.note or facts.state.value
     if facts.wants is not Wants.NOTHING:
@@ -108,7 +108,7 @@ def _ended(status: int | None) -> str:
 
 
 def _idle_text(seconds: float | None) -> str:
-    """Returns how long ago the last output was; "" if it has just come, or none is known."""
+    """Returns the time since the last output; "" if it has just come, or none is known."""
     if seconds is None or seconds < 1:
         return ""
     if EXACT_S <= seconds < ROUND_S:
@@ -117,7 +117,7 @@ def _idle_text(seconds: float | None) -> str:
 
 
 def counts_text(tiles: int, shown: int, first: int, calling: int) -> str:
-    """Returns what the wall shows of how much."""
+    """Returns the number of tiles, which of them are shown, and how many want attention."""
     what = f"{tiles} tile{'' if tiles == 1 else 's'}"
     part = f", {first + 1}–{first + shown} shown" if shown < tiles else ""
     call = f" · {calling} want{'s' if calling == 1 else ''} you" if calling else ""

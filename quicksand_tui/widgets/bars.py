@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 FIELD_KEYS = (("enter", "done"), ("esc", "clears"))
-"""The keys shown while a filter or a search takes the letters."""
+"""The keys shown while a filter or a search takes letters."""
 COPY_KEYS = (("v", "select"), ("y", "copy"), ("/", "search"), ("q", "leave"))
 """The most used keys of copy mode."""
 
@@ -55,7 +55,7 @@ class ActionBar(Static):
         """Keys and labels of a focused widget that takes all letters; they replace the actions."""
         self._keymap = NO_KEYS
         self._behind_prefix = self._prefixed = False
-        """Its keys count after the prefix only; and that was typed."""
+        """Its keys count after the prefix only; and the prefix was typed."""
         self._places: list[tuple[int, int, str]] = []
         """The actions shown: (first cell, cell after the last, action)."""
 
@@ -221,13 +221,13 @@ def command_content(record: CommandRecord) -> Content:
 
 
 TITLE_LEAST = 8
-"""Cells below which a title that is longer is left out."""
+"""Cells below which a longer title is left out."""
 TITLE_AROUND = 3
-"""Cells around it: a dash and two blanks."""
+"""Cells around a title: a dash and two blanks."""
 
 
 class TabBar(Widget):
-    """Tabs that can be clicked, a title, and a text at the right end, in the first line of a box's
+    """Tabs that can be clicked, a title, and a text at the end, in the first line of a box's
     frame."""
 
     class Chosen(Message):
@@ -265,7 +265,7 @@ class TabBar(Widget):
         edge: Edge = NO_EDGE,
     ) -> None:
         """Shows ``tabs``, each a name and a label, and the first of ``leads`` that fits, or the
-        last of them cut; ``title`` if there is room beside. ``edge`` is what they lie on."""
+        last of them cut; ``title`` if there is room beside. ``edge`` is the line under them."""
         now = (tabs, active, leads, style, title, edge)
         before = (self._tabs, self._active, self._leads, self._style, self._title, self._edge)
         if now != before:
@@ -273,7 +273,7 @@ class TabBar(Widget):
             self.refresh()
 
     def render(self) -> Content:
-        """Returns what fits: its width is known when it is drawn, in the first frame, too."""
+        """Returns the parts that fit: the width is known at drawing, in the first frame, too."""
         left, dash, right = self._edge.line(ascii_only=self._ascii)
         frame = "$accent" if self._edge.heavy else "$border"
         parts: list[tuple[str, str]] = [(left, frame)]
@@ -285,12 +285,12 @@ class TabBar(Widget):
             parts.append((self._fit(text), style))
             self._places.append((at, at + cell_len(text), name))
             at += cell_len(text)
-        # What has no frame needs no line at its right end.
+        # A line without a frame needs nothing at its right end.
         tail = f"{dash}{right}" if self._edge.framed else right
         room = self.size.width - at - len(tail) - 2
         lead = ""
         if self._leads and room >= 4:
-            # A title says what is shown; the longest lead that leaves room for it goes beside.
+            # A title names the contents; the longest lead that leaves room for it goes beside.
             beside = cell_len(self._title) + TITLE_AROUND if self._title else 0
             fitting = [lead for lead in self._leads if cell_len(lead) <= room]
             both = (lead for lead in fitting if cell_len(lead) <= room - beside)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 TROUBLE_USED = 12
-"""Cells of the frame's lower line besides trouble and counts."""
+"""Cells of the frame's lower line that trouble and counts cannot have."""
 
 
 class Keyed(Protocol):
@@ -40,11 +40,11 @@ T = TypeVar("T", bound=Keyed)
 
 @frozen
 class Listing(Generic[T]):
-    """How a `Browser` shows one kind of thing, as pure functions."""
+    """The way a `Browser` shows one kind of thing, as pure functions."""
 
     title: str
     plan: Callable[..., tuple[Column, ...]]
-    """Plans the columns for a width, and for what `needs` returns, if that is given."""
+    """Plans the columns for a width, and for the result of `needs`, if that is given."""
     row: Callable[[T, World], Row]
     arrange: Callable[[Sequence[T], str, str], Sequence[T]]
     """Returns the things that match a query, in an order."""
@@ -54,23 +54,23 @@ class Listing(Generic[T]):
     placeholder: str
     """Explains queries."""
     searched: tuple[Column, ...] = ()
-    """Columns that queries look at, so that they are shown while there is one."""
+    """Columns that queries search, so that they are shown while there is a query."""
     keys: Callable[[World], str]
-    """Returns what the most useful keys do, for the frame of a focused list."""
+    """Returns the most useful keys and their effects, for the frame of a focused list."""
     needs: Callable[[World], object] | None = None
-    """Returns how much there is to show in the columns."""
+    """Returns how much room the contents of the columns need."""
     is_head: Callable[[T], bool] = lambda _: False
-    """Whether a row is the header of those below, which cannot be marked and does not count."""
+    """Whether a row is the header of the rows below: it cannot be marked and does not count."""
     still: tuple[str, ...] = ()
-    """Orders by what changes: rows keep their places while the list has the focus."""
+    """Orders by changing values: rows keep their places while the list has the focus."""
 
 
 @frozen(kw_only=False)
 class Title:
-    """One of the lists, in the frame of the one that is shown."""
+    """The title of one list, in the frame of the list that is shown."""
 
     name: str
-    """What is chosen by a click on it."""
+    """The name that a click on it chooses."""
     text: str
     active: bool = False
 
@@ -86,7 +86,7 @@ class Browser(Vertical, Generic[T]):
             self.name = name
 
     class FrameChanged(Message):
-        """The frame has another lower line."""
+        """The lower line of the frame has changed."""
 
     class Moved(Message):
         """The selection or the marks have changed."""
@@ -97,7 +97,7 @@ class Browser(Vertical, Generic[T]):
     def __init__(
         self, listing: Listing[T], *, ascii_only: bool, is_empty: bool = True, **options: Any
     ) -> None:
-        """``is_empty`` is what the first frame shows, which comes before styles that change."""
+        """``is_empty`` is the look of the first frame, which comes before styles that change."""
         super().__init__(classes="-empty" if is_empty else "", **options)
         self.table = LongTable(self._plan, ascii_only=ascii_only)
         self.query_text = ""
@@ -111,14 +111,14 @@ class Browser(Vertical, Generic[T]):
         """The query and the order of the rows shown."""
         self._last_wanted: tuple[str, str] | None = None
         self._unsettled = False
-        """Some rows are not where their order has them, because the cursor is among them."""
+        """Some rows are not in their order's place, because the cursor is among them."""
         self._keys: Sequence[str] = ()
         self._begins = True
-        """The cursor has not been on a row that is no header."""
+        """The cursor has only been on headers so far."""
         self._marks: dict[str, None] = {}
         """The marked keys, in the order of marking."""
         self._range: tuple[str, dict[str, None]] | None = None
-        """Where a range of marks begins, and the marks before it."""
+        """The row where a range of marks begins, and the marks before it."""
         self._snapshot: World | None = None
         self._empty_text: Callable[[str], str] = lambda query: ""
         self._trouble = ""
@@ -151,8 +151,8 @@ class Browser(Vertical, Generic[T]):
     def show(
         self, things: Sequence[T], world: World, empty: Callable[[str], str], trouble: str = ""
     ) -> None:
-        """Shows ``things`` with the facts of ``world``; if none matches, shows what ``empty``
-        returns for the query. ``trouble`` is why they could not be read anew."""
+        """Shows ``things`` with the facts of ``world``; if none matches, the text that ``empty``
+        returns for the query. ``trouble`` is the reason why they could not be read anew."""
         self._snapshot, self._empty_text, self._trouble = world, empty, trouble
         if self._listing.needs is not None and (needs := self._listing.needs(world)) != self._needs:
             self._needs = needs
@@ -171,7 +171,7 @@ class Browser(Vertical, Generic[T]):
         if self._arranged != wanted or self._unsettled:
             found = self._listing.arrange(self._things, self.query_text, self.order)
             keys = [thing.key for thing in found]
-            # Nothing moves below the cursor; a new thing comes where it belongs.
+            # Nothing moves below the cursor; a new thing comes in its order's place.
             stays = self.order in self._listing.still and self._has_focus
             if stays and self._last_wanted == wanted:
                 keys = kept_order(self._keys, keys)
@@ -228,7 +228,7 @@ class Browser(Vertical, Generic[T]):
             below = " · ".join(filter(None, (f"✗ {clip(why, room)}", below)))
         elif not below and shown and self._has_focus:
             keys = self._listing.keys(world)
-            # Before the first layout, the width is unknown; Textual cuts what is too long.
+            # Before the first layout, the width is unknown; Textual cuts long titles.
             below = clip(keys, max(10, self.size.width - 6)) if self.size.width else keys
         empty = "" if shown else self._empty_text(self.query_text)
         titles = self._others or (Title("", self._listing.title, active=True),)
@@ -244,12 +244,12 @@ class Browser(Vertical, Generic[T]):
 
     @property
     def urgent(self) -> bool:
-        """Whether the frame's lower line says more than keys."""
+        """Whether the frame's lower line shows more than keys."""
         return bool(self._trouble or self._marks or self._range is not None)
 
     @property
     def rows_wanted(self) -> int:
-        """How many rows it can use; more rows while a filter is typed than it leaves."""
+        """The number of rows that it can use; while a filter is typed, more than match."""
         if self._field is not None:
             return len(self._things) + 1
         empty = str(self._frame[3]) if self._frame else ""
@@ -277,7 +277,7 @@ class Browser(Vertical, Generic[T]):
             self._draw_frame()
 
     def focus_changed(self) -> None:
-        """Redraws what depends on the focus; rows go where their order has them."""
+        """Redraws all that depends on the focus; rows go to their order's places."""
         self._draw()
 
     def on_click(self, event: events.Click) -> None:
@@ -353,8 +353,8 @@ class Browser(Vertical, Generic[T]):
         self._draw()
 
     def step_back(self) -> bool:
-        """Drops the range, or else the filter, or else the marks; returns False if there is none
-        of them."""
+        """Drops the range, or else the filter, or else the marks; returns False if there is
+        none."""
         if self._range is not None:
             self._marks = {key: None for key in self._range[1] if key in self._by_key}
             self._range = None
@@ -435,8 +435,8 @@ class Browser(Vertical, Generic[T]):
 
 
 def kept_order(before: Sequence[str], now: Sequence[str]) -> list[str]:
-    """Returns ``now`` with what was there before in the order of then; what is new follows the one
-    that it follows in ``now``."""
+    """Returns ``now`` in the order of ``before``; a new key follows the one before it in
+    ``now``."""
     there = set(now)
     kept = [key for key in before if key in there]
     old = set(kept)

@@ -54,7 +54,7 @@ LABEL_WIDTH = 11
 
 
 class Lines(Widget):
-    """Lines of text, of which only those that change are drawn again."""
+    """Lines of text; only those that change are drawn again."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -174,13 +174,12 @@ TIPS = (
     ("command", "types a command"),
     ("help", "shows all keys"),
 )
-"""Actions and what they do, shown while there are no sandboxes; "" is Tab."""
+"""Actions and their effects, shown while there are no sandboxes; "" is Tab."""
 TITLE_CELLS = 60
 
 
 class Details(Facts):
-    """What one wants to know of the row under the cursor: the overview of a sandbox, the facts of
-    anything else."""
+    """The facts of the row under the cursor: a sandbox's overview, the facts of anything else."""
 
     def show(
         self,
@@ -190,8 +189,8 @@ class Details(Facts):
         *,
         beside: bool = False,
     ) -> None:
-        """``known`` is about the selected sandbox; with ``beside``, what has happened is shown
-        elsewhere."""
+        """Shows the selection's facts. ``known`` is about its sandbox; with ``beside``, its events
+        show elsewhere."""
         sandbox = selection.sandbox
         in_tree = selection.in_tree and selection.checkpoint is not None
         if selection.panel is not Panel.SANDBOXES or sandbox is None or in_tree:
@@ -206,7 +205,7 @@ class Details(Facts):
 def changed_lines(
     sandbox: SandboxView | None, checkpoint: CheckpointView | None, known: Known
 ) -> Iterator[Shown]:
-    """Yields which files differ from those of the checkpoint before."""
+    """Yields the files that differ from those of the checkpoint before."""
     lines = list(place_lines(known))
     if not lines or sandbox is None or checkpoint is None:
         return
@@ -217,7 +216,7 @@ def changed_lines(
 
 
 class Happened(Facts):
-    """What has changed in a sandbox, and happened to it."""
+    """The changes in a sandbox, and its last events."""
 
     def show(self, world: World, sandbox: SandboxView | None, known: Known) -> None:
         blocks = happened(sandbox, world, known) if sandbox is not None else []

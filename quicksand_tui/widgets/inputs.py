@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 class LineInput(Input):
     """An input that keeps the order of fast typing. Textual sends bound keys such as Backspace to
-    the app and back, while later letters are already inserted; this one handles them at once."""
+    the app and back, while later letters are already inserted; this input handles them at once."""
 
     def takes(self, event: events.Key) -> bool:
         """Whether a key has an effect here. The app sees such a key only if it was on its way to

@@ -1,4 +1,4 @@
-"""What a list shows, made anew only when it has changed."""
+"""The rows of a list, made anew only when they have changed."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ T = TypeVar("T")
 
 
 class Listed(Generic[T]):
-    """Makes the sequence for a `Browser`, which tells by the object whether it is another one."""
+    """Makes the sequence for a `Browser`, which compares objects to see whether it has changed."""
 
     def __init__(
         self,
         make: Callable[[World], Sequence[T]],
         of: Callable[[World], tuple[object, ...]],
     ) -> None:
-        """``of`` returns what the sequence is made of."""
+        """``of`` returns the objects that the sequence is made from."""
         self._make = make
         self._of = of
         self._before: tuple[object, ...] = ()
         self._made: Sequence[T] = ()
 
     def of(self, world: World) -> Sequence[T]:
-        """Returns the same object as before if it is made of the same objects."""
+        """Returns the same object as before if it is made from the same objects."""
         now = self._of(world)
         if len(now) != len(self._before) or any(
             one is not before for one, before in zip(now, self._before, strict=True)

@@ -14,7 +14,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 LINES_MAX = 20_000
-"""How many lines the view keeps."""
+"""The most lines that the view keeps."""
 
 
 class LogView(ScrollView, can_focus=True):
@@ -46,7 +46,7 @@ class LogView(ScrollView, can_focus=True):
         self.following = True
         self.query_text = ""
         self.empty_text = ""
-        """What is shown instead of no lines at all."""
+        """The text shown if there are no lines at all."""
         self._current = -1
         """The line of the current match."""
 
@@ -108,7 +108,7 @@ class LogView(ScrollView, can_focus=True):
         self.call_after_refresh(self._follow)
 
     def _follow(self) -> None:
-        """Goes to the end, unless the user has gone elsewhere since this was asked for."""
+        """Goes to the end, unless the user has scrolled since this was asked for."""
         if self.following:
             self.scroll_end(animate=False, x_axis=False, immediate=True)
 
@@ -124,8 +124,7 @@ class LogView(ScrollView, can_focus=True):
         self.refresh()
 
     def step(self, by: int) -> bool:
-        """Goes to the next match, or the previous one with ``by`` -1; returns False if there is
-        none."""
+        """Goes to the next match, or the previous one with ``by`` -1; returns False without any."""
         found = self.match_lines
         if not found:
             return False
@@ -146,7 +145,7 @@ class LogView(ScrollView, can_focus=True):
         line = self._lines[number]
         if not self.wrapped or not self._width or cell_len(line) <= self._width:
             return [(number, line)]
-        return [(number, piece) for piece in chop_cells(line, self._width)]
+        return [(number, piece) for piece in wrapped(line, self._width)]
 
     def _lay_out(self) -> None:
         self._rows = [piece for n in range(len(self._lines)) for piece in self._pieces(n)]
@@ -169,10 +168,9 @@ class LogView(ScrollView, can_focus=True):
         base = self.rich_style
         width = self.size.width
         row = top + y
-        if not self.virtual_size.height and not row:
-            return Strip([Segment(self.empty_text, base + Style(dim=True))]).adjust_cell_length(
-                width, base
-            )
+        if not self._rows and (lines := wrapped(self.empty_text, width))[row:]:
+            said = Segment(lines[row], base + Style(dim=True))
+            return Strip([said]).adjust_cell_length(width, base)
         if row >= len(self._rows):
             return Strip.blank(width, base)
         number, text = self._rows[row]
@@ -204,6 +202,22 @@ class LogView(ScrollView, can_focus=True):
 
     def on_mouse_scroll_up(self) -> None:
         self.following = False
+
+
+def wrapped(line: str, width: int) -> list[str]:
+    """Returns a line in pieces of at most ``width`` cells, cut between words where there are some.
+
+    >>> wrapped("root at 5099 ms, network", 10), wrapped("a" * 5, 3)
+    (['root at', '5099 ms,', 'network'], ['aaa', 'aa'])
+    """
+    pieces = []
+    while cell_len(line) > width:
+        piece = chop_cells(line[:width], width)[0]
+        if line[len(piece)] != " " and (blank := piece.rfind(" ")) > width // 3:
+            piece = piece[:blank]
+        pieces.append(piece)
+        line = line[len(piece) :].removeprefix(" ")
+    return [*pieces, line]
 
 
 def _highlight(text: str, needle: str, base: Style, found: Style) -> list[Segment]:

@@ -148,7 +148,7 @@ class LongTable(ScrollView, can_focus=True):
         self._refresh_changed()
 
     def replan(self) -> None:
-        """Plans the columns anew: what they have to show has become wider or narrower."""
+        """Plans the columns anew: their contents have become wider or narrower."""
         self._resize()
         self.refresh()
 
@@ -175,6 +175,10 @@ class LongTable(ScrollView, can_focus=True):
         # Roles have the theme's colours.
         self.app.theme_changed_signal.subscribe(self, lambda _: self.refresh())
 
+    def on_unmount(self) -> None:
+        # The signal lives as long as the app, and its callback would keep this widget.
+        self.app.theme_changed_signal.unsubscribe(self)
+
     def on_resize(self) -> None:
         self._resize()
         self._follow()
@@ -193,7 +197,7 @@ class LongTable(ScrollView, can_focus=True):
         return with_searched(self._plan(width), self._searched, width)
 
     def show_searched(self, columns: Sequence[Column]) -> None:
-        """Shows these columns, too, since a filter looks at them."""
+        """Shows these columns, too, since a filter searches them."""
         if columns != self._searched:
             self._searched = columns
             self._resize()
@@ -266,7 +270,7 @@ class LongTable(ScrollView, can_focus=True):
     # Moving
 
     def _alive(self, at: int, step: int) -> int:
-        """Returns the nearest row from ``at`` on that the cursor can be on."""
+        """Returns the nearest row from ``at`` on where the cursor can be."""
         for way in (step, -step):
             found = at
             while 0 <= found < len(self._keys):

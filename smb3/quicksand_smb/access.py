@@ -1,8 +1,9 @@
-"""Security descriptors, with which Windows clients say who may do what ([MS-DTYP] 2.4.4 to 2.4.6).
+"""Security descriptors, in which Windows clients describe who may do what ([MS-DTYP] 2.4.4 to
+2.4.6).
 
 Unix files cannot store them. The server remembers a descriptor that a client sets for as long as it
-runs, and applies it as [MS-DTYP] 2.5.3.2 says. There is one user. A descriptor only takes rights
-away: the limits of the share and of the host still apply.
+runs, and applies it by [MS-DTYP] 2.5.3.2. There is one user. A descriptor only takes rights away:
+the limits of the share and of the host still apply.
 """
 
 import os

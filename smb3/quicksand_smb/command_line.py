@@ -1,4 +1,4 @@
-"""What the command line asks for (__main__.py), once its stream is safe from everybody's output."""
+"""Carries out the command line (__main__.py), once its stream is safe from everybody's output."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The configuration: a JSON file that says what is shared.
 
-    {"shares": {"NAME": {"path": "/on/the/host", "read_only": false, "protect": false}},
+    {"shares": {"NAME": {"path": "/on/the/host", "read_only": false, "protect": false,
+                       "commands": []}},
      "secret": "password of any user, or null: everybody is a guest",
      "posix": true, "resynchronise": false, "hang_up": false, "leases": "none"}
 
@@ -36,6 +37,8 @@ class ShareConfig(NamedTuple):
     """Files that programs of the host run by themselves (triggers.py) are read-only."""
     directory: int | None = None
     """An inherited descriptor of the directory. None means that `path` is opened."""
+    commands: tuple[str, ...] = ()
+    """Absolute paths of further files and directories that programs of the host run or obey."""
 
 
 class Config(NamedTuple):
@@ -122,6 +125,11 @@ class _Plain:
         self.memo: dict[str, str] = {}
 
 
+_OF_SHARE: Final = frozenset(
+    {"path", "host_path", "read_only", "readonly", "protect", "directory", "commands"}
+)
+
+
 def _share(name: str, value: Any) -> ShareConfig:
     if (
         not name
@@ -132,7 +140,7 @@ def _share(name: str, value: Any) -> ShareConfig:
         raise ConfigError(f"no name for a share: {name!r}")
     if not isinstance(value, dict):
         raise ConfigError(f"share {name!r} must be an object")
-    unknown = set(value) - {"path", "host_path", "read_only", "readonly", "protect", "directory"}
+    unknown = set(value) - _OF_SHARE
     if unknown:
         raise ConfigError(f"share {name!r}: unknown: {', '.join(sorted(unknown))}")
     path = value.get("path", value.get("host_path"))
@@ -143,7 +151,14 @@ def _share(name: str, value: Any) -> ShareConfig:
     if directory is not None and (type(directory) is not int or directory < 3):
         raise ConfigError(f"share {name!r}: no descriptor: {directory!r}")
     is_protected = _flag(value, "protect", default=False)
-    return ShareConfig(name, path, _flag(value, key, default=False), is_protected, directory)
+    commands = value.get("commands", [])
+    if not isinstance(commands, list) or not all(
+        isinstance(one, str) and one.startswith("/") for one in commands
+    ):
+        raise ConfigError(f'share {name!r}: "commands" must be a list of absolute paths')
+    return ShareConfig(
+        name, path, _flag(value, key, default=False), is_protected, directory, tuple(commands)
+    )
 
 
 def _flag(values: dict[str, Any], name: str, *, default: bool) -> bool:

@@ -64,18 +64,6 @@ def take_stream(log: int | None = None) -> int:
     return stream
 
 
-def guard_errors(log: int | None = None) -> None:
-    """Point descriptor 2 away from the stream. This is for a server that inherited a socket of its
-    own. Raises OSError."""
-    if log is None:
-        log = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(log, 2)
-        if log > 2:
-            os.close(log)
-    else:
-        os.dup2(log, 2)
-
-
 def confine(
     shares: Iterable[tuple[str, bool]],
     *,

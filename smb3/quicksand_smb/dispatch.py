@@ -228,8 +228,8 @@ class Dispatcher:
         if session is not None and session.stage is not Stage.ENDED:
             request.session = session
             if need >= Need.SESSION and not _is_heard(session, header, request.message):
-                # Who has other keys has them of another conversation. Told that the session is
-                # gone, Linux begins a new one; denied, it would try with these keys for ever.
+                # A client with other keys has those of another conversation. Told that the session
+                # is gone, Linux begins a new one; denied, it would try these keys for ever.
                 begins_anew = self._connection.server.config.resynchronise
                 raise Refusal(Status.USER_SESSION_DELETED if begins_anew else Status.ACCESS_DENIED)
         if need >= Need.SESSION and (session is None or session.stage is not Stage.VALID):

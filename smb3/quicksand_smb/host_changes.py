@@ -7,7 +7,8 @@ writing to its present value. That raises an event in the guest and changes noth
 
 A question carries a number that stands for a set of watched inodes. The agent lists the inodes only
 if the server does not know the number. The server finds them below the root and watches them.
-Events stay in the kernel until the next question.
+Events stay in the kernel until the next question. The number also tells since when the watches may
+have existed, and changes since then are reported first (`since_of`).
 """
 
 import os
@@ -15,8 +16,9 @@ import struct
 import time
 
 from quicksand_smb import kernel
+from quicksand_smb.host_search import Lately, find
 from quicksand_smb.ledger import Ledger
-from quicksand_smb.minimal_stdlib import TYPE_CHECKING, Callable, Final, deque, start_thread
+from quicksand_smb.minimal_stdlib import TYPE_CHECKING, Callable, Final, start_thread
 from quicksand_smb.names import Names, from_host, host_path
 from quicksand_smb.own_changes import OwnChanges
 from quicksand_smb.status import Refusal, Status
@@ -41,11 +43,6 @@ _OF_NAMES: Final = _MOVED_FROM | _MOVED_TO | _CREATED | _GONE
 MOST: Final = 2048
 """The most watched files and directories of a share. Watches are shared by all programs of the
 host's user (fs.inotify.max_user_watches, 8192 on a small machine)."""
-MOST_NAMES: Final = 200_000
-"""The most names of a share that a search visits, those near the root first."""
-MOST_DIRECTORIES: Final = 10_000
-MOST_DEPTH: Final = 32
-"""The limits of a search: directories, and names of a path."""
 MOST_WAITING: Final = 2048
 """The most changed names that are kept for the next question. Beyond it only the directories
 are."""
@@ -59,6 +56,8 @@ _LONGEST_PAUSE_S: Final = 300.0
 """The longest pause between searches. A missing file may have been removed on the host without the
 guest's knowledge."""
 
+_SLACK_NS: Final = 200_000_000
+"""The agent rounds the time, and the question takes a moment."""
 _QUESTION: Final = struct.Struct("<QII")
 _ANSWER: Final = struct.Struct("<II")
 _CHANGE: Final = struct.Struct("<QH")
@@ -107,6 +106,9 @@ class HostChanges:
         self._number = 0
         self._begun: dict[int, None] = {}
         """The inodes that the agent has listed so far for this number."""
+        self._since: dict[int, int] = {}
+        """The new inodes. For each, the changes since this time, in nanoseconds since 1970, must
+        still be reported."""
         self._inodes: dict[int, tuple[Names, bool] | None] = {}
         """The wanted inodes. Each has the names of its path, and whether it is a directory; None if
         it was not found."""
@@ -119,17 +121,21 @@ class HostChanges:
         self._is_searching = False
         self._search_s = 0.0
         """The time of the next search."""
+        self._is_looking_back = False
+        self._look_back_s = 0.0
         self._pause_s = 1.0
         self._lost: set[Names] = set()
         """Directories that were moved or removed."""
-        self._own_changes = store.own_changes = OwnChanges()
+        self._own_changes = store.own_changes or OwnChanges()
+        self._own_changes.begin()
+        store.own_changes = self._own_changes
 
     def end(self) -> None:
         """Stop watching. A second call does nothing."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
-            self._store.own_changes = None
+            self._own_changes.end()
             self._ledger.give_back(COST)
 
     def ask(self, question: memoryview, most: int) -> bytes:
@@ -150,10 +156,17 @@ class HostChanges:
                 self._is_whole = True
                 known, inode_of = self._inodes, self._numbers.inode
                 self._inodes = {inode: known.get(inode) for inode in map(inode_of, self._begun)}
+                since = since_of(number)
+                self._since = {
+                    inode: self._since.get(inode, since)
+                    for inode in self._inodes
+                    if since and (inode in self._since or inode not in known)
+                }
                 self._pause_s = 1.0
                 self._watch()
         if number != self._number or not self._is_whole:
             return _ANSWER.pack(0, 0)
+        self._look_back()
         self._hear()
         changes = self._tell(most - _ANSWER.size)
         self._search()
@@ -216,6 +229,36 @@ class HostChanges:
                 continue  # gone, or there are no more watches
             self._watched[number] = WatchedDirectory(names, stat.inode, files)
 
+    def _look_back(self) -> None:
+        """Find in a thread the changes to new inodes since their time."""
+        if not self._since or self._is_looking_back or time.monotonic() < self._look_back_s:
+            return
+        wanted = []
+        for inode, since in list(self._since.items()):
+            if where := self._inodes.get(inode):
+                wanted.append((*where, since))
+                del self._since[inode]
+        if not wanted:
+            return
+        self._is_looking_back = True
+
+        def work() -> None:
+            began = time.monotonic()
+            lately = Lately(self._store)
+            for names, is_directory, since in wanted:
+                lately.look(names, since, is_directory=is_directory)
+            rests_until = time.monotonic() + (time.monotonic() - began) * _REST
+            self._run(lambda: self._has_changed(lately.found, rests_until))
+
+        start_thread(work)
+
+    def _has_changed(self, found: dict[Names, set[str]], rests_until: float) -> None:
+        self._is_looking_back = False
+        self._look_back_s = rests_until
+        for one in self._watched.values():
+            for name in found.get(one.names, ()):
+                self._wait_with(one, name)
+
     def _add(self, descriptor: int) -> tuple[int, Stat]:
         path = kernel.own_path(descriptor)
         return kernel.inotify_add(self._descriptor, path, _WANTED), kernel.stat_of(descriptor)
@@ -269,6 +312,10 @@ class HostChanges:
                 kernel.inotify_remove(self._descriptor, number)
             return
         file = from_host(name) if name else ""
+        self._wait_with(one, file, is_of_names=bool(mask & _OF_NAMES))
+
+    def _wait_with(self, one: WatchedDirectory, file: str, *, is_of_names: bool = False) -> None:
+        """Keep a changed name for the next answer."""
         if one.files is not None and file not in one.files:
             return
         if file not in one.waiting:
@@ -276,7 +323,7 @@ class HostChanges:
                 one.is_changed = True
                 return
             self._waiting += 1
-        one.waiting[file] = one.waiting.get(file, False) or bool(mask & _OF_NAMES)
+        one.waiting[file] = one.waiting.get(file, False) or is_of_names
 
     def _tell(self, most: int) -> list[bytes]:
         """Return the changes that fit. The others wait for the next answer."""
@@ -373,57 +420,8 @@ def guest_path(names: Names) -> bytes | None:
     return encoded if len(encoded) < 1 << 12 else None
 
 
-def find(store: "Store", inodes: set[int]) -> dict[int, tuple[Names, bool]]:
-    """Find files by their inodes in the file system of the root. Returns their names, and whether
-    each is a directory. Raises StoreError if the share is gone."""
-    missing = set(inodes)
-    found: dict[int, tuple[Names, bool]] = {}
-    root = store.look(())
-    if root.inode in missing:
-        missing.discard(root.inode)
-        found[root.inode] = (), True
-    # Each directory refers to its parent's place in the list, since whole paths may be long.
-    above: list[tuple[int, str]] = [(-1, "")]
-    waiting = deque((0,))
-    left = MOST_NAMES
-
-    def names_of(at: int) -> Names:
-        names: list[str] = []
-        while at > 0:
-            at, name = above[at]
-            names.append(name)
-        return tuple(reversed(names))
-
-    def scan(descriptor: int) -> None:
-        nonlocal left
-        if kernel.stat_of(descriptor).device != root.device:
-            return
-        flags = os.O_RDONLY | kernel.O_DIRECTORY | kernel.O_ALWAYS
-        directory = os.open(b".", flags, dir_fd=descriptor)
-        try:
-            with os.scandir(directory) as entries:
-                for entry in entries:
-                    left -= 1
-                    if left < 0 or not missing:
-                        return
-                    name = from_host(os.fsencode(entry.name))
-                    is_directory = entry.is_dir(follow_symlinks=False)
-                    if entry.inode() in missing:
-                        missing.discard(entry.inode())
-                        found[entry.inode()] = (*names, name), is_directory
-                    is_near = len(names) < MOST_DEPTH and len(above) < MOST_DIRECTORIES
-                    if is_directory and is_near:
-                        above.append((at, name))
-                        waiting.append(len(above) - 1)
-        finally:
-            os.close(directory)
-
-    while waiting and missing and left > 0:
-        at = waiting.popleft()
-        names = names_of(at)
-        try:
-            store.with_directory(names, scan)
-        except StoreError as error:
-            if error.reason is Reason.GONE:
-                raise
-    return found
+def since_of(number: int) -> int:
+    """Return the time since when the watches of a new set may have existed, in nanoseconds since
+    1970. An even number has it in its bits 1 to 8, in tenths of a second. Older agents have odd
+    numbers, which lack it: 0."""
+    return 0 if number & 1 else time.time_ns() - (number >> 1 & 0xFF) * 100_000_000 - _SLACK_NS

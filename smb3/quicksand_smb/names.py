@@ -89,7 +89,7 @@ _POSIX = _Map(
 def from_wire(path: str, *, posix: bool = False, separator: str = "\\") -> Names:
     """Return the host's names for a path of a request. The path has no leading separator, and "" is
     the root. `posix` means that the client uses the POSIX extensions: then every character but NUL,
-    "/" and "?" may come as it is.
+    "/" and "?" may come unmapped.
 
     Raises StoreError(BAD_NAME).
     """

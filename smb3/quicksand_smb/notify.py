@@ -33,8 +33,6 @@ DIR_NAME: Final = 0x2
 ATTRIBUTES: Final = 0x4
 SIZE: Final = 0x8
 LAST_WRITE: Final = 0x10
-CREATION: Final = 0x40
-EA: Final = 0x80
 SECURITY: Final = 0x100
 
 Answer = Callable[[Status, bytes], None]

@@ -41,8 +41,8 @@ class FrameBudget:
         self._thread = 0
 
     def admit(self) -> None:
-        """Admit one more request. Raises Refusal if the earlier ones took too long: none takes
-        long, but a frame holds many."""
+        """Admit one more request. Raises Refusal if the earlier ones took too long: no single one
+        does, but a frame holds many."""
         self._count += 1
         if self._count < FREE_IN_FRAME:
             return

@@ -67,7 +67,7 @@ class Stream:
         self._waiting = 0
         """The bytes of requests that workers have or wait for."""
         self._delayed = 0
-        """How many of them are short, and wait only because the reader was busy."""
+        """The number of short waiting requests, which wait only because the reader was busy."""
         self._is_sending = False
         # For the reader and the stand-by thread. Only the reader and the waking thread write
         # `_is_reader_busy`, `_frames_read` and `_is_standby_asleep`.

@@ -3,6 +3,7 @@
 import os
 from _thread import allocate_lock
 
+from quicksand_smb import own_changes
 from quicksand_smb.config import Config, ShareConfig
 from quicksand_smb.confine import most_files
 from quicksand_smb.host_watch import HostWatch
@@ -10,7 +11,7 @@ from quicksand_smb.host_writes import Guard
 from quicksand_smb.leases import PATIENCE_S
 from quicksand_smb.ledger import GUARD_COST, Ledger
 from quicksand_smb.minimal_stdlib import TYPE_CHECKING, Callable, Final, Protocol
-from quicksand_smb.names import from_host
+from quicksand_smb.names import Names, from_host
 from quicksand_smb.shares import Share
 from quicksand_smb.status import Refusal, Status
 from quicksand_smb.store import Node, Store
@@ -206,22 +207,30 @@ def _is_as(share: Share, wanted: ShareConfig) -> bool:
     return is_same_place and is_as_open and share.is_protected == wanted.is_protected
 
 
+def _names_of(path: str) -> Names:
+    return tuple(from_host(part) for part in os.fsencode(path).split(b"/") if part)
+
+
 def open_share(
     wanted: ShareConfig, root: str | int, ledger: Ledger, report: TriggerReport
 ) -> Share | None:
     """Open a share. Returns None if its directory cannot be opened. A descriptor is taken over."""
     try:
         limits = Limits(nodes=min(MOST_OPEN, most_files()))
+        known = (*KNOWN, *("/".join(_names_of(path)) for path in wanted.commands))
         store = Store(
             root,
             read_only=wanted.is_read_only,
-            protected=KNOWN if wanted.is_protected else (),
+            protected=known if wanted.is_protected else (),
             limits=limits,
             tell=report.record,
-            within=tuple(from_host(part) for part in os.fsencode(wanted.path).split(b"/") if part),
+            within=_names_of(wanted.path),
+            known=known,
         )
     except (StoreError, OSError):
         return None
+    if ledger.try_take(own_changes.COST):
+        store.own_changes = own_changes.OwnChanges()
     return Share(
         wanted.name,
         wanted.path,

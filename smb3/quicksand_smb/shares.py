@@ -1,6 +1,6 @@
 """Shares, trees and handles."""
 
-from quicksand_smb import access, fscc, leases, ledger, notify
+from quicksand_smb import access, fscc, leases, ledger, notify, own_changes
 from quicksand_smb.access_rights import (
     ALL_ACCESS,
     APPEND_DATA,
@@ -363,6 +363,9 @@ class Share:
         self.directory_numbers.end()
         self.ledger.give_back(len(self.written) * ledger.WRITTEN_COST)
         self.written.clear()
+        if self.store.own_changes is not None:
+            self.store.own_changes = None
+            self.ledger.give_back(own_changes.COST)
         self.store.close()
 
 

@@ -28,6 +28,7 @@ from quicksand_smb.store_types import (
     Space,
     Stat,
 )
+from quicksand_smb.triggers import KNOWN
 from quicksand_smb.write_policy import WritePolicy
 
 TYPE_CHECKING = False
@@ -98,6 +99,7 @@ class Store:
         protected: tuple[str, ...] = (),
         tell: Callable[[Names], None] | None = None,
         within: Names = (),
+        known: tuple[str, ...] = KNOWN,
         walk: Walk | None = None,
     ) -> None:
         """Open the root. Symlinks are followed only here, since the host's user named the path. A
@@ -105,7 +107,7 @@ class Store:
         self.read_only = read_only
         self.limits = limits or Limits()
         self._policy = WritePolicy(
-            read_only=read_only, protected=protected, tell=tell, within=within
+            read_only=read_only, protected=protected, tell=tell, within=within, known=known
         )
         self._root = Root(root, walk)
         self.disk_reserve = DiskReserve(self._root.held, self.limits)

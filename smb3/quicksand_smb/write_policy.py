@@ -15,8 +15,8 @@ class WritePolicy:
     """The policy that is asked before every change in a share.
 
     `protected` lists patterns (triggers.py) at which nothing is changed. `tell` is called with the
-    name of each changed file that matches `KNOWN`. `within` is the path of the share, which may
-    itself be a `.git` or lie in one.
+    name of each changed file that matches one of `known`. `within` is the path of the share, which
+    may itself be a `.git` or lie in one.
     """
 
     def __init__(
@@ -26,11 +26,12 @@ class WritePolicy:
         protected: tuple[str, ...] = (),
         tell: "Callable[[Names], None] | None" = None,
         within: Names = (),
+        known: tuple[str, ...] = KNOWN,
     ) -> None:
         self.read_only = read_only
         self._within = within
         self._protected = Triggers(protected) if protected else None
-        self._known = Triggers(KNOWN) if tell is not None and not read_only else None
+        self._known = Triggers(known) if tell is not None and not read_only else None
         self._tell = tell
 
     @property
@@ -58,7 +59,7 @@ class WritePolicy:
             raise StoreError(Reason.READ_ONLY)
 
     def report(self, names: Names, kind: FileKind) -> None:
-        """Report a file that was written or got a name, if it matches `KNOWN`."""
+        """Report a file that was written or got a name, if it matches one of `known`."""
         if self._known is None or self._tell is None:
             return
         whole = (*self._within, *names)

@@ -39,7 +39,14 @@ class Guest(FakeTerminal):
 
 class Service(FakeService):
     def open_terminal(
-        self, sandbox_id: str, session: str, size: tuple[int, int], sink: Sink
+        self,
+        sandbox_id: str,
+        session: str,
+        size: tuple[int, int],
+        sink: Sink,
+        *,
+        birth: str = "",
+        directory: str = "",
     ) -> FakeTerminal:
         guest = Guest(session, size, sink)
         asyncio.get_running_loop().call_soon(guest.say, b"guest$ ")

@@ -162,7 +162,7 @@ def test_checkpoint_revert_undo_and_start_at_by_keys() -> None:
 
         in_guest("echo second > /root/file")
         terminal.press("u")
-        terminal.sees("● clean", "enter goes back, U undoes it")
+        terminal.sees("● clean", "enter reverts, U undoes it")
         terminal.press("Enter")
         terminal.sees("reverted to clean (undo: U)")
         terminal.sees("$ quicksand-tui revert debian-1 clean  ✓")
@@ -265,7 +265,7 @@ def test_a_machine_that_is_killed_while_it_is_shown(places: Paths) -> None:
         run = Registry(places).find("debian-1").run
         assert run is not None
         os.kill(run.qemu_pid, signal.SIGKILL)
-        terminal.sees("✗ debian-1", "QEMU was ended by SIGKILL", "a start")
+        terminal.sees("✗ crashed", "debian-1", "QEMU was ended by SIGKILL", "a start")
 
 
 def test_without_qemu_it_says_what_to_do(places: Paths) -> None:

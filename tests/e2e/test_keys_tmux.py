@@ -46,8 +46,8 @@ def test_what_is_typed_from_the_start_on_reaches_the_shell_and_esc_cancels_nothi
         terminal.prefixed("u")
         terminal.sees("● one")
         terminal.press("u")
-        terminal.sees("Return to one?", "ctrl+y: return, esc: cancel")
-        terminal.answer("C-y", "Return to one?")
+        terminal.sees("Revert to one?", "ctrl+y: revert, esc: cancel")
+        terminal.answer("C-y", "Revert to one?")
         terminal.sees("reverted to one (undo:", "ctrl-] U)", " 1 bash /srv/x")
 
         terminal.prefixed("d")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from quicksand.base.paths import Paths, paths
 
-from tests.conftest import our_processes, wait_for
+from tests.conftest import link_images, our_processes, wait_for
 
 MIB = 1024 * 1024
 
@@ -79,8 +79,8 @@ def require_root() -> None:
 @contextlib.contextmanager
 def data_directory(prepared: Paths, at: Path) -> Iterator[Paths]:
     """``at`` is the data directory; nothing runs in it in the end."""
-    for name in ("images", "qemu"):
-        (at / name).symlink_to(prepared.data / name)
+    (at / "qemu").symlink_to(prepared.data / "qemu")
+    link_images(prepared.images, at / "images")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("QUICKSAND_DATA_DIR", str(at))
         yield paths()

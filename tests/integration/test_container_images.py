@@ -51,12 +51,13 @@ def app_image(busybox: bytes) -> Image:
         file("bin/busybox", busybox, mode=0o755),
         *(symlink(f"bin/{applet}", "busybox") for applet in APPLETS),
         file("etc/passwd", PASSWD),
-        file("etc/group", "root:x:0:\napp:x:1000:\nweb:x:77:\n"),
+        file("etc/group", "root:x:0:\napp:x:1000:\nweb:x:77:\nextra:x:2000:app\n"),
         file("etc/hidden", "x"),
         file("opt/old", "x"),
     )
     top = tar(
         file("srv/app/hello", HELLO, mode=0o755, uid=1000, gid=77),
+        file("srv/line\nbreak", "found"),
         file("etc/.wh.hidden"),
         file("opt/.wh..wh..opq"),
         file("opt/new", "x", mode=0o4751, uid=5, gid=6),
@@ -102,10 +103,6 @@ def places(
     share_findings(prepared, cache)
     with fresh_places(prepared) as found, pytest.MonkeyPatch.context() as patch:
         patch.setenv("QUICKSAND_CACHE_DIR", str(cache))
-        images = found.data / "images"
-        images.unlink()
-        images.mkdir(mode=0o700)
-        (images / "debian").symlink_to(prepared.data / "images" / "debian")
         app = str(archives / "app.tar")
         command("images", "build", "--from-oci", app)
         command("images", "build", "served", "--from-oci", app, "--init")
@@ -143,10 +140,44 @@ async def test_what_a_command_is_given_comes_before_what_the_image_gives(vm: San
     assert done.stdout == "/opt\nbye\n"
 
 
+@pytest.mark.parametrize(
+    ("user", "ids"),
+    [
+        (None, "1000 77 77"),  # the image's "app:web"
+        ("app", "1000 1000 1000 2000"),
+        ("app:extra", "1000 2000 2000"),
+        ("1000:44", "1000 44 44"),
+        ("4242", "4242 0 0"),
+        ("root:44", "0 44 44"),
+    ],
+)
+async def test_a_user_is_in_the_groups_that_containers_give_it(
+    vm: Sandbox, user: str | None, ids: str
+) -> None:
+    """By whichever way it is named: to a command, to a terminal, to SFTP and SSH."""
+    done = await vm.execute("echo $(id -u; id -g; id -G)", user=user)
+    assert done.stdout == f"{ids}\n"
+    login = await vm.find_user(user)
+    assert ids.startswith(f"{login.uid} {login.gid} ")
+
+
 async def test_the_images_own_command_is_run_if_asked(vm: Sandbox, vm_name: str) -> None:
     assert (await vm.execute([], entrypoint=True)).stdout == "hello world from 1000:77 in /work\n"
     assert command("exec", vm_name, "--entrypoint", "--", "you", "all").startswith("hello you all")
     assert command("exec", vm_name, "--entrypoint", "-e", "GREETING=hi").startswith("hi world")
+
+
+@pytest.mark.parametrize("how", [("exec", "box"), ("run", "app", "--cold")])
+def test_a_command_can_end_well_after_sigterm(vm_name: str, how: tuple[str, ...]) -> None:
+    """As with containers: it gets the signal, and its exit code counts."""
+    script = "trap 'echo bye; exit 5' TERM; echo ready; while :; do sleep 0.1; done"
+    argv = [sys.executable, "-m", "quicksand_tui", *how, "--", "sh", "-c", script]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == "ready\n"
+        running.terminate()
+        assert running.stdout.read() == "bye\n"
+        assert running.wait(60) == 5
 
 
 async def test_files_are_as_the_layers_say(vm: Sandbox) -> None:
@@ -154,6 +185,7 @@ async def test_files_are_as_the_layers_say(vm: Sandbox) -> None:
     assert "hidden" not in done.stdout
     assert "old" not in done.stdout
     assert done.stdout.endswith("4751 5 6\ncharacter special file\n")
+    assert (await vm.execute(["cat", "/srv/line\nbreak"])).stdout == "found"
 
 
 async def test_a_terminal_has_a_shell_with_all_of_that(vm: Sandbox) -> None:

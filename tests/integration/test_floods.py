@@ -45,22 +45,33 @@ for number in range(5000):
 print("sent")
 """
 
-FRAGMENTS = """
-import socket, struct
+SEND = """
+import errno, select, socket, struct
+
+def send(raw, packet):
+    while True:
+        try:
+            return raw.sendto(packet, ("10.0.2.2", 0))
+        except OSError as error:
+            if error.errno != errno.ENOBUFS:  # the card's queue is full
+                raise
+            select.select([], [raw], [], 0.01)
+"""
+
+FRAGMENTS = f"""{SEND}
 raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
 ends = socket.inet_aton("10.0.2.15"), socket.inet_aton("10.0.2.2")
 for number in range(5000):
     head = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 28, number, 0x2000, 64, 17, 0, *ends)
-    raw.sendto(head + b"x" * 8, ("10.0.2.2", 0))
+    send(raw, head + b"x" * 8)
 print("sent")
 """
 
-PINGS = """
-import socket
+PINGS = f"""{SEND}
 raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
 for number in range(5000):
-    raw.sendto(b"\\x08\\x00" + (0xf7ff - number).to_bytes(2, "big") + number.to_bytes(2, "big")
-               + b"\\0\\0", ("10.0.2.2", 0))
+    send(raw, b"\\x08\\x00" + (0xf7ff - number).to_bytes(2, "big") + number.to_bytes(2, "big")
+         + b"\\0\\0")
 print("sent")
 """
 

@@ -13,7 +13,8 @@ from quicksand.base.paths import Paths
 from quicksand.disks.images.store import ImageStore
 from quicksand_images.build import ensure_image
 
-from tests.integration.test_api import Box, Server, server
+from tests.integration.api_client import Box, Server
+from tests.integration.test_api import server
 
 __all__ = ["server"]
 

@@ -33,11 +33,11 @@ from quicksand.base.errors import (
     StateError,
     UnknownOptionError,
 )
-from quicksand.base.paths import Paths
+from quicksand.base.paths import Paths, paths
 from quicksand.records.layout import runtime_dir, sandbox_dir
 from quicksand.records.registry import Registry
 
-from tests.conftest import in_time, left_when_reaped, our_processes, wait_for
+from tests.conftest import in_time, left_when_reaped, link_images, our_processes, wait_for
 
 pytestmark = pytest.mark.vm
 
@@ -151,6 +151,42 @@ async def test_kill_9_of_the_owner_ends_what_it_owns(places: Paths) -> None:
         return taken
 
     assert await in_time(end, 2)
+
+
+FORKS = """
+import asyncio, multiprocessing, os, signal, sys
+from quicksand import Sandbox
+
+async def main():
+    sandbox = Sandbox(image="debian", name="mine")
+    await sandbox.start()
+    child = multiprocessing.get_context("fork").Process(target=signal.pause)
+    child.start()
+    print("up", child.pid, sandbox._parts.life.run.keeper_pid, flush=True)
+    await asyncio.sleep(600)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("has_keeper", [True, False])
+async def test_children_that_were_forked_do_not_keep_what_their_parent_owned(
+    has_keeper: bool,
+) -> None:
+    with subprocess.Popen([sys.executable, "-c", FORKS], stdout=subprocess.PIPE) as owner:
+        assert owner.stdout is not None
+        _, child, keeper = owner.stdout.readline().split()
+        try:
+            if not has_keeper:
+                os.kill(int(keeper), signal.SIGKILL)
+            owner.kill()
+            is_live = Registry(paths()).is_live
+            (entry,) = Sandbox.list()
+            wait_for(lambda: not is_live(entry.id), what="the VM to end")
+            os.kill(int(child), 0)  # it lives
+        finally:
+            os.kill(int(child), signal.SIGKILL)
+    Registry(paths()).remove(entry.id)
 
 
 async def test_kill_9_of_the_owner_leaves_what_is_detached() -> None:
@@ -455,7 +491,7 @@ async def test_places_with_spaces_commas_and_quotes(
 ) -> None:
     odd = places.data.parent / "a b,c=d'e\"f"
     odd.mkdir()
-    (odd / "images").symlink_to(prepared.images)
+    link_images(prepared.images, odd / "images")
     (odd / "qemu").symlink_to(prepared.data / "qemu")
     monkeypatch.setenv("QUICKSAND_DATA_DIR", str(odd))
     monkeypatch.setenv("QUICKSAND_RUNTIME_DIR", str(odd / "run"))

@@ -7,6 +7,7 @@ import contextlib
 import os
 import shutil
 import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
@@ -30,11 +31,14 @@ from tests.conftest import wait_for
 pytestmark = [pytest.mark.vm, pytest.mark.usefixtures("template")]
 
 OWNER = """
-import asyncio, sys
+import asyncio, ctypes, sys
 from quicksand import Sandbox
 
 async def main():
     async with Sandbox(image="debian", name="owned") as sandbox:
+        if sys.argv[1:] == ["fork"]:
+            # Python is not told of the child, which keeps all of its parent's descriptors.
+            ctypes.PyDLL(None).fork() or ctypes.CDLL(None).sleep(10000)
         print("up", flush=True)
         await asyncio.sleep(1000)
 
@@ -149,6 +153,33 @@ async def test_what_ends_under_an_adopted_keeper_is_told(
     sandbox.close()
 
 
+async def test_a_child_of_its_owner_keeps_nothing_alive_under_an_adopted_keeper(
+    places: Paths,
+) -> None:
+    """It holds the owner's end of the leash, and the new keeper has no lifeline."""
+    # asyncio's own would wait for the end of its output, which the child has as well.
+    owner = subprocess.Popen(
+        [sys.executable, "-c", OWNER, "fork"], stdout=subprocess.PIPE, start_new_session=True
+    )
+    assert owner.stdout is not None
+    try:
+        assert await asyncio.to_thread(owner.stdout.readline) == b"up\n"
+        root = places.sandboxes / Sandbox.list()[0].id
+        kill_keeper(root)
+        client = Sandbox.attach("owned")
+        await client.execute("true")
+        client.close()
+        assert pids(root, ProcessKind.QEMU), "its owner lives"
+        owner.kill()
+        await asyncio.to_thread(owner.wait)
+        await asyncio.to_thread(wait_for, lambda: not processes_of(root), what="the end of all")
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(owner.pid, signal.SIGKILL)
+        owner.stdout.close()
+    await Sandbox.open("owned").stop()
+
+
 @pytest.mark.parametrize("order", ["keeper first", "owner first", "adopted"])
 async def test_killing_owner_and_keeper_leaves_nothing_that_runs(places: Paths, order: str) -> None:
     owner = await asyncio.create_subprocess_exec(
@@ -212,7 +243,8 @@ async def test_a_sandbox_without_its_runtime_files_can_be_ended(
     else:
         for path in runtime.root.rglob("*.sock"):
             path.unlink()
-        runtime.current().state.unlink()
+        # Who is connected goes on.
+        assert (await sandbox.execute("echo still")).stdout == "still\n"
     if lost != "all":
         os.utime(runtime.root, (0, 0))
     (entry,) = Sandbox.list()

@@ -15,7 +15,7 @@ import pytest
 from quicksand.base.paths import Paths, paths
 from quicksand.records.registry import Registry
 
-from tests.conftest import PREFIX, our_processes, share_findings, wait_for
+from tests.conftest import PREFIX, link_images, our_processes, share_findings, wait_for
 
 pytestmark = pytest.mark.vm
 
@@ -44,8 +44,8 @@ def odd(prepared: Paths, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix=PREFIX) as directory:
         root = Path(directory) / "o\nd"
         (root / "data").mkdir(parents=True, mode=0o700)
-        for name in ("images", "qemu"):
-            (root / "data" / name).symlink_to(prepared.data / name)
+        (root / "data" / "qemu").symlink_to(prepared.data / "qemu")
+        link_images(prepared.images, root / "data" / "images")
         (root / "cache").mkdir(mode=0o700)
         share_findings(prepared, root / "cache")
         for name in ("data", "run", "cache", "state", "memory"):

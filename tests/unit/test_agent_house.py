@@ -1,4 +1,4 @@
-"""The modules of the guest agent import each other in one direction only."""
+"""The guest agent is as its drawing says: rooms, arrows that all lead down, and no circle."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-SOURCES = Path(__file__).parents[2] / "guest-agent" / "src"
-Graph = dict[str, set[str]]
+from tests.unit.test_house import ROOT, Drawing, Graph, rooms
+
+SOURCES = ROOT / "guest-agent" / "src"
+DRAWING = Drawing("agent", "Rooms of the guest agent")
 
 # A path from the root of the crate or from a parent module, wherever it is written, and a module
 # that is declared: whoever declares one uses it.
@@ -106,6 +108,12 @@ def circle(found: Graph) -> list[str]:
     return []
 
 
+def agent_rooms(found: Graph) -> Graph:
+    """Which rooms use which. The root of the crate is in none: it declares them all."""
+    named = {one: f"agent.{one}".rstrip(".").replace("::", ".") for one in found}
+    return rooms({named[one]: {named[use] for use in uses} for one, uses in found.items()}, "agent")
+
+
 # Nothing of it is a use of another module.
 HARMLESS = """// use crate::top;
 const QUOTE: char = '"';
@@ -121,6 +129,47 @@ def test_no_module_of_the_agent_uses_itself_by_way_of_others() -> None:
     found = graph(SOURCES)
     assert len(found) > 40
     assert not circle(found)
+
+
+def test_the_drawing_equals_the_uses() -> None:
+    assert DRAWING.arrows() == agent_rooms(graph(SOURCES))
+
+
+def test_the_drawing_has_the_rooms_in_order_so_that_all_arrows_lead_down() -> None:
+    above: set[str] = set()
+    for room, others in DRAWING.arrows().items():
+        above.add(room)
+        assert not others & above, room
+
+
+def test_every_module_is_in_a_room_that_says_what_belongs_there() -> None:
+    assert [path.name for path in SOURCES.glob("*.rs")] == ["main.rs"]
+    for room in DRAWING.arrows():
+        text = (SOURCES / room / "mod.rs").read_text()
+        assert len(re.findall(r"^//!", text, re.MULTILINE)) >= 3, room
+
+
+def test_a_use_of_a_room_is_found_though_no_module_is_in_a_circle(tmp_path: Path) -> None:
+    (tmp_path / "main.rs").write_text("mod low;\nmod top;\n")
+    for room, text in {"low": "use crate::top::b::B;", "top": "use crate::low::b::B;"}.items():
+        (tmp_path / room).mkdir()
+        (tmp_path / room / "mod.rs").write_text("pub mod a;\npub mod b;\n")
+        (tmp_path / room / "a.rs").write_text(f"{text}\n")
+        (tmp_path / room / "b.rs").write_text("pub struct B;\n")
+    found = graph(tmp_path)
+    assert not circle(found)
+    assert agent_rooms(found) == {"low": {"top"}, "top": {"low"}}
+
+
+def test_every_file_of_the_agent_that_is_named_elsewhere_is_there() -> None:
+    texts = [
+        path.read_text()
+        for place, kind in (("docs", "*.md"), ("engine", "*.py"), ("images", "*.py"))
+        for path in (ROOT / place).rglob(kind)
+    ]
+    named = {name for text in texts for name in re.findall(r"guest-agent/src/[\w/]+\.rs", text)}
+    assert len(named) > 3
+    assert not {name for name in named if not (ROOT / name).is_file()}
 
 
 @pytest.mark.parametrize(

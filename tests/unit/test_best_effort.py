@@ -16,6 +16,7 @@ SILENT = {
     # Looking whether something is there, or is of one kind: no is an answer.
     ("disks/images/store.py", "find_version"): "what is no such version is passed over",
     ("qemu/bundled.py", "newest"): "another kind of file",
+    ("mounts/left_out.py", "read_left_out_mounts"): "`read_left_out` still says why they failed",
     ("saves/portable.py", "find_portable"): "a file that is no save in one file",
     ("saves/portable.py", "_load"): "an image that is not there yet, and is made",
     ("saves/verifying.py", "_parts_of_image"): "an image that is not in the store has no checksums",
@@ -24,6 +25,8 @@ SILENT = {
     ("records/trash.py", "_look_at"): "what cannot be read is shown as it is",
     # The other side is told by the end of its connection.
     ("remote/passing.py", "pass_on"): "the client sees the end, and says what was lost",
+    ("remote/agents.py", "_answer_looks"): "a client that is gone asks for nothing",
+    ("remote/agents.py", "hear"): "whoever uses the connection is told of its end",
     ("remote/asking.py", "forget"): "the far end forgets by itself what nobody asks for",
     ("remote/serving.py", "_take"): "who says no hello of this client is hung up on",
     # A network loses datagrams, too, and does not tell.
@@ -31,6 +34,8 @@ SILENT = {
     ("hosted/calling.py", "call"): "a broken connection shows itself at the next call",
     ("hosted/holding.py", "_await_cancel"): "its client may come again, and is waited for",
     ("hosted/life.py", "_let_go"): "the far end lets go by itself of what has no client",
+    ("hosted/standing_offer.py", "_remove"): "it is gone already, as it was to be",
+    ("hosted/standing_offer.py", "_hear"): "its client is gone, and wants no more lines",
     ("hosted/relayed_screen.py", "_serve"): "whoever looks sees the end, and tries again",
     ("hosted/save_moving.py", "_close"): "the far end closes it with the connection",
     # What was to be removed is gone.

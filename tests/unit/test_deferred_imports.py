@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from quicksand.base.on_demand import homes_of
 
 from tests.unit.test_house import PACKAGES, ROOT, modules
 
@@ -98,12 +99,9 @@ def test_the_modules_of_a_table_are_loaded_when_they_are_asked_for(
     table: Mapping[str, Any],
 ) -> None:
     found = import_module(table["in"])
-    homes = getattr(found, "_HOMES", {"saves.public": found.__all__})
-    root = found.__name__.partition(".")[0]
     begun = loaded_after(f"{PATHS[table['on']]}\nimport {table['in']}")
-    full = {home if home.startswith("quicksand") else f"{root}.{home}" for home in homes}
-    assert not full & begun
-    assert all(getattr(found, name) is not None for names in homes.values() for name in names)
+    assert not {home[0] for home in homes_of(found).values()} & begun
+    assert all(getattr(found, name) is not None for name in homes_of(found))
 
 
 def test_a_planted_import_in_a_function_is_found(tmp_path: Path) -> None:
@@ -120,3 +118,37 @@ def test_a_planted_import_in_a_function_is_found(tmp_path: Path) -> None:
         Deferred("one.x", "one.y"),
         Deferred("one.x", "json"),
     }
+
+
+STARTS = {
+    **dict.fromkeys(("quicksand.fleet.making", "quicksand.hosted.making"), "other machines"),
+    "quicksand.fleet.fleet": "other machines",
+    "quicksand.disks.packages.installing": "building an image, before a start",
+    "quicksand.qemu.fetching": "getting QEMU, before a start",
+    "quicksand.qemu.keeper_parts.adopting": "the keeper's own process",
+}
+"""What a process need not have when its sandbox runs, and why."""
+
+
+def test_a_process_with_a_sandbox_imports_nothing_late() -> None:
+    """The package may be upgraded under it, and it is to end well."""
+    deferred = {
+        entry["imports"] for entry in LIST["deferred"] if entry["in"].startswith("quicksand.")
+    }
+    begin = "import quicksand.sandbox; from quicksand.life import whole; whole.make_whole()"
+    loaded = _loaded_after(begin)
+    assert deferred - loaded <= {*STARTS}
+
+
+def test_the_app_imports_nothing_late() -> None:
+    loaded = _loaded_after("import quicksand_tui.ui.whole as whole; whole.import_all()")
+    tables = [entry["in"] for entry in LIST["tables"] if entry["in"].endswith("on_demand")]
+    for table in tables:
+        module = import_module(table)
+        assert {home[0] for home in homes_of(module).values()} <= loaded, table
+    assert "quicksand_tui.door.surroundings" in loaded
+
+
+def _loaded_after(begin: str) -> set[str]:
+    words = [sys.executable, "-c", f"{begin}; import sys; print(*sys.modules)"]
+    return {*subprocess.run(words, check=True, capture_output=True, text=True).stdout.split()}

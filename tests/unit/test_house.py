@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import quicksand
+import quicksand_e2b
 import quicksand_images
 import quicksand_smb
+import quicksand_vt
 
 import quicksand_tui
 
@@ -19,18 +22,31 @@ ROOT = Path(quicksand_tui.__file__).parents[1]
 ARCHITECTURE = ROOT / "docs" / "internals" / "architecture.md"
 PACKAGES = {
     package.__name__: Path(str(package.__file__)).parent
-    for package in (quicksand_tui, quicksand, quicksand_images, quicksand_smb)
+    for package in (
+        quicksand_e2b,
+        quicksand_tui,
+        quicksand,
+        quicksand_images,
+        quicksand_smb,
+        quicksand_vt,
+    )
 }
-ARROW = re.compile(r"^([a-z]+) +->((?: [a-z]+)*)", re.MULTILINE)
+ARROW = re.compile(r"^([a-z0-9_]+) +->((?: [a-z0-9_]+)*)", re.MULTILINE)
+
+PUBLIC = {"quicksand", "quicksand.errors", "quicksand.saves", "quicksand.extending"} | {
+    "quicksand_tui.extending"
+}
+"""The modules that are for other packages."""
 
 Graph = dict[str, set[str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A drawing of a package's rooms in `ARCHITECTURE`: the arrows below a heading."""
+    """A drawing in `ARCHITECTURE`: the arrows below a heading."""
 
     package: str
+    """Whose rooms it shows; with "" it shows the packages themselves."""
     heading: str
     top: str = ""
     """The room of the modules directly in the package; with "" they are in none."""
@@ -40,8 +56,13 @@ class Drawing:
         found = ARROW.findall(text.partition("\n## ")[0])
         return {room: set(others.split()) for room, others in found}
 
+    def imported(self, house: Graph) -> Graph:
+        """The arrows that the imports have."""
+        return rooms(house, self.package, self.top) if self.package else between_packages(house)
+
 
 DRAWINGS = (
+    Drawing("", "Packages"),
     Drawing("quicksand_tui", "Rooms of the app"),
     Drawing("quicksand", "Rooms of the engine", top="face"),
 )
@@ -98,6 +119,16 @@ def rooms(found: Graph, package: str, top: str = "") -> Graph:
     return arrows
 
 
+def between_packages(found: Graph) -> Graph:
+    """Which packages each of them imports."""
+    arrows: Graph = {}
+    for module, wanted in found.items():
+        package = module.partition(".")[0]
+        others = {one.partition(".")[0] for one in wanted}
+        arrows.setdefault(package, set()).update(others - {package})
+    return arrows
+
+
 def smallest_circle(found: Graph) -> list[str]:
     """The names along the smallest circle that is met, or none."""
     left = found
@@ -121,17 +152,17 @@ def house() -> Graph:
     return graph(PACKAGES)
 
 
-@pytest.mark.parametrize("drawing", DRAWINGS, ids=lambda drawing: drawing.package)
+@pytest.mark.parametrize("drawing", DRAWINGS, ids=lambda drawing: drawing.heading)
 def test_the_drawing_equals_the_imports(drawing: Drawing, house: Graph) -> None:
-    assert drawing.arrows() == rooms(house, drawing.package, drawing.top)
+    assert drawing.arrows() == drawing.imported(house)
 
 
-@pytest.mark.parametrize("drawing", DRAWINGS, ids=lambda drawing: drawing.package)
+@pytest.mark.parametrize("drawing", DRAWINGS, ids=lambda drawing: drawing.heading)
 def test_no_room_imports_itself_by_way_of_others(drawing: Drawing, house: Graph) -> None:
-    assert not smallest_circle(rooms(house, drawing.package, drawing.top))
+    assert not smallest_circle(drawing.imported(house))
 
 
-@pytest.mark.parametrize("drawing", DRAWINGS, ids=lambda drawing: drawing.package)
+@pytest.mark.parametrize("drawing", DRAWINGS, ids=lambda drawing: drawing.heading)
 def test_a_drawing_has_the_rooms_in_order_so_that_all_arrows_lead_down(drawing: Drawing) -> None:
     above: list[str] = []
     for room, others in drawing.arrows().items():
@@ -139,9 +170,9 @@ def test_a_drawing_has_the_rooms_in_order_so_that_all_arrows_lead_down(drawing: 
         assert not others & set(above), room
 
 
-@pytest.mark.parametrize("drawing", DRAWINGS, ids=lambda drawing: drawing.package)
-def test_every_room_says_what_belongs_there(drawing: Drawing) -> None:
-    for name, path in modules({drawing.package: PACKAGES[drawing.package]}).items():
+@pytest.mark.parametrize("package", ["quicksand_tui", "quicksand"])
+def test_every_room_says_what_belongs_there(package: str) -> None:
+    for name, path in modules({package: PACKAGES[package]}).items():
         if path.name == "__init__.py" and name.count(".") == 1:
             text = ast.get_docstring(ast.parse(path.read_text()))
             assert text and len(text.splitlines()) >= 3, name
@@ -154,6 +185,29 @@ def test_only_qemu_its_display_and_its_events_speak_qmp(house: Graph) -> None:
         "qemu",
         "display",
     }, speakers
+
+
+@pytest.mark.parametrize("package", ["quicksand_smb", "quicksand_vt"])
+def test_what_stands_alone_needs_nothing_but_python(package: str) -> None:
+    for name, path in modules({package: PACKAGES[package]}).items():
+        whole = {one.partition(".")[0] for one in imports(name, path)}
+        assert whole <= {package, *sys.stdlib_module_names}, name
+
+
+def test_the_emulator_is_used_by_its_public_names(house: Graph) -> None:
+    """Tests know its inside; programs do not."""
+    for name, wanted in house.items():
+        if not name.startswith("quicksand_vt"):
+            assert not {one for one in wanted if one.startswith("quicksand_vt.")}, name
+
+
+@pytest.mark.parametrize("package", ["quicksand_e2b"])
+def test_an_extra_knows_the_engine_and_the_program_by_their_public_names(package: str) -> None:
+    for name, path in modules({package: PACKAGES[package]}).items():
+        ours = {one for one in imports(name, path) if one.startswith("quicksand")}
+        homes = {one.rpartition(".")[0] for one in ours} - {package}
+        others = {one for one in homes if not one.startswith(f"{package}.")}
+        assert others <= PUBLIC, name
 
 
 def test_no_module_imports_itself_by_way_of_others(house: Graph) -> None:

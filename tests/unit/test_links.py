@@ -14,7 +14,8 @@ from markdown_it.token import Token
 from tests.unit.test_house import ROOT
 
 DOCS = ROOT / "docs"
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md"))]
+ALONE = [ROOT / "smb3" / "README.md", ROOT / "terminal" / "README.md"]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md")), *ALONE]
 READ = MarkdownIt().enable("table")
 
 

@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("engine/quicksand", "quicksand_tui", "smb3/quicksand_smb", "images/quicksand_images")
+PACKAGES = (
+    "engine/quicksand",
+    "extras/quicksand_e2b",
+    "quicksand_tui",
+    "smb3/quicksand_smb",
+    "terminal/quicksand_vt",
+    "images/quicksand_images",
+)
 
 READERS = {
     # A checkpoint may hold an agent that has nothing but its message to say it.

@@ -1,4 +1,4 @@
-"""Accepting connections so that none is lost when that ends.
+"""Accepting connections so that none is lost at the end.
 
 asyncio's own server forgets those that it has accepted just before its ``close()``: they belong to
 nobody, or their handler begins afterwards. Here each is known from the moment it is accepted.
@@ -21,13 +21,13 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, An
 """Serves a connection, which it closes or hands on, also when it is cancelled."""
 
 LIMIT = 64 * 1024
-"""Bytes of a line that a reader takes, and about half of what waits in it."""
+"""The most bytes of a line that a reader takes, and about half of its unread bytes."""
 
 SHORT_OF = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-"""Errors of accept(2) that pass; the connection waits until then."""
+"""Transient errors of accept(2); connections wait until they have passed."""
 
 SHORT_S = 1.0
-"""Seconds until it is tried again."""
+"""Seconds before the next attempt."""
 
 RESET = struct.pack("ii", 1, 0)
 """SO_LINGER: a socket that is closed is reset (socket(7))."""
@@ -47,8 +47,8 @@ class Acceptor:
         limit: int = LIMIT,
         resets: bool = False,
     ) -> None:
-        """``name`` is that of the tasks; ``most`` connections are served at the same time, and
-        further ones closed. With ``resets``, one that is not served is reset instead."""
+        """``name`` is the name of the tasks; at most ``most`` connections are served at the same
+        time, and further ones closed. With ``resets``, an unserved connection is reset instead."""
         self._sockets = list(sockets)
         self._serve = serve
         self._name = name
@@ -65,7 +65,7 @@ class Acceptor:
             self._watch(one)
 
     def stop(self) -> None:
-        """Accept no more; whoever has connected by now is served. Idempotent."""
+        """Accept no more; clients that have already connected are served. Idempotent."""
         sockets, self._sockets = self._sockets, []
         for one in sockets:
             self._loop.remove_reader(one)
@@ -74,8 +74,8 @@ class Acceptor:
 
     async def close(self, *, grace_s: float = 0.0) -> None:
         """Accept no more, and end all connections: those that have not ended by themselves after
-        ``grace_s`` are cancelled. All have ended when this returns or raises, which it does only
-        if it is cancelled. Idempotent."""
+        ``grace_s`` are cancelled. All have ended when this returns or, if it is cancelled, raises.
+        Idempotent."""
         self.stop()
         try:
             if self._tasks and grace_s:
@@ -87,11 +87,11 @@ class Acceptor:
                 await asyncio.wait(self._tasks)
 
     def _watch(self, listening: socket.socket) -> None:
-        if listening in self._sockets:  # it is not while one that was short of something waited
+        if listening in self._sockets:  # it is not watched while one waited for lack of resources
             self._loop.add_reader(listening, self._take_all, listening)
 
     def _take_all(self, listening: socket.socket) -> None:
-        """Accept those who have connected."""
+        """Accept all clients that have connected."""
         for _ in range(BACKLOG):
             try:
                 connection, _ = listening.accept()
@@ -150,7 +150,7 @@ class Closing(Protocol):
 
 async def close_server(server: Closing) -> None:
     """Close a server of asyncio so that each connection that it has accepted gets to its protocol,
-    which may be told of it afterwards. Idempotent."""
+    which may learn of the end afterwards. Idempotent."""
     loop = asyncio.get_running_loop()
     for one in server.sockets:
         loop.remove_reader(one)
@@ -161,9 +161,9 @@ async def close_server(server: Closing) -> None:
 
 
 def bind_private(path: Path) -> socket.socket:
-    """A Unix socket at ``path`` for this user alone. The path is in a private directory and of the
-    caller alone, so a socket that is there already was left by a process that was killed, and is
-    replaced; anything else is not. Raises OSError."""
+    """Return a Unix socket at ``path`` for this user only. The path is in a private directory and
+    used only by the caller, so an existing socket was left by a killed process, and is replaced;
+    anything else is not. Raises OSError."""
     if path.is_socket():
         path.unlink()
     listening = socket.socket(socket.AF_UNIX)

@@ -1,8 +1,8 @@
 """Throwing things away by their age, although clocks err.
 
 A host's clock may have been behind when a thing was put into the trash, or be days ahead for the
-moment of one command. So a thing is no older than the files in it, and it goes only if it was found
-overdue a day ago, too. The file ``overdue.json`` beside it notes when each was found overdue.
+moment of one command. So a thing counts as no older than its files, and goes only if it was already
+overdue a day ago. The file ``overdue.json`` beside it notes when each was found overdue.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ CONFIRMED_S = 86400.0
 
 
 def youngest(since: float, paths: Iterable[Path], now: float) -> float:
-    """The time (Unix) from which a thing's age counts: ``since``, as recorded, but not before any
-    of ``paths`` was last written to. Times after ``now`` cannot be true and do not count."""
+    """Return the Unix time from which a thing's age counts: ``since``, as recorded, but not before
+    the last change of any of ``paths``. Times after ``now`` cannot be true and do not count."""
     times = [since]
     for path in paths:
         with contextlib.suppress(OSError):
@@ -31,9 +31,9 @@ def youngest(since: float, paths: Iterable[Path], now: float) -> float:
 
 
 def confirm(trash: Path, overdue: Collection[str], now: float) -> list[str]:
-    """Those of the ``overdue`` things in a directory that were found overdue a day ago already.
-    Notes the others, and forgets what was found at a time that is still to come, or is overdue no
-    more. If that cannot be noted, nothing is confirmed. Blocks for I/O."""
+    """Return those of the ``overdue`` things in a directory that were already found overdue a day
+    ago. Note the others, and forget findings of a future time, or of things no longer overdue. If
+    the notes cannot be written, nothing is confirmed. Blocks for I/O."""
     path = trash / NOTE
     before = _read(path)
     if not overdue and not before:

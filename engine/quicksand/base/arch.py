@@ -42,7 +42,7 @@ class Architecture(StrEnum):
 
     @property
     def debian(self) -> str:
-        """Debian's name of it, which image files use."""
+        """Debian's name of the architecture, which image files use."""
         return "amd64" if self is Architecture.X86_64 else "arm64"
 
     @property

@@ -1,4 +1,4 @@
-"""Programs of ours that go on in the background after the process that has started them."""
+"""Background programs of ours, which outlive the process that has started them."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ async def _start(module: str, seconds: int, stdin: int, descriptors: Sequence[in
 
 
 class StandBy:
-    """A separate process that begins to run a module, and waits for what it is to do (`receive`).
-    It ends if it is given nothing, also because this process has died."""
+    """A separate process that begins to run a module, and waits for its work (`receive`). It ends
+    if it is given none, also because this process has died."""
 
     def __init__(self, ours: socket.socket) -> None:
         self._ours = ours
@@ -87,8 +87,8 @@ class StandBy:
 
 
 def receive(stdin: int = 0) -> tuple[Any, list[int]]:
-    """The value and the descriptors that this process is given over its stdin. Blocks until they
-    have come. Raises ValueError if it is given nothing, OSError."""
+    """Return the value and the descriptors that this process is given over its stdin. Blocks until
+    they have come. Raises ValueError if it is given nothing, OSError."""
     text, passed = b"", []
     with socket.socket(fileno=os.dup(stdin)) as given:
         while True:
@@ -103,7 +103,7 @@ def receive(stdin: int = 0) -> tuple[Any, list[int]]:
 
 async def run_to_its_end(module: str, value: Any) -> None:
     """Start a separate process that runs ``module`` with ``value`` as JSON on its stdin, and wait
-    for its end, however that is. Raises OSError."""
+    until it ends in any way. Raises OSError."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-m", module),
         stdin=asyncio.subprocess.PIPE,

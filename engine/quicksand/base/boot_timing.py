@@ -1,4 +1,4 @@
-"""How long the phases of a start took."""
+"""The durations of the phases of a start."""
 
 from __future__ import annotations
 
@@ -6,10 +6,20 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from quicksand.base.progress import Progress
+from quicksand.base.progress import Progress, Shares
 
 COLD = "cold boot"
 STAGES = ("image", "accelerator", "disk", "qemu", "guest")
+SHARES: Shares = (
+    ("image", 0.1),
+    ("accelerator", 1.0),
+    ("disk", 0.1),
+    ("qemu", 0.1),
+    ("guest", 6.0),
+    ("desktop", 0.0),
+)
+"""The seconds of each stage of the first start of an image of ours, which follows its building, as
+in `quicksand_images.shares`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +43,7 @@ class BootTiming:
     """The state that the guest started from: "cold boot", "template", "checkpoint" or "spare"
     (a machine that had started from a template before and waited)."""
     note: str = ""
-    """Why no template was used; "" if none was looked for."""
+    """The reason why no template was used; "" if none was looked for."""
     kernel_boot_s: float | None = None
     """Part of connect_agent_s, by the guest's clock: from kernel entry to the agent's first
     instruction."""
@@ -68,7 +78,7 @@ class Stopwatch:
         self._phases: dict[str, float] = {}
         self.mode = COLD
         self.note = ""
-        """Why no faster mode was used."""
+        """The reason why no faster mode was used."""
 
     def begin(self, stage: str) -> None:
         if self._progress is not None:

@@ -1,4 +1,4 @@
-"""Gets at what another process of this user has open, by pidfd_getfd(2). Linux only."""
+"""Borrows files that another process of this user has open, by pidfd_getfd(2). Linux only."""
 
 from __future__ import annotations
 
@@ -26,5 +26,5 @@ def borrow(pidfd: int, number: int) -> int:
 
 @functools.cache
 def _library() -> ctypes.CDLL:
-    """The system's; to look for it takes ten times as long as the call."""
+    """Return the system's library; looking for it takes ten times as long as the call."""
     return ctypes.CDLL(None, use_errno=True)

@@ -1,5 +1,5 @@
-"""CRC-32 as of zlib, by the fastest module that is there: isal and zlib-ng (PyPI) compute the same
-values fourteen times as fast. Nothing depends on them."""
+"""CRC-32 as in zlib, by the fastest available module: isal and zlib-ng (PyPI) compute the same
+values fourteen times as fast. Neither is required."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def read_microcode() -> str:
 
 
 def _lines(*beginnings: str) -> list[str]:
-    """Return the lines of /proc/cpuinfo, for the first processor, that begin like this."""
+    """Return the lines of /proc/cpuinfo, for the first processor, that begin with one of these."""
     with contextlib.suppress(OSError):
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
         return [

@@ -1,5 +1,5 @@
-"""Methods and properties of an object that one of its parts has, with the signature and the
-documentation that they have there."""
+"""Methods and properties of an object that are those of one of its parts, with the part's
+signatures and documentation."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class Delegation(Generic[Whole, Part]):
         class Car:
             start = to_engine(Engine.start)
 
-    They are functions like any others: a subclass may override them, `help` shows what the part's
-    method says, and overloads, parameters and results are checked as the part's are. What is called
-    is the method of that name that the part has, which may be of another class.
+    They are functions like any others: a subclass may override them, `help` shows the documentation
+    of the part's method, and overloads, parameters and results are checked as the part's are. The
+    call goes to the part's method of that name, whatever its class.
     """
 
     def __init__(self, part: Callable[[Whole], Part]) -> None:
@@ -69,7 +69,7 @@ class Delegation(Generic[Whole, Part]):
     def attribute(self, found: Callable[[Part], R]) -> Attribute[R]: ...
 
     def attribute(self, found: property | Callable[[Part], R]) -> Attribute[Any]:
-        """Makes a property of ``Whole`` of a property of its part, or of a method without
+        """Makes a property of ``Whole`` from a property of its part, or from a method without
         parameters."""
         part, is_property = self._part, isinstance(found, property)
         get = cast("Callable[[Part], R]", found.fget if isinstance(found, property) else found)

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 SETTLE_S = 0.03
-"""Seconds after a change until it is told: what is written makes several."""
+"""Seconds from a change until it is reported: one write causes several changes."""
 
 READ = 64 * 1024
 
@@ -28,8 +28,8 @@ EVENT = struct.Struct("=iIII")
 
 
 class DiskChanges:
-    """Follows directories. Without inotify, nothing is told, and whoever waits looks regularly.
-    Used on one loop."""
+    """Follows directories. Without inotify, nothing is reported, and waiters look regularly. Used
+    on one loop."""
 
     def __init__(self) -> None:
         self._libc = ctypes.CDLL(None, use_errno=True)
@@ -39,7 +39,7 @@ class DiskChanges:
         self._followed: dict[int, Path] = {}
         """The same, by watch."""
         self._left_out: set[Path] = set()
-        """Directories that are there, but for which the system has given no watch."""
+        """Existing directories that could not be watched."""
         self._descriptor = -1
         with contextlib.suppress(AttributeError):
             self._descriptor = self._libc.inotify_init1(IN_NONBLOCK | IN_CLOEXEC)
@@ -48,13 +48,13 @@ class DiskChanges:
 
     @property
     def is_whole(self) -> bool:
-        """Whether every change in the directories to be followed is noticed. A directory that did
-        not exist when it was to be followed does not count."""
+        """Whether every change in the followed directories is noticed. A directory that did not
+        exist when it was to be followed does not count."""
         return self._descriptor >= 0 and not self._left_out
 
     def follow(self, directories: Collection[Path]) -> bool:
         """Follows these directories and no others; returns whether there are new ones, in which
-        something may have changed before. Those that are not there are left out, as are those
+        something may have changed before. Directories that do not exist are left out, as are those
         beyond the system's limit."""
         wanted = frozenset(directories)
         self._left_out &= wanted
@@ -63,14 +63,14 @@ class DiskChanges:
         return self.follow_also(wanted)
 
     def follow_also(self, directories: Collection[Path]) -> bool:
-        """Does what `follow` does, but those that are followed already stay. One of these that is
-        named again is looked for anew: another directory may have its name by now, or none."""
+        """Does the same as `follow`, but keeps those already followed. One of these that is named
+        again is looked up anew: its name may lead to another directory by now, or to none."""
         if self._descriptor < 0:
             return False
         return sum(map(self._add, directories)) > 0
 
     def _add(self, path: Path) -> bool:
-        """Returns whether it was not followed before."""
+        """Follows a directory; returns whether it was not followed before."""
         watch = self._libc.inotify_add_watch(
             self._descriptor, os.fsencode(path), NAMES | IN_ONLYDIR
         )
@@ -93,7 +93,7 @@ class DiskChanges:
         # Two paths may lead to one directory, which then has one watch.
         if self._followed.get(watch) == path:
             del self._followed[watch]
-            # One whose directory was removed is gone already, which is no error that matters.
+            # If its directory was removed, the watch is already gone, and the error is none.
             self._libc.inotify_rm_watch(self._descriptor, watch)
 
     def _read(self) -> None:
@@ -111,7 +111,7 @@ class DiskChanges:
             self._changed.set()
 
     def note(self) -> None:
-        """Tells as if something had changed."""
+        """Reports a change by hand."""
         self._changed.set()
 
     async def wait(self, seconds: float) -> bool:

@@ -1,8 +1,8 @@
 """Steps that are tried and may fail, and the log of their failures.
 
-Some steps are only worth trying: what a failed revert undoes before it reports its own error, a
-guest that is asked to sync first. Their failure must not replace another error, nor end what works
-without them; but anybody who looks for the cause of later trouble wants to know it first.
+Some steps are only worth a try: undoing a failed revert before its error is reported, or asking a
+guest to sync first. Their failure must not replace another error, nor end work that succeeds
+without them. But anybody who looks for the cause of later trouble wants to know of it.
 """
 
 from __future__ import annotations
@@ -24,6 +24,12 @@ LOG_MAX = 64 * 1024
 LINE_MAX = 1000
 """Characters of a line; longer ones are cut off."""
 
+FRAMES = 5
+"""The number of innermost calls of a fault that are noted."""
+
+FAULT_MAX = 300
+"""The most characters that are noted of a fault's message."""
+
 
 class best_effort:  # noqa: N801 - read as contextlib.suppress
     """A block that may fail: an error of the engine or of the host in it is noted in ``log``, and
@@ -31,7 +37,7 @@ class best_effort:  # noqa: N801 - read as contextlib.suppress
 
     ``what`` completes "could not", as in "resume the guest". ``kinds`` are the errors that may
     happen, QuicksandError and OSError if none are given; all others are raised, and a cancellation
-    always. It works in coroutines, too: what it writes is a line, to a file that is not synced.
+    always. It works in coroutines, too: it writes only a line, to a file that is not synced.
     """
 
     def __init__(self, what: str, log: Path, *kinds: type[Exception]) -> None:
@@ -60,6 +66,17 @@ def describe(error: BaseException) -> str:
     return f"{type(error).__name__}: {said}".removesuffix(": ")
 
 
+def note_fault(error: BaseException, log: Path) -> None:
+    """Add the place of a fault of ours to a log: it helps nobody else, and no message has it.
+    Raises nothing."""
+    calls, trace = [], error.__traceback__
+    while trace is not None:
+        calls.append(f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}")
+        trace = trace.tb_next
+    where = " ".join(calls[: -FRAMES - 1 : -1])
+    note(log, f"a fault of ours: {describe(error)[:FAULT_MAX]} at {where}")
+
+
 def note(log: Path, text: str) -> None:
     """Add a line to a log, with the time and this process's id. Any ``text`` becomes one line
     without control characters. A line that cannot be written, on a full disk for instance or
@@ -69,7 +86,7 @@ def note(log: Path, text: str) -> None:
 
 
 def append(log: Path, line: bytes) -> None:
-    """Add a line to a log that several programs write to, of which at most two files of `LOG_MAX`
+    """Add a line to a log to which several programs write, of which at most two files of `LOG_MAX`
     are kept. A line that cannot be written is dropped: nothing is raised."""
     with contextlib.suppress(OSError):
         if not _write(log, line):
@@ -77,8 +94,8 @@ def append(log: Path, line: bytes) -> None:
 
 
 def _write(log: Path, line: bytes) -> bool:
-    """Write ``line``, unless the log is full: then it is renamed, and there is room for a new one.
-    Returns whether it is written. Raises OSError."""
+    """Write ``line``, unless the log is full: then it is renamed, which makes room for a new one.
+    Returns whether it was written. Raises OSError."""
     descriptor = _open(log)
     try:
         if os.fstat(descriptor).st_size + len(line) > LOG_MAX:
@@ -96,7 +113,7 @@ def _open(log: Path) -> int:
 
 def _retire(log: Path, descriptor: int) -> None:
     """Rename a full log, which is open as ``descriptor``, unless another program has done that.
-    Raises OSError, also if one does it at this moment."""
+    Raises OSError, also if another one is doing so at this moment."""
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     if log.exists() and os.path.samestat(os.fstat(descriptor), log.stat()):
         log.replace(log.with_name(f"{log.name}.1"))

@@ -54,11 +54,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from quicksand.base.remedies import Remedy, Say, Words
+from quicksand.base.remedies import FREE_SPACE, Say, Words, shorten
 
 AgentCode = Literal[
     "bad_request", "unauthorized", "forbidden", "not_found", "no_such_method", "exists", "busy",
@@ -66,38 +65,6 @@ AgentCode = Literal[
     "internal",
 ]  # fmt: skip
 """The error codes of the agent's protocol (docs/internals/agent-protocol.md)."""
-
-FREE_SPACE = Words(
-    Remedy("du"), " shows what takes space here, ", Remedy("clean"),
-    " frees what can be made again and empties the trash",
-    python="free some space: sandboxes, saves and images that nobody needs take it, and so does "
-    "what is in the trash",
-)  # fmt: skip
-"""The hint for a full disk."""
-
-WORD_MAX = 512
-"""Characters of a word in a message; a longer word is shortened."""
-
-MESSAGE_MAX = 4096
-"""Characters of a message or a hint."""
-
-_LONG_WORD = re.compile(rf"\S{{{WORD_MAX + 1},}}")
-
-
-def shorten(text: str) -> str:
-    """Shorten ``text``: cut out the middle of overlong words and of an overlong whole, noting how
-    many characters are left out."""
-    if len(text) <= WORD_MAX:
-        return text
-    return _without_middle(_LONG_WORD.sub(lambda m: _without_middle(m[0], WORD_MAX), text))
-
-
-def _without_middle(text: str, limit: int = MESSAGE_MAX) -> str:
-    if len(text) <= limit:
-        return text
-    # The end is kept because errors often say there what is wrong.
-    end = limit // 4
-    return f"{text[: limit - end]}… ({len(text) - limit} characters left out) …{text[-end:]}"
 
 
 class QuicksandError(Exception):
@@ -113,6 +80,10 @@ class QuicksandError(Exception):
         self.advice = hint
         self._worded = message if isinstance(message, Words) else None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and send it to other processes with its keywords, which ``args`` alone lack."""
+        return _as_it_was, (type(self), self.args), self.__dict__
+
     @property
     def hint(self) -> str:
         return shorten(str(self.advice))
@@ -123,16 +94,25 @@ class QuicksandError(Exception):
 
     @property
     def words(self) -> str | Words:
-        """``str(error)``, to be a part of another error's message."""
+        """``str(error)``, as a part of another error's message."""
         return str(self) if self._worded is None else self._worded
 
     def text_in(self, say: Say) -> str:
-        """``str(error)`` with each remedy as ``say`` says it."""
+        """``str(error)`` with each remedy in the words of ``say``."""
         return str(self) if self._worded is None else shorten(self._worded.said(say))
 
     def hint_in(self, say: Say) -> str:
-        """``hint`` with each remedy as ``say`` says it."""
+        """``hint`` with each remedy in the words of ``say``."""
         return shorten(self.advice.said(say)) if isinstance(self.advice, Words) else self.hint
+
+
+def _as_it_was(kind: type[QuicksandError], args: tuple[Any, ...]) -> QuicksandError:
+    """Return an error of that kind, whose attributes are set afterwards."""
+    # By the base that defines the layout: of two, Python takes the first one's, and refuses it.
+    make = OSError if issubclass(kind, OSError) else Exception
+    error: QuicksandError = make.__new__(kind, *args)
+    error.args = args
+    return error
 
 
 class ConfigError(QuicksandError, ValueError):
@@ -160,8 +140,8 @@ class NoDisplayError(StateError):
 
 
 class AgentTooOldError(StateError):
-    """The guest's agent is of an older version, out of a checkpoint or of a sandbox that has run
-    for long, and cannot do what is asked for."""
+    """The guest's agent is of an older version, from a checkpoint or of a sandbox that has run for
+    long, and cannot do what is requested."""
 
 
 class HostError(QuicksandError, RuntimeError):
@@ -294,7 +274,7 @@ class AgentUnreachableError(AgentError):
 
 
 class RevertedError(AgentUnreachableError):
-    """The sandbox was reverted to a checkpoint, and with it the effects of what was in flight."""
+    """The sandbox was reverted to a checkpoint, and with it the effects of requests in flight."""
 
 
 class AgentProtocolError(AgentError):
@@ -336,11 +316,11 @@ class GuestPermissionError(AgentRefusedError, PermissionError):
 
 
 class GuestIsADirectoryError(AgentRefusedError, IsADirectoryError):
-    """What is there in the guest is a directory."""
+    """The path in the guest is a directory."""
 
 
 class GuestNotADirectoryError(AgentRefusedError, NotADirectoryError):
-    """What is there in the guest is no directory."""
+    """The path in the guest is no directory."""
 
 
 class RemoteError(QuicksandError, RuntimeError):
@@ -348,8 +328,8 @@ class RemoteError(QuicksandError, RuntimeError):
 
 
 class RemoteUnreachableError(RemoteError):
-    """Another machine cannot be reached, or the connection to it broke. Whether what was under way
-    there has happened is then unknown."""
+    """Another machine cannot be reached, or the connection to it broke. It is then unknown whether
+    the requests under way there were carried out."""
 
 
 class RemoteProtocolError(RemoteError):

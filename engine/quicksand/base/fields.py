@@ -17,15 +17,15 @@ WHOLE_MAX = 2**63
 """No size, count or process id is this large."""
 
 SHOWN_MAX = 80
-"""Characters of a value in an error."""
+"""The most characters of a value in an error."""
 
 _NO_DEFAULT: Any = object()
 
 
 class Fields:
-    """The fields of ``value``; ``what`` names it in errors. Whatever else it has is not looked at.
+    """The fields of ``value``; ``what`` names it in errors. Other contents are ignored.
 
-    Every method raises ValueError, naming the field, if that is of another type, or missing and
+    Every method raises ValueError, naming the field, if it is of another type, or missing and
     without ``default``.
     """
 
@@ -66,7 +66,7 @@ class Fields:
     def real(self, name: str) -> float:
         """A finite number."""
         found = self.any(name)
-        # NaN is no number below it either, and a larger one would overflow a float.
+        # NaN is not below it either, and a larger number would overflow a float.
         if type(found) in (int, float) and abs(found) <= sys.float_info.max:
             return float(found)
         self._refuse(name, found, "no number that makes sense")
@@ -88,7 +88,7 @@ class Fields:
         return found if isinstance(found, dict) else self._refuse(name, found, "no JSON object")
 
     def maybe(self, name: str, read: Callable[[str], T]) -> T | None:
-        """None if the field is null, else what ``read`` makes of it: a method of this object."""
+        """None if the field is null, else the result of ``read``, a method of this object."""
         return None if self.any(name) is None else read(name)
 
     def _refuse(self, name: str, found: object, problem: str) -> NoReturn:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import io
 import json
 import os
 import time
@@ -13,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from quicksand.base.errors import DiskSpaceError, PathError
+from quicksand.base.errors import ConfigError, DiskSpaceError, PathError
 from quicksand.base.regular import create, open_file, open_regular, read_at_most
 from quicksand.base.removal import NotOursError
 
@@ -24,13 +23,23 @@ FULL = {errno.ENOSPC, errno.EDQUOT}
 """The errors that mean that no space is left."""
 
 
-def write_json(path: Path, value: Any, *, durable: bool = True) -> None:
+def anything(value: Any) -> Any:
+    """The reader for files whose readers accept any JSON."""
+    return value
+
+
+Read = Callable[[Any], object]
+"""Parses the JSON of a file; raises ValueError if it refuses the contents."""
+
+
+def write_json(path: Path, value: Any, *, read: Read = anything, durable: bool = True) -> None:
     """Replace a JSON file, so that a crash at any point leaves the old file or the new one.
 
-    ``durable=False`` omits fsync, for directories that a reboot empties. Raises DiskSpaceError or
-    PathError and then leaves the old file.
+    ``read`` is the file's reader: a value that it refuses is not written. ``durable=False`` omits
+    fsync, for directories that a reboot empties. Raises ConfigError for a value that could not be
+    read again, DiskSpaceError, PathError; the old file is then still there.
     """
-    pending = PendingJson(path, value, durable=durable)
+    pending = PendingJson(path, value, read=read, durable=durable)
     try:
         pending.put()
     finally:
@@ -54,24 +63,26 @@ def write_word(path: Path, text: str) -> None:
 class PendingJson:
     """A JSON value written beside its final path, so that `put` needs no more space.
 
-    Making one raises DiskSpaceError or PathError and then leaves nothing.
+    Making one raises as `write_json` and then leaves nothing.
     """
 
-    def __init__(self, path: Path, value: Any, *, durable: bool = True) -> None:
+    def __init__(
+        self, path: Path, value: Any, *, read: Read = anything, durable: bool = True
+    ) -> None:
+        text = _encode(path, value, read)
         self._path = path
         self._durable = durable
         self._temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
         try:
             with map_os_errors(path):
-                self._write(value)
+                self._write(text)
         except BaseException:
             self.drop()
             raise
 
-    def _write(self, value: Any) -> None:
-        with io.TextIOWrapper(create(self._temporary), encoding="utf-8") as file:
-            json.dump(value, file, indent=1)
-            file.write("\n")
+    def _write(self, text: bytes) -> None:
+        with create(self._temporary) as file:
+            file.write(text)
             if self._durable:
                 file.flush()
                 os.fsync(file.fileno())
@@ -88,6 +99,27 @@ class PendingJson:
         # If it could not be written, removing it may fail too; the first error counts.
         with contextlib.suppress(OSError):
             self._temporary.unlink()
+
+
+def _encode(path: Path, value: Any, read: Read) -> bytes:
+    """Return the text of a JSON file, after reading it back. Raises ConfigError."""
+    try:
+        text = json.dumps(value, indent=1, allow_nan=False).encode("ascii") + b"\n"
+    except (TypeError, ValueError, RecursionError):
+        raise ConfigError(f"{path.name} is not written: JSON has no such values") from None
+    if len(text) > JSON_MAX:
+        raise ConfigError(
+            f"{path.name} is not written: it would have {len(text)} bytes, and {JSON_MAX} is the "
+            "most",
+            hint="shorten the texts in it, such as notes",
+        )
+    try:
+        read(json.loads(text))
+    except ValueError as error:
+        raise ConfigError(
+            f"{path.name} is not written, for nobody could read it: {error}"
+        ) from None
+    return text
 
 
 def read_json(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -131,8 +163,8 @@ def map_os_errors(path: Path) -> Iterator[None]:
 
 
 def data_extents(descriptor: int, size: int) -> Iterator[tuple[int, int]]:
-    """Yield where an open file of ``size`` bytes has data: (start, end) in bytes, ascending. The
-    rest are holes. A file system without holes reports one range. Raises OSError."""
+    """Yield the ranges of an open file of ``size`` bytes that hold data: (start, end) in bytes,
+    ascending. The rest are holes. A file system without holes reports one range. Raises OSError."""
     end = 0
     while end < size:
         try:
@@ -152,7 +184,7 @@ def try_lock(path: Path, *, shared: bool = False, create: bool = True) -> int | 
     ``create``, missing. Closing the last copy of the descriptor frees the lock. Raises OSError.
     """
     try:
-        # No link is followed: it could have the lock made in another place.
+        # No link is followed: it could put the lock in another place.
         descriptor = open_regular(path, os.O_RDWR | os.O_NOFOLLOW | (os.O_CREAT if create else 0))
     except FileNotFoundError:
         return None
@@ -168,13 +200,13 @@ def try_lock(path: Path, *, shared: bool = False, create: bool = True) -> int | 
 
 
 def try_named_lock(path: Path) -> int | None:
-    """Do what `try_lock` does with a lock whose file vanishes when it is given back
-    (`give_back`), so that no file of every name stays for ever. Raises OSError."""
+    """As `try_lock`, for a lock whose file vanishes when it is given back (`give_back`), so that
+    files do not pile up. Raises OSError."""
     while True:
         descriptor = try_lock(path)
         if descriptor is None:
             return None
-        # Whoever had it may have removed the file between our opening and our locking it.
+        # The last holder may have removed the file between our opening and our locking it.
         with contextlib.suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(descriptor), path.lstat()):
                 return descriptor
@@ -205,9 +237,8 @@ def is_locked(path: Path) -> bool:
 def lock_within(
     path: Path, seconds: float, *, take: Callable[[Path], int | None] = try_lock
 ) -> int | None:
-    """Like ``take`` (`try_lock` or `try_named_lock`), but retry for ``seconds``, because
-    `is_locked` in another process holds the lock for an instant. Blocks the thread. Raises
-    OSError."""
+    """As ``take`` (`try_lock` or `try_named_lock`), but retry for ``seconds``, because `is_locked`
+    in another process holds the lock for an instant. Blocks the thread. Raises OSError."""
     deadline = time.monotonic() + seconds
     while True:
         descriptor = take(path)

@@ -1,4 +1,4 @@
-"""Remembers facts about programs, so that they need not be run again to find them out."""
+"""Remembers facts about programs, so that these need not be run again."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ class _File:
     allocated: int
     links: int
     seen: int = 0
-    """How many of its links were found."""
+    """The number of its links that were found."""
 
 
 class Footprint:
@@ -90,15 +90,17 @@ class Footprint:
 
 
 def allocated_size(path: Path) -> int:
-    """Bytes that the files below a directory occupy on disk (st_blocks, not apparent sizes)."""
+    """Return the bytes that a file, or the files below a directory, occupy on disk (st_blocks, not
+    apparent sizes). Missing files count nothing. Raises OSError for an unreadable directory."""
     total = 0
-    try:
-        with os.scandir(path) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    total += allocated_size(Path(entry.path))
-                else:
-                    total += entry.stat(follow_symlinks=False).st_blocks * BLOCK
-    except FileNotFoundError:
-        return total
+    with contextlib.suppress(FileNotFoundError):
+        try:
+            with os.scandir(path) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        total += allocated_size(Path(entry.path))
+                    else:
+                        total += entry.stat(follow_symlinks=False).st_blocks * BLOCK
+        except NotADirectoryError:
+            total = path.lstat().st_blocks * BLOCK
     return total

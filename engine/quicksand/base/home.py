@@ -20,7 +20,7 @@ def home() -> Path:
 
 def expand(path: str) -> Path:
     """Return a path that a user wrote, with its ``~`` expanded. Raises PathError if the home
-    directory that it means is not known."""
+    directory that it means is unknown."""
     try:
         return Path(path).expanduser()
     except RuntimeError as error:

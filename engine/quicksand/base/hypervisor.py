@@ -1,8 +1,8 @@
 """The abilities that a hypervisor must have for checkpoints, reverts and clones of the machine that
 it runs.
 
-`quicksand.qemu` has the one that is there; code that works on a machine's state sees only this. A
-machine is started by its keeper, and then asked by way of a `Hypervisor`.
+`quicksand.qemu` has the only implementation; code that works on a machine's state sees only this. A
+machine is started by its keeper, and then used by way of a `Hypervisor`.
 
 All methods raise MachineError (QemuDiedError if the hypervisor has ended), and StateError with its
 words if it refuses. Unless it says otherwise, a method may be called while the VM runs.
@@ -19,38 +19,38 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Features:
-    """Abilities of one hypervisor that another may lack, so that callers ask first."""
+    """The abilities of one hypervisor that another may lack, so that callers ask first."""
 
     devices_alone: bool
-    """It saves and loads the devices' state without the memory, which it maps privately from a
-    file, so that others can read and write it (`Hypervisor.save_devices`)."""
+    """Whether it saves and loads the devices' state without the memory, which it maps privately
+    from a file, so that others can read and write it (`Hypervisor.save_devices`)."""
     whole_state: bool
-    """It saves and loads memory and devices together (`Hypervisor.save_state`)."""
+    """Whether it saves and loads memory and devices together (`Hypervisor.save_state`)."""
     loads_again: bool
-    """It loads the devices' state into a machine that has run (`Hypervisor.load_state`), and lets
-    something else lie below the top layer of its disk (`Hypervisor.put_below`)."""
+    """Whether it loads the devices' state into a machine that has run (`Hypervisor.load_state`),
+    and can change the layers below the top layer of its disk (`Hypervisor.put_below`)."""
 
 
 GENERATION_AT = 40
-"""Where they are in their page (QEMU, docs/specs/vmgenid; VMGENID_GUID_OFFSET)."""
+"""The generation's offset in its page, in bytes (QEMU, docs/specs/vmgenid; VMGENID_GUID_OFFSET)."""
 
 
 class Translations(AbstractAsyncContextManager["Translations"]):
-    """Corrects what a hypervisor that emulates the processors keeps about them: code that it has
-    translated, and whether an interrupt waits. It does not notice by itself when memory is written
-    from outside, or when only a part of the devices' state is loaded. The machine is paused while
-    this is used. All methods raise MachineError."""
+    """Corrects the caches of a hypervisor that emulates the processors: its translated code, and
+    whether an interrupt waits. It does not notice by itself when memory is written from outside, or
+    when only a part of the devices' state is loaded. The machine is paused while this is used. All
+    methods raise MachineError."""
 
     @abstractmethod
     async def forget(self, runs: Sequence[tuple[int, int]], memory: int, filler: int) -> None:
-        """Drop what was translated of ``runs``, (start, size) in bytes, of the machine's memory of
-        ``memory`` bytes. They are filled with the byte ``filler``, unless the machine has something
-        else at these addresses than its memory."""
+        """Drop the translations of ``runs``, (start, size) in bytes, of the machine's memory of
+        ``memory`` bytes. The runs are filled with the byte ``filler``, unless the machine has
+        something other than its memory at these addresses."""
 
     @abstractmethod
     async def interrupt(self, vectors: Sequence[tuple[int, int]]) -> None:
-        """Have processors look for interrupts: the ids of their APICs, each with a vector that is
-        pending there, or that does nothing."""
+        """Make processors look for interrupts: the ids of their APICs, each with a vector that is
+        already pending there, or that does nothing."""
 
 
 class Hypervisor(ABC):
@@ -64,7 +64,7 @@ class Hypervisor(ABC):
 
     @abstractmethod
     async def version(self) -> str:
-        """The hypervisor's version: one of another version may not take this one's state."""
+        """The hypervisor's version: another version may not take this one's state."""
 
     # The processors
 
@@ -96,8 +96,8 @@ class Hypervisor(ABC):
 
     @abstractmethod
     async def load_devices(self, descriptor: int, *, name: str) -> None:
-        """Load what `save_devices` has written, from the open file ``descriptor``, into a machine
-        that has not run yet; it is paused afterwards. ``name`` is what an error calls the state."""
+        """Load the state that `save_devices` wrote, from the open file ``descriptor``, into a
+        machine that has not run yet; it is paused afterwards. Errors call the state ``name``."""
 
     @abstractmethod
     async def open_state(self, name: str, path: Path, *, over: Path | None = None) -> None:
@@ -107,11 +107,11 @@ class Hypervisor(ABC):
     @abstractmethod
     async def save_state(self, name: str, tag: str) -> None:
         """Write memory and devices of the paused machine to an open file as the state ``tag``, and
-        make sure that they are there. The machine stays paused."""
+        check that they are there. The machine stays paused."""
 
     @abstractmethod
     async def load_state(self, name: str, tag: str) -> None:
-        """Load what `save_state` has written into a paused machine, which stays paused. Raises
+        """Load the state written by `save_state` into a paused machine, which stays paused. Raises
         MachineError if the file has no such state."""
 
     @abstractmethod
@@ -120,12 +120,12 @@ class Hypervisor(ABC):
 
     @abstractmethod
     def translations(self, socket: Path) -> Translations:
-        """A connection by which translated code is dropped, as a context manager, for an x86
-        machine. ``socket`` is the path of its socket, the same each time."""
+        """Return a connection that drops translated code, as a context manager, for an x86 machine.
+        ``socket`` is the path of its socket, the same each time."""
 
     @abstractmethod
     async def generation(self) -> bytes | None:
-        """The 16 bytes by which the guest knows this machine from copies of it, as they are in its
+        """The 16 bytes by which the guest distinguishes this machine from copies of it, as in its
         memory (`GENERATION_AT`); None if the machine has no device for that."""
 
     @abstractmethod
@@ -154,12 +154,12 @@ class Hypervisor(ABC):
 
     @abstractmethod
     async def put_below(self, top: str, below: str) -> None:
-        """Let the guest's top layer lie above the open layer ``below``. That has the content of
-        what lay below it before, unless the machine is paused and is about to get another state."""
+        """Put the guest's top layer above the open layer ``below``. That has the same content as
+        the layers below before, unless the machine is paused and is about to get another state."""
 
     @abstractmethod
     async def close_layers(self, layers: Sequence[str]) -> None:
-        """Close layers that nothing lies above; those that are not open are passed over. Raises
+        """Close layers below which no other lies; layers that are not open are skipped. Raises
         StateError if one stays open, which costs only memory."""
 
     @abstractmethod
@@ -178,4 +178,4 @@ class Hypervisor(ABC):
 
     @abstractmethod
     async def count_connections(self) -> int:
-        """The connections in its network, with those that have ended and are not forgotten."""
+        """The connections in its network, including ended ones that are not forgotten yet."""

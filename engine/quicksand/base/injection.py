@@ -20,8 +20,8 @@ WAIT_S = 1.0
 
 RETRIES = 100
 RETRY_S = 0.001
-"""How often, and after how many seconds, a process is stopped again that was not waiting in a
-system call."""
+"""Attempts to stop a process that was not waiting in a system call, and the seconds between
+them."""
 
 # Requests and options of ptrace (linux/ptrace.h, asm/ptrace-abi.h).
 _TRACEME, _PEEK, _POKE, _SINGLESTEP, _GETREGS, _SETREGS, _DETACH = 0, 1, 4, 9, 12, 13, 17
@@ -36,7 +36,7 @@ _MINUS_ONE = (1 << 64) - 1
 
 
 def is_possible() -> bool:
-    """Whether this system is one for which the steps are known."""
+    """Whether the steps are known for this system."""
     return sys.platform.startswith("linux") and os.uname().machine == "x86_64"
 
 
@@ -77,7 +77,7 @@ def call_in_running(pid: int, number: int, *arguments: int) -> int:
     error number. The thread must mostly wait in system calls, one of which is restarted. Stopping
     it takes some milliseconds at most.
 
-    To be called in a thread that ends soon: that detaches from a process that cannot be stopped.
+    Must be called in a thread that ends soon, which detaches from a process that cannot be stopped.
     Raises OSError if the process cannot be traced.
     """
     for _ in range(RETRIES):
@@ -107,7 +107,7 @@ def _step(
     the process for it."""
     call = _Registers(*before)
     call[_RIP], call[_RAX] = address, number
-    # It is in no system call, then, that would be restarted.
+    # Then it is in no system call that would be restarted.
     call[_ORIG_RAX] = _MINUS_ONE
     for position, value in zip(_ARGUMENTS, words, strict=False):  # type: ignore[call-overload]
         call[position] = value
@@ -117,7 +117,7 @@ def _step(
         stop = _wait(pid)
         if is_refused := stop == signal.SIGSYS:
             # A filter has answered with this signal, which is dropped here. The end of the step is
-            # reported after it: a process that is let go before that dies of its SIGTRAP.
+            # reported after it: a process that is released before dies of that SIGTRAP.
             _ptrace(_SINGLESTEP, pid)
             stop = _wait(pid)
         if not stop:
@@ -145,7 +145,7 @@ def _ended() -> ProcessLookupError:
 
 
 def _wait(pid: int, seconds: float | None = None) -> int:
-    """Wait until a traced process has stopped; return the signal of which it has (with an event of
+    """Wait until a traced process has stopped; return the signal that stopped it (with an event of
     ptrace above it), or 0 if it has ended, or not stopped in time. Its end is left for others to
     wait for."""
     options = os.WSTOPPED | os.WEXITED | os.WNOWAIT
@@ -174,7 +174,7 @@ def _ptrace(request: int, pid: int, address: int = 0, data: int = 0) -> int:
     call.restype = ctypes.c_long
     ctypes.set_errno(0)
     result = int(call(request, pid, ctypes.c_void_p(address), ctypes.c_void_p(data & _MINUS_ONE)))
-    # A word that was peeked may be -1.
+    # A word that was read may be -1.
     if result == -1 and (number := ctypes.get_errno()):
         raise OSError(number, os.strerror(number))
     return result

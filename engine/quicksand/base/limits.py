@@ -1,4 +1,4 @@
-"""Limits that the commands tell of, too: they are read without the rest of the engine."""
+"""Limits that the commands also show: they are read without the rest of the engine."""
 
 from __future__ import annotations
 
@@ -12,4 +12,4 @@ SPARES_MAX = 16
 """The most spares of one machine. Each takes some 60 MiB of memory."""
 
 BUTTONS = ("left", "middle", "right", "side", "extra")
-"""The pointer's buttons (QEMU, InputButton), without those that are its wheel."""
+"""The pointer's buttons (QEMU, InputButton), except those of its wheel."""

@@ -1,9 +1,9 @@
 """Finding files and directories of ours by listing.
 
-Somebody else may have put there anything that a listing finds. So before a file is deleted, renamed
-or counted as ours, this must be proven: the directory is this user's, not a link, and nobody else
-can write to it; the name is one that we give; it is of the expected kind, not a link, and this
-user's. (`removal` asks for more before it deletes a directory.)
+Anything that a listing finds may be somebody else's. So before a file is deleted, renamed or
+counted as ours, this must be proven: the directory is this user's, not a link, and nobody else can
+write to it; the name is one that we give; it is of the expected kind, not a link, and this user's.
+(`removal` asks for more before it deletes a directory.)
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from quicksand.base.removal import open_own
 
 ANY_ID = re.compile(r"[0-9a-f]{8,64}")
-"""The name of a directory that is an id or a digest."""
+"""The name of a directory, an id or a digest."""
 
 TEMPORARY = r"\.[0-9a-f]{8}"
 """The ending of a temporary name beside the final one (`files.write_json`, `sharing`)."""

@@ -16,7 +16,7 @@ TRIES = 50
 """Attempts to find a port that is free on both addresses."""
 
 NOT_OURS = (errno.EADDRINUSE, errno.EACCES, errno.EPERM)
-"""Errors of a port that others have, or that this user may not have."""
+"""Errors of a port that others use, or that this user may not use."""
 
 FULL = (errno.EMFILE, errno.ENFILE)
 

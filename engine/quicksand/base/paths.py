@@ -19,13 +19,13 @@ if sys.platform != "linux":
 APP = "quicksand"
 
 SHARED_IMAGES = "QUICKSAND_SHARED_IMAGES"
-"""The variable that says that the images are another data directory's, and are only read here."""
+"""The variable which says that another data directory owns the images, which are only read here."""
 
 TEMPORARY = Path("/tmp")  # noqa: S108
 TEMPORARY_TOO = Path("/var/tmp")  # noqa: S108
 IN_MEMORY = Path("/dev/shm")  # noqa: S108
-"""A tmpfs on every Linux. A sandbox has some fifty sockets, which ext4 takes 5 ms to make, and ten
-times that when as many were removed within the last seconds."""
+"""A tmpfs on every Linux. A sandbox has some fifty sockets, which take 5 ms to make on ext4, and
+ten times that after as many were removed within the last seconds."""
 SYSTEMD = Path("/run/systemd/system")
 """It exists where systemd is the init system (sd_booted(3))."""
 
@@ -53,7 +53,7 @@ class Paths:
 
     @property
     def engine_log(self) -> Path:
-        """The log of what concerns no sandbox (effort.py)."""
+        """The log for matters of no single sandbox (effort.py)."""
         return self.data / "engine.log"
 
     @property
@@ -88,8 +88,8 @@ def config_place() -> Path:
 
 
 def _usual(variable: str, below_home: str, elsewhere: str) -> Path:
-    """Return our directory in that of the XDG base directory specification; on other systems the
-    one that the function ``elsewhere`` of platformdirs names."""
+    """Return our directory in that of the XDG base directory specification; on other systems, in
+    the one from platformdirs' function ``elsewhere``."""
     if sys.platform != "linux":
         return Path(getattr(platformdirs, elsewhere)(APP))
     base = os.environ.get(variable, "")
@@ -98,10 +98,10 @@ def _usual(variable: str, below_home: str, elsewhere: str) -> Path:
 
 
 def _runtime_default() -> Path:
-    """Return a directory in the session's runtime directory, in the one for temporary files that
-    the user named, or in memory: directly in it, so that its owner can be checked."""
+    """Return a directory in the session's runtime directory, in the user's directory for temporary
+    files, or in memory: directly in it, so that its owner can be checked."""
     for parent in (os.environ.get("XDG_RUNTIME_DIR"), f"/run/user/{os.getuid()}"):
-        # After `su`, XDG_RUNTIME_DIR still names the directory of the user before.
+        # After `su`, XDG_RUNTIME_DIR still names the earlier user's directory.
         if parent and _is_ours(Path(parent).resolve()):
             return Path(parent) / APP
     name = f"{APP}-{os.getuid()}"
@@ -109,9 +109,9 @@ def _runtime_default() -> Path:
         if parent and _can_be_used(Path(parent)):
             return Path(parent).absolute() / name
     on_disk, in_memory = TEMPORARY / name, IN_MEMORY / name
-    # systemd empties what users have in memory when they log out (RemoveIPC= in logind.conf(5)).
+    # systemd empties users' files in memory when they log out (RemoveIPC= in logind.conf(5)).
     if not SYSTEMD.exists() and _can_be_used(IN_MEMORY):
-        # An earlier version made one on disk, whose sandboxes are to be found. What others make
+        # An earlier version made one on disk, whose sandboxes must be found. Other users' files
         # there must not hide ours.
         return in_memory if _is_ours(in_memory) or not _is_ours(on_disk) else on_disk
     return on_disk if _can_be_used(TEMPORARY) else TEMPORARY_TOO / name
@@ -124,15 +124,15 @@ def _can_be_used(directory: Path) -> bool:
 
 
 def is_exposed(directory: Path) -> bool:
-    """Whether all may rename and remove what others have in a directory, unlike in /tmp, whose
+    """Whether everybody may rename and remove others' files in a directory, unlike in /tmp, whose
     sticky bit forbids that (inode(7)). Raises OSError."""
     mode = directory.stat().st_mode
     return bool(mode & stat.S_IWOTH) and not mode & stat.S_ISVTX
 
 
 def is_for_all(directory: Path) -> bool:
-    """Whether a directory is meant for everybody's files, as /tmp and /dev/shm are: all may write
-    to it, the sticky bit protects what is there, and it is not a link."""
+    """Whether a directory is meant for everybody's files, like /tmp and /dev/shm: all may write to
+    it, the sticky bit protects its files, and it is not a link."""
     try:
         mode = directory.lstat().st_mode
     except OSError:
@@ -141,7 +141,7 @@ def is_for_all(directory: Path) -> bool:
 
 
 def require_protected(directory: Path) -> None:
-    """Raise NotOursError if others could replace what this user makes in a directory. Raises
+    """Raise NotOursError if others could replace this user's files in a directory. Raises
     OSError."""
     if is_exposed(directory):
         mode = stat.S_IMODE(directory.stat().st_mode)
@@ -208,14 +208,14 @@ def make_private_dir(path: Path) -> Path:
 
 
 def _own_target(path: Path) -> Path:
-    """Return where a link of this user's leads that lies in a directory of this user's; any other
-    path as it is. That is for places in the data directory only: a link that a cloned repository
-    brings is this user's, too."""
+    """Return the target of a link of this user's in a directory of this user's; any other path
+    unchanged. This is for places in the data directory only: a link from a cloned repository is
+    this user's, too."""
     try:
         found = path.lstat()
         if stat.S_ISLNK(found.st_mode) and found.st_uid == os.geteuid():
             os.close(open_own(path.parent.resolve()))
             return path.resolve()
     except (OSError, RuntimeError):
-        pass  # a link that leads around, for one: whoever opens it reports the error
+        pass  # a cycle of links, for example: opening it reports the error
     return path

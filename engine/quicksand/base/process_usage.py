@@ -20,6 +20,16 @@ def process_usage(pid: int) -> tuple[float, int]:
     return ticks / os.sysconf("SC_CLK_TCK"), pages * os.sysconf("SC_PAGE_SIZE")
 
 
+def is_stopped(pid: int) -> bool:
+    """Whether a process was stopped by a signal or a debugger (state T or t, proc(5)); False if it
+    is gone or there is no /proc."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return stat[stat.rindex(")") + 2 :][:1] in ("T", "t")
+
+
 def memory_of(pid: int) -> int:
     """Bytes of memory of a process; pages that it shares with others count in part (PSS, proc(5)).
     Where the system does not tell, its resident bytes; 0 if it is gone."""

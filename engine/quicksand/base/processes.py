@@ -107,7 +107,7 @@ def running_modules(modules: Collection[str]) -> list[tuple[int, str]]:
 
 
 def processes_of(place: str | Path) -> list[Process]:
-    """List those of the sandbox with the directory ``place``, which they may name differently."""
+    """List the processes of the sandbox in ``place``, which they may name differently."""
     return [process for process in list_processes() if is_same_place(process.of, place)]
 
 
@@ -149,8 +149,7 @@ def command_of(pid: int) -> str:
 
 
 def program_of(pid: int) -> str:
-    """Return the path of the program that a process runs; "" if it has ended or that is not to be
-    known."""
+    """Return the path of the program that a process runs; "" if it has ended or that is hidden."""
     with contextlib.suppress(OSError):
         return str((PROC / str(pid) / "exe").readlink())
     return next((words[0] for one, _, words in _ps() if one == pid and words), "")
@@ -203,7 +202,7 @@ def start_of(pid: int) -> str:
 
 
 def _ps() -> Iterator[tuple[int, str, list[str]]]:
-    """List processes where there is no /proc; arguments with spaces come apart there."""
+    """Yield processes where there is no /proc; arguments with spaces come apart there."""
     done = subprocess.run(
         ["ps", "-ww", "-x", "-o", "pid=,lstart=,command="],
         capture_output=True,

@@ -1,8 +1,8 @@
 """Opening files by their names.
 
-Somebody may have put a FIFO, a socket or a device where a file of ours is expected, and open(2)
-would wait for a FIFO's writer for ever. So whatever is opened by a name is proven a regular file
-first, here. The keeper runs this module without the rest of the engine.
+A FIFO, a socket or a device may be where a file of ours is expected, and open(2) would wait for a
+FIFO's writer for ever. So everything that is opened by name is first proven to be a regular file,
+here. The keeper runs this module without the rest of the engine.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ NO_LINK = "it is a symbolic link, and no file"
 
 
 class NotAFileError(OSError):
-    """The thing with a file's name is no regular file. Its errno is EISDIR for a directory, ELOOP
-    for a link, otherwise EINVAL."""
+    """Raised when the thing with a file's name is not a regular file. Its errno is EISDIR for a
+    directory, ELOOP for a link, otherwise EINVAL."""
 
 
 def open_regular(
@@ -43,13 +43,13 @@ def open_regular(
 ) -> int:
     """Open a regular file and return its descriptor, which is not inherited. With O_CREAT in
     ``flags`` a new one gets ``mode``. A link is followed unless ``flags`` have O_NOFOLLOW. ``at``
-    is the descriptor of the directory that ``path`` begins in. Raises NotAFileError, other
+    is the descriptor of the directory to which ``path`` is relative. Raises NotAFileError, other
     OSErrors."""
     try:
         # O_NONBLOCK: opening a FIFO does not wait. It means nothing for regular files.
         descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, mode, dir_fd=at)
     except OSError as error:
-        # A FIFO without a reader, and a socket; a directory that was to be written.
+        # A FIFO without a reader, and a socket; a directory opened for writing.
         if error.errno == errno.ELOOP and flags & os.O_NOFOLLOW:
             raise NotAFileError(errno.ELOOP, NO_LINK, os.fspath(path)) from error
         if error.errno in (errno.ENXIO, errno.EISDIR):

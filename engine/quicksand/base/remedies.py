@@ -11,6 +11,7 @@ As text, `Words` speak Python; the command line passes its own way to say a reme
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, get_args
 
@@ -53,12 +54,13 @@ PYTHON: Mapping[Verb, str] = {
     "trash": "`Sandbox.open({name!r}).trash()`",
     "tree": "`Sandbox.open({name!r}).checkpoints()`",
 }
-"""How it is done in Python. What is not here has no call: `Words` with it say something else."""
+"""The Python words for each remedy. One without words has no call: its `Words` say something
+else."""
 
 
 class _Value:
-    """A value that is never changed. (No dataclass: every command loads this module, and making two
-    of them takes 0.7 ms.)"""
+    """A value that is never changed. (Not a dataclass: every command loads this module, and making
+    two dataclasses takes 0.7 ms.)"""
 
     __slots__: tuple[str, ...] = ()
 
@@ -94,8 +96,8 @@ Say = Callable[[Remedy], str]
 
 
 class Words(_Value):
-    """A text with remedies in it. ``python`` is said to users of Python instead, where they would
-    do something else."""
+    """A text with remedies in it. Users of Python get ``python`` instead, where they would do
+    something else."""
 
     __slots__ = ("parts", "python")
 
@@ -104,7 +106,7 @@ class Words(_Value):
         self.python = python
 
     def said(self, say: Say) -> str:
-        """The text, with each remedy as ``say`` says it."""
+        """Return the text, with each remedy in the words of ``say``."""
         return "".join(_said(part, say) for part in self.parts)
 
     def __str__(self) -> str:
@@ -113,7 +115,7 @@ class Words(_Value):
         return "".join(str(p) if isinstance(p, Words) else _said(p, _in_python) for p in self.parts)
 
     def to_json(self) -> dict[str, Any]:
-        """For another process (`from_json`)."""
+        """Return JSON for another process (`from_json`)."""
         parts = [
             part
             if isinstance(part, str)
@@ -126,12 +128,12 @@ class Words(_Value):
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Words:
-        """Read what `to_json` of another process of ours has written. Raises ValueError."""
+        """Read the result of `to_json` from another process of ours. Raises ValueError."""
         try:
             parts = [_read_part(part) for part in value["parts"]]
             return cls(*parts, python=str(value["python"]))
         except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"no words: {error!r}") from error
+            raise ValueError("these are no words of ours") from error
 
 
 def _said(part: str | Remedy | Words, say: Say) -> str:
@@ -156,3 +158,36 @@ def _read_part(part: Any) -> str | Remedy | Words:
     if part["verb"] not in get_args(Verb):
         raise ValueError(f"no words: {part['verb']!r} is no verb")
     return Remedy(part["verb"], **{str(name): str(arg) for name, arg in part["args"].items()})
+
+
+FREE_SPACE = Words(
+    Remedy("du"), " shows what takes space here, ", Remedy("clean"),
+    " frees what can be made again and empties the trash",
+    python="free some space: sandboxes, saves and images that nobody needs take it, and so does "
+    "what is in the trash",
+)  # fmt: skip
+"""The hint for a full disk."""
+
+WORD_MAX = 512
+"""Characters of a word in a message; a longer word is shortened."""
+
+MESSAGE_MAX = 4096
+"""Characters of a message or a hint."""
+
+_LONG_WORD = re.compile(rf"\S{{{WORD_MAX + 1},}}")
+
+
+def shorten(text: str) -> str:
+    """Shorten ``text``: cut out the middle of overlong words and of an overlong whole, noting the
+    number of omitted characters."""
+    if len(text) <= WORD_MAX:
+        return text
+    return _without_middle(_LONG_WORD.sub(lambda m: _without_middle(m[0], WORD_MAX), text))
+
+
+def _without_middle(text: str, limit: int = MESSAGE_MAX) -> str:
+    if len(text) <= limit:
+        return text
+    # The end is kept because errors often say there what is wrong.
+    end = limit // 4
+    return f"{text[: limit - end]}… ({len(text) - limit} characters left out) …{text[-end:]}"

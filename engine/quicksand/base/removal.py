@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MARK = ".quicksand"
-"""The file with a directory's id and, if it lies elsewhere, what it belongs to."""
+"""The file with a directory's id and, if the directory lies elsewhere, its owner."""
 
 HEADER = "made by quicksand: "
 ATTEMPTS = 5
-"""How often a directory is emptied that others still write to."""
+"""The most attempts to empty a directory to which others still write."""
 
 MARK_MAX = 8192
 """Bytes; a path has at most 4096 (PATH_MAX, linux/limits.h)."""
@@ -40,11 +40,11 @@ _NAME = re.compile(rf"(?:\.[a-z][a-z0-9.-]*-)?({_ID.pattern})")
 """A directory's name: its id, after a hidden prefix while it is being made or removed."""
 
 OLDER = {"sandbox.json": "id", "trash.json": "removed", "manifest.json": "digest"}
-"""Directories older than marks have one of these records instead, with this key."""
+"""The record, by file and key, of directories that are older than marks."""
 
 
 class NotOursError(OSError):
-    """A directory that is not proven ours, and was left as it is; ``why`` gives the reason."""
+    """Raised when a directory is not proven ours and was left as it is; ``why`` is the reason."""
 
     def __init__(self, path: str | os.PathLike[str], why: str) -> None:
         super().__init__(errno.EPERM, f"it is left alone, since {why}", os.fspath(path))
@@ -59,7 +59,7 @@ def id_of(name: str) -> str | None:
 
 def make_marked(path: Path, *, of: Path | None = None) -> Path:
     """Make the directory ``path``, whose name ends in an id, for this user only, and mark it as
-    ours. ``of`` is what it belongs to. Raises OSError and then leaves nothing."""
+    ours. ``of`` is its owner. Raises OSError and then leaves nothing."""
     path.mkdir(mode=0o700)
     try:
         mark(path, of=of)
@@ -103,8 +103,8 @@ def marked_id(path: Path) -> str | None:
 
 
 def belongs_to(path: Path) -> str:
-    """Return what the directory ``path`` belongs to; "" if its mark does not say or is not written
-    yet. Raises NotOursError, FileNotFoundError."""
+    """Return the owner of the directory ``path``; "" if its mark names none or is not written yet.
+    Raises NotOursError, FileNotFoundError."""
     with _Opened(path, or_empty=True) as found:
         return found.of
 
@@ -135,8 +135,8 @@ def remove(path: str | os.PathLike[str], *, part: str = "") -> None:
     of this user, holds the same. If the mark is damaged, the record beside it may prove the same.
     An empty directory needs no mark.
 
-    Raises NotOursError without that proof, before touching anything, and OSError for what cannot
-    be deleted, after deleting the rest. Mounts below it stay, with the directories that lead there.
+    Raises NotOursError without that proof, before touching anything, and OSError for what cannot be
+    deleted, after deleting the rest. Mounts below it stay, with the directories that lead there.
     """
     try:
         with _Opened(path, or_empty=True) as found:
@@ -149,8 +149,8 @@ def remove(path: str | os.PathLike[str], *, part: str = "") -> None:
 
 
 def _remove_all(found: _Opened) -> None:
-    """Delete an open directory that is proven ours. Another program may write something into it in
-    this very moment, such as a line of a log: then it is emptied once more."""
+    """Delete an open directory that is proven ours. Another program may write to it at this very
+    moment, such as a line of a log: then it is emptied once more."""
     for _ in range(ATTEMPTS - 1):
         _empty(found.descriptor, found.device, last=found.proof)
         try:
@@ -187,7 +187,7 @@ class _Opened:
             raise
 
     def _prove(self, or_empty: bool) -> tuple[str, str]:
-        """Return the file that proves it, and what the directory belongs to."""
+        """Return the file that proves it, and the directory's owner."""
         self.device = os.fstat(self.descriptor).st_dev
         if self.device != os.fstat(self.parent).st_dev:
             raise NotOursError(self.name, "another file system is mounted there")
@@ -224,7 +224,7 @@ class _Opened:
 
 
 def open_own(path: str | os.PathLike[str]) -> int:
-    """Open a directory of this user that others cannot write to; return the descriptor. Raises
+    """Open a directory of this user to which others cannot write; return the descriptor. Raises
     NotOursError, FileNotFoundError, OSError."""
     descriptor = _open_directory(os.fspath(path), None)
     found = os.fstat(descriptor)
@@ -256,7 +256,7 @@ def _open_directory(name: str, parent: int | None) -> int:
 
 def _is_from_the_start(directory: int, name: str) -> bool:
     """Whether a file may be left from a maker that was killed before it marked the directory: an
-    empty lock, an unfinished mark, or one of which a host that went down has lost the content."""
+    empty lock, an unfinished mark, or a mark whose contents were lost when the host went down."""
     empty = os.stat(name, dir_fd=directory, follow_symlinks=False).st_size == 0
     return name.startswith(MARK + ".") or (name in ("lock", "history.lock", MARK) and empty)
 
@@ -278,7 +278,7 @@ def _read_own(directory: int, name: str, limit: int) -> bytes:
 
 
 def _parse_mark(text: bytes) -> tuple[str, str]:
-    """Return the id in a mark, "" if it is damaged, and what the directory belongs to."""
+    """Return the id in a mark, "" if it is damaged, and the directory's owner."""
     first, _, of = os.fsdecode(text).partition("\n")
     said = first.removeprefix(HEADER)
     # An id becomes part of a path, so anything else is refused.
@@ -288,9 +288,9 @@ def _parse_mark(text: bytes) -> tuple[str, str]:
 
 
 def _is_told_by(directory: int, name: str, id_: str, *, sure: bool, other: bool) -> bool:
-    """Whether the file ``name`` is the record of this directory. That proves one that is older than
-    marks; and, if it names the directory (``sure``), one whose mark is damaged, as a host that went
-    down may leave it. ``other``: the mark names another directory."""
+    """Whether the file ``name`` is the record of this directory. That proves a directory that is
+    older than marks; and, if the record names the directory (``sure``), one whose mark was damaged
+    when the host went down. ``other``: the mark names another directory."""
     try:
         record = json.loads(_read_own(directory, name, RECORD_MAX))
         value, named = record[OLDER[name]], record.get("id")
@@ -307,8 +307,8 @@ def _is_told_by(directory: int, name: str, id_: str, *, sure: bool, other: bool)
 
 
 def _remove_part(directory: int, names: list[str], device: int) -> None:
-    """Delete the directory that ``names`` lead to. Raises FileNotFoundError, OSError, and
-    ValueError for a path that leaves ``directory``."""
+    """Delete the directory at the path ``names``. Raises FileNotFoundError, OSError, and ValueError
+    for a path that leaves ``directory``."""
     if not all(names) or {".", ".."} & {*names}:
         raise ValueError(f"{'/'.join(names)} is no part")
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

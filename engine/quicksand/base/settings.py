@@ -2,8 +2,8 @@
 values. The effect of each is described where it is used, and for users in
 docs/internals/snapshots.md.
 
-A user's call that they concern checks them all when it begins (`check_settings`), so that work in
-the background after it finds them right.
+A user's call to which they apply checks them all at its beginning (`check_settings`), so that its
+background work finds them valid.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from quicksand.base.errors import ConfigError
 from quicksand.base.text import choose
 
 ON, OFF, USE = "on", "off", "use"
-"""USE: use what there is, but make none in the background."""
+"""USE: use existing ones, but make none in the background."""
 
 MEANINGS = {OFF: ("0", "no", "false", "off"), ON: ("1", "yes", "true", "on")}
-"""The words that may be written for them, in upper or lower case."""
+"""The accepted words for each, in upper or lower case."""
 
 AUTO = ""
 """The value of a variable that leaves the choice to the engine."""
@@ -47,13 +47,13 @@ class Setting:
 
     @property
     def is_off(self) -> bool:
-        """Whether the user has turned off what it is about. Raises ConfigError."""
+        """Whether the user has turned the subject of this variable off. Raises ConfigError."""
         return self.read() == OFF
 
 
 TIER = Setting("QUICKSAND_TIER", ("pages", "internal"), AUTO)
 TRACKING = Setting(
-    # The keeper imports nothing of ours, and has this name and the first value itself.
+    # The keeper imports nothing of ours, so it repeats this name and the first value.
     "QUICKSAND_TRACKING",
     ("write-protect", "soft-dirty", "anonymous"),
     "write-protect",
@@ -66,7 +66,7 @@ SETTINGS = (TIER, TRACKING, CHECK_MEMORY, TEMPLATES, SPARES)
 
 
 def check_settings() -> None:
-    """Raise ConfigError if one of the variables has a value that means nothing."""
+    """Raise ConfigError if one of the variables has an invalid value."""
     for setting in SETTINGS:
         setting.read()
 

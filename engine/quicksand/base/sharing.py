@@ -24,7 +24,7 @@ STEP = 1 << 26
 
 COPY_MAX = 1 << 30
 PLAIN_MAX = 1 << 20
-"""Bytes that one call copies within the kernel, and through this process."""
+"""The most bytes that one call copies, within the kernel or through this process."""
 
 NOT_BY_THE_KERNEL = {
     errno.EXDEV,
@@ -68,8 +68,8 @@ def copy_sparse(source: Path, target: Path) -> None:
 def copy_open_file(
     source: int, target: Path, progress: Callable[[int], None] | None = None
 ) -> None:
-    """Copy an open file, which may have no name any more, as `copy_sparse` does. ``progress`` gets
-    the number of bytes copied and may raise. Raises OSError."""
+    """Copy an open file, even one without a name, as `copy_sparse` does. ``progress`` gets the
+    number of bytes copied and may raise. Raises OSError."""
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     try:
         with create(temporary) as new:

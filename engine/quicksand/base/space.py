@@ -1,4 +1,4 @@
-"""Free space of the host's file systems, asked for before it is needed."""
+"""Free space of the host's file systems, checked before it is needed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from quicksand.base.errors import DiskSpaceError
 from quicksand.base.text import mib_text
 
 DISK_RESERVE = 64 * 1024 * 1024
-"""Bytes that must be free to start: a guest that finds the host full at once helps nobody."""
+"""Bytes that must be free at a start: a guest that at once finds the host full is of no use."""
 
 
 def check_space(root: Path, need: int = 0) -> None:

@@ -24,7 +24,7 @@ Gate = Callable[[], contextlib.AbstractContextManager[None]]
 
 
 Forget = Callable[[Path], None]
-"""Removes what a directory for unfinished work has in another place."""
+"""Removes the parts of a directory for unfinished work that are in another place."""
 
 
 def _nothing(made: Path) -> None:
@@ -35,9 +35,9 @@ def _nothing(made: Path) -> None:
 def staging(
     root: Path, *, prefix: str = PREFIX, gate: Gate | None = None, forget: Forget = _nothing
 ) -> Iterator[Path]:
-    """Make a directory in ``root`` for unfinished work and remove it afterwards; remove what killed
-    processes left there first. ``gate`` is the lock of ``root``, if that has its own; ``forget`` is
-    called with every such directory before it is removed.
+    """Make a directory in ``root`` for unfinished work and remove it afterwards; first remove the
+    remains of killed processes there. ``gate`` is the lock of ``root``, if that has its own;
+    ``forget`` is called with every such directory before it is removed.
 
     Raises StateError if the lock stays held, DiskSpaceError, PathError.
     """
@@ -51,7 +51,7 @@ def staging(
             (place / "made").mkdir(mode=0o700)
         yield place / "made"
     finally:
-        with contextlib.suppress(OSError):  # the next sweep removes what stays
+        with contextlib.suppress(OSError):  # the next sweep removes the rest
             forget(place / "made")
             remove(place)
         if lock is not None:
@@ -59,16 +59,16 @@ def staging(
 
 
 def sweep_staging(root: Path, *, forget: Forget = _nothing) -> None:
-    """Remove what killed processes left in ``root``; ``forget`` as in `staging`. Raises StateError,
-    HostError."""
+    """Remove the remains of killed processes in ``root``; ``forget`` as in `staging`. Raises
+    StateError, HostError."""
     if any(path.is_dir() for path in root.glob(f"{PREFIX}*")):
         with _gate(root):
             remove_abandoned(root, forget=forget)
 
 
 def list_abandoned(root: Path, prefix: str = PREFIX) -> list[Path]:
-    """Return what killed processes left in ``root``; one that is just being made may be among it,
-    unless the caller holds the gate."""
+    """Return the remains of killed processes in ``root``; a directory that is just being made may
+    be among them, unless the caller holds the gate."""
     found = []
     for path in own_directories(root, re.compile(re.escape(prefix) + ANY_ID.pattern)):
         with contextlib.suppress(OSError):
@@ -78,7 +78,7 @@ def list_abandoned(root: Path, prefix: str = PREFIX) -> list[Path]:
 
 
 def remove_abandoned(root: Path, prefix: str = PREFIX, *, forget: Forget = _nothing) -> None:
-    """Do what `sweep_staging` does; the caller holds the gate."""
+    """As `sweep_staging`; the caller holds the gate."""
     for path in list_abandoned(root, prefix):
         with contextlib.suppress(OSError):
             forget(path / "made")

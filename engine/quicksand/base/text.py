@@ -23,8 +23,8 @@ def gib_text(size: int) -> str:
 
 
 def choose(choices: Iterable[str]) -> str:
-    """Returns the end of a message about a value that is none of ``choices``: they stand in the
-    message itself, since a traceback shows no hint."""
+    """Returns the end of a message about a value that is not one of ``choices``. The message itself
+    lists them, since a traceback shows no hint."""
     *others, last = choices
     return f"choose {', '.join(others)} or {last}" if others else f"choose {last}"
 

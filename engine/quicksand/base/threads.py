@@ -12,10 +12,10 @@ T = TypeVar("T")
 
 async def to_the_end(work: Coroutine[Any, Any, T], *, patience: float | None = None) -> T:
     """Await ``work`` to its end even if this task is cancelled meanwhile, perhaps repeatedly
-    (Ctrl-C pressed twice); raise the cancellation afterwards. Raises what ``work`` raises.
+    (Ctrl-C pressed twice); raise the cancellation afterwards. Raises the errors of ``work``.
 
     With ``patience``, work that is not done so many seconds after the first cancellation is
-    cancelled, too, and its end is waited for."""
+    cancelled, too, and then awaited."""
     task = asyncio.create_task(work, name="quicksand-to-the-end")
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
@@ -34,7 +34,7 @@ async def to_the_end(work: Coroutine[Any, Any, T], *, patience: float | None = N
 
 async def in_thread_to_the_end(function: Callable[[], T]) -> T:
     """Run ``function`` in a thread. A cancellation waits for its end, so that the caller cleans up
-    after it and not before it. Raises what ``function`` raises."""
+    after it and not before it. Raises the errors of ``function``."""
     return await to_the_end(asyncio.to_thread(function))
 
 
@@ -52,19 +52,29 @@ class Stopped(Exception):  # noqa: N818 - reads as a fact
 
 async def in_stoppable_thread(function: Callable[[Callable[[], None]], T]) -> T:
     """Run ``function`` in a thread. It gets a callable that raises Stopped once this task is
-    cancelled; the cancellation waits until it has ended. Raises what ``function`` raises."""
+    cancelled; the cancellation waits until it has ended. Raises the errors of ``function``."""
     stop = threading.Event()
 
     def check() -> None:
         if stop.is_set():
             raise Stopped
 
-    work = asyncio.create_task(asyncio.to_thread(function, check), name="quicksand-stoppable")
+    return await stopped_when_cancelled(asyncio.to_thread(function, check), stop.set)
+
+
+async def stopped_when_cancelled(
+    work: Coroutine[Any, Any, T], stop: Callable[[], None], *, cancels: bool = False
+) -> T:
+    """Await ``work``. A cancellation calls ``stop``, with ``cancels`` also cancels the work, and
+    waits for its end. Raises the errors of ``work``."""
+    task = asyncio.create_task(work, name="quicksand-stoppable")
     try:
-        return await asyncio.shield(work)
+        return await asyncio.shield(task)
     except asyncio.CancelledError:
-        stop.set()
-        await to_the_end(_ended(work))
+        stop()
+        if cancels:
+            task.cancel()
+        await to_the_end(_ended(task))
         raise
 
 

@@ -1,9 +1,9 @@
-"""How fast the counter ticks that emulated x86 guests read as their time stamp counter (TSC).
+"""The rate of the counter that emulated x86 guests read as their time stamp counter (TSC).
 
 QEMU's TCG passes its host's counter through (QEMU include/qemu/timer.h, cpu_get_host_ticks): the
 TSC where there is one, else the nanoseconds of the monotonic clock. A guest that measures the rate
-itself, against a timer of QEMU's, finds a wrong one when the host is busy, and its clock is wrong
-by as much until it ends. So it is measured here, and told.
+itself, against a timer of QEMU's, finds a wrong rate when the host is busy, and its clock is wrong
+by as much until it ends. So the rate is measured here, and the guest is told.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ STEP_KHZ = 10
 """
 
 SAME = 1e-4
-"""The share by which a rate that is measured anew, after a reboot, may differ from the known one
-and be the same: the host's own clock is adjusted by less."""
+"""The share by which a newly measured rate, after a reboot, may differ from the known one and still
+count as the same: the host's own clock is adjusted by less."""
 
 _FILE, _KEY = "tick-rate.json", "khz"
 
@@ -75,8 +75,8 @@ def forget_tick_rate() -> None:
 
 
 def _is_constant() -> bool:
-    """Whether the TSC ticks at one rate, whatever the processor does (/proc/cpuinfo, flags). Other
-    systems than Linux do not tell; no processor since 2008 is without."""
+    """Whether the TSC ticks at one rate in all states of the processor (/proc/cpuinfo, flags).
+    Systems other than Linux do not tell; all processors since 2008 have it."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:

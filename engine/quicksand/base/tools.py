@@ -21,7 +21,7 @@ TAIL_LINES = 25
 """Lines of a failed program's output that its error shows."""
 
 OUTPUT_LINES_MAX = 200_000
-"""Lines of output that are kept unless fewer are asked for; older ones are dropped."""
+"""The most lines of output that are kept unless fewer are requested; older ones are dropped."""
 
 TERM_GRACE_S = 5.0
 """Seconds that a program may take to clean up after SIGTERM."""
@@ -54,7 +54,8 @@ async def run_tool(
     """Run a program to its end; return its stdout and stderr as one text, the last ``lines_max``
     lines of it.
 
-    ``env`` is added to this process's environment, with LC_ALL=C.UTF-8. After a cancellation or
+    ``env`` is added to this process's environment, with LC_ALL=C.UTF-8. Its umask is 022, since its
+    files may go into an image, which must be the same for every user. After a cancellation or
     ``timeout_s`` seconds the program's whole process group is ended first. Raises ToolError.
     """
     words = [os.fspath(word) for word in argv]
@@ -67,6 +68,7 @@ async def run_tool(
             env={**os.environ, "LC_ALL": "C.UTF-8", **(env or {})},
             cwd=cwd,
             start_new_session=True,
+            umask=0o022,
             limit=_LINE_MAX,
         )
     except OSError as error:

@@ -11,9 +11,9 @@ T = TypeVar("T")
 
 
 def run_and_wait(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Do ``work`` and wait for its end, which blocks this thread. Raises what ``work`` raises.
+    """Do ``work`` and wait for its end, which blocks this thread. Raises the errors of ``work``.
 
-    Where an event loop runs in this thread already, the work gets another thread, and that loop
+    Where an event loop already runs in this thread, the work gets another thread, and that loop
     stands still meanwhile. Otherwise Ctrl-C cancels the work.
     """
     try:

@@ -17,8 +17,8 @@ WINDOW_LOG_MAX = 26
 """Streams that need more than 64 MiB to decompress are refused."""
 
 WHOLE_WINDOW_LOG_MAX = 27
-"""The same for data that are decompressed whole, to a size that is known: Linux compresses its
-kernel with a window of 128 MiB (scripts/Makefile.lib, ``zstd -22 --ultra``)."""
+"""The same for data that are decompressed whole, to a known size: Linux compresses its kernel with
+a window of 128 MiB (scripts/Makefile.lib, ``zstd -22 --ultra``)."""
 
 PIECE = 1 << 18
 """Bytes that are decompressed in one step."""
@@ -34,7 +34,7 @@ def decompress(data: bytes, size: int) -> bytes:
     """Decompress the first frame of ``data``, which must hold ``size`` bytes, and ignore what
     follows it. Raises ValueError."""
     frame = zstd.ZstdDecompressor(options=_bounds(WHOLE_WINDOW_LOG_MAX))
-    # A frame is complete when one more byte was asked for, and did not come.
+    # A frame is complete when one more byte was requested and did not come.
     content = _step(frame, data, size + 1)
     if len(content) != size or not frame.eof:
         raise ValueError(_DAMAGED)
@@ -55,12 +55,12 @@ class Packer:
         )
 
     def feed(self, data: bytes) -> None:
-        """Compress ``data``. Raises what ``write`` raises."""
+        """Compress ``data``. Raises the errors of ``write``."""
         if packed := self._frame.compress(data):
             self._write(packed)
 
     def finish(self) -> None:
-        """End the frame. Raises what ``write`` raises."""
+        """End the frame. Raises the errors of ``write``."""
         self._write(self._frame.flush())
 
 
@@ -79,7 +79,7 @@ def unpack(pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def unpack_frames(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """Decompress all frames that ``pieces`` hold one behind the other, as some tools write them, in
+    """Decompress all frames that follow each other in ``pieces``, as some tools write them, in
     pieces of at most PIECE bytes. An empty piece comes at the end of each frame, so that the caller
     can count them. Raises ValueError if they are damaged or cut off."""
     frame, is_open = zstd.ZstdDecompressor(options=_bounds(WHOLE_WINDOW_LOG_MAX)), False

@@ -1,8 +1,8 @@
 """Writes pictures one after the other into an animated file: GIF, PNG or WebP.
 
-Pillow packs each picture, but would hold all of them until the last; so the files are put together
-here, and only the picture before is kept. A picture is written once the next one tells how long it
-was shown, and only the part of it that differs.
+Pillow packs each picture, but would hold all of them until the last. So the files are put together
+here, and only the last picture is kept. A picture is written when the next one ends its time, and
+only the part of it that differs from the one before.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ SIDE_MAX = 16383
 """Pixels of a side: WebP's limit, the smallest of the three."""
 
 SHOWN_MAX_S = 600.0
-"""Seconds for which a file can show one picture (GIF: 655). One that is shown longer is repeated in
-one pixel."""
+"""The most seconds for which a file can show one picture (GIF: 655). A picture that is shown longer
+is repeated in one pixel."""
 
 COLOURS = 256
-"""A GIF's; a picture with more is given the best that there are."""
+"""The most colours of a GIF; a picture with more gets the best ones."""
 
 
 class AnimationFormat(StrEnum):
-    """How a recording is written."""
+    """The file format of a recording."""
 
     GIF = "gif"
     PNG = "png"
@@ -65,7 +65,7 @@ def scaled_size(width: int, height: int, scale: float) -> tuple[int, int]:
 
 
 def fit(image: Image, size: tuple[int, int]) -> Image:
-    """The picture within a size, as large as it gets, with black beside it."""
+    """Return the picture scaled to fit a size, with black beside it."""
     if image.size == size:
         return image
     factor = min(size[0] / image.width, size[1] / image.height)
@@ -79,30 +79,30 @@ def fit(image: Image, size: tuple[int, int]) -> Image:
 
 
 class Animation:
-    """An animated file of RGB pictures of one size, which shows them for ever in a circle. All
-    methods block, and raise OSError."""
+    """An animated file of RGB pictures of one size, shown in an endless loop. All methods block,
+    and raise OSError."""
 
     def __init__(self, file: BinaryIO, form: AnimationFormat, size: tuple[int, int]) -> None:
-        """``file`` is empty, can be read from anywhere, and stays open."""
+        """``file`` is empty, can be read at any position, and stays open."""
         self._file = file
         self._form = _FORMS[form](size)
         self._shown: Image | None = None
-        """The picture that is shown now, and where and how its changes are packed."""
+        """The picture that is shown now, with the place and packing of its changes."""
         self._box = Rect(0, 0, *size)
         self._packed = b""
         self._since_s = 0.0
         self.pictures = 0
-        """How many differ from the one before."""
+        """The number of pictures that differ from the one before."""
         file.write(self._form.head())
-        file.flush()  # a full disk is told at once
+        file.flush()  # a full disk is reported at once
 
     @property
     def bytes_written(self) -> int:
         return self._file.tell()
 
     def add(self, image: Image, at_s: float) -> bool:
-        """Show a picture from ``at_s`` on, in seconds that only grow; returns whether it differs
-        from the one that is shown."""
+        """Show a picture from ``at_s`` on, in rising seconds; returns whether it differs from the
+        shown one."""
         box = Rect(0, 0, *image.size)
         if self._shown is not None:
             found = ImageChops.difference(image, self._shown).getbbox()
@@ -144,7 +144,7 @@ def _cut(image: Image, box: Rect) -> Image:
 
 
 class _Form(ABC):
-    """One format: how a picture is packed, and what stands around it in the file."""
+    """One format: the packing of a picture, and the parts of the file around it."""
 
     def __init__(self, size: tuple[int, int]) -> None:
         self.size = size
@@ -175,7 +175,7 @@ class _Form(ABC):
 
 
 def _ticks(start_s: float, end_s: float, per_second: int) -> int:
-    """A duration in a format's unit. Errors of rounding do not add up."""
+    """Return a duration in a format's unit. Rounding errors do not add up."""
     return max(1, round(end_s * per_second) - round(start_s * per_second))
 
 
@@ -206,8 +206,8 @@ class _Gif(_Form):
 
 
 def _gif_image(data: bytes) -> bytes:
-    """The rest of the only image in a GIF file that Pillow wrote, behind its place and size, with
-    the colours from the file's beginning."""
+    """Return the rest of the only image in a GIF file that Pillow wrote, after its place and size,
+    with the colours from the file's beginning."""
     flags = data[10]
     colours = 3 << (flags & 7) + 1 if flags & 0x80 else 0
     at = 13 + colours

@@ -1,9 +1,9 @@
 """Typing characters that a US keyboard does not have, or on another layout, with xdotool in the
 guest.
 
-Spare keys are given the characters (see `spare_keys`), and xdotool presses them (XTEST). A text
-with one such character is typed by xdotool as a whole: the X server has two ways in, and keeps no
-order between them.
+Spare keys get the characters (see `spare_keys`), and xdotool presses them (XTEST). A text with one
+such character is typed by xdotool as a whole: the X server has two input paths, and keeps no order
+between them.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ PIECE = 200
 """Characters that are typed in one turn, some seconds; a longer text takes several."""
 
 JOINERS = "\u200c\u200d"
-"""Characters without a look of their own, of which emoji and words of some scripts are made."""
+"""Invisible characters that join others to emoji and to words of some scripts."""
 
 FIND = need_tools(TOOLS) + find_server("xdotool getmouselocation >/dev/null")
 
 PROPERTY = "_QUICKSAND_KEYS"
-"""The property of the X server's root window that says which characters our keys were given. It
-ends with the server, as those do."""
+"""The property of the X server's root window that records the characters given to our keys. It ends
+with the server, as these do."""
 
 LOOK = FIND + f"xmodmap -pke && exec xprop -root -notype {PROPERTY}\n"
 TYPE = (
@@ -59,7 +59,7 @@ xprop -root -f {PROPERTY} 8s -set {PROPERTY} "$ALL_KEYS" &&
     exec xdotool type --clearmodifiers --delay {DELAY_MS} --file -
 """
 )
-"""Types what comes on stdin."""
+"""Types the text on stdin."""
 
 
 def needs_tool(text: str) -> bool:
@@ -96,7 +96,7 @@ def check_text(text: str, limit: int) -> None:
 
 async def type_any(session: Session, text: str) -> None:
     """Type ``text`` by xdotool in the guest, whatever its keyboard's layout. Raises DisplayError if
-    it lacks a tool, an X server or spare keys, or does not end; AgentError."""
+    the guest lacks a tool, an X server or spare keys, or does not finish; AgentError."""
     said = await _execute(session, LOOK, text, stdin="")
     keys = SpareKeys.parse(said.stdout, said.stdout.rpartition(PROPERTY)[2])
     known = characters_on(said.stdout, keys.codes)

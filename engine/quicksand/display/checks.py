@@ -44,7 +44,7 @@ def check_within(rect: Rect, width: int, height: int) -> None:
 
 
 def check_scale(scale: float) -> float:
-    """``scale`` if a picture can be made so many times as large. Raises ConfigError."""
+    """Return ``scale`` if a picture can be enlarged that much. Raises ConfigError."""
     if not is_number(scale) or not 0 < scale <= SCALE_MAX:
         raise ConfigError(
             f"scale must be above 0 and at most {SCALE_MAX:g}, not {scale!r}",
@@ -54,7 +54,7 @@ def check_scale(scale: float) -> float:
 
 
 def check_size(width: int, height: int) -> None:
-    """Raises ConfigError for a size that no display can be asked to have."""
+    """Raises ConfigError for a size that no display can have."""
     fits = all(is_whole(side) and 0 < side <= SIDE_MAX for side in (width, height))
     if not fits or width * height > PIXELS_MAX:
         raise ConfigError(
@@ -65,7 +65,7 @@ def check_size(width: int, height: int) -> None:
 
 
 def check_wait(what: str, seconds: float) -> None:
-    """Raises ConfigError if ``seconds``, the argument ``what``, is no time to wait."""
+    """Raises ConfigError if ``seconds``, the argument ``what``, is not a time to wait."""
     if not is_number(seconds) or not seconds >= 0:  # NaN is not, either
         raise ConfigError(
             f"{what} must be 0 seconds or more, not {seconds!r}",
@@ -74,7 +74,7 @@ def check_wait(what: str, seconds: float) -> None:
 
 
 def check_path(path: Iterable[object], most: int) -> list[tuple[int, int]]:
-    """``path`` if it is 2 to ``most`` pairs of whole numbers. Raises ConfigError."""
+    """Return ``path`` if it is 2 to ``most`` pairs of whole numbers. Raises ConfigError."""
     places = list(path)
     hint = "from where to where, as in mouse_drag((100, 100), (3000, 100))"
     if not 2 <= len(places) <= most:

@@ -22,8 +22,8 @@ class Rect(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cursor:
-    """The shape of a pointer that the guest leaves to the host to draw. A guest with a software
-    cursor draws it into the picture and has none."""
+    """The shape of a pointer that the host must draw for the guest. A guest with a software cursor
+    draws it into the picture and has none."""
 
     width: int
     height: int

@@ -26,7 +26,7 @@ TURN_S = 120.0
 """Seconds to wait while other clients type and point."""
 
 CHECKPOINT_TURN_S = 5.0
-"""Seconds that a checkpoint waits for its turn. Clients that type give their turn up more often."""
+"""Seconds that a checkpoint waits for its turn. Clients that type give up their turn more often."""
 
 PIECE = 240
 """Characters that are typed in one turn, most of a second; a longer text takes several."""
@@ -38,7 +38,7 @@ AT_ONCE = 6
 a report ends (xf86-input-evdev, EVDEV_MAXQUEUE)."""
 
 READ_S = 0.012
-"""Seconds that the guest's programs have to read a report, at least, once its kernel has taken it.
+"""The least seconds that the guest's programs have to read a report, once its kernel has taken it.
 Where nothing holds the guest up, that is within the time that CHARACTERS_PER_S gives."""
 
 MOVES_PER_S = 200.0
@@ -50,7 +50,7 @@ BETWEEN_CLICKS_S = 0.05
 """Seconds between two clicks of a double click; desktops take up to 0.25 or 0.4 s for one."""
 
 DRAG_STEP = ABS_MAX // 64
-"""The pointer is dragged by at most this much at once, so that programs see a movement."""
+"""The most by which the pointer is dragged at once, so that programs see a movement."""
 
 LIFT_S = 2.0
 """Seconds for a guest that has just been resumed to take the release of all keys."""
@@ -84,8 +84,8 @@ class Hands:
         cls, machine: MachineDir, monitor: Monitor | None = None, *, patience_s: float | None = None
     ) -> AsyncIterator[Self]:
         """Wait for this client's turn with the machine's keyboard and pointer, and yield them. A
-        ``monitor`` that is given is used, and left open. Raises StateError if other clients use
-        them for ``patience_s`` (TURN_S), or if the machine has ended; MachineError."""
+        given ``monitor`` is used, and left open. Raises StateError if other clients use them for
+        ``patience_s`` (TURN_S), or if the machine has ended; MachineError."""
         lock = await _take_lock(machine, TURN_S if patience_s is None else patience_s)
         try:
             own = await Monitor.connect(machine) if monitor is None else monitor
@@ -105,16 +105,16 @@ class Hands:
         for start in range(0, len(text), AT_ONCE):
             some = text[start : start + AT_ONCE]
             await pace.step(len(some))
-            # In one report, so that no key is held, and repeated, while this process waits.
+            # In one report, so that no key stays held, and repeats, while this process waits.
             await keyboard.send([event for character in some for event in _stroke(character)])
-            # A guest that a busy host has held up takes all reports that wait for it at once, and
-            # its programs have no room for three.
+            # A guest that a busy host has held up takes all waiting reports at once, and its
+            # programs have no room for three.
             await keyboard.until_taken()
             pace.rest(READ_S)
 
     async def press(self, keys: Sequence[str], *, hold_s: float = TAP_S) -> None:
-        """Press keys together, the first one first, hold them, and release them. Those that were
-        held before stay so."""
+        """Press keys together, the first one first, hold them, and release them. Keys that were
+        held before stay held."""
         fresh = [key for key in keys if key not in self.held.keys]
         await self.hold(fresh)
         try:
@@ -123,7 +123,7 @@ class Hands:
             await to_the_end(self.let_go(fresh))
 
     async def hold(self, keys: Sequence[str]) -> None:
-        """Press keys and leave them so."""
+        """Press keys and keep them pressed."""
         keyboard = await self._queues.keyboard()
         self.held.keys = tuple(dict.fromkeys((*self.held.keys, *keys)))
         self._remember()
@@ -159,7 +159,7 @@ class Hands:
                 await to_the_end(self.let_go_button(button))
 
     async def hold_button(self, button: str) -> None:
-        """Press a button and leave it so."""
+        """Press a button and keep it pressed."""
         tablet = await self._queues.tablet()
         self.held.buttons = tuple(dict.fromkeys((*self.held.buttons, button)))
         self._remember()
@@ -206,14 +206,14 @@ class Hands:
 
 
 async def let_others() -> None:
-    """Between two turns of one text: long enough for another client, which looks every
+    """Wait between two turns of one text: long enough for another client, which looks every
     TURN_POLL_S, to take its turn."""
     await asyncio.sleep(4 * TURN_POLL_S)
 
 
 async def let_go_all(machine: MachineDir, hypervisor: Hypervisor) -> None:
-    """Release what clients hold down, so that a checkpoint does not keep it so. Raises as
-    `Hands`."""
+    """Release all keys and buttons that clients hold, so that a checkpoint does not keep them held.
+    Raises as `Hands`."""
     held = Held.read(machine)
     if held.keys or held.buttons:
         monitor = monitor_of(hypervisor)
@@ -222,8 +222,8 @@ async def let_go_all(machine: MachineDir, hypervisor: Hypervisor) -> None:
 
 
 async def may_hold(machine: MachineDir, hypervisor: Hypervisor) -> bool:
-    """Whether something may be held down: by a client (`let_go_all` had no success), or by a viewer
-    that is connected. When one disconnects, QEMU releases what it held. Raises MachineError."""
+    """Whether a key or button may be held: by a client (`let_go_all` failed), or by a connected
+    viewer. When a viewer disconnects, QEMU releases its keys. Raises MachineError."""
     held = Held.read(machine)
     if held.keys or held.buttons:
         return True
@@ -236,9 +236,9 @@ async def may_hold(machine: MachineDir, hypervisor: Hypervisor) -> bool:
 
 async def lift_all(hypervisor: Hypervisor) -> None:
     """Release every key and button of a machine that has just gone on from a checkpoint: viewers,
-    which may be any program, held some when that was taken, and are not connected to this machine.
-    Linux drops the release of what is not pressed. A guest that drives no keyboard, or takes no
-    input within LIFT_S, is left as it is. Raises MachineError."""
+    which may be any program, may have held some when it was taken, and are not connected to this
+    machine. Linux ignores the release of a key that is not pressed. A guest that drives no
+    keyboard, or takes no input within LIFT_S, is left as it is. Raises MachineError."""
     queues = Queues(monitor_of(hypervisor))
     with contextlib.suppress(StateError, DisplayError, TimeoutError):
         async with asyncio.timeout(LIFT_S):
@@ -258,7 +258,7 @@ def _stroke(character: str) -> list[Event]:
 
 
 def _steps(start: tuple[int, int], end: tuple[int, int]) -> list[tuple[int, int]]:
-    """The places on the way from ``start`` to ``end``, which is the last."""
+    """Return the places on the way from ``start`` to ``end``, which is the last."""
     count = max(1, *(-(-abs(b - a) // DRAG_STEP) for a, b in zip(start, end, strict=True)))
     (x, y), (to_x, to_y) = start, end
     return [

@@ -1,6 +1,6 @@
 """The state of a machine's keyboard and pointer, as clients have left it: the pointer's place, and
-the keys and buttons that are held down. It is a file of the machine's, so that all clients know it
-and a checkpoint can have everything released."""
+the keys and buttons that are held down. It is in a file of the machine, so that all clients know it
+and a checkpoint can release everything."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Held:
     """The state of keyboard and pointer, as far as clients have changed it."""
 
     position: tuple[int, int] | None = None
-    """Where the pointer was moved to; None if nobody has moved it."""
+    """The place to which the pointer was moved; None if nobody has moved it."""
     buttons: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
 
@@ -50,7 +50,7 @@ class Held:
     def write(self, machine: MachineDir) -> None:
         """Write the machine's file. Raises PathError, DiskSpaceError."""
         value = {"position": self.position, "buttons": self.buttons, "keys": self.keys}
-        write_json(machine.input_record, value, durable=False)
+        write_json(machine.input_record, value, read=self._parse, durable=False)
 
 
 def check_place(value: object) -> int:
@@ -64,8 +64,8 @@ def check_place(value: object) -> int:
 
 
 def place_on(size: tuple[int, int], x: int, y: int) -> tuple[int, int]:
-    """Where the pointer has to be moved for it to be at the pixel (x, y) of a screen of this size.
-    Raises ConfigError if it has no such pixel."""
+    """Return the place to which the pointer must be moved to be at the pixel (x, y) of a screen of
+    this size. Raises ConfigError if it has no such pixel."""
     for value, side in zip((x, y), size, strict=True):
         if not is_whole(value) or not 0 <= value < side:
             raise ConfigError(
@@ -80,7 +80,7 @@ def place_on(size: tuple[int, int], x: int, y: int) -> tuple[int, int]:
 
 
 def pixel_on(size: tuple[int, int], place: tuple[int, int]) -> tuple[int, int]:
-    """The pixel of a screen of this size at which the pointer is after it was moved to a place."""
+    """Return the pixel of a screen of this size at which the pointer is after a move to a place."""
     across, down = (v * s // (ABS_MAX + 1) for v, s in zip(place, size, strict=True))
     return across, down
 

@@ -1,5 +1,5 @@
 """Asks the guest itself about its screen, its pointer and its keyboard, by small scripts that its
-agent runs. The guest may say anything, so all of it is bounded and checked here."""
+agent runs. The guest may answer anything, so all of it is bounded and checked here."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ SIDE_MAX = 32768
 """Pixels of a side of an X server's screen (X protocol)."""
 
 CELLS_MAX = 512 * 512
-"""Characters of a text console that are looked at."""
+"""The most characters of a text console that are read."""
 
 TITLES_MAX = 65536
-"""Characters of windows' titles that are looked at."""
+"""The most characters of windows' titles that are read."""
 
 
 def find_server(probe: str) -> str:
@@ -78,17 +78,17 @@ echo console
 od -An -tu1 -N2 "/dev/vcsa$console"
 head -c {4 * CELLS_MAX} "/dev/vcsu$console" | base64
 """
-"""Tells the titles of the X server's windows, or what the active text console has (vcs(4))."""
+"""Prints the titles of the X server's windows, or the text console's contents (vcs(4))."""
 
 RENAMED = """\
 command -v on-desktop >/dev/null && pidof xfwm4 >/dev/null || exit 0
 setsid on-desktop xfwm4 --replace </dev/null >/dev/null 2>&1 &
 """
-"""Has Xfce's window manager begin anew. It reads the host's name once, and adds "(on HOST)" to the
-title of each window of another host: all new ones, after the guest has got another name."""
+"""Restarts Xfce's window manager. It reads the host's name once, and adds "(on HOST)" to the title
+of each window of another host, which all new ones are after the guest got another name."""
 
 DRIVER = "[ -d /sys/bus/virtio/drivers/virtio_gpu ] || modprobe -q -n virtio_gpu"
-"""Ends with 0 if the kernel has the screen's driver, be it that it loads it later."""
+"""Ends with 0 if the kernel has the screen's driver, or can load it later."""
 
 US = '"us", ""'
 RULES = re.compile(r'_XKB_RULES_NAMES = "[^"]*", "[^"]*", ("[^"]*", "[^"]*")')
@@ -117,18 +117,18 @@ class Pointer:
         return cls(x, y, width, height)
 
     def is_at(self, place: tuple[int, int]) -> bool:
-        """Whether the pointer is where it gets if it is moved to ``place``, within a pixel."""
+        """Whether the pointer is at the position to which ``place`` leads, within a pixel."""
         at = (place[0] * self.width // (ABS_MAX + 1), place[1] * self.height // (ABS_MAX + 1))
         return abs(at[0] - self.x) <= 1 and abs(at[1] - self.y) <= 1
 
     @property
     def place(self) -> tuple[int, int]:
-        """The place that is moved to for the pointer to be here."""
+        """Return the place that moves the pointer to its present position."""
         return place_on((self.width, self.height), self.x, self.y)
 
 
 async def find_pointer(session: Session) -> Pointer | None:
-    """Where the pointer of the guest's X server is; None if the guest cannot tell."""
+    """Return the position of the pointer of the guest's X server; None if the guest cannot tell."""
     said = await _try(session, POINTER)
     return None if said is None else Pointer.parse(said)
 
@@ -142,8 +142,8 @@ async def has_other_layout(session: Session) -> bool:
 
 
 async def tell_name(session: Session) -> None:
-    """Have the guest's desktop learn that its host has another name, if it has one that must be
-    told. It takes a second, for which nobody waits."""
+    """Tell the guest's desktop the new name of its host, if it has one that must be told. It takes
+    a second, for which nobody waits."""
     await _try(session, RENAMED)
 
 
@@ -153,8 +153,8 @@ async def has_driver(session: Session) -> bool:
 
 
 async def find_texts(session: Session) -> list[str] | None:
-    """The texts that the guest shows, as far as it can tell: the rows of its text console, all of
-    them one after the other, and each; or the titles of its X server's windows. None if it cannot
+    """Return the texts that the guest shows, as far as it can tell: the rows of its text console,
+    all of them joined, and each; or the titles of its X server's windows. None if it cannot
     tell."""
     said = await _try(session, SHOWN)
     if said is None:
@@ -178,11 +178,11 @@ def _read_console(said: str) -> list[str] | None:
     # Each cell is a code point of 32 bits (Linux, drivers/tty/vt/vc_screen.c).
     text = data[:length].decode("utf-32-le", "replace")
     lines = [text[start : start + columns] for start in range(0, len(text), columns)]
-    return [*(line.rstrip() for line in lines), text]  # a text may go over the end of a row
+    return [*(line.rstrip() for line in lines), text]  # a text may continue on the next row
 
 
 async def _try(session: Session, script: str) -> str | None:
-    """The output of a script; None if it fails or does not end in time."""
+    """Return the output of a script; None if it fails or does not end in time."""
     try:
         async with asyncio.timeout(ANSWER_S):
             result = await ask(session, script, timeout=ANSWER_S)

@@ -177,7 +177,7 @@ NAMES = "keys are called as in QEMU: a to z, 0 to 9, ret, spc, esc, ctrl, shift,
 
 
 def parse_key(name: str) -> str:
-    """Return the name that QEMU has for a key: its own (in any case), a usual other name, or the
+    """Return QEMU's name of a key, given by that name (in any case), a usual other name, or the
     character on the key, as in "ret", "Enter", "a", ";". Raises ConfigError."""
     text = str(name)
     if (key := _find_key(text)) is not None:
@@ -202,7 +202,7 @@ def _find_key(text: str) -> str | None:
 
 
 def together_of(text: str) -> tuple[str, ...]:
-    """The keys that ``text``, which is no key, is pressed by: ("ctrl", "c") for "ctrl-c" and
+    """Return the keys that produce ``text``, which is not a key: ("ctrl", "c") for "ctrl-c" and
     "ctrl+c", ("shift", "equal") for "+". () if there are none."""
     if text in _SHIFTED:
         return "shift", _SHIFTED[text]

@@ -1,4 +1,4 @@
-"""Compressed pixels of a VNC server: one zlib stream, a part of which comes with each rectangle
+"""Compressed pixels of a VNC server: one zlib stream, of which each rectangle brings a part
 (encoding 6, which RFC 6143 reserves; QEMU, ui/vnc-enc-zlib.c)."""
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ PACKED_BYTES = 64 * 1024
 
 
 class Unpacking:
-    """The stream of one connection. For each rectangle `begin`, `read`, `end`; each raises
-    DisplayError for what makes no sense, EOFError and OSError."""
+    """The stream of one connection. Call `begin`, `read`, `end` for each rectangle; each raises
+    DisplayError for nonsense, EOFError and OSError."""
 
     def __init__(self, reader: asyncio.StreamReader) -> None:
         self._reader = reader
@@ -25,7 +25,7 @@ class Unpacking:
         """Bytes that were read, and not unpacked yet."""
 
     def begin(self, length: int, size: int) -> None:
-        """A rectangle of ``size`` bytes follows in ``length``."""
+        """Begin a rectangle of ``size`` bytes, compressed to ``length``."""
         if length > size + size // 64 + PACKED_BYTES:
             raise DisplayError(f"the display sent {length} bytes of compressed pixels for {size}")
         self._left = length
@@ -34,18 +34,18 @@ class Unpacking:
         """The next ``count`` bytes of pixels."""
         found = bytearray()
         while len(found) < count:
-            # Without input, too: what is unpacked may wait for room.
+            # Even without input: unpacked bytes may wait for room.
             if piece := self._unpack(count - len(found)):
                 found += piece
             elif not self._left:
                 raise DisplayError("the display sent too few compressed pixels")
             else:
                 self._packed = await self._take(PACKED_BYTES)
-        await asyncio.sleep(0)  # what has arrived is read without waiting
+        await asyncio.sleep(0)  # bytes that have arrived are read without waiting
         return bytes(found)
 
     async def end(self) -> None:
-        """The rectangle is complete: what is left ends its part of the stream."""
+        """End the rectangle: the remaining bytes end its part of the stream."""
         self._packed += await self._take(PACKED_BYTES)
         if self._unpack(1) or self._packed or self._left:
             raise DisplayError("the display sent too many compressed pixels")

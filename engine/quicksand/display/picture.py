@@ -31,19 +31,19 @@ HEADER_MAX = 32
 """Bytes within which the header of a PPM file ends."""
 
 FAST = 1
-"""zlib's level: a screenshot is made to be looked at now."""
+"""zlib's level: a screenshot is meant to be looked at now."""
 
 
 class Format(StrEnum):
-    """How a picture is written."""
+    """The file format of a picture."""
 
     PNG = "png"
     PPM = "ppm"
 
     @classmethod
     def choose(cls, wanted: str | None, path: Path | None) -> Format:
-        """The format that is asked for, or that the path's suffix names, or PNG if it has none.
-        Raises ConfigError."""
+        """Return the requested format, or the one named by the path's suffix, or PNG without a
+        suffix. Raises ConfigError."""
         suffix = path.suffix if path is not None else ""
         try:
             return cls(str(wanted or suffix.removeprefix(".") or cls.PNG).lower())
@@ -51,7 +51,7 @@ class Format(StrEnum):
             if wanted is not None:
                 raise ConfigError(f"{wanted!r} is not a picture format: {choose(cls)}") from None
         assert path is not None
-        # Not a PNG that is called .jpg: who opens it would be told that it is damaged.
+        # A PNG must not be called .jpg: whoever opened it would be told that it is damaged.
         raise ConfigError(
             f"the name {path.name!r} has no suffix of a picture",
             hint=Words(
@@ -68,7 +68,7 @@ def read_size(descriptor: int) -> tuple[int, int]:
 
 
 def _read_header(descriptor: int) -> tuple[int, int, int]:
-    """The width, the height, and where the pixels begin."""
+    """Return the width, the height, and the offset of the pixels."""
     match = _HEADER.match(os.pread(descriptor, HEADER_MAX, 0))
     if match is None:
         raise DisplayError("QEMU did not write a picture")
@@ -100,7 +100,7 @@ class Picture:
         return cls(width, height, rgb)
 
     def cut(self, region: tuple[int, int, int, int]) -> Picture:
-        """The part at (x, y, width, height). Raises ConfigError if it is not within the
+        """Return the part at (x, y, width, height). Raises ConfigError if it is not within the
         picture."""
         rect = check_region(region)
         check_within(rect, self.width, self.height)
@@ -109,8 +109,8 @@ class Picture:
         return Picture(rect.width, rect.height, b"".join(rows))
 
     def scaled(self, factor: float) -> Picture:
-        """The picture with ``factor`` times as many pixels on each side. Raises ConfigError for a
-        factor of nothing, or one above SCALE_MAX."""
+        """Return the picture with ``factor`` times as many pixels on each side. Raises ConfigError
+        if that leaves nothing, or for a factor above SCALE_MAX."""
         check_scale(factor)
         size = max(1, round(self.width * factor)), max(1, round(self.height * factor))
         if size[0] * size[1] > PICTURE_PIXELS_MAX:
@@ -159,7 +159,7 @@ def chunk(kind: bytes, data: bytes) -> bytes:
 
 
 def check_target(path: Path) -> None:
-    """Raises PathError if ``path`` cannot be a new file: it is a directory, or in none."""
+    """Raises PathError if ``path`` cannot be a new file: it is a directory, or not in one."""
     if path.is_dir() and not path.is_symlink():
         raise PathError(
             f"cannot write {path}: it is a directory",
@@ -173,8 +173,8 @@ def check_target(path: Path) -> None:
 
 
 def write_picture(path: Path, data: bytes) -> None:
-    """Write ``data`` to ``path``, which then is a new file with all of it, or is as it was. A
-    symbolic link there is replaced, not followed. Blocks. Raises PathError, DiskSpaceError."""
+    """Write ``data`` to ``path``, which then is a new complete file, or unchanged. A symbolic link
+    there is replaced, not followed. Blocks. Raises PathError, DiskSpaceError."""
     temporary = path.with_name(f".{path.name[:200]}.{os.urandom(4).hex()}")
     with map_os_errors(path):
         check_target(path)

@@ -1,5 +1,5 @@
-"""Where a screen is reached: at the VNC server of a QEMU here, or at a Unix socket of ours that
-leads to one on another machine (`quicksand.hosted.relayed_screen`)."""
+"""The place of a screen: the VNC server of a QEMU here, or a Unix socket of ours that leads to one
+on another machine (`quicksand.hosted.relayed_screen`)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from quicksand.display.rfb import RfbClient
 from quicksand.records.layout import MachineDir
 
 TO_VNC = b"V"
-"""The first byte of a connection to a relay's socket that is to lead to the VNC server."""
+"""The first byte of a connection to a relay's socket that should lead to the VNC server."""
 
 TO_SIZE = b"S"
 """The first byte of one that asks for the screen's width and height (`SIZE`)."""
@@ -40,14 +40,14 @@ Place = MachineDir | RelayedScreen
 
 
 def place_text(place: Place) -> str:
-    """A place as an argument of a process, which `parse_place` reads."""
+    """Return a place as an argument of a process, for `parse_place`."""
     if isinstance(place, RelayedScreen):
         return f"{RELAYED}{place.vnc_socket}"
     return str(place.root)
 
 
 def parse_place(text: str) -> Place:
-    """Read what `place_text` wrote."""
+    """Parse the result of `place_text`."""
     path = text.removeprefix(RELAYED)
     return MachineDir(Path(text)) if path == text else RelayedScreen(Path(path))
 

@@ -1,8 +1,8 @@
 """The way of input events into the guest: QMP input-send-event, no faster than the guest takes
 them.
 
-A virtio-input device drops events when the guest has no buffer for them (QEMU,
-hw/input/virtio-input.c), and says so to nobody. So its queue is asked for its free buffers (QMP
+A virtio-input device silently drops events when the guest has no buffer for them (QEMU,
+hw/input/virtio-input.c). So its queue is asked for its free buffers (QMP
 x-query-virtio-queue-element), and events wait for them here. The program that reads the events in
 the guest has a buffer, too, which only time empties: see `Pace`.
 """
@@ -25,7 +25,7 @@ EVENT_QUEUE = 0
 """The queue of a virtio-input device that carries events to the guest (virtio 1.2, 5.8.2)."""
 
 COUNTER = 0x1_0000
-"""The queue's counters have 16 bits."""
+"""The range of the queue's counters, which have 16 bits."""
 
 WAIT_S = 10.0
 """Seconds that a guest may leave its queue full."""
@@ -57,7 +57,7 @@ class EventQueue:
         self._device = device
         self._path = f"/machine/peripheral/{device}/virtio-backend"
         self._free = 0
-        """Buffers that were free when last asked, less those used since."""
+        """Buffers that were free at the last query, less those used since."""
         self._most = 0
         """The most buffers that ever were free."""
         self._counts = True
@@ -65,7 +65,7 @@ class EventQueue:
 
     async def require_driver(self) -> None:
         """Raise StateError if nothing in the guest drives the device: QEMU would drop all events,
-        and in some versions ends when it is asked for such a device's queue."""
+        and some versions end when asked for such a device's queue."""
         try:
             is_driven = await drives(self._monitor, self._path)
         except (StateError, KeyError, TypeError):
@@ -130,7 +130,7 @@ async def drives(monitor: Monitor, path: str) -> bool:
 
 class Pace:
     """Spreads events over time, some per second. Linux keeps 64 events for a program that reads
-    them (drivers/input/evdev.c), such as the X server, which takes the others for lost."""
+    them (drivers/input/evdev.c), such as the X server, which loses any others."""
 
     def __init__(self, per_second: float) -> None:
         self._interval = 1 / per_second
@@ -149,7 +149,7 @@ class Pace:
 
 
 class Queues:
-    """The queues of both devices, each made when it is used first."""
+    """The queues of both devices, each made when it is first used."""
 
     def __init__(self, monitor: Monitor) -> None:
         self._monitor = monitor

@@ -2,9 +2,9 @@
 quicksand.display.record_worker TASK``, where TASK is a `Task` as JSON.
 
 Lines on standard input are orders: ``connect`` and where the screen is (`place`), or ``stop``. When
-it is closed, the recording ends, too. Lines of JSON on standard output are reports: ``pictures``
-and ``size`` after each picture, ``gone`` when a display was lost, at the end ``done`` or
-``failed``.
+standard input is closed, the recording ends, too. Lines of JSON on standard output are reports:
+``pictures`` and ``size`` after each picture, ``gone`` when a display was lost, at the end ``done``
+or ``failed``.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ class Task:
 
     path: str
     temporary: str
-    """Where the file is written until it is whole: beside ``path``."""
+    """The path of the file until it is complete: beside ``path``."""
     fps: float
     scale: float
     seconds: float
     replace: bool
-    """Whether a file that is at ``path`` then is replaced."""
+    """Whether an existing file at ``path`` is replaced in the end."""
 
 
 class Recorder:
@@ -73,14 +73,14 @@ class Recorder:
         self._animation: Animation | None = None
         self._size = (0, 0)
         self._pictures = 0
-        """How many were told."""
+        """The number of reported pictures."""
         self._start = 0.0
         """The loop's time at the first picture."""
         self._gone_at: float | None = None
         """The time at which the display was lost, until there is another."""
         self._seen = (0, 0)
         self._width = 0
-        """How much of a frame of that size the guest has."""
+        """The columns of a frame of that size that are the guest's."""
 
     def connect(self, place: Place) -> None:
         self._place = place
@@ -90,7 +90,7 @@ class Recorder:
         self._stopped.set()
 
     async def run(self) -> dict[str, Any]:
-        """Record until it ends; returns the outcome. The file then is complete. Raises
+        """Record until the end; returns the outcome. The file is then complete. Raises
         DisplayError, PathError, DiskSpaceError."""
         loop = asyncio.get_running_loop()
         recording = asyncio.create_task(self._record(), name="quicksand-record")
@@ -116,7 +116,7 @@ class Recorder:
         }
 
     async def _record(self) -> str:
-        """Record one machine's screen after the other; returns why it is enough."""
+        """Record one machine's screen after the other; returns the reason of the end."""
         while True:
             await self._ordered.wait()
             self._ordered.clear()
@@ -132,7 +132,7 @@ class Recorder:
                 _say({"gone": str(error)})
 
     async def _record_from(self, client: RfbClient, place: Place) -> str:
-        """Raises DisplayError when the display is gone."""
+        """Record one screen. Raises DisplayError when the display is gone."""
         loop = asyncio.get_running_loop()
         try:
             await asyncio.wait_for(client.next_update(), CONNECT_TIMEOUT_S)
@@ -187,7 +187,7 @@ def _image(frame: Framebuffer, width: int) -> Image:
 
 @contextmanager
 def _new_file(temporary: Path, path: Path) -> Iterator[BinaryIO]:
-    """A new file that is gone at the end unless it has been moved. Raises PathError,
+    """Open a new file that is removed at the end unless it was moved. Raises PathError,
     DiskSpaceError."""
     with map_os_errors(path):
         descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
@@ -195,14 +195,14 @@ def _new_file(temporary: Path, path: Path) -> Iterator[BinaryIO]:
     try:
         yield file
     finally:
-        with suppress(OSError):  # a full disk that was told already: a whole file is flushed
+        with suppress(OSError):  # a full disk that was already reported: a complete file is flushed
             file.close()
         temporary.unlink(missing_ok=True)
 
 
 def put(temporary: Path, path: Path, *, replace: bool) -> Path:
-    """Give a whole file its name, or without ``replace`` the next one that is free, ``x-2.gif``:
-    it would be a pity to lose a recording. Raises PathError, DiskSpaceError."""
+    """Give a complete file its name, or without ``replace`` the next free one, ``x-2.gif``: it
+    would be a pity to lose a recording. Raises PathError, DiskSpaceError."""
     with map_os_errors(path):
         if replace and not (path.is_dir() and not path.is_symlink()):
             return temporary.replace(path)
@@ -227,7 +227,7 @@ def _put_new(temporary: Path, path: Path) -> Path:
 
 
 def _say(words: dict[str, Any]) -> None:
-    # Nobody may listen any more; the recording is completed all the same.
+    # Nobody may listen any more; the recording is completed anyway.
     with suppress(OSError):
         sys.stdout.write(json.dumps(words) + "\n")
         sys.stdout.flush()
@@ -250,7 +250,7 @@ async def _take_orders(recorder: Recorder) -> None:
 
 
 async def record(task: Task) -> dict[str, Any]:
-    """Do the task; returns the outcome. Raises a QuicksandError, and then leaves no file."""
+    """Carry out the task; returns the outcome. Raises a QuicksandError, and then leaves no file."""
     temporary, path = Path(task.temporary), Path(task.path)
     with _new_file(temporary, path) as file:
         recorder = Recorder(task, file)
@@ -278,7 +278,7 @@ def main() -> None:
 
 
 def _require_pillow(form: AnimationFormat) -> None:
-    """Raises HostError if it cannot write that format."""
+    """Raises HostError if Pillow cannot write that format."""
     if form is AnimationFormat.WEBP and not features.check("webp"):
         raise HostError("this Pillow cannot write WebP", hint="record a .png or a .gif")
 

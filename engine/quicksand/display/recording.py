@@ -28,15 +28,15 @@ from quicksand.display.record_worker import Task, task_json
 WORKER = "quicksand.display.record_worker"
 FPS_MAX = 30.0
 SECONDS = 600.0
-"""How long a recording is at most if nothing else is said."""
+"""The greatest length of a recording by default."""
 SECONDS_MAX = 24 * 3600.0
 
 POLL_S = 0.1
 RETRY_S = 2.0
-"""Seconds until a display that was lost, though its machine runs, is tried again."""
+"""Seconds until another attempt to reach a lost display whose machine still runs."""
 
 END_S = 60.0
-"""Seconds for which a recording is waited for that is to end; then there is none."""
+"""Seconds to wait for the end of a recording; after that there is no file."""
 
 STDERR_MAX = 4096
 HINTS = {
@@ -56,16 +56,16 @@ class Recorded:
     """A recording that is written."""
 
     path: Path
-    """The file. It has another name than was asked for if another file got that meanwhile."""
+    """The file. It has another name than requested if another file got that meanwhile."""
     pictures: int
-    """How many differ from the one before."""
+    """The number of pictures that differ from the one before."""
     seconds: float
     size_bytes: int
     width: int
     height: int
     why: str
-    """Why it ended: "stop" if it was told to, "seconds" at its limit, "sandbox" with the sandbox,
-    "size" when the file had 2 GiB."""
+    """The reason of its end: "stop" if it was told to, "seconds" at its limit, "sandbox" with the
+    sandbox, "size" when the file had 2 GiB."""
 
 
 class Recording:
@@ -77,15 +77,15 @@ class Recording:
         self._place: Place | None = None
         """The place of the screen that is recorded."""
         self._first = asyncio.Event()
-        """There is a picture, or none will come."""
+        """Set when there is a picture, or none will come."""
         self._finished = asyncio.Event()
         self._said: dict[str, Any] = {}
         """The worker's last word."""
         self._sandbox_ended = False
         self.size = (0, 0)
-        """Its width and height in pixels."""
+        """The width and height of the recording in pixels."""
         self.pictures = 0
-        """How many it has so far."""
+        """The number of pictures so far."""
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -163,7 +163,7 @@ class Recording:
             stdin.write(words.encode() + b"\n")
 
     async def _follow(self) -> None:
-        """Pass on what the worker says until it ends. Raises its failure."""
+        """Pass on the worker's reports until it ends. Raises its failure."""
         stdout, stderr = self._process.stdout, self._process.stderr
         assert stdout is not None and stderr is not None
         errors_read = asyncio.create_task(_read_end(stderr), name="quicksand-recording-errors")
@@ -193,8 +193,8 @@ class Recording:
             raise _failure(self._said)
 
     async def _connect(self) -> None:
-        """Have the worker connect to the machine that runs now; after one that was lost, to the
-        next one, or after a while to the same."""
+        """Connect the worker to the machine that runs now; after one was lost, to the next one, or
+        after a while to the same."""
         loop = asyncio.get_running_loop()
         before, deadline = self._place, loop.time() + RETRY_S
         found = self._find()
@@ -212,7 +212,7 @@ class Recording:
             self._order(f"connect {json.dumps(place_text(found))}")
 
     async def _end(self, following: asyncio.Task[None], temporary: Path) -> None:
-        """End the worker, and what it may have left. Does not raise."""
+        """End the worker, and remove its remains. Does not raise."""
         self.stop()
         done, _ = await asyncio.wait({following}, timeout=END_S)
         if not done:

@@ -7,8 +7,8 @@
 
 `next_update` returns the rectangles that changed since it returned last, the first time the whole
 picture; an empty list if only the pointer's shape changed (``client.cursor``). Nothing is
-transferred while nobody waits in `next_update`: so a slow viewer gets fewer updates, not old ones,
-and ``client.frame`` stays as it is meanwhile, also for a thread that reads it. When the guest
+transferred while nobody waits in `next_update`. So a slow viewer gets fewer updates, not old ones,
+and ``client.frame`` does not change meanwhile, even for a thread that reads it. When the guest
 changes the size of its screen, ``client.frame`` is another object, and all of it has changed. A
 cancelled `next_update` loses nothing.
 
@@ -39,7 +39,7 @@ from quicksand.display.packed import Unpacking
 CONNECT_TIMEOUT_S = 20.0
 
 CLOSE_S = 1.0
-"""Seconds for a server to take what was sent last."""
+"""Seconds for a server to take the last bytes sent."""
 
 BRISK_S = 0.25
 """Seconds after which a waiting client reminds QEMU. Without that, QEMU looks for changes less and
@@ -58,7 +58,7 @@ BAND_BYTES = 1024 * 1024
 
 BUFFER_BYTES = 2 * BAND_BYTES
 RECTS_MAX = 1024
-"""Rectangles that are kept for a viewer; of more, the whole picture counts as changed."""
+"""The most rectangles kept for a viewer; beyond that, the whole picture counts as changed."""
 
 CURSOR_MAX = 512
 """Pixels of a side of a pointer's shape; virtio-gpu has 64 (Linux, drivers/gpu/drm/virtio)."""
@@ -66,21 +66,21 @@ CURSOR_MAX = 512
 SCREENS_MAX = 16
 
 WIDTH_STEP = 16
-"""QEMU's VNC server makes the width a multiple of it (ui/vnc.h, VNC_DIRTY_PIXELS_PER_BIT). New
-versions tell the true one when the size has changed."""
+"""The step to which QEMU's VNC server rounds up the width (ui/vnc.h, VNC_DIRTY_PIXELS_PER_BIT). New
+versions report the true one when the size has changed."""
 
 BY_US = 1
 """The reason of an ExtendedDesktopSize that answers this client's own request."""
 ACCEPTED = (0, 4)
-"""Its status: done, or passed on to the guest (QEMU, ui/vnc.c)."""
+"""The status of the answer to our request: done, or passed on to the guest (QEMU, ui/vnc.c)."""
 
 UPDATE, COLOURS, BELL, CUT_TEXT = range(4)
 """Messages of the server."""
 
 
 class Encoding(IntEnum):
-    """Those that this client understands. Through a local socket pixels come raw: compressing them
-    takes longer than copying them."""
+    """The encodings that this client understands. Through a local socket pixels come raw:
+    compressing them takes longer than copying them."""
 
     RAW = 0
     ZLIB = 6
@@ -99,7 +99,7 @@ ALWAYS = (
 """The encodings that this client offers to every VNC server, the preferred ones first."""
 
 COMPRESSED = (Encoding.ZLIB, Encoding.FAST)
-"""The encodings that it prefers to those for a screen of another machine."""
+"""The encodings that the client prefers to the others for a screen of another machine."""
 
 
 class Buttons(IntFlag):
@@ -129,7 +129,7 @@ class RfbClient:
         self._encodings = (*COMPRESSED, *ALWAYS) if compressed else ALWAYS
         self._unpacking = Unpacking(reader) if compressed else None
         self.frame = Framebuffer.blank(0, 0)
-        """The screen; see the module for when it changes."""
+        """The screen; the module says when it changes."""
         self.cursor: Cursor | None = None
         """The pointer's shape, if the guest leaves it to the host to draw it."""
         self._changed: list[Rect] = []
@@ -137,7 +137,7 @@ class RfbClient:
         """Whether there is something that `next_update` has not returned yet."""
         self._incoming: list[Rect] = []
         self._incoming_news = False
-        """The same of the message that is being read."""
+        """The same for the message that is being read."""
         self._needs_all = True
         """Whether the next request asks for the whole picture."""
         self._requested = False
@@ -156,9 +156,9 @@ class RfbClient:
         first: bytes = b"",
         compressed: bool = False,
     ) -> AsyncIterator[Self]:
-        """Connect to the server at the Unix socket ``path``. ``first`` is written before all else,
-        and with ``compressed`` pixels may come so. Raises DisplayError if nobody serves there, if
-        it refuses, or if it does not answer within ``timeout`` seconds."""
+        """Connect to the server at the Unix socket ``path``. ``first`` is written before everything
+        else, and with ``compressed`` pixels may come compressed. Raises DisplayError if nobody
+        serves there, if it refuses, or if it does not answer within ``timeout`` seconds."""
         try:
             async with asyncio.timeout(timeout):
                 streams = await asyncio.open_unix_connection(path, limit=BUFFER_BYTES)
@@ -188,9 +188,9 @@ class RfbClient:
     async def next_update(self, *, brisk_s: float | None = BRISK_S) -> list[Rect]:
         """Wait until the screen has changed and return the changed rectangles (see the module).
 
-        ``brisk_s``: the seconds within which QEMU at least looks for changes; with None it takes
-        up to 3 s to notice the first one after a long rest, and costs nothing meanwhile. Raises
-        DisplayError once the connection has ended.
+        ``brisk_s``: the most seconds between QEMU's looks for changes; with None it takes up to 3 s
+        to notice the first one after a long rest, and costs nothing meanwhile. Raises DisplayError
+        once the connection has ended.
         """
         while not self._has_news:
             if self._failure is not None:
@@ -208,13 +208,13 @@ class RfbClient:
 
     async def pointer(self, x: int, y: int, buttons: int = 0, *, width: int | None = None) -> None:
         """Move the pointer to the pixel (x, y) of the frame with these `Buttons` held. Positions
-        outside of the screen are moved to its edge. ``width`` says how many of the frame's columns
-        are the guest's, if not all (`true_width`). Raises DisplayError."""
+        outside of the screen are moved to its edge. ``width``: the number of the frame's columns
+        that are the guest's, if not all (`true_width`). Raises DisplayError."""
         width = max(1, self.frame.width if width is None else width)
         x = min(max(x, 0), width - 1)
         y = min(max(y, 0), max(self.frame.height - 1, 0))
-        # QEMU takes places as parts of a width that it has rounded up, though it tells the true one
-        # (ui/vnc.c, pointer_event): the middle of the pixel is met in the guest's.
+        # QEMU takes places as parts of a width that it has rounded up, though it reports the true
+        # one (ui/vnc.c, pointer_event): the middle of the pixel is met in the guest's.
         x = (2 * x + 1) * -(-width // WIDTH_STEP) * WIDTH_STEP // (2 * width)
         await self._send(struct.pack(">BBHH", 5, buttons & 0xFF, x, y))
 
@@ -258,8 +258,8 @@ class RfbClient:
         await self._send(struct.pack(">BBHHHH", 3, incremental, 0, 0, width, height))
 
     async def _remind(self) -> None:
-        """Have QEMU look for changes at once: it does after any message from a viewer's user. This
-        one is a text of no characters for the guest's clipboard, which QEMU drops."""
+        """Make QEMU look for changes at once, as after any message from a viewer's user. This one
+        is a text of no characters for the guest's clipboard, which QEMU drops."""
         await self._send(struct.pack(">BxxxI", 6, 0))
 
     # Receiving
@@ -428,7 +428,7 @@ class RfbClient:
             raise DisplayError(f"the display has {width}x{height} pixels, too many") from error
         self._changed, self._has_news = [], False
         self._incoming, self._incoming_news = [], False
-        # An update that is on its way may be of the old size's picture: ask for all again.
+        # An update that is on its way may be of the old size's picture: ask for everything again.
         self._needs_all, self._requested = True, False
 
 

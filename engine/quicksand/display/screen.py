@@ -24,7 +24,7 @@ Result = TypeVar("Result")
 
 
 SCREEN = "virtio-gpu"
-"""How QEMU calls the screen's device."""
+"""QEMU's name of the screen's device."""
 
 WIDTH_S = 2.0
 """Seconds to wait for the true width."""
@@ -37,14 +37,14 @@ async def take_picture(machine: MachineDir) -> Picture:
 
 
 async def take_size(machine: MachineDir) -> tuple[int, int]:
-    """The width and height of that screen in pixels; VNC says the width as the next multiple of 16
-    (QEMU, ui/vnc.c, vnc_width), and not more than 5120x2160. Raises as `take_picture`."""
+    """Return the width and height of that screen in pixels; VNC reports the width as the next
+    multiple of 16 (QEMU, ui/vnc.c, vnc_width), and at most 5120x2160. Raises as `take_picture`."""
     return await _of_dump(machine, read_size)
 
 
 async def is_driven(machine: MachineDir) -> bool:
-    """Whether the guest's kernel drives the screen; until it does, QEMU shows a picture of its own.
-    A QEMU that cannot be asked is taken to be driven. Raises StateError if the machine has ended;
+    """Whether the guest's kernel drives the screen; until then, QEMU shows a picture of its own.
+    The answer is True if QEMU cannot be asked. Raises StateError if the machine has ended;
     MachineError."""
     monitor = await Monitor.connect(machine)
     try:
@@ -59,7 +59,7 @@ async def is_driven(machine: MachineDir) -> bool:
 
 
 async def true_width(frame: Framebuffer, place: Place) -> int:
-    """How many columns of VNC's ``frame`` are the guest's; all if QEMU cannot be asked."""
+    """Return how many columns of VNC's ``frame`` are the guest's; all if QEMU cannot be asked."""
     if frame.width % WIDTH_STEP:
         return frame.width
     try:
@@ -97,8 +97,8 @@ async def _dump(monitor: Monitor, path: Path) -> None:
 
 @contextmanager
 def _scratch() -> Iterator[tuple[int, Path]]:
-    """A file for QEMU to write to, and its path: in memory and without a name where the system can,
-    so that nothing of a guest's screen stays on a disk."""
+    """Yield a file to which QEMU writes, and its path: in memory and without a name where the
+    system can do that, so that nothing of a guest's screen stays on a disk."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("quicksand-screen")
         try:

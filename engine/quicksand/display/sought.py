@@ -1,4 +1,4 @@
-"""Which QEMU shows the screen of a sandbox, for its own program and for others."""
+"""The QEMU that shows the screen of a sandbox, for its own program and for others."""
 
 from __future__ import annotations
 

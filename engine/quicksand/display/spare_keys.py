@@ -1,9 +1,9 @@
 """Keys of an X server's map that mean nothing on the guest's keyboard, and the characters that they
 were given.
 
-A program looks a key up in the map as it is when the program gets to the key, which in a busy guest
-is seconds after it was pressed. So a character stays on its key, and the key that was given one
-longest ago is the next to get another.
+A program looks up a key in the map only when it processes the key, which in a busy guest is seconds
+after it was pressed. So a character stays on its key, and the least recently assigned key is the
+next to get another character.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Container, Iterable, Iterator
 from quicksand.display.keys import STROKES
 
 MAP_MAX = 100_000
-"""Characters of a map that are looked at."""
+"""The most characters of a map that are read."""
 
 LINE = re.compile(r"^keycode +([0-9]{1,3}) =(.*)$", re.MULTILINE)
 """A key in what `xmodmap -pke` prints: its code and its meanings."""
@@ -44,12 +44,12 @@ class SpareKeys:
     def __init__(self, free: Iterable[int], given: Iterable[tuple[int, str]] = ()) -> None:
         self._free = list(free)
         self._given = {character: code for code, character in given}
-        """The code of each character, in the order in which they were used last."""
+        """The code of each character, in the order of their last use."""
 
     @classmethod
     def parse(cls, keymap: str, record: str) -> SpareKeys:
-        """Read a guest's answers: the map as xmodmap prints it, and our record as xprop prints it.
-        Lines that name no key are passed over, and keys that have lost their characters are free.
+        """Parse a guest's answers: the map as xmodmap prints it, and our record as xprop prints it.
+        Lines that name no key are skipped, and keys that have lost their characters are free.
         """
         lines = LINE.findall(keymap[:MAP_MAX])
         free = {int(code) for code, meanings in lines if not meanings.strip()} & {*CODES}
@@ -62,7 +62,7 @@ class SpareKeys:
 
     @property
     def count(self) -> int:
-        """How many characters they can have at once."""
+        """The number of characters that they can have at once."""
         return len(self._free) + len(self._given)
 
     @property
@@ -71,8 +71,8 @@ class SpareKeys:
         return {*self._free, *self._given.values()}
 
     def give(self, characters: Iterable[str]) -> tuple[dict[int, str], bool]:
-        """Give keys to the characters, at most `count`, that have none. Returns the new characters
-        by their keys, and whether one of these had another character before."""
+        """Assign keys to those characters, at most `count`, that have none. Returns the new
+        characters by key, and whether one of these keys had another character before."""
         wanted = list(dict.fromkeys(characters))
         for character in wanted:
             if character in self._given:
@@ -96,8 +96,8 @@ class SpareKeys:
 
 
 def xmodmap_lines(given: dict[int, str]) -> str:
-    """Return the lines by which xmodmap gives these characters to these keys, with shift and
-    without: a letter alone would be its small one without."""
+    """Return the lines by which xmodmap assigns these characters to these keys, with shift and
+    without: with only one letter, the unshifted key would give its small form."""
     return "".join(
         f"keycode {code} = U{ord(character):04X} U{ord(character):04X}\n"
         for code, character in given.items()
@@ -105,8 +105,8 @@ def xmodmap_lines(given: dict[int, str]) -> str:
 
 
 def characters_on(keymap: str, spare: Container[int] = ()) -> set[str]:
-    """Those characters of STROKES that a map, as xmodmap prints it, has on a key that is not
-    ``spare``, and so keeps them. Dead keys are none: the `^` of a German keyboard is not there."""
+    """Return those characters of STROKES that a map, as xmodmap prints it, has on a key that is not
+    ``spare``, and so keeps. Dead keys do not count: the `^` of a German keyboard is not there."""
     lines = LINE.findall(keymap[:MAP_MAX])
     kept = (meanings for code, meanings in lines if int(code) not in spare)
     names = {name for meanings in kept for name in meanings.split()}
@@ -118,13 +118,13 @@ def characters_on(keymap: str, spare: Container[int] = ()) -> set[str]:
 
 
 def missing(text: str, known: Container[str] = STROKES) -> list[str]:
-    """The characters of ``text`` that are not ``known``, those of a US keyboard, each once."""
+    """Return the characters of ``text`` not in ``known``, by default a US keyboard's, each once."""
     return [character for character in dict.fromkeys(text) if character not in known]
 
 
 def parts(text: str, count: int, known: Container[str] = STROKES) -> Iterator[str]:
-    """Divide a text into parts that need at most ``count`` spare keys each for what is not
-    ``known``."""
+    """Divide a text into parts that each need at most ``count`` spare keys for characters that are
+    not ``known``."""
     start, needed = 0, set[str]()
     for place, character in enumerate(text):
         if character in known or character in needed:

@@ -1,7 +1,7 @@
 """A port of the host's loopback for VNC viewers, with a password, besides the Unix socket.
 
-QEMU has a second VNC server for it, which waits at a Unix socket, and lets nobody in, until it is
-given the password and the port: of the two QEMUs of a revert only one can have the port. The
+QEMU has a second VNC server for it, which waits at a Unix socket and admits nobody until it is
+given the password and the port: only one of the two QEMUs of a revert can have the port. The
 password is in a file that only this user can read, and stays the same until the sandbox stops.
 """
 
@@ -66,5 +66,5 @@ async def listen(hypervisor: Hypervisor, machine: MachineDir, port: int) -> None
 
 
 async def stop_listening(hypervisor: Hypervisor) -> None:
-    """Listen nowhere any more. Raises StateError, MachineError."""
+    """Stop listening anywhere. Raises StateError, MachineError."""
     await monitor_of(hypervisor).execute("display-update", type="vnc", addresses=[])

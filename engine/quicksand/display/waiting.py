@@ -1,4 +1,4 @@
-"""Waiting for what happens on the screen."""
+"""Waiting for a change or a text on the screen."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ GUEST_POLL_S = 0.3
 """Seconds between two questions to QEMU, or to the guest."""
 
 TEXT_MAX = 1000
-"""Characters of a text that is waited for."""
+"""The most characters of an awaited text."""
 
 
 class Until(StrEnum):
-    """The change that is waited for."""
+    """The awaited change."""
 
     CHANGE = "change"
     STABLE = "stable"
@@ -32,8 +32,8 @@ class Until(StrEnum):
 
 
 def check_text(until: Until, text: str | None) -> str:
-    """The text that is waited for; "" if it is none. Raises ConfigError if there is one for
-    something else, or none, or one that no screen can show."""
+    """Return the awaited text; "" if there is none. Raises ConfigError for a text with another
+    condition, for a missing one, or for one that no screen can show."""
     if until is not Until.TEXT:
         if text is not None:
             raise ConfigError(
@@ -49,7 +49,7 @@ def check_text(until: Until, text: str | None) -> str:
 
 @asynccontextmanager
 async def bounded(timeout_s: float, what: Callable[[], Awaitable[str]]) -> AsyncIterator[None]:
-    """Raise DisplayTimeoutError, which says what the screen did not do, after ``timeout_s``."""
+    """Raise DisplayTimeoutError, which says what did not happen, after ``timeout_s``."""
     limit = asyncio.timeout(timeout_s)
     try:
         async with limit:
@@ -156,7 +156,7 @@ async def _until_quiet(watch: _Watch, quiet_s: float) -> None:
 
 
 class _Watch:
-    """Tells changes of pixels from updates that bring the same ones again."""
+    """Distinguishes changes of pixels from updates that bring the same ones again."""
 
     def __init__(self, client: RfbClient, region: tuple[int, int, int, int] | None) -> None:
         self._client = client
@@ -164,7 +164,7 @@ class _Watch:
         self._seen = self._look()
 
     async def change(self) -> None:
-        """Wait until the pixels differ from those that were seen last."""
+        """Wait until the pixels differ from the last ones seen."""
         while True:
             await self._client.next_update(brisk_s=BRISK_S)
             found = self._look()

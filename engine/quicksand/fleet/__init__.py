@@ -1,6 +1,6 @@
 """Fleets: sandboxes over many machines (docs/internals/fleet.md).
 
-A fleet says which machines there are, and on which of them a sandbox fits. The sandbox itself is
-then one of another machine, as `quicksand.hosted` has it. What is true stands on the disks of the
-machines: losing all that a fleet knows loses no sandbox.
+A fleet says which machines there are, and on which of them a sandbox fits. From then on it is a
+sandbox of another machine (`quicksand.hosted`). The truth is on the machines' disks: if everything
+that a fleet knows is lost, no sandbox is lost.
 """

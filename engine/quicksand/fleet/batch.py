@@ -29,7 +29,7 @@ from quicksand.hosted.parts import FarParts
 
 LOST_S = 30.0
 """Seconds without an answer after which a machine counts as lost for a command that runs there. The
-machine itself ends sandboxes whose client is away after as long (`GRACE_S`)."""
+machine itself ends sandboxes whose client has been away for as long (`GRACE_S`)."""
 
 PER_CPU = 2
 """Sandboxes at a time for each processor of a machine, unless the caller says otherwise."""
@@ -41,7 +41,7 @@ LOST = (RemoteError, MachineError, AgentUnreachableError)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What is done for each command; the fields are those of `Fleet.map`."""
+    """The work for each command; the fields are the arguments of `Fleet.map`."""
 
     image: str
     retries: int
@@ -52,19 +52,19 @@ class Work:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchResult:
-    """What became of one command."""
+    """The outcome of one command."""
 
     index: int
-    """The command's place among all, from 0."""
+    """The command's position among all commands, from 0."""
     command: str | Sequence[str]
     host: str | None
-    """The machine where it ran last; None if it had no place."""
+    """The machine where the command ran last; None if it was never placed."""
     exit_code: int | None
-    """None if it did not come to an end: `error` says why."""
+    """The command's exit code; None if it did not finish: `error` says why."""
     stdout: str = ""
     stderr: str = ""
     truncated: bool = False
-    """It wrote more than is kept."""
+    """Whether the command wrote more than is kept."""
     timed_out: bool = False
     duration_s: float = 0.0
     """Seconds of the command itself, by the guest's clock."""
@@ -102,7 +102,7 @@ class Batch:
         self._running: dict[asyncio.Task[Any], FleetLife] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._lost: set[asyncio.Task[Any]] = set()
-        """Attempts that were given up since their machine was away for too long."""
+        """Attempts that were given up because their machine was away for too long."""
 
     async def results(
         self, commands: Iterable[str | Sequence[str]]
@@ -113,7 +113,7 @@ class Batch:
         await self._desk.settle()
         count = self._at_once or at_once_for(self._desk.hosts(), need_of(self._known.config))
         coming: Iterator[tuple[int, str | Sequence[str]]] = iter(enumerate(commands))
-        # Bounded, so that one who reads slowly holds the work up, and not its results.
+        # Bounded, so that a slow reader holds up the work instead of piling up its results.
         done: asyncio.Queue[BatchResult | None] = asyncio.Queue(maxsize=count)
         workers = [
             asyncio.create_task(self._work_through(coming, done), name="quicksand-batch")
@@ -143,13 +143,13 @@ class Batch:
             for index, command in coming:
                 await done.put(await self._carry_out(index, command))
         except Exception:
-            # The caller's iterator has failed: `results` raises that.
+            # The caller's iterator has failed: `results` raises its error.
             await done.put(None)
             raise
         await done.put(None)
 
     async def _carry_out(self, index: int, command: str | Sequence[str]) -> BatchResult:
-        """Carry one command out, again if its machine is lost and that is wanted."""
+        """Carry out one command; repeat it if its machine is lost and retries are left."""
         began = time.monotonic()
         attempts = 0
         while True:
@@ -191,8 +191,8 @@ class Batch:
     async def _attempt(
         self, life: FleetLife, command: str | Sequence[str]
     ) -> tuple[ExecuteResult, str | None]:
-        """Start a sandbox, run the command, end the sandbox. Raises what goes wrong. Nothing is
-        left, but on a machine that is away, which ends it by itself."""
+        """Start a sandbox, run the command, end the sandbox. Raises the errors of these steps.
+        Nothing is left behind; a machine that is away ends the sandbox by itself."""
         parts = FarParts(life)
         is_away = True
         try:
@@ -239,7 +239,8 @@ class Batch:
     # Machines that are lost
 
     def _reachable(self) -> set[str | None]:
-        """The machines that answer; None stands for none, of which nothing is asked."""
+        """Return the machines that answer. None stands for a command without a machine, and counts
+        as one."""
         away = (HostState.UNREACHABLE, HostState.UNFIT)
         return {None, *(host.name for host in self._desk.hosts() if host.state not in away)}
 
@@ -277,13 +278,13 @@ async def _cancel_all(tasks: Sequence[asyncio.Task[Any]]) -> None:
 
 
 def _is_cancelled() -> bool:
-    """Whether the task that runs was cancelled, and not only what it waits for."""
+    """Whether the current task was cancelled, and not only the future that it awaits."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
 def at_once_for(hosts: Sequence[FleetHost], need: Need) -> int:
-    """How many sandboxes the machines hold at a time."""
+    """Return how many sandboxes the machines hold at a time."""
     fitting = (
         min(host.memory_bytes // wanted_bytes(need), PER_CPU * max(1, host.cpus))
         for host in hosts

@@ -1,4 +1,4 @@
-"""What a machine tells a fleet of itself: a JSON object in a line, whenever it has changed."""
+"""The report of a machine to a fleet: one line with a JSON object, sent whenever it has changed."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from quicksand.hosted.codec import ForeignValueError, decode, encode
 from quicksand.records.fleet_files import HEX32
 
 FLEET = "fleet"
-"""The capability of a machine that can be one of a fleet."""
+"""The capability of a machine that can be part of a fleet."""
 CAPACITY, CLAIM = "capacity", "claim"
-"""Its requests (docs/internals/fleet.md)."""
+"""The requests of this capability (docs/internals/fleet.md)."""
 
 LINE_MAX = 512 * 1024
 IMAGES_MAX = 500
@@ -20,22 +20,22 @@ NAME_MAX = 200
 CLAIMS_MAX = 5000
 AMOUNT_MAX = 2**60
 STEP = 16 * 1024**2
-"""Bytes to which free memory is rounded down, so that not every page is told."""
+"""Bytes to which free memory is rounded down, so that a change of a few pages is not reported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
-    """A machine as it is now."""
+    """The state of a machine now."""
 
     machine_id: str
     """32 hex digits."""
     cpus: int
     memory_bytes: int
-    """What all its sandboxes together may have."""
+    """Bytes that all its sandboxes together may have."""
     free_bytes: int
-    """What is left of that, claims deducted, as far as the machine has it."""
+    """Bytes of that which are free, less the claims, as far as the machine really has them."""
     sandboxes: int
-    """How many run or start."""
+    """The number of sandboxes that run or start."""
     images: Sequence[str] = ()
     """Names of images, without versions."""
     claims: Sequence[str] = ()

@@ -1,4 +1,6 @@
-"""Which machines of a fleet take nothing new, as its record says: for all programs of this user."""
+"""The machines of a fleet that take no new sandboxes, as its record lists them for all programs of
+this user.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,11 @@ from quicksand.base.effort import best_effort
 from quicksand.base.paths import paths
 
 LOOK_EVERY_S = 30.0
-"""The longest time between two looks, where the system does not tell of changes."""
+"""The longest time in seconds between two looks, where the system does not report changes."""
 
 
 class Drained:
-    """The names of these machines."""
+    """The names of the drained machines."""
 
     def __init__(
         self,
@@ -23,8 +25,8 @@ class Drained:
         write: Callable[[str, bool], None],
         changed: Callable[[], None],
     ) -> None:
-        """``read`` and ``write`` know them on the disk; both block. Calls ``changed`` when others
-        are drained than before."""
+        """``read`` and ``write`` load and store the names on disk; both block. ``changed`` is
+        called when the set of drained machines has changed."""
         self._read, self._write, self._changed = read, write, changed
         self.names = read()
 
@@ -42,7 +44,7 @@ class Drained:
                 self._changed()
 
     async def follow(self, place: Path) -> None:
-        """Read them anew whenever a file in ``place`` has changed, until this is cancelled."""
+        """Read the names again whenever a file in ``place`` has changed, until cancelled."""
         changes = DiskChanges()
         try:
             while True:

@@ -1,4 +1,4 @@
-"""The far end: tells a fleet what this machine has, and keeps memory for its sandboxes."""
+"""The far end: reports this machine's capacity to a fleet, and keeps memory for its sandboxes."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from quicksand.records.sizes import MEMORY_MAX
 from quicksand.remote.link import Request
 
 PAUSES_S = (0.2, 5.0)
-"""The first and the longest time between two looks at this machine, in seconds; each is twice as
-long as the one before, and after a change the first comes again. Directories tell that something
-happens there, but not when the last process of it is gone, nor that there is less memory."""
+"""The first and the longest time in seconds between two looks at this machine. The time doubles
+with each look and starts again after a change. Directories show that something happens, but neither
+that a machine's last process is gone nor that memory has shrunk."""
 
 
 class MachineOfFleets:
     """This machine, as clients of fleets know it (an `Offer` of `remote.serving`). A claim lasts as
-    long as the request for it, so nothing is kept for a client that may come again."""
+    long as its request, so nothing is kept for a client that may come back."""
 
     capability = FLEET
     methods = (CAPACITY, CLAIM)
@@ -80,14 +80,14 @@ class MachineOfFleets:
                         return
         finally:
             if held is None:
-                # Cancelled meanwhile: what the thread has claimed goes, too.
+                # Cancelled meanwhile: drop the memory that the thread has claimed, too.
                 await asyncio.wait([taking])
                 held = None if taking.exception() is not None else taking.result()
             if held is not None:
                 await asyncio.to_thread(self._claims.drop, held)
 
     async def _tell(self, request: Request) -> None:
-        """Tell what there is, and then what changes, until the client has gone."""
+        """Report the capacity, and then each change of it, until the client has gone."""
         request.answer()
         changes = DiskChanges()
         enough = asyncio.create_task(request.channel.event(), name="quicksand-enough")
@@ -112,7 +112,7 @@ class MachineOfFleets:
         request.channel.finish(Stream.STDOUT)
 
     def _directories(self) -> list[Path]:
-        """What changes when sandboxes, claims or images do."""
+        """Return the directories that change when sandboxes, claims or images do."""
         ours = self._paths
         found = [ours.runtime, ours.sandboxes, ours.images, self._claims.place]
         if ours.images.is_dir():
@@ -137,8 +137,8 @@ class MachineOfFleets:
 async def _changes_within(
     changes: DiskChanges, seconds: float, enough: asyncio.Task[dict[str, Any]]
 ) -> bool:
-    """Wait so long at most, and return whether something has changed on the disk. A client that has
-    had enough ends it, too."""
+    """Wait at most so long, and return whether something has changed on the disk. The wait also
+    ends when the client has closed."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     waiting = asyncio.create_task(changes.wait(seconds), name="quicksand-changes")

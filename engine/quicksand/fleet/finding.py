@@ -1,4 +1,5 @@
-"""A sandbox of a fleet by its name alone: on which machine it is, the first call finds out."""
+"""A sandbox that already exists in a fleet. Either only its name is known, and the first call finds
+its machine, or its machine is known, too."""
 
 from __future__ import annotations
 
@@ -12,6 +13,19 @@ from quicksand.fleet.placing import AWAY
 from quicksand.guest.agent.session import Session
 from quicksand.hosted.known import Known
 from quicksand.records.config import SandboxConfig
+
+
+class PlacedLife(FleetLife):
+    """A sandbox on a known machine of a fleet, running or not: its starts and clones get places
+    there."""
+
+    def __init__(self, fleet: Desk, host: str, id_or_name: str, config: SandboxConfig) -> None:
+        """``config`` says how much memory the sandbox needs. Raises FleetHostNotFoundError."""
+        known = Known(id="", name=id_or_name, config=config)
+        opening = {"name": id_or_name, "must_run": False, "to_end_it": False}
+        super().__init__(fleet, known, opening)
+        self.put_on(fleet.host(host))
+        self.last_place = host
 
 
 class FoundLife(FleetLife):
@@ -38,7 +52,7 @@ class FoundLife(FleetLife):
         return await super().session()
 
     async def _find(self) -> None:
-        """Raises SandboxNotFoundError; StateError if several have the name."""
+        """Find the sandbox. Raises SandboxNotFoundError; StateError if several have the name."""
         if self.last_place is not None:
             return
         fleet = self._opened()

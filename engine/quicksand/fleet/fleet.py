@@ -20,7 +20,7 @@ class Fleet(Desk):
             async for result in fleet.map("debian", ["uname -a", "nproc"]):
                 print(result.index, result.host, result.stdout)
 
-    It belongs to one event loop. What runs on the machines does not depend on it.
+    A fleet belongs to one event loop. The sandboxes on its machines do not depend on it.
     """
 
     def map(

@@ -1,4 +1,6 @@
-"""One sandbox of a fleet: `start` finds it a place, and from then on it is one of that machine."""
+"""A sandbox of a fleet: `start` finds a place for it, and from then on it is a sandbox of that
+machine.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +11,19 @@ from dataclasses import replace
 from typing import Any
 
 from quicksand.base.errors import MemoryBudgetError
+from quicksand.base.paths import paths
 from quicksand.base.progress import Progress
 from quicksand.fleet.desk import Desk, SharedDesks
 from quicksand.fleet.interface import Need, Reservation
+from quicksand.fleet.keeping.running import ensure_coordinator
 from quicksand.hosted.known import Known
 from quicksand.hosted.life import ENDS, FarLife
 from quicksand.hosted.methods import NEW
 from quicksand.records.config import SandboxConfig
 
 CLONES_MAX = 1000
-"""So many can be made at once (`Sandbox.clone`)."""
+"""The most clones that one call makes (`Sandbox.clone`)."""
 Prepare = Callable[[str], Awaitable[None]]
-SETTLE_S = 5.0
-"""Seconds to wait for machines that have not answered yet, before one of the others is chosen."""
 
 
 class FleetLife(FarLife):
@@ -38,9 +40,9 @@ class FleetLife(FarLife):
         wait_s: float | None = None,
         but: str | None = None,
     ) -> None:
-        """Without a ``fleet`` it is the one that this program shares. ``prepare`` is awaited with
-        the name of the chosen machine before anything is done there. ``wait_s``: seconds for which
-        it waits for a place, if not those of the fleet; ``but``: a machine where it must not be."""
+        """Without ``fleet`` the sandbox uses the one that this program shares. ``prepare`` is
+        awaited with the name of the chosen machine before anything is done there. ``wait_s``:
+        seconds to wait for a place, if not those of the fleet; ``but``: a machine to avoid."""
         super().__init__(None, known, opening, progress=progress)
         self._prepare = prepare
         self._wait_s = wait_s
@@ -74,8 +76,7 @@ class FleetLife(FarLife):
         loop = asyncio.get_running_loop()
         wait_s = fleet.wait_s if self._wait_s is None else self._wait_s
         deadline = loop.time() + wait_s
-        # Else all would go to the machine that answers first.
-        await fleet.settle(timeout_s=min(SETTLE_S, wait_s))
+        await ensure_coordinator(paths())
         need = replace(need_of(self.known.config), but=self._but)
         while True:
             reservation = await fleet.reserve(need, timeout_s=max(0.0, deadline - loop.time()))
@@ -83,7 +84,7 @@ class FleetLife(FarLife):
                 return
 
     async def _start_again(self, place: str, at: str | None) -> None:
-        """Start it where its disk is, as soon as there is room."""
+        """Start the sandbox again where its disk is, as soon as there is room."""
         fleet = self._opened()
         async with self._places(place, 1) as [reservation]:
             if not self._is_held:
@@ -94,7 +95,7 @@ class FleetLife(FarLife):
 
     @contextlib.asynccontextmanager
     async def _places(self, place: str, count: int) -> AsyncIterator[list[Reservation]]:
-        """Places on one machine within the block. Raises FleetFullError, MemoryBudgetError."""
+        """Hold places on one machine within the block. Raises FleetFullError, MemoryBudgetError."""
         fleet = self._opened()
         need = replace(need_of(self.known.config), on=place)
         deadline = asyncio.get_running_loop().time() + fleet.wait_s
@@ -110,7 +111,8 @@ class FleetLife(FarLife):
                     await fleet.release(reservation)
 
     async def _start_on(self, fleet: Desk, reservation: Reservation, at: str | None) -> bool:
-        """Start it there; return whether that machine had the memory. Raises as `start`."""
+        """Start the sandbox there; return whether that machine had the memory. Raises as
+        `start`."""
         self._opening = self._make
         self.put_on(fleet.host(reservation.host), reservation.id)
         self._reservation, self.last_place = reservation, reservation.host
@@ -134,7 +136,7 @@ class FleetLife(FarLife):
         self.put_on(None)
 
     async def call(self, name: str, *args: Any, wanted: Any = None, **keywords: Any) -> Any:
-        """See `FarLife.call`. Clones have places on their machine before they are made."""
+        """See `FarLife.call`. Clones get places on their machine before they are made."""
         if name in NEW and self.last_place is not None and type(args[0]) is int and args[0] > 0:
             async with self._places(self.last_place, min(args[0], CLONES_MAX)):
                 return await super().call(name, *args, wanted=wanted, **keywords)
@@ -154,5 +156,5 @@ class FleetLife(FarLife):
 
 
 def need_of(config: SandboxConfig) -> Need:
-    """What a sandbox needs of its machine."""
+    """Return the needs of a sandbox when it is placed."""
     return Need(memory_bytes=config.memory_bytes, cpus=config.cpus, image=config.image)

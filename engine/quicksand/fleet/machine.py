@@ -1,4 +1,4 @@
-"""One machine of a fleet, as the near end knows it: what it tells, and claims on its memory."""
+"""One machine of a fleet, as seen from the near end: its reports, and claims on its memory."""
 
 from __future__ import annotations
 
@@ -26,40 +26,40 @@ from quicksand.remote.channel import Channel
 from quicksand.remote.link import Link
 
 PAUSES_S = (1.0, 30.0)
-"""The first and the longest pause between two attempts to connect, in seconds; each is twice as
-long as the one before."""
+"""The first and the longest pause in seconds between two attempts to connect; the pause doubles."""
 WHY_MAX = 300
-"""Characters that are kept of why a machine is away."""
+"""The most characters kept of the reason why a machine is away."""
 
 
 class Claim(Protocol):
-    """Memory that a machine keeps."""
+    """Memory that a machine keeps for a sandbox."""
 
     def drop(self) -> None:
         """Give it up. Idempotent."""
 
 
 class Machine(Protocol):
-    """What the back end needs of a machine."""
+    """The part of a machine that the back end needs."""
 
     name: str
     address: str
     state: HostState
-    """READY, UNREACHABLE or UNFIT; whether it is drained is not its own matter."""
+    """READY, UNREACHABLE or UNFIT; the machine itself does not know whether it is drained."""
     since: float | None
-    """None until it has answered, or was seen not to."""
+    """Unix time of the last change of state; None until it has answered or counts as silent."""
     why: str
     capacity: Capacity | None
-    """What it told last; None if it never has."""
+    """Its last report; None if there is none."""
 
     async def run(self) -> None:
-        """Follow the machine until that is cancelled."""
+        """Follow the machine until cancelled."""
 
     async def claim(self, id_: str, memory_bytes: int) -> Claim:
-        """Have memory kept for a guest. Raises MemoryBudgetError if it has none, RemoteError."""
+        """Claim memory for a guest. Raises MemoryBudgetError if the machine has none,
+        RemoteError."""
 
     def host(self) -> RemoteHost:
-        """The way to it."""
+        """Return the way to the machine."""
 
 
 class _ChannelClaim:
@@ -79,7 +79,7 @@ class FarMachine:
     """A machine that is reached by a connection (`Machine`)."""
 
     def __init__(self, name: str, remote: RemoteHost, changed: Callable[[], None]) -> None:
-        """Calls ``changed`` when what is known of it has changed."""
+        """``changed`` is called when what is known of the machine has changed."""
         self.name = name
         self.address = remote.address
         self.state = HostState.UNREACHABLE
@@ -115,7 +115,7 @@ class FarMachine:
             await shared.ended()
 
     async def _follow(self, link: Link) -> None:
-        """Take what it tells over one connection. Raises what ended that."""
+        """Take the machine's reports over one connection. Raises the error that ended it."""
         channel = link.open(CAPACITY)
         rest = b""
         try:
@@ -140,7 +140,7 @@ class FarMachine:
         self._changed()
 
     def _note(self, state: HostState, error: QuicksandError) -> None:
-        """Note why it cannot be used; what was known of it is kept."""
+        """Note why the machine cannot be used; its last report is kept."""
         self.why = printable(" · ".join(str(error).split("\n")))[:WHY_MAX]
         if state is not self.state or self.since is None:
             self.state, self.since = state, time.time()

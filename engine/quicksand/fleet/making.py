@@ -25,8 +25,8 @@ def make_in_fleet(
     own: Mapping[str, Any],
     options: Mapping[str, Any],
 ) -> Parts:
-    """The parts of a sandbox that `start` places. ``own`` are the keywords of `Sandbox` that are no
-    options of the machine. Raises ConfigError."""
+    """Return the parts of a sandbox that `start` places. ``own`` are the keywords of `Sandbox` that
+    are not options of the machine. Raises ConfigError."""
     desk = _desk_of(fleet)
     terms = find_restart(restart, own)
     known, opening = describe(own, options)
@@ -40,8 +40,8 @@ def make_in_fleet(
 
 
 def open_in_fleet(fleet: Desk | bool, name: str) -> Parts:
-    """The parts of a sandbox that is somewhere in the fleet; one that is kept is followed. Raises
-    ConfigError."""
+    """Return the parts of a sandbox that exists somewhere in the fleet; a kept one is followed.
+    Raises ConfigError."""
     desk = _desk_of(fleet)
     kept = find_kept(paths(), name)
     life = FoundLife(desk, name) if kept is None else KeptLife.of(desk, kept)

@@ -43,15 +43,15 @@ from quicksand.saves.workspaces import known_stores
 from quicksand.warm.spares.ending import end_all
 
 LEAST = 256 * 1024**2 + OVERHEAD
-"""Bytes of a node: room for one small guest."""
+"""The least bytes of a node: room for one small guest."""
 MIB = 1024**2
 SHARED = ("qemu", "tools")
-"""What lies in the data directory, besides images, that a node only reads."""
+"""Names in the data directory, besides the images, that a node only reads."""
 
 
 def share_of(count: int) -> int:
-    """The bytes of memory that each of ``count`` nodes gets: what is available now, less a reserve,
-    divided. Raises MemoryBudgetError if that is too little."""
+    """Return the bytes of memory for each of ``count`` nodes: the memory available now, less a
+    reserve, divided. Raises MemoryBudgetError if that is too little."""
     reserve = min(RESERVE, physical_memory() // 8)
     available = available_memory()
     share = (available - reserve) // count // MIB * MIB
@@ -67,7 +67,7 @@ def share_of(count: int) -> int:
 
 def make_nodes(paths: Paths, count: int) -> FleetRecord:
     """Make a fleet of local nodes. Blocks. Raises ConfigError, StateError if a fleet is up,
-    HostError; nothing is left then."""
+    HostError; after an error nothing is left."""
     if not 1 <= count <= NODES_MAX:
         raise ConfigError(f"--local must be 1 to {NODES_MAX}, not {count}")
     with changing_fleet(paths), contextlib.ExitStack() as undo:
@@ -107,8 +107,8 @@ def _words(record: FleetRecord) -> str:
 
 
 def take_config(paths: Paths) -> FleetRecord:
-    """Make a fleet of the machines of the config. Blocks. Raises as `make_nodes`, FleetError if
-    there are none."""
+    """Make a fleet of the machines of the config. Blocks. Raises as `make_nodes`, FleetError if the
+    config has none."""
     if not read_addresses():
         raise FleetError(
             "the config names no other machine",
@@ -130,13 +130,14 @@ def _require_none(paths: Paths) -> None:
 
 
 def sandboxes_of(paths: Paths, node: NodeRecord) -> list[Entry]:
-    """The sandboxes of a node, running or not. Blocks."""
+    """Return the sandboxes of a node, running or not. Blocks. Raises PathError."""
+    node.require_ours(paths)
     return Registry(node.paths(paths)).list()
 
 
 def saves_of(paths: Paths, node: NodeRecord) -> list[str]:
-    """The names of the saves that go with a node, but for those that the fleet has exported for its
-    own sandboxes. Blocks."""
+    """Return the sandboxes of a node, running or not. Blocks. Raises PathError."""
+    node.require_ours(paths)
     home = node.data(paths) / NODE_HOME
     found = {
         place.name
@@ -148,11 +149,8 @@ def saves_of(paths: Paths, node: NodeRecord) -> list[str]:
 
 
 async def end_fleet(paths: Paths, *, told: Callable[[str], None]) -> None:
-    """End the fleet that is up: sandboxes of local nodes, with their disks, and the nodes, with the
-    saves that are there (`saves_of`). What is on other machines stays as it is, and so does
-    whatever is not proven to be a node's. ``told`` is called with the name of each sandbox before
-    it ends. Raises FleetError, HostError, MachineError; then the rest is still there, and it can be
-    done again."""
+    """Return the names of the saves that are removed with a node, except those that the fleet has
+    exported for its own sandboxes. Blocks. Raises PathError."""
     with changing_fleet(paths):
         record = read_fleet(paths)
         if record is None:
@@ -166,6 +164,7 @@ async def end_fleet(paths: Paths, *, told: Callable[[str], None]) -> None:
 
 
 async def _end_node(paths: Paths, node: NodeRecord, told: Callable[[str], None]) -> None:
+    node.require_ours(paths)
     registry = Registry(node.paths(paths))
     with best_effort("end the spares of a node", paths.engine_log):
         await asyncio.to_thread(end_all, registry)

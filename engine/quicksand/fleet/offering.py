@@ -1,4 +1,4 @@
-"""What a machine offers to fleets. It is loaded with the first request of its kind."""
+"""The services of a machine for fleets, loaded with the first request for them."""
 
 from __future__ import annotations
 

@@ -18,12 +18,13 @@ from quicksand.records.known_hosts import read_addresses
 from quicksand.remote.node import NODE_SCHEME
 
 OVER_RAY = "quicksand.fleet.over_ray.lifecycle"
-"""Has ``open_back_end(record, paths) -> BackEnd``. Only a fleet over Ray needs it."""
+"""The module that has ``open_back_end(record, paths) -> BackEnd``. Only a fleet over Ray needs
+it."""
 
 
 def open_back_end() -> BackEnd:
-    """Open the fleet that is up; if none is, that of the machines in the config. An event loop must
-    run. Raises FleetError, ConfigError."""
+    """Open the fleet that is up, or else the machines of the config. An event loop must run. Raises
+    FleetError, ConfigError."""
     ours = paths()
     record = read_fleet(ours) or FleetRecord()
     if record.back_end == RAY:
@@ -61,7 +62,7 @@ def addresses_of(record: FleetRecord) -> dict[str, str]:
 def _machines(addresses: dict[str, str], changed: Callable[[], None]) -> Iterable[Machine]:
     for name, address in addresses.items():
         try:
-            # Nobody is asked: with several machines, nobody could tell which question is whose.
+            # Nobody is asked: with several machines, the user could not tell which one asks.
             remote = RemoteHost(address, asks=False)
         except ConfigError as error:
             raise ConfigError(f"the host {name!r}: {error}", hint=error.hint) from error

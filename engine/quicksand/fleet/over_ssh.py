@@ -1,8 +1,8 @@
 """The back end for machines that are reached by ssh, and for local nodes (`BackEnd`).
 
-It is optimistic: it chooses by what the machines have told, and has the chosen one keep the memory.
-The machine decides; if it refuses, the next one is asked. Nobody else is asked anything: machines
-tell by themselves when something has changed.
+It is optimistic: it chooses a machine by the last reports, and asks it to keep the memory. The
+machine decides; if it refuses, the next one is asked. No other machine is asked anything: machines
+report changes by themselves.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ from quicksand.fleet.waiting import Attempt, place_within
 from quicksand.hosted.host import RemoteHost
 
 REFUSED_S = 5.0
-"""Seconds for which a machine that has refused a sandbox is not asked for such a one again, unless
-it tells of a change."""
+"""Seconds for which a machine that has refused a sandbox is not asked again for one of that size,
+unless it reports a change."""
 
 ANSWER_S = 30.0
-"""Seconds that a machine has to keep memory, or to refuse."""
+"""Seconds within which a machine must keep memory, or refuse."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Refusal:
-    """A machine had no memory for a guest, though it had told otherwise."""
+    """The refusal of a machine that had no memory for a guest, though its report said otherwise."""
 
     memory_bytes: int
     until: float
-    """By the loop's clock."""
+    """The end of the refusal, by the loop's clock."""
     sandboxes: int
     free_bytes: int
 
@@ -65,7 +65,7 @@ class _Held:
 
 
 class OverSsh:
-    """A fleet of machines, each of which keeps its own books."""
+    """A fleet of machines that each keep their own books."""
 
     def __init__(
         self,
@@ -74,14 +74,14 @@ class OverSsh:
         write_drained: Callable[[str, bool], None],
         place: Path | None = None,
     ) -> None:
-        """``make`` makes the machines, which call the function that it is given when they have
-        changed. ``read_drained`` and ``write_drained`` know which of them are drained; other
+        """``make`` makes the machines, and is given a function to call when they have changed.
+        ``read_drained`` and ``write_drained`` load and store which of them are drained; other
         programs may change that in the directory ``place``. An event loop must run."""
         self._machines: dict[str, Machine] = {one.name: one for one in make(self._note)}
         self._drained = Drained(read_drained, write_drained, self._note)
         self._asking: dict[str, tuple[str, Need]] = {}
-        """By the ids of requests that a machine has been asked for and not answered yet, or that
-        it does not tell of yet: the machine."""
+        """By request id: the machine that has not answered yet, or does not report the memory yet,
+        and the need."""
         self._held: dict[str, _Held] = {}
         self._refusals: dict[str, _Refusal] = {}
         self._changed = asyncio.Event()
@@ -153,7 +153,7 @@ class OverSsh:
         return machine
 
     def _note(self) -> None:
-        """Something has changed: whoever waits looks again."""
+        """Note a change, so that all who wait look again."""
         for name, refusal in list(self._refusals.items()):
             capacity = self._machines[name].capacity
             if capacity is not None and (
@@ -187,7 +187,7 @@ class OverSsh:
         )
 
     async def _try_all(self, id_: str, need: Need, refused: set[str]) -> Reservation | None:
-        """Ask one machine after the other; note in ``refused`` who says no."""
+        """Ask one machine after the other; note in ``refused`` those that refuse."""
         while True:
             found = candidates(self.hosts(), need, refused | self._refusing(need))
             if not found:
@@ -199,7 +199,7 @@ class OverSsh:
                 self._refuse(name, need)
                 refused.add(name)
             except RemoteError:
-                refused.add(name)  # it tells by itself when it is there again
+                refused.add(name)  # it reports by itself when it is there again
 
     async def _claim(self, id_: str, need: Need, machine: Machine) -> Reservation:
         self._asking[id_] = (machine.name, need)
@@ -229,7 +229,7 @@ class OverSsh:
         self._note()
 
     def _refusing(self, need: Need) -> set[str]:
-        """The machines that have refused such a sandbox a moment ago."""
+        """Return the machines that have just refused such a sandbox."""
         now = asyncio.get_running_loop().time()
         return {
             name
@@ -247,13 +247,14 @@ class OverSsh:
         )
 
     def _until_asked_again(self, refused: set[str]) -> float:
-        """Seconds until somebody who has refused may be asked again."""
+        """Return the seconds until a machine that has refused may be asked again."""
         now = asyncio.get_running_loop().time()
         times = [one.until - now for name, one in self._refusals.items() if name in refused]
         return max(0.05, min(times, default=REFUSED_S))
 
     async def confirm(self, reservation: Reservation, sandbox_id: str) -> None:
-        """See `BackEnd.confirm`. The machine counts the sandbox since it began to start."""
+        """See `BackEnd.confirm`. The machine has counted the sandbox since the beginning of its
+        start."""
         held = self._held.pop(reservation.id, None)
         if held is not None:
             held.claim.drop()

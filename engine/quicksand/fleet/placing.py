@@ -1,4 +1,4 @@
-"""Where a sandbox is placed: functions of what is known of the machines, and of chance."""
+"""Where a sandbox is placed: functions of the machines' reports, and of chance."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ SHOWN_MAX = 20
 
 
 DRAWN = 2
-"""Machines of which the better one is asked."""
+"""The number of machines that are drawn, of which the better one is asked."""
 
 Draw = Callable[[Sequence[int], int], Sequence[int]]
-"""Draws so many different numbers of a sequence, as `random.sample` does."""
+"""Draws so many different numbers from a sequence, as `random.sample` does."""
 
 
 def wanted_bytes(need: Need) -> int:
-    """What a sandbox takes of its machine's memory."""
+    """Return the bytes that a sandbox takes of its machine's memory."""
     return need.memory_bytes + OVERHEAD
 
 
@@ -36,14 +36,14 @@ def candidates(
     *,
     draw: Draw = random.sample,
 ) -> list[FleetHost]:
-    """The machines that have room: first the one to be asked, then the others, the better ones
-    first. Those that have the image are better than all that do not, then who has more free memory.
-    Those in ``refused`` have said no already.
+    """Return the machines that have room: first the one to ask, then the others, the better ones
+    first. Machines that have the image are better than those that do not; among equals, more free
+    memory is better. Those in ``refused`` have already refused.
 
-    The one to be asked is the better of two that are drawn from those that have the image; if there
-    are none, from all. If each client asked the best of all, one that has fallen silent would draw
-    every wish until that is noticed, and clients that are told late would all meet at one
-    (docs/internals/scale.md)."""
+    The machine to ask is the better of two that are drawn from those that have the image, or from
+    all if none has it. If each client asked the best of all, a best machine that has fallen silent
+    would get every request until that is noticed, and clients with late reports would all meet at
+    one machine (docs/internals/scale.md)."""
     fitting = [
         host
         for host in hosts
@@ -71,8 +71,8 @@ def _lacks_image(host: FleetHost, need: Need) -> bool:
 
 
 def _may_take(host: FleetHost, need: Need) -> bool:
-    """Whether it may be placed there, as far as that is no matter of memory. A drained machine
-    takes what is there already."""
+    """Whether the sandbox may be placed there, memory aside. A drained machine still takes the
+    sandboxes that it already has."""
     if not _is_meant(host, need):
         return False
     return host.takes_new if need.on is None else host.state not in AWAY
@@ -84,7 +84,7 @@ def _is_meant(host: FleetHost, need: Need) -> bool:
 
 def can_ever_fit(hosts: Sequence[FleetHost], need: Need) -> bool:
     """Whether waiting makes sense: some machine would have room if it were empty, or may have more
-    than is known of it."""
+    than is known."""
     return any(
         host.state in AWAY or host.memory_bytes >= wanted_bytes(need)
         for host in hosts
@@ -95,7 +95,7 @@ def can_ever_fit(hosts: Sequence[FleetHost], need: Need) -> bool:
 def lacks_of(
     hosts: Sequence[FleetHost], need: Need, refused: Container[str] = ()
 ) -> tuple[HostLack, ...]:
-    """What each machine lacks that is none of the candidates."""
+    """Return what each machine lacks that is not a candidate."""
     return tuple(
         lack
         for host in hosts

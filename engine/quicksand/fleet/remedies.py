@@ -1,4 +1,4 @@
-"""What helps when a fleet cannot do what is asked."""
+"""Remedies for when a fleet cannot do what it is asked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tells everybody who watches a fleet what happens in it, and keeps no more than is useful."""
+"""Reports the events of a fleet to all its watchers, and keeps no more than is useful."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from quicksand.fleet.interface import FleetEvent, FleetEventKind, FleetHost
 
 KEPT_MAX = 1000
-"""Events that are kept for one who reads slowly, besides the last one of each machine."""
+"""The most events kept for a slow watcher, besides the last one of each machine."""
 
 
 class _Watcher:
-    """What one who watches has not read yet."""
+    """The events that one watcher has not read yet."""
 
     def __init__(self) -> None:
         self.hosts: dict[str, FleetEvent] = {}
@@ -47,7 +47,7 @@ class Telling:
         self._is_closed = False
 
     def show(self, hosts: Sequence[FleetHost]) -> None:
-        """Tell which machines have changed since the last call."""
+        """Report the machines that have changed since the last call."""
         now = {host.name: host for host in hosts}
         for name in self._known.keys() - now.keys():
             self.tell(FleetEventKind.HOST_GONE, host=self._known[name])
@@ -57,7 +57,7 @@ class Telling:
         self._known = now
 
     def tell(self, kind: FleetEventKind, **facts: object) -> None:
-        """Tell that something has happened; ``facts`` are fields of `FleetEvent`."""
+        """Report an event; ``facts`` are fields of `FleetEvent`."""
         event = FleetEvent(kind=kind, at=self._clock(), **facts)  # type: ignore[arg-type]
         for watcher in self._watchers:
             watcher.put(event)
@@ -79,7 +79,7 @@ class Telling:
             self._watchers.remove(watcher)
 
     def close(self) -> None:
-        """End all that watch."""
+        """End all watches."""
         self._is_closed = True
         for watcher in self._watchers:
             watcher.changed.set()

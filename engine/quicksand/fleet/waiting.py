@@ -1,4 +1,4 @@
-"""How a sandbox waits for a place, and how other programs see that it does."""
+"""How a sandbox waits for a place, and how other programs see it waiting."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from quicksand.fleet.telling import Telling
 from quicksand.records.waiting import WaitingList
 
 SEEN_AFTER_S = 0.2
-"""Seconds after which a sandbox counts as one that waits: most have a place at once."""
+"""Seconds after which a sandbox counts as waiting: most have a place at once."""
 
 
 @contextlib.asynccontextmanager
 async def seen_waiting() -> AsyncIterator[None]:
-    """Be one that waits within the block, if it takes so long."""
+    """Show this sandbox as waiting within the block, if the block takes long enough."""
     waiting = asyncio.create_task(_wait(WaitingList(paths())), name="quicksand-waiting")
     try:
         yield
@@ -43,13 +43,13 @@ async def _wait(waiting: WaitingList) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """What came of asking all machines that may have room."""
+    """The outcome of asking all machines that may have room."""
 
     found: Reservation | None
     refused: frozenset[str] = frozenset()
-    """Machines that have refused such a sandbox, now or a moment ago."""
+    """Machines that have just refused such a sandbox."""
     again_s: float
-    """Seconds after which they may be asked again, though nothing has changed."""
+    """Seconds after which they may be asked again even without a change."""
 
 
 async def place_within(
@@ -61,9 +61,10 @@ async def place_within(
     changed: Callable[[], asyncio.Event],
     telling: Telling,
 ) -> Reservation:
-    """Attempt to place a sandbox, again whenever something has changed. ``attempt`` is given the
-    id of the reservation; ``changed`` returns what is set by the next change. Raises FleetFullError
-    after ``timeout_s``, or at once if no machine could ever hold it, and what ``attempt`` raises.
+    """Try to place a sandbox, again after each change. ``attempt`` is given the id of the
+    reservation; ``changed`` returns what is set by the next change. Raises FleetFullError after
+    ``timeout_s``, or at once if no machine could ever hold the sandbox, and what ``attempt``
+    raises.
     """
     id_ = os.urandom(16).hex()
     loop = asyncio.get_running_loop()

@@ -64,7 +64,7 @@ def end_channel(session: Session, channel: Channel) -> None:
 
 
 def require_able(session: Session, capability: str, what: str) -> None:
-    """Raise AgentTooOldError unless the agent can do it. One that a checkpoint holds may be
+    """Raise AgentTooOldError unless the agent has the capability. An agent in a checkpoint may be
     older."""
     if not session.can(capability):
         raise AgentTooOldError(

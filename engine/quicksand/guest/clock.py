@@ -1,6 +1,6 @@
 """Whether a guest's clock runs as fast as the host's. A guest counts the ticks of a counter, and
-finds out at its boot how many make a second; if it is wrong about that, its clock runs wrong until
-it ends, and so does that of everything which starts from its memory."""
+finds out at its boot how many make a second. If it is wrong about that, its clock runs wrong until
+it ends, and so do the clocks of all guests that start from its memory."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from quicksand.guest.agent.values import whole
 from quicksand.guest.files import files_of
 
 START_TOLERANCE = 0.1
-"""The share by which the clock may be wrong, as far as a start looks, which has no time: where a
-guest has gone wrong, it was by a third or more."""
+"""The share by which the clock may be wrong in the check of a start, which must be quick: wrong
+guests were off by a third or more."""
 
 TOLERANCE = 0.02
-"""The same for what is made once and used often. Linux itself refuses to correct its first estimate
-by more than a hundredth (arch/x86/kernel/tsc.c, tsc_refine_calibration_work)."""
+"""The same for guests that are made once and used often. Linux itself refuses to correct its first
+estimate by more than a hundredth (arch/x86/kernel/tsc.c, tsc_refine_calibration_work)."""
 
 WINDOW_S = 1.0
-"""Seconds that are compared, at least, of what is made once and used often."""
+"""The least seconds that are compared for guests that are made once and used often."""
 
 READINGS = 3
-"""Readings of which the fastest counts."""
+"""Readings, of which the fastest counts."""
 
 READ_S = 20.0
 POLL_S = 0.02
 LIMIT_S = 30.0
-"""Seconds after which a comparison ends, however inexact it is by then."""
+"""Seconds after which a comparison ends, however inexact it still is."""
 
 COMMAND_S = 20.0
 
@@ -48,16 +48,16 @@ class Reading:
     host_s: float
     guest_s: float
     off_s: float
-    """By how many seconds they may be apart."""
+    """The seconds by which the two readings may be apart."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """How many seconds of the guest go by in one of the host."""
+    """The seconds of the guest that pass in one second of the host."""
 
     value: float
     off: float
-    """By how much that may be wrong."""
+    """The amount by which the rate may be wrong."""
 
     def is_right(self, tolerance: float) -> bool:
         """Whether the clock is proven to be right."""
@@ -88,9 +88,9 @@ async def _read(session: Session) -> Reading:
 async def compare(
     session: Session, since: Reading, tolerance: float, *, window_s: float = 0.0
 ) -> Rate:
-    """Compare the guest's clock with the host's since the reading ``since``, of which ``window_s``
-    seconds must have gone by, until it is proven right or wrong within ``tolerance``, or `LIMIT_S`
-    have gone by. Raises AgentError."""
+    """Compare the guest's clock with the host's since the reading ``since``, at least ``window_s``
+    seconds ago, until it is proven right or wrong within ``tolerance``, or until `LIMIT_S`. Raises
+    AgentError."""
     deadline = time.monotonic() + LIMIT_S
     while True:
         now = await read_clock(session)
@@ -103,9 +103,9 @@ async def compare(
 
 
 async def put_right(session: Session, since: Reading) -> str:
-    """Check the clock of a guest that has just booted, whose clock was read ``since`` then. If it
-    runs wrong, give the guest another one. Returns a notice for the user, "" if the clock was
-    right. Raises AgentError."""
+    """Check the clock of a guest that has just booted, first read at ``since``. If it runs wrong,
+    give the guest another clock. Returns a notice for the user, "" if the clock was right. Raises
+    AgentError."""
     rate = await compare(session, since, START_TOLERANCE)
     if not rate.is_wrong(START_TOLERANCE):
         return ""

@@ -1,5 +1,5 @@
 """Connections to services in a guest, and from it, carried by its agent: they need no network card,
-and reach what listens on the guest's own loopback."""
+and reach programs on the guest's own loopback."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class GuestConnection(Carried):
     """A connection to or from a program in the guest. Bytes are read and written at the other
     side's pace. One task may read while another one writes.
 
-    Leaving ``async with`` closes it. Unless both sides have sent their last, the other one sees a
-    reset then, and what it has not read may be lost.
+    Leaving ``async with`` closes it. Unless both sides have sent their last, the other side then
+    sees a reset, and its unread data may be lost.
     """
 
     def __init__(self, session: Session, channel: Channel, peer_port: int | None = None) -> None:
@@ -40,9 +40,8 @@ class GuestConnection(Carried):
     async def read(self) -> bytes:
         """Return the next bytes, 256 KiB at most; b"" once the other side has sent its last.
 
-        Raises AgentRefusedError with the guest's ``errno`` if the connection was broken off,
-        RevertedError if the sandbox was reverted, AgentUnreachableError or MachineError if the
-        guest is gone.
+        Raises AgentRefusedError with the guest's ``errno`` if the connection broke, RevertedError
+        if the sandbox was reverted, AgentUnreachableError or MachineError if the guest is gone.
         """
         while not self._is_over:
             item = await self._channel.read()
@@ -63,8 +62,8 @@ class GuestConnection(Carried):
                 raise AgentProtocolError("the agent sent an event that a connection does not have")
 
     async def finish(self) -> None:
-        """Wait until both sides have sent their last, and the other one has taken all: after
-        `write_eof`, and once `read` has returned b"". Raises as that does."""
+        """Wait until both sides have sent their last, and the other side has taken everything:
+        after `write_eof`, and once `read` has returned b"". Raises as `read`."""
         while not self._is_finished:
             item = await self._channel.read()
             if isinstance(item, tuple):
@@ -72,9 +71,9 @@ class GuestConnection(Carried):
             self._take(item)
 
     async def write(self, data: bytes | memoryview) -> None:
-        """Send bytes, waiting while the other side does not take them. What it does not take any
-        more is dropped: `read` tells how the connection ended. Raises as `read` does if the guest
-        is gone."""
+        """Send bytes, waiting while the other side does not take them. Bytes that it no longer
+        takes are dropped: `read` tells how the connection ended. Raises as `read` if the guest is
+        gone."""
         await self._channel.write(data)
 
     def write_eof(self) -> None:
@@ -85,9 +84,9 @@ class GuestConnection(Carried):
 
 
 class GuestListener(Carried):
-    """A socket in the guest at which this side listens, made by `Sandbox.listen`. At most 64
-    connections wait until they are accepted, each for 10 s at most; more wait in the guest's
-    kernel. Leaving ``async with`` closes it; connections that were accepted go on."""
+    """A listening socket in the guest, made by `Sandbox.listen`. At most 64 connections wait until
+    they are accepted, each for 10 s at most; more wait in the guest's kernel. Leaving ``async
+    with`` closes it; accepted connections go on."""
 
     def __init__(self, session: Session, channel: Channel, port: int | None) -> None:
         super().__init__(session, channel)
@@ -128,8 +127,8 @@ async def listen(session: Session, address: dict[str, Any]) -> GuestListener:
 
 
 async def open_sftp(session: Session, user: str | None) -> Command:
-    """Start the agent's SFTP server (version 3) by the rights of a user: it speaks on the command's
-    stdin and stdout. Raises as `dial` does."""
+    """Start the agent's SFTP server (version 3) with the rights of a user: it speaks on the
+    command's stdin and stdout. Raises as `dial`."""
     require_able(session, CAPABILITY, "connections")
     params = {} if user is None else {"user": user}
     channel = await open_channel(session, "sftp", params, streams=ALL_OUTPUT)
@@ -139,8 +138,8 @@ async def open_sftp(session: Session, user: str | None) -> Command:
 def address(
     port: int | None, host: str, path: str | None, user: str | None, *, least: int = 1
 ) -> dict[str, Any]:
-    """The agent's parameters for a TCP port from ``least`` up or the path of a Unix socket. Raises
-    ConfigError."""
+    """Return the agent's parameters for a TCP port from ``least`` up or the path of a Unix socket.
+    Raises ConfigError."""
     if (port is None) == (path is None):
         raise ConfigError("an address is either a port or the path of a Unix socket")
     if path is not None:
@@ -151,7 +150,7 @@ def address(
 
 
 def _port(value: object) -> int | None:
-    """A port that the agent tells; None if it makes no sense."""
+    """Return a port reported by the agent; None if it makes no sense."""
     with contextlib.suppress(ValueError):
         port = values.whole(value)
         return port if 0 < port <= PORT_MAX else None

@@ -23,10 +23,9 @@ _LENGTH = struct.Struct("!H")
 
 
 class GuestDatagrams(Carried):
-    """A UDP socket in the guest that is connected to a service, made by `Sandbox.dial_udp`. As on
-    a network, datagrams may be lost, and nobody tells: if nobody listens, if the guest cannot send
-    them, or if they are not read (the agent then drops the oldest). One task may receive while
-    others send.
+    """A UDP socket in the guest that is connected to a service, made by `Sandbox.dial_udp`. As on a
+    network, datagrams may be lost silently: if nobody listens, if the guest cannot send them, or if
+    they are not read (the agent then drops the oldest). One task may receive while others send.
 
     Leaving ``async with`` closes it.
     """
@@ -55,9 +54,9 @@ class GuestDatagrams(Carried):
         raise AgentProtocolError("the agent sent an event that a datagram socket does not have")
 
     async def send(self, data: bytes | memoryview) -> None:
-        """Send a datagram, waiting while the guest takes none. One that is cancelled is sent as a
-        whole or not at all. Raises ConfigError if it has more than `DATAGRAM_MAX` bytes, and as
-        `receive` if the guest is gone."""
+        """Send a datagram, waiting while the guest takes none. A cancelled send has sent all or
+        nothing. Raises ConfigError if it has more than `DATAGRAM_MAX` bytes, and as `receive` if
+        the guest is gone."""
         if len(data) > DATAGRAM_MAX:
             raise ConfigError(f"a datagram has at most {DATAGRAM_MAX} bytes, not {len(data)}")
         await self._channel.write_whole(_LENGTH.pack(len(data)) + data)
@@ -73,8 +72,8 @@ class Splitter:
         self._waiting += piece
 
     def next(self) -> bytes | None:
-        """The next datagram; None if more bytes are needed. Raises AgentProtocolError for one that
-        there cannot be."""
+        """Return the next datagram; None if more bytes are needed. Raises AgentProtocolError for an
+        impossible one."""
         if len(self._waiting) < _LENGTH.size:
             return None
         (length,) = _LENGTH.unpack_from(self._waiting)

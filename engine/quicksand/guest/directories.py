@@ -1,4 +1,4 @@
-"""Watching directories in a guest: its agent tells what happens in them, by inotify(7)."""
+"""Watching directories in a guest: its agent reports their changes, by inotify(7)."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ _MARK = 7
 
 
 class WatchKind(StrEnum):
-    """What has happened to a file."""
+    """The kind of change of a file."""
 
     CREATE = "create"
-    """It was made, or moved to here."""
+    """The file was made, or moved to here."""
     WRITE = "write"
     REMOVE = "remove"
     RENAME = "rename"
-    """It was moved away; where it has gone to gets CREATE, if that is watched."""
+    """The file was moved away; its new name gets CREATE, if that is watched."""
     CHMOD = "chmod"
-    """Its mode, owner, times or extended attributes were changed."""
+    """The file's mode, owner, times or extended attributes were changed."""
     LOST = "lost"
-    """Too much has happened at once, and some of it is not told: what is there now has to be looked
-    at."""
+    """Too much has happened at once, and some of it is not reported: the directory must be read
+    anew."""
 
 
 _KINDS = dict(enumerate(WatchKind, 1))
@@ -50,7 +50,7 @@ _KINDS = dict(enumerate(WatchKind, 1))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchEvent:
-    """One thing that has happened in a directory that is watched."""
+    """One change in a watched directory."""
 
     kind: WatchKind
     name: str
@@ -64,7 +64,7 @@ class DirectoryWatch(Carried):
     ends when the directory itself is removed. One task may iterate, and others `catch_up`.
 
     While nobody reads, at most a window of records is kept here and some 16,000 events in the
-    guest; then the guest drops what comes, and `WatchKind.LOST` tells so. Leaving ``async with``
+    guest; then the guest drops further events, and reports `WatchKind.LOST`. Leaving ``async with``
     ends the watch.
     """
 
@@ -77,8 +77,8 @@ class DirectoryWatch(Carried):
         return self
 
     async def __anext__(self) -> WatchEvent:
-        """Raises AgentRefusedError (code "too_many") if new directories are too many, RevertedError
-        if the sandbox was reverted, AgentUnreachableError or MachineError if the guest is gone."""
+        """Return the next event. Raises AgentRefusedError (code "too_many") for too many new
+        directories, RevertedError, AgentUnreachableError or MachineError if the guest is gone."""
         try:
             while True:
                 found = self._arrived.next()
@@ -113,8 +113,8 @@ class DirectoryWatch(Carried):
         raise StopAsyncIteration
 
     async def catch_up(self) -> None:
-        """Wait until the iterator has returned all that had happened when this was called, and is
-        asked for more; another task has to iterate. Returns at once when the watch has ended."""
+        """Wait until the iterator has returned everything that had happened before this call, and
+        is asked for more; another task must iterate. Returns at once when the watch has ended."""
         if self._channel.has_ended:
             return
         asked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -135,8 +135,8 @@ class Splitter:
         self._waiting += piece
 
     def next(self) -> WatchEvent | object | None:
-        """The next event or `MARK`; None if more bytes are needed. Raises AgentProtocolError for
-        what there cannot be."""
+        """Return the next event or `MARK`; None if more bytes are needed. Raises AgentProtocolError
+        for impossible ones."""
         if len(self._waiting) < _HEAD.size:
             return None
         length, kind, is_dir = _HEAD.unpack_from(self._waiting)

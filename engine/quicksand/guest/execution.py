@@ -37,7 +37,7 @@ END_TIMEOUT_S = 5.0
 """Seconds to wait for the end of a cancelled command, which the agent kills after 0.2 s."""
 
 ATTACH = "command_attach"
-"""What an agent can that keeps commands for later clients."""
+"""The capability of an agent to keep commands for later clients."""
 
 NAME_MAX = 128
 """Characters of the agent's name for a command."""
@@ -51,13 +51,13 @@ class ExecuteResult:
     """Decoded as UTF-8, with U+FFFD for invalid bytes; `stdout_bytes` has the raw bytes."""
     stderr: str
     exit_code: int
-    """As in a shell: 128 + n after signal n, 124 after a timeout."""
+    """The exit code as in a shell: 128 + n after signal n, 124 after a timeout."""
     signal: int | None = None
     """The signal that ended the command, if one did."""
     timed_out: bool = False
-    """The command was killed at its timeout; the output is what it wrote until then."""
+    """Whether the command was killed at its timeout; the output is what it wrote until then."""
     truncated: bool = False
-    """The command wrote more bytes to a stream than are kept (`KEEP_MAX`)."""
+    """Whether the command wrote more bytes to a stream than are kept (`KEEP_MAX`)."""
     duration_s: float = 0.0
     """Seconds by the guest's clock."""
     stdout_bytes: bytes = b""
@@ -86,7 +86,7 @@ class ExecuteResult:
         )
 
     def _end(self) -> str:
-        """How it ended, in words."""
+        """Return how it ended, in words."""
         if self.timed_out:
             return f"was killed at its timeout after {self.duration_s:.3g} s"
         if self.signal is not None:
@@ -96,7 +96,7 @@ class ExecuteResult:
 
 LAST_LINES = 20
 LAST_CHARACTERS = 4000
-"""The end of a failed command's output that its error shows."""
+"""The most characters at the end of a failed command's output that its error shows."""
 
 
 def last_lines(output: str) -> str:
@@ -108,7 +108,7 @@ def last_lines(output: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExitStatus:
-    """How a command ended."""
+    """The end of a command."""
 
     exit_code: int
     signal: int | None
@@ -155,16 +155,16 @@ class Command:
         self.pid = pid
         """Its process id in the guest."""
         self.name = name
-        """By which `Sandbox.attach_command` finds it again; "" if that cannot."""
+        """The name by which `Sandbox.attach_command` finds it again; "" if that is not possible."""
         self.status: ExitStatus | None = None
-        """How it ended; None until `output` has ended."""
+        """Its end; None until `output` has ended."""
         self.ended: Callable[[ExitStatus], None] = lambda status: None
-        """Is called once with that."""
+        """Called once with that."""
 
     @property
     def has_ended(self) -> bool:
-        """Whether the agent has told of its end. From then on its ``pid`` may be another process's.
-        There may still be output to be read."""
+        """Whether the agent has reported its end. From then on its ``pid`` may be another
+        process's. Output may still be unread."""
         return self._channel.has_ended
 
     async def __aenter__(self) -> Command:
@@ -173,7 +173,7 @@ class Command:
     async def __aexit__(self, *_: object) -> None:
         """End the command if it still runs, and wait for its end."""
         if self.status is None:
-            # A guest that is gone has ended its commands, and the next request tells.
+            # A guest that is gone has ended its commands, and the next request reports that.
             with contextlib.suppress(QuicksandError, TimeoutError):
                 await asyncio.shield(self._end())
         self._channel.close()
@@ -184,22 +184,18 @@ class Command:
             await self.wait()
 
     async def output(self) -> AsyncIterator[tuple[Stream, bytes]]:
-        """Yield what it writes, as (stream, bytes), until it ends; then `status` is set.
+        """Yield its output, as (stream, bytes), until it ends; then `status` is set.
 
         The command is blocked while nobody reads. Raises AgentUnreachableError if the guest is
-        gone, or if the agent does not end the command at its timeout.
+        gone, or if the agent does not end the command at its timeout, which does not count the time
+        in which the guest is paused.
         """
-        loop = asyncio.get_running_loop()
-        patience = self._timeout + OVERTIME_S if self._timeout else None
+        # Only the time spent waiting for the agent counts; a timeout around the yield would cancel
+        # the reader instead.
+        wait = self._session.wait(self._timeout + OVERTIME_S if self._timeout else None)
         try:
             while True:
-                # Only the time spent waiting for the agent counts; a timeout around the yield would
-                # cancel the reader instead.
-                started = loop.time()
-                async with asyncio.timeout(patience):
-                    item = await self._channel.read()
-                if patience is not None:
-                    patience -= loop.time() - started
+                item = await wait.until(self._channel.read)
                 if isinstance(item, tuple):
                     yield item
                 elif item.get("event") == "exit":
@@ -254,9 +250,9 @@ def command_params(
     defaults: bool = False,
     entrypoint: bool = False,
 ) -> dict[str, Any]:
-    """The agent's parameters for a command or terminal: as text, or in base64 where that is not
-    UTF-8. With ``defaults`` what the image gives to commands applies; with ``entrypoint`` its own
-    command is run, and ``command`` are further words. Raises ConfigError for a bad one."""
+    """Return the agent's parameters for a command or terminal: as text, or in base64 where that is
+    not UTF-8. With ``defaults`` the image's settings for commands apply; with ``entrypoint`` its
+    own command is run, and ``command`` gives further words. Raises ConfigError for a bad one."""
     variables = dict(env or {})
     words = [command] if isinstance(command, str) else list(command)
     if entrypoint and isinstance(command, str):
@@ -312,7 +308,7 @@ def open_command(
     session: Session, method: str, params: dict[str, Any], *, streams: tuple[Stream, ...]
 ) -> Channel:
     """Send a request with `command_params`. Raises as `Session.open`; StateError for bytes that are
-    not UTF-8 if the guest's agent is too old for them: it would take no notice of them."""
+    not UTF-8 if the guest's agent is too old for them: it would ignore them."""
     if any(key.endswith("_b64") for key in params) and not session.can("command_bytes"):
         raise StateError(
             "the guest's agent is older than commands that are not UTF-8",
@@ -416,8 +412,8 @@ class _Sink:
 @contextlib.asynccontextmanager
 async def _feeding(command: Command, source: StdinSource | None) -> AsyncIterator[None]:
     """Feed stdin within the block. If the source fails, the command is ended, so that it does not
-    take half its input for the whole, and the failure is raised. A command need not read all of its
-    stdin."""
+    take half of its input for the whole, and the failure is raised. A command need not read all of
+    its stdin."""
     if source is None:
         yield
         return

@@ -47,7 +47,7 @@ IDENTITY_MAX = 40
 """Bytes: two hexadecimal numbers of 64 bits and a colon are 33."""
 
 READ_MAX = 256 * 1024 * 1024
-"""Bytes that `read` returns, at most; `stream` has no limit."""
+"""The most bytes that `read` returns; `stream` has no limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ class GuestFile:
     mtime: float
     """Unix time."""
     target: str | None = None
-    """Where a symlink points."""
+    """The target of a symlink."""
     mtime_ns: int = 0
     """Unix time in nanoseconds."""
     identity: str = ""
@@ -79,7 +79,7 @@ class GuestFile:
     links: int = 1
     """Its hard links; 1 if the agent is too old to report them."""
     metadata: Mapping[str, str] = field(default_factory=dict)
-    """What clients have noted about it (`GuestFiles.write`), if that was asked for."""
+    """Clients' notes about the file (`GuestFiles.write`), if they were requested."""
 
     @property
     def is_dir(self) -> bool:
@@ -190,17 +190,17 @@ class GuestFiles:
         in_place: bool = False,
         metadata: Mapping[str, str] | None = None,
     ) -> int:
-        """Write a file; returns the bytes written. An old file stays until all has arrived.
+        """Write a file; returns the bytes written. An old file stays until everything has arrived.
 
         ``content`` may be bytes, text, an open file or an (async) iterable of bytes. ``parents``
         creates missing directories, ``exclusive`` refuses to replace a file. ``mtime_ns`` is the
         time of its last change, in nanoseconds since 1970; an older agent leaves it out.
 
-        ``in_place`` writes into the file that is there, so that its hard links and those who watch
-        it stay with it; readers then see it grow, and what has arrived stays if the rest does not.
-        An older agent replaces it all the same. ``metadata`` is noted about the file in place of
-        all that was (extended attributes ``user.e2b.KEY``, 4096 bytes at most): AgentTooOldError if
-        the agent is older, code "unsupported" if the file system keeps none.
+        ``in_place`` writes into the existing file, so that its hard links and watchers stay with
+        it; readers then see it grow, and the first part stays if the rest does not arrive. An older
+        agent replaces the file anyway. ``metadata`` replaces all earlier notes about the file
+        (extended attributes ``user.e2b.KEY``, 4096 bytes at most): AgentTooOldError if the agent is
+        older, code "unsupported" if the file system keeps none.
         """
         params: dict[str, Any] = {
             **_path("path", path),
@@ -226,9 +226,9 @@ class GuestFiles:
         mode: int | None = None,
         mtime_ns: int | None = None,
     ) -> int:
-        """Write a file of which only what is not holes is sent, in rising order; the last extent
-        marks its end. Returns the bytes of data. An old file stays until all has arrived. An older
-        agent gets zeros for the holes, and leaves the time out."""
+        """Write a file of which only the data between holes is sent, in rising order; the last
+        extent marks its end. Returns the bytes of data. An old file stays until everything has
+        arrived. An older agent gets zeros for the holes, and leaves the time out."""
         session = await self._session()
         params: dict[str, Any] = {**_path("path", path), "mode": mode, "mtime_ns": mtime_ns}
         if not session.can(COPIES):
@@ -253,8 +253,8 @@ class GuestFiles:
         return written if isinstance(written, int) else 0
 
     async def _tell_directory(self, path: str, error: AgentRefusedError) -> None:
-        """Raise GuestIsADirectoryError if ``path`` was refused since it is a directory: the agent
-        looks for itself and has no error number for that."""
+        """Raise GuestIsADirectoryError if ``path`` was refused because it is a directory: the agent
+        checks that itself and has no error number for it."""
         if error.code != "bad_request" or error.errno is not None:
             return
         try:
@@ -268,19 +268,19 @@ class GuestFiles:
     async def _send(channel: Channel, content: StdinSource) -> None:
         async for chunk in iterate_chunks(content):
             if channel.reply.done():
-                return  # the agent has refused already, and the reply says why
+                return  # the agent has already refused, and the reply tells why
             await channel.write(chunk)
         channel.write_eof()
 
     async def stat(self, path: str, *, follow: bool = True, metadata: bool = False) -> GuestFile:
-        """What is known of ``path``; ``follow`` resolves a symlink. With ``metadata`` what clients
-        have noted about it is read, too; an older agent knows of none."""
+        """Return the facts about ``path``; ``follow`` resolves a symlink. With ``metadata``
+        clients' notes about it are read, too; an older agent has none."""
         flags = {"follow": follow, "metadata": metadata}
         reply = await self._request("file_stat", {**_path("path", path), **flags})
         return GuestFile.parse(reply, name=path.rstrip("/").rpartition("/")[2] or "/")
 
     async def exists(self, path: str) -> bool:
-        """Whether there is anything at ``path``, be it a dangling symlink."""
+        """Whether there is anything at ``path``, even a dangling symlink."""
         try:
             await self.stat(path, follow=False)
         except AgentRefusedError as error:
@@ -333,8 +333,8 @@ class GuestFiles:
     async def link(
         self, path: str, existing: str, *, overwrite: bool = True, follow: bool = False
     ) -> None:
-        """Make ``path`` a hard link to the file ``existing``, or to what that leads to if it is a
-        symlink and ``follow`` is set. Code "not_found" if the agent is too old for it."""
+        """Make ``path`` a hard link to the file ``existing``, or with ``follow`` to the target of
+        that symlink. Code "not_found" if the agent is too old for it."""
         names = {**_path("from", existing), **_path("to", path)}
         await self._request("file_link", {**names, "overwrite": overwrite, "follow": follow})
 
@@ -366,7 +366,7 @@ _CLASSES: Mapping[int, builtins.type[AgentRefusedError]] = {
     20: GuestNotADirectoryError,  # ENOTDIR
     21: GuestIsADirectoryError,  # EISDIR
 }
-"""By the error numbers of Linux, which those of this host need not be."""
+"""The classes by Linux's error numbers, which may differ from those of this host."""
 
 _CLASSES_BY_CODE: Mapping[str, builtins.type[AgentRefusedError]] = {
     "not_found": GuestFileNotFoundError,
@@ -378,7 +378,7 @@ _CLASSES_BY_CODE: Mapping[str, builtins.type[AgentRefusedError]] = {
 
 @contextlib.contextmanager
 def _by_errno() -> Iterator[None]:
-    """Turn a refusal into the one that is an OSError of Python's, too, where there is one."""
+    """Turn a refusal into the subclass that is also an OSError of Python's, if there is one."""
     try:
         yield
     except AgentRefusedError as error:
@@ -441,7 +441,7 @@ def _decode(value: dict[str, Any], key: str) -> str:
 
 
 def files_of(session: Session) -> GuestFiles:
-    """Return the files of the guest that this session is with."""
+    """Return the files of the guest of this session."""
 
     async def present() -> Session:
         return session

@@ -16,7 +16,7 @@ from quicksand.records.config import GATEWAY_IP, NetworkMode
 
 ENTROPY_MIN = 128
 """Bits that the kernel's random generator must have been given (random(4), entropy_avail). Since
-Linux 5.18 it says 256 once it has all that it needs."""
+Linux 5.18 it reports 256 once it has enough."""
 
 MEMORY_MIN = 0.05
 """The share of its memory that the guest must have left."""
@@ -82,9 +82,9 @@ async def _read_facts(session: Session) -> str:
 async def require_fit(
     session: Session, since: Reading, network: NetworkMode, *, window_s: float = WINDOW_S
 ) -> None:
-    """Check a guest's clock against the host's since the reading ``since``, which is ``window_s``
-    seconds ago at least, and its random generator, memory and network. Raises UnfitGuestError if it
-    is not fit, AgentError."""
+    """Check a guest's clock against the host's since the reading ``since``, at least ``window_s``
+    seconds ago, and its random generator, memory and network. Raises UnfitGuestError if it is not
+    fit, AgentError."""
     try:
         complaint = Facts.parse(await _read_facts(session)).complaint(network)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""What is fed to commands and files of a guest: text, bytes, files, and iterators of bytes."""
+"""Input for commands and files of a guest: text, bytes, files, and iterators of bytes."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ STDIN_CHUNK = 256 * 1024
 
 StdinSource = str | bytes | BinaryIO | AsyncIterable[bytes] | Iterable[bytes]
 """Data for a command's stdin or for a file. Text is encoded as UTF-8, except for the characters
-that `os.fsdecode` makes of other bytes: they become these bytes again."""
+that `os.fsdecode` makes from other bytes: they become these bytes again."""
 
 
 async def iterate_chunks(source: StdinSource) -> AsyncIterator[bytes]:
     """Yield the bytes of a source in pieces. Files are read in a thread. Raises ConfigError for
-    what is neither text nor bytes."""
+    anything but text or bytes."""
     if isinstance(source, str | bytes | bytearray | memoryview):
         yield to_bytes(source)
     elif isinstance(source, AsyncIterable):
@@ -35,8 +35,8 @@ async def iterate_chunks(source: StdinSource) -> AsyncIterator[bytes]:
 
 
 def to_bytes(chunk: object) -> bytes:
-    """Return text or bytes as bytes. Raises ConfigError for text that no bytes stand for, and for
-    any other type."""
+    """Return text or bytes as bytes. Raises ConfigError for text that corresponds to no bytes, and
+    for any other type."""
     if isinstance(chunk, str):
         return raw.encode(chunk, "the input")
     if isinstance(chunk, bytes):

@@ -18,8 +18,8 @@ def network_notices(mode: NetworkMode) -> tuple[str, ...]:
 
 
 def why_no_names() -> str:
-    """Why guests can resolve no names; "" if they can. QEMU's network passes their queries to the
-    first IPv4 address of this file (libslirp, src/slirp.c, get_dns_addr), and to no other."""
+    """Return why guests cannot resolve names; "" if they can. QEMU's network passes their queries
+    only to the first IPv4 address of this file (libslirp, src/slirp.c, get_dns_addr)."""
     try:
         lines = RESOLV_CONF.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError as error:

@@ -40,7 +40,7 @@ class Piece(NamedTuple):
     data: bytes
     """Empty exactly once, when the replay is complete."""
     replayed: bool
-    """It was written before this client connected: show it, but answer no queries in it."""
+    """Whether it was written before this client connected: show it, but answer no queries in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ class ShellInfo:
     """Unix time, by the guest's clock."""
     alive: bool
     name: str = ""
-    """The name that the client gave it that opened it."""
+    """The name given by the client that opened it."""
     foreground: tuple[str, ...] = ()
     """The command line of the program in the foreground; () if it is not known."""
     cwd: str = ""
@@ -215,7 +215,7 @@ class Shell:
                 return
 
     async def _read(self) -> tuple[Stream, bytes] | dict[str, Any] | None:
-        """The next message; None if silence says that an older agent's replay is complete."""
+        """Return the next message; None if silence ends an older agent's replay."""
         if self._is_exact or not self._replay:
             return await self._channel.read()
         try:

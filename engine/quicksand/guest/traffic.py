@@ -1,4 +1,4 @@
-"""The bytes that a guest reports to have received and sent; QEMU's user network does not count."""
+"""The bytes that a guest reports as received and sent; QEMU's user network does not count."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RECEIVED_FIELD, SENT_FIELD = 0, 8
 
 DIGITS_MAX = 19
 COUNTER_MAX = 1 << 63
-"""Bytes; no guest has moved as many, so larger numbers are invented."""
+"""The bound of a counter, in bytes; no guest has moved as many, so larger numbers are invented."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from quicksand.guest.input import StdinSource
 
 
 class Executes(Protocol):
-    """Whatever runs commands as `Sandbox.execute` does."""
+    """An object that runs commands as `Sandbox.execute` does."""
 
     async def execute(
         self,
@@ -34,7 +34,7 @@ class Executes(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Login:
-    """A user of a guest, and what a session of that user begins with."""
+    """A user of a guest, and the beginning of that user's sessions."""
 
     name: str
     uid: int
@@ -86,7 +86,7 @@ class SandboxUser:
             raise AgentProtocolError(
                 f"the agent did not say properly which user {name!r} it has made"
             ) from error
-        # The agent gives a user's group the user's number (guest-agent/src/accounts.rs).
+        # The agent gives a user's group the user's number (guest-agent/src/machine/accounts.rs).
         return cls(sandbox, name, uid=uid, gid=uid, home=home)
 
     async def execute(

@@ -1,4 +1,4 @@
-"""Looks at terminals in a guest that nobody there and no other client notices."""
+"""Watches terminals in a guest without being noticed there or by other clients."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class WatchedShell:
     def __init__(self, shell: Shell, columns: int, rows: int, repeated: int = 0) -> None:
         self._shell = shell
         self.repeated = repeated
-        """Bytes of output that come first and were there before."""
+        """Bytes of earlier output that come first."""
         self.columns = columns
         """The terminal's width when the look began; `Sandbox.shells` tells the present one."""
         self.rows = rows
@@ -52,8 +52,8 @@ class WatchedShell:
         return cls(Shell(session, channel, name, repeated), *size, repeated)
 
     def pieces(self) -> AsyncIterator[Piece]:
-        """Yield its output until its program ends, as `Shell.pieces` does. Of what is not read in
-        time, only the last part comes (`take_skipped`)."""
+        """Yield its output until its program ends, as `Shell.pieces` does. Of output that is not
+        read in time, only the last part comes (`take_skipped`)."""
         return self._shell.pieces()
 
     def take_skipped(self) -> bool:

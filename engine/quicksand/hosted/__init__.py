@@ -1,6 +1,6 @@
-"""Sandboxes of other machines: what `Sandbox(host=…)` is made of, and at the other end the process
+"""Sandboxes of other machines: the parts of `Sandbox(host=…)`, and at the other end the process
 that holds such sandboxes as long as their client is there (docs/internals/hosts.md).
 
-What speaks to the guest goes through its agent's channel; all else is asked of the other machine,
-method by method, with values and errors that both ends know by their types.
+Talk with the guest goes through its agent's channel. For all else the other machine is asked,
+method by method, with values and errors whose types both ends know.
 """

@@ -27,7 +27,7 @@ async def send_bytes(request: Request, data: bytes) -> None:
 
 @contextlib.contextmanager
 def told_to(request: Request) -> Iterator[None]:
-    """Answer a request that fails with its error (`calling.value_of`)."""
+    """Answer a request that fails with the error of its failure (`calling.value_of`)."""
     try:
         yield
     except RemoteError:

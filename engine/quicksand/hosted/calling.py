@@ -1,4 +1,4 @@
-"""The near end: asks another machine to call a method, once, whatever becomes of the connection."""
+"""The near end: has another machine call a method once, whatever happens to the connection."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ Report = Callable[..., Any]
 async def require_capability(
     shared: Sharing, capability: str = CAPABILITY, *, to: str = ""
 ) -> None:
-    """Connect. Raises RemoteRefusedError if the other machine cannot do what is needed; ``to`` says
-    what that is."""
+    """Connect. Raises RemoteRefusedError if the other machine lacks the capability; ``to`` names
+    its purpose."""
     await shared.link()
     if not shared.can(capability):
         raise RemoteRefusedError(
@@ -52,11 +52,10 @@ async def ask(shared: Sharing, method: str, **params: Any) -> Any:
 async def call(
     shared: Sharing, params: dict[str, Any], report: Report | None = None
 ) -> dict[str, Any]:
-    """Have a method called; return what is answered. ``report`` gets the reports of progress.
+    """Have a method called, and return its answer. ``report`` gets the reports of progress.
 
-    Raises what the method raises; RemoteUnreachableError if nobody knows whether it was called. A
-    cancellation cancels the call there, and waits until it has undone what it had begun, for
-    `UNDO_S` at most.
+    Raises what the method raises; RemoteUnreachableError if it is unknown whether it was called. A
+    cancellation cancels the call there, and waits for it to undo its work, for at most `UNDO_S`.
     """
     once = os.urandom(16).hex()
     generation: int | None = None
@@ -103,7 +102,7 @@ async def _follow(link: Link, channel: Channel, report: Report | None) -> Any:
     try:
         await asyncio.wait([reading, reporting], return_when=asyncio.FIRST_COMPLETED)
         if reporting.done() and not reading.done():
-            # The caller's function has raised: the work ends with that.
+            # The caller's function has raised: end the work with that error.
             await _cancel(channel, reading)
             reporting.result()
         return await reading
@@ -137,7 +136,7 @@ async def _report(channel: Channel, report: Report | None) -> None:
 
 
 async def read_answer(link: Link, channel: Channel) -> Any:
-    """Read an answer that comes as a stream of JSON. Raises RemoteError, and what it tells."""
+    """Read an answer that comes as a stream of JSON. Raises RemoteError, and the answer's error."""
     data = await read_bytes(link, channel, ANSWER_MAX)
     try:
         return json.loads(data)

@@ -1,8 +1,7 @@
 """Values of the methods of `Sandbox` as JSON, and back, by the types that the methods declare.
 
-What comes from another machine becomes only what its declared type says: no other class is made of
-it, and each field of a dataclass is checked. Fields that are not known are passed over: the other
-end may be newer.
+A value from another machine becomes an object of its declared type and of no other class, and each
+field of a dataclass is checked. Unknown fields are skipped: the other end may be newer.
 """
 
 from __future__ import annotations
@@ -22,15 +21,15 @@ from typing import Any, Literal, Union
 from quicksand.hosted.names import NAMES
 
 DEPTH_MAX = 24
-"""How deep a value may be."""
+"""The greatest depth of a value."""
 
 
 class ForeignValueError(ValueError):
-    """A value is not of the type that it must have."""
+    """Raised when a value is not of the required type."""
 
 
 def encode(value: Any, depth: int = DEPTH_MAX) -> Any:
-    """Return a value as JSON has it. Raises ForeignValueError for what it cannot hold."""
+    """Return a value as JSON has it. Raises ForeignValueError if JSON cannot hold it."""
     if depth == 0:
         raise ForeignValueError("a value is too deep")
     if isinstance(value, Enum):
@@ -55,7 +54,7 @@ def encode(value: Any, depth: int = DEPTH_MAX) -> Any:
 
 
 def decode(value: Any, wanted: Any, depth: int = DEPTH_MAX) -> Any:
-    """Return what `encode` made of a value of the type ``wanted``. Raises ForeignValueError."""
+    """Return the value of the type ``wanted`` that `encode` was given. Raises ForeignValueError."""
     if depth == 0:
         raise ForeignValueError("a value is too deep")
     origin, inner = typing.get_origin(wanted), typing.get_args(wanted)
@@ -78,7 +77,7 @@ def decode(value: Any, wanted: Any, depth: int = DEPTH_MAX) -> Any:
 
 
 def _decode_any(value: Any, kinds: Sequence[Any], depth: int) -> Any:
-    """Decode a value of one of several types, of the first that fits."""
+    """Decode a value as the first of several types that fits."""
     if value is None and type(None) in kinds:
         return None
     for kind in kinds:
@@ -178,6 +177,6 @@ def _refuse(value: Any, wanted: Any) -> typing.NoReturn:
 
 @cache
 def hints_of(declared: Any) -> dict[str, Any]:
-    """The types that a class or a function declares, those included that its module imports only
-    for type checkers."""
+    """Return the types that a class or a function declares, including those that its module imports
+    only for type checkers."""
     return typing.get_type_hints(declared, localns=dict(NAMES))

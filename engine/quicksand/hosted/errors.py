@@ -1,5 +1,5 @@
-"""Errors of the engine on their way between machines: by the names of their classes, never by their
-texts. Only classes of `quicksand.base.errors` are made of what comes."""
+"""The engine's errors on their way between machines, identified by the names of their classes,
+never by their texts. The receiver makes only classes of `quicksand.base.errors`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from quicksand.base import errors
+from quicksand.base.effort import note_fault
 from quicksand.base.errors import (
     AgentCode,
     AgentRefusedError,
@@ -20,6 +21,7 @@ from quicksand.base.errors import (
     RemoteProtocolError,
     RemoteRefusedError,
 )
+from quicksand.base.paths import paths
 from quicksand.base.remedies import Words
 from quicksand.guest.agent.values import bounded
 from quicksand.remote.link import read_hint
@@ -39,11 +41,15 @@ KNOWN = MappingProxyType(
 
 
 def encode_error(error: Exception) -> dict[str, Any]:
-    """Return an error as JSON. One that is not the engine's is a bug, or the host's."""
+    """Return an error as JSON. Any other than the engine's is a bug, or the host's."""
     if isinstance(error, OSError) and not isinstance(error, QuicksandError):
         error = HostError(str(error))
     if not isinstance(error, QuicksandError):
-        error = RemoteError(f"it failed unexpectedly: {type(error).__name__}: {error}")
+        note_fault(error, paths().engine_log)
+        error = RemoteError(
+            "the program there has made a mistake",
+            hint=f"please report it, with the last lines of {paths().engine_log} there",
+        )
     advice = error.advice
     return {
         "kinds": [kind.__name__ for kind in type(error).__mro__ if kind.__name__ in KNOWN],
@@ -57,7 +63,7 @@ def encode_error(error: Exception) -> dict[str, Any]:
 
 
 def decode_error(found: object, machine: str) -> QuicksandError:
-    """Make an error of what ``machine`` sent: of the first of its classes that is known here.
+    """Return the error that ``machine`` sent, as the first of its classes that is known here.
     Raises RemoteProtocolError."""
     match found:
         case {"kinds": list(kinds), "message": str(message), **more}:

@@ -1,4 +1,4 @@
-"""Forwards from ports of this machine to those of a guest of another one. This program carries them
+"""Forwards ports of this machine to ports of a guest on another machine. This program carries them
 as long as it uses the sandbox."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from quicksand.life.guest import InGuest
 from quicksand.records.port_forwards import PortForward, Protocol, as_protocol, check_port
 
 CONNECTIONS_MAX = 256
-"""Connections of one forward at the same time; more are reset."""
+"""The most connections of one forward at the same time; further ones are reset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class _Forward:
 
 
 class FarForwarding:
-    """The forwards of one sandbox. `forward` and `unforward` are methods of `Sandbox`."""
+    """The forwards of one sandbox, with the methods `forward` and `unforward` of `Sandbox`."""
 
     def __init__(self, life: FarLife, guest: InGuest) -> None:
         self._life = life

@@ -1,6 +1,6 @@
 """The far end: holds sandboxes for a client at another machine, and calls their methods for it.
 
-A sandbox that its client has started, and not detached, ends with this process as any script's does
+A sandbox that its client has started and not detached ends with this process, as any script's does
 (its keeper sees to that), with the client's goodbye, or when the client is away for longer than its
 grace. A call is carried out once, whatever becomes of the connection: its answer is kept until the
 client says that it has it.
@@ -40,7 +40,7 @@ from quicksand.remote.hello import HEX32
 from quicksand.remote.link import Request
 
 Make = Callable[..., Any]
-"""Makes a `Sandbox`; with the attributes ``attach``, ``open`` and ``list``."""
+"""Makes a `Sandbox`; has the attributes ``attach``, ``open`` and ``list``."""
 
 
 class _Held(NamedTuple):
@@ -51,14 +51,14 @@ class _Held(NamedTuple):
 
 
 class _Call:
-    """A call that is under way, or has ended and is kept."""
+    """A call that is under way, or that has ended and is kept."""
 
     def __init__(
         self, params: Mapping[str, Any], work: Callable[[_Call], Awaitable[dict[str, Any]]]
     ) -> None:
         self.handle, self.name = params.get("handle"), params.get("name")
         self.request: Request | None = None
-        """Where its client listens now."""
+        """The request on which the client listens now."""
         self._reported = 0.0
         self._stage: object = None
         self.task = asyncio.create_task(self._run(work), name="quicksand-call")
@@ -71,13 +71,13 @@ class _Call:
         return json.dumps(answer).encode()
 
     def cancel(self, then: Callable[[], None]) -> None:
-        """Cancel it, or do nothing if it has ended; call ``then`` at its end."""
+        """Cancel the call, or do nothing if it has ended; call ``then`` at its end."""
         self.task.cancel()
         self.task.add_done_callback(lambda _: then())
 
     def report(self, *args: Any) -> None:
-        """Tell the client of progress: of each stage, and within it now and then. It may come from
-        a thread."""
+        """Report progress to the client: each stage, and now and then within one. It may be called
+        from a thread."""
         now, stage = time.monotonic(), args[0] if args else None
         is_new = isinstance(stage, str) and stage != self._stage
         if is_new or now - self._reported >= REPORT_EVERY_S:
@@ -96,16 +96,16 @@ class HeldSandboxes:
     methods = SANDBOX_METHODS
 
     def __init__(self, make: Make) -> None:
-        """``make`` is `Sandbox`, which this room does not know."""
+        """``make`` is the class `Sandbox`, which this room does not import."""
         self._make = make
         self._held: dict[str, _Held] = {}
         self._calls: dict[str, _Call] = {}
         self._ending: dict[str, asyncio.TimerHandle] = {}
         self._is_away = False
-        """Whether the client is not there now."""
+        """Whether the client is away now."""
         self._changed = asyncio.Event()
 
-    # What the far end asks of an offer
+    # The methods of an offer
 
     @property
     def is_empty(self) -> bool:
@@ -119,11 +119,14 @@ class HeldSandboxes:
     def away(self) -> None:
         """Let go of each sandbox after its grace."""
         self._is_away = True
-        loop = asyncio.get_running_loop()
-        for handle, held in self._held.items():
-            self._ending[handle] = loop.call_later(held.grace_s, self._let_go, handle)
+        for handle in self._held:
+            self._end_after_grace(handle)
         if not self._held:
             self._give_up()
+
+    def _end_after_grace(self, handle: str) -> None:
+        loop = asyncio.get_running_loop()
+        self._ending[handle] = loop.call_later(self._held[handle].grace_s, self._let_go, handle)
 
     def back(self) -> None:
         self._is_away = False
@@ -148,7 +151,7 @@ class HeldSandboxes:
             await asyncio.wait(tasks, timeout=SETTLE_S)
 
     def _let_go(self, handle: str) -> None:
-        """Close a sandbox: one that belongs to its client ends."""
+        """Close a sandbox; if it belongs to its client, it ends."""
         self._ending.pop(handle, None)
         held = self._held.pop(handle, None)
         if held is not None:
@@ -162,7 +165,7 @@ class HeldSandboxes:
         self._changed.set()
 
     def _give_up(self) -> None:
-        """Cancel the calls of a client that does not come again: nobody waits for them."""
+        """Cancel the calls of a client that does not come back: nobody waits for them."""
         for call in self._calls.values():
             call.cancel(self._forget_ended)
         self._forget_ended()
@@ -187,7 +190,7 @@ class HeldSandboxes:
                 request.answer()
             case "release":
                 handle = request.params.get("handle")
-                # What was asked for before is done first: it may be that the sandbox stays.
+                # Earlier calls are finished first: one of them may be a detach.
                 await self._await_calls(lambda call: call.handle == handle)
                 self._let_go(str(handle))
                 request.answer()
@@ -225,7 +228,7 @@ class HeldSandboxes:
         await send_bytes(request, call.task.result())
 
     async def _carry_out(self, params: Mapping[str, Any], call: _Call) -> dict[str, Any]:
-        """Call a method. Raises what it raises."""
+        """Call a method. Raises the method's errors."""
         name = str(params.get("name"))
         if name not in METHODS:
             raise RemoteRefusedError(f"there is no method {name!r:.80}", code="no_such_method")
@@ -236,7 +239,7 @@ class HeldSandboxes:
         if inspect.isawaitable(found):
             found = await found
         if name in NEW:
-            # Clones: each is a sandbox of its own, or why it is none.
+            # Clones: each is a sandbox of its own, or the error for which it is not.
             value: Any = [await self._describe_new(one, params) for one in found]
         else:
             value = encode(found)
@@ -296,6 +299,8 @@ class HeldSandboxes:
         if not isinstance(grace, int | float) or not 0 <= grace <= GRACE_MAX_S:
             raise _bad("grace_s makes no sense")
         self._held[handle] = _Held(sandbox, float(grace))
+        if self._is_away:  # its client has gone while it was made
+            self._end_after_grace(handle)
 
     def _find(self, params: Mapping[str, Any]) -> Any:
         held = self._held.get(str(params.get("handle")))
@@ -304,7 +309,7 @@ class HeldSandboxes:
         return held.sandbox
 
     async def _send_events(self, request: Request) -> None:
-        """Send events of a sandbox as lines of JSON, until its client has enough of them."""
+        """Send events of a sandbox as lines of JSON, until its client has had enough."""
         events: AsyncIterator[Any] = self._find(request.params).events()
         request.answer()
         enough = asyncio.create_task(request.channel.event(), name="quicksand-enough")
@@ -374,7 +379,7 @@ def _bind(
 
 
 def _know(sandbox: Any) -> Known:
-    """Return what is known of a sandbox. Blocks for small files."""
+    """Return the client's view of a sandbox. Blocks for small files."""
     is_there = _is_there(sandbox)
     return Known(
         id=sandbox.id,

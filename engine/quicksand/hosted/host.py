@@ -1,4 +1,4 @@
-"""`RemoteHost`: another machine, by its address, for `Sandbox(host=…)` and what it has."""
+"""`RemoteHost`: another machine, by its address, for `Sandbox(host=…)` and for its lists."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ class RemoteHost:
         async with Sandbox(image="debian", host=box) as sandbox:
             ...
 
-    All objects of one program that lead to the same machine share one ssh, which is started when it
-    is needed first, and ends with the last sandbox that uses it.
+    All objects of one program for the same machine share one ssh. It starts when it is first
+    needed, and ends with the last sandbox that uses it.
     """
 
     def __init__(self, address: str, *, grace: float = GRACE_S, asks: bool = True) -> None:
         """``address``: ``ssh://[USER@]HOST[:PORT]``, a name in the config's table [hosts], or
-        ``node://NAME`` for a local node of a fleet. ``grace``: seconds without this program after
-        which sandboxes that belong to it end; 3600 at most. ``asks``: ssh may ask for passwords if
-        stdin is a terminal. Raises ConfigError, FleetError."""
+        ``node://NAME`` for a local node of a fleet. ``grace``: seconds, at most 3600, after which
+        this program's sandboxes end if it is gone. ``asks``: ssh may ask for passwords if stdin is
+        a terminal. Raises ConfigError, FleetError."""
         if not isinstance(address, str):
             raise ConfigError(f"{address!r:.80} is no address of a machine")
         if isinstance(grace, bool) or not isinstance(grace, int | float):
@@ -55,7 +55,7 @@ class RemoteHost:
 
     @classmethod
     def by(cls, sharing: Sharing) -> RemoteHost:
-        """The machine at the other end of a connection that somebody else keeps up."""
+        """Return the machine at the other end of a connection that another object keeps up."""
         made = cls(str(sharing.destination))
         made._sharing = sharing
         return made
@@ -107,15 +107,15 @@ class RemoteHost:
         trusted: bool = False,
         progress: Progress | None = None,
     ) -> MovedSave:
-        """Send a save of this machine, given by its name or path, to that one: those of its files,
-        and of the image below it, that are not there yet. If the connection breaks, it goes on once
-        that is there again; what has arrived is not sent again, by a later call either.
+        """Send a save of this machine, given by its name or path, to the other one: only files of
+        it, and of the image below it, that are not there yet. After a break of the connection the
+        transfer goes on; files that have arrived are not sent again, not even by a later call.
 
-        ``new_name``, ``replace`` and ``trusted`` are those of `quicksand.saves.import_`, there.
-        ``progress`` is called with a stage, bytes done and bytes in all. A save that is there
-        already, with that name, is no error. Raises SaveNotFoundError, SaveError, BundleError,
-        ImageError, HostError (DiskSpaceError, also of that machine), RemoteError. There is then no
-        save there, unless the error says that the connection broke: then it is unknown."""
+        ``new_name``, ``replace`` and ``trusted`` are as in `quicksand.saves.import_`, on that
+        machine. ``progress`` is called with a stage, the bytes done and the total bytes. It is no
+        error if the save is there already, under that name. Raises SaveNotFoundError, SaveError,
+        BundleError, ImageError, HostError (DiskSpaceError, also of that machine), RemoteError.
+        After an error there is no save there, unless the connection broke: then it is unknown."""
         terms = Terms(name=new_name, replace=replace, trusted=trusted)
         return await Mover(self.shared(), paths(), terms, progress).send(name)
 
@@ -128,7 +128,7 @@ class RemoteHost:
         trusted: bool = False,
         progress: Progress | None = None,
     ) -> MovedSave:
-        """Fetch a save of that machine, as `send_save` sends one of this. Raises as that does."""
+        """Fetch a save of that machine, as `send_save` sends one. Raises as that does."""
         terms = Terms(name=new_name, replace=replace, trusted=trusted)
         return await Mover(self.shared(), paths(), terms, progress).fetch(name)
 
@@ -143,5 +143,5 @@ class RemoteHost:
 
 
 def find_host(host: str | RemoteHost) -> RemoteHost:
-    """The machine that a caller means. Raises ConfigError."""
+    """Return the machine that a caller means. Raises ConfigError."""
     return host if isinstance(host, RemoteHost) else RemoteHost(host)

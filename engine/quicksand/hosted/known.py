@@ -1,5 +1,5 @@
-"""What is known here of a sandbox of another machine, and of the sandboxes that it has: each answer
-tells it anew."""
+"""The local knowledge of a sandbox of another machine, and of the sandboxes that it has: each
+answer brings it up to date."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from quicksand.snapshots.checkpoint import Checkpoint
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """A sandbox as it was when its machine answered last. The fields are the properties of
-    `Sandbox`, and the results of its methods that do not wait."""
+    """A sandbox as of its machine's last answer. The fields are the properties of `Sandbox`, and
+    the results of its methods that do not wait."""
 
     id: str
     name: str
     config: SandboxConfig
     exists: bool = False
-    """Whether the machine has it, running or not."""
+    """Whether the machine has the sandbox, running or not."""
     is_running: bool = False
     accelerator: str | None = None
     boot_timing: BootTiming | None = None
@@ -36,7 +36,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostedSandbox:
-    """A sandbox in the list of another machine's."""
+    """A sandbox in the list of another machine."""
 
     id: str
     name: str

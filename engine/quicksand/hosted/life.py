@@ -1,4 +1,4 @@
-"""One sandbox of another machine, as this program knows it."""
+"""One sandbox of another machine, as this program sees it."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from quicksand.base.errors import (
 )
 from quicksand.base.paths import paths
 from quicksand.base.progress import Progress
+from quicksand.guest.agent.link import used_elsewhere
 from quicksand.guest.agent.session import Session
 from quicksand.guest.execution import ExitStatus
 from quicksand.hosted.calling import call, require_capability
@@ -36,7 +37,7 @@ from quicksand.remote.channel import Channel
 from quicksand.remote.shared import Sharing
 
 ENDS = frozenset({"stop", "trash"})
-"""Methods after which nothing of a sandbox may be in use."""
+"""Methods after which no part of a sandbox may be in use."""
 
 REVERTS = frozenset({"revert", "undo"})
 
@@ -56,8 +57,8 @@ class FarLife:
         handle: str = "",
         progress: Progress | None = None,
     ) -> None:
-        """``opening`` is how the other machine finds or makes it; ``handle`` is its name there if
-        it is held already. Without a ``host`` it has no place yet (`put_on`)."""
+        """``opening`` says how the other machine finds or makes the sandbox; ``handle`` is its name
+        there if it is already held. Without ``host`` it has no place yet (`put_on`)."""
         self._host = host
         self.known = known
         self.progress = progress
@@ -71,6 +72,8 @@ class FarLife:
         self._using = contextlib.ExitStack()
         self._agent: RelayedAgent | None = None
         self._agent_lock = asyncio.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """The event loop of the connection, of the agent and of the lock."""
         if handle:
             self._generation = self._use().generation
 
@@ -83,11 +86,11 @@ class FarLife:
 
     @property
     def where(self) -> str | None:
-        """How its machine is called; None if it has none yet."""
+        """Return the name of its machine; None if it has none yet."""
         return None if self._host is None else self._host.address
 
     def put_on(self, host: RemoteHost | None, handle: str = "") -> None:
-        """Have it made on a machine, or on none, under that name; it must not exist yet."""
+        """Have the sandbox, which must not exist yet, made on a machine, or on none."""
         self._let_go()
         self._host = host
         self._handle = handle or os.urandom(16).hex()
@@ -96,17 +99,47 @@ class FarLife:
 
     @property
     def connection(self) -> Sharing:
-        """The connection to its machine, which it uses from now on."""
+        """Return the connection to its machine, and use it from now on."""
         return self._use()
 
     def _use(self) -> Sharing:
+        self._move_to(asyncio.get_running_loop())
         if self._shared is None:
             self._shared = self.host.sharing()
             self._using.enter_context(self._shared.use())
         return self._shared
 
+    def _move_to(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Leave the event loop of earlier calls, with which the connection has ended. Raises
+        StateError if it still runs, MachineError if the sandbox has ended with the connection."""
+        before, self._loop = self._loop or loop, loop
+        if before is loop:
+            return
+        if before.is_running():
+            self._loop = before
+            raise used_elsewhere()
+        was_held = self._is_held
+        self._drop()
+        if was_held and "make" in self._opening:
+            self.known = replace(self.known, is_running=False)
+            raise MachineError(
+                f"the sandbox {self.name!r} on {self.host.name} has ended with the event loop that "
+                "started it",
+                hint="`detach` keeps it: it is found by its name then (`Sandbox.attach`)",
+            )
+
+    def _drop(self) -> None:
+        """Forget the objects of an event loop that has ended."""
+        self._using.pop_all()
+        self._shared = self._left = self._agent = None
+        self._agent_lock = asyncio.Lock()
+        self._is_held = False
+
     def _let_go(self) -> None:
-        """Use the connection no more; the next call does again."""
+        """Stop using the connection; the next call uses it again."""
+        if self._loop is not None and self._loop.is_closed():
+            self._drop()
+            return
         self.disconnect()
         if self._shared is not None and self._is_held:
             with contextlib.suppress(RemoteError):
@@ -116,7 +149,7 @@ class FarLife:
         self._using.close()
 
     async def leave(self) -> None:
-        """Wait until the connection has ended, if it was the last that used it."""
+        """Wait until the connection has ended, if this was its last user."""
         agent = self._agent
         self._let_go()
         if agent is not None:
@@ -127,8 +160,8 @@ class FarLife:
     # What the machine does
 
     async def call(self, name: str, *args: Any, wanted: Any = None, **keywords: Any) -> Any:
-        """Have a method of `Sandbox` called there; return its result, which is of the type that it
-        declares, or ``wanted``. Raises what it raises, and RemoteError."""
+        """Have a method of `Sandbox` called there, and return its result, which has the type that
+        the method declares, or ``wanted``. Raises the method's errors, and RemoteError."""
         words, named, report = _without_callbacks(METHODS[name], args, keywords)
         shared = self._use()
         await require_capability(shared)
@@ -144,9 +177,11 @@ class FarLife:
             self.known = replace(self.known, is_running=False)
             raise
         self.known = self._read(answer.get("known"), Known)
-        if name in REVERTS and self._agent is not None:
-            self._agent.session.leave()
-            self.disconnect()
+        if self._agent is not None:
+            self._agent.look_again()
+            if name in REVERTS:
+                self._agent.session.leave()
+                self.disconnect()
         if name in ENDS:
             if self.known.exists:
                 self._opening = _by_name(self.known.id)
@@ -155,7 +190,7 @@ class FarLife:
         return self._read(found, hints_of(METHODS[name])["return"] if wanted is None else wanted)
 
     def _require_known_there(self, shared: Sharing) -> None:
-        """Raise MachineError if the process that held the sandbox for us is gone."""
+        """Raise MachineError if the process there that held the sandbox for us is gone."""
         if self._is_held and self._generation != shared.generation:
             self._is_held = False
             if "make" in self._opening:
@@ -173,7 +208,7 @@ class FarLife:
             ) from error
 
     def new(self, found: Any) -> FarLife | QuicksandError:
-        """The life of a clone that is described, or why it did not start."""
+        """Return the life of a clone that is described, or the error that kept it from starting."""
         match found:
             case {"known": known}:
                 read = self._read(known, Known)
@@ -184,7 +219,7 @@ class FarLife:
 
     @property
     def is_there(self) -> bool:
-        """Whether there may be such a sandbox: it is in use there, or was found by its name."""
+        """Whether there may be such a sandbox: it is in use there, or was found by name."""
         return self._is_held or "make" not in self._opening
 
     # As `Life` has it
@@ -206,11 +241,13 @@ class FarLife:
 
     async def session(self) -> Session:
         """A session with the guest's agent. Raises StateError, AgentError, RemoteError."""
+        self._move_to(asyncio.get_running_loop())
         async with self._agent_lock:
             if self._agent is not None and not self._agent.session.closed.is_set():
+                await self._agent.refuse_paused()
                 return self._agent.session
             if not self._is_held:
-                # Whether it is there, and which one it is.
+                # Find out whether the sandbox is there, and which one it is.
                 await self.call("checkpoints")
             if not self.known.is_running:
                 raise StateError(f"the sandbox {self.name!r} is not running")
@@ -220,7 +257,7 @@ class FarLife:
             try:
                 self._agent = await RelayedAgent.open(link, self.known.id)
             except RemoteRefusedError as error:
-                await self.call("ping")  # that fails, too, with what is wrong
+                await self.call("ping")  # if it fails, `open` fails with the reason
                 raise AgentUnreachableError(str(error), hint=error.hint) from error
             return self._agent.session
 
@@ -229,7 +266,7 @@ class FarLife:
         return found
 
     def note_command(self, command: str | Sequence[str], status: ExitStatus) -> None:
-        """Only who is at the other machine tells of commands there."""
+        """Do nothing: commands are noted by the other machine."""
 
     async def open(self, method: str) -> Channel:
         """Send a request about the sandbox. Raises RemoteError."""
@@ -251,7 +288,7 @@ class FarLife:
             **{"handle": self._handle, "open": self._opening, "name": "detach"},
             **{"args": [], "keywords": {}, "grace_s": self.host.grace},
         }
-        # What is sent now arrives before whatever follows, the end of the connection included.
+        # Whatever follows arrives after this, even the end of the connection.
         self._shared.present().open("call", once=os.urandom(16).hex(), **params).close()
         self._opening = _by_name(self.known.id)
 
@@ -261,7 +298,7 @@ class FarLife:
 
 
 def _by_name(id_: str) -> dict[str, Any]:
-    """How a sandbox is found that is there."""
+    """Return how an existing sandbox is found."""
     return {"name": id_, "must_run": False, "to_end_it": False}
 
 
@@ -269,7 +306,7 @@ def _without_callbacks(
     declared: Callable[..., Any], args: Sequence[Any], keywords: dict[str, Any]
 ) -> tuple[list[Any], dict[str, Any], Callable[..., Any] | None]:
     """Return the arguments as JSON, and the function among them, which is called here. Raises
-    TypeError for arguments that the method does not take, as a call does."""
+    TypeError for arguments that the method does not take."""
     inspect.signature(declared).bind(None, *args, **keywords)
     report: Callable[..., Any] | None = None
 

@@ -1,4 +1,4 @@
-"""Makes the parts of a `Sandbox` for another machine: checks here what can be checked here."""
+"""Makes the parts of a `Sandbox` of another machine: checks here whatever can be checked here."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from quicksand.life.parts import Parts
 from quicksand.records.config import SandboxConfig
 
 RELATIVE = ("./", "../")
-"""Beginnings of what is meant to lie here."""
+"""Beginnings of paths that are meant to be on this machine."""
 
 
 def make_there(host: str | RemoteHost, own: Mapping[str, Any], options: Mapping[str, Any]) -> Parts:
-    """The parts of a sandbox that `start` makes there. ``own`` are the keywords of `Sandbox` that
-    are no options of the machine. Raises ConfigError."""
+    """Return the parts of a sandbox that `start` makes there. ``own`` are the keywords of `Sandbox`
+    that are not options of the machine. Raises ConfigError."""
     known, opening = describe(own, options)
     progress: Progress | None = own["progress_callback"]
     life = FarLife(find_host(host), known, opening, progress=progress)
@@ -32,8 +32,8 @@ def make_there(host: str | RemoteHost, own: Mapping[str, Any], options: Mapping[
 def describe(
     own: Mapping[str, Any], options: Mapping[str, Any]
 ) -> tuple[Known, dict[str, dict[str, Any]]]:
-    """What is known of a sandbox before it is made on another machine, and how it is made there.
-    Raises ConfigError."""
+    """Return the local knowledge of a sandbox before it is made on another machine, and how it is
+    made there. Raises ConfigError."""
     image = own["image"]
     config = SandboxConfig.parse({**options, "image": image})
     for mount in config.mounts:
@@ -66,7 +66,7 @@ def open_there(
     to_end_it: bool = False,
     progress_callback: Progress | None = None,
 ) -> Parts:
-    """The parts of a sandbox that is there, which the first call looks for."""
+    """Return the parts of an existing sandbox, which the first call looks for."""
     life = life_of(
         find_host(host),
         id_or_name,
@@ -85,7 +85,7 @@ def life_of(
     to_end_it: bool = False,
     progress: Progress | None = None,
 ) -> FarLife:
-    """The life of a sandbox that is there, which the first call looks for."""
+    """Return the life of an existing sandbox, which the first call looks for."""
     known = Known(id="", name=id_or_name, config=SandboxConfig(image="unknown"))
     opening = {"name": id_or_name, "must_run": must_run, "to_end_it": to_end_it}
     return FarLife(host, known, opening, progress=progress)

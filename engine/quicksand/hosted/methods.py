@@ -1,5 +1,5 @@
-"""The methods of `Sandbox` that another machine carries out. What stands here may be asked for, and
-nothing else; both ends read the types of arguments and results from these declarations."""
+"""The methods of `Sandbox` that another machine carries out: these may be called, and no others.
+Both ends read the types of arguments and results from their declarations."""
 
 from __future__ import annotations
 
@@ -36,4 +36,4 @@ METHODS: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {method.__name__: method for method in _ALL}
 )
 NEW = frozenset({"clone", "fork"})
-"""Those that return further sandboxes."""
+"""The methods that return further sandboxes."""

@@ -1,5 +1,5 @@
-"""The types of what the methods of `Sandbox` take and return, by the names that their declarations
-use: some modules import these only for type checkers."""
+"""The types of the arguments and results of `Sandbox`'s methods, by the names in their
+declarations: some modules import these only for type checkers."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What the far end offers to programs of other machines. It is loaded with the first request of its
-kind: commands do without, and start the sooner."""
+"""The services of the far end for programs of other machines. They are loaded with the first
+request for one: commands start sooner without them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,23 @@ from quicksand.hosted.protocol import (
     SAVES,
     SCREEN_METHODS,
     SCREENS,
+    STANDING,
+    STANDING_METHODS,
 )
+from quicksand.life import machinery
+from quicksand.records.registry import Registry
+from quicksand.records.sandboxes import Record
 from quicksand.remote.link import Request
 from quicksand.remote.serving import Offer
 
 
+async def finish_revert(registry: Registry, record: Record) -> None:
+    """See `remote.agents.Finish`. The code that finishes a revert is loaded for this only."""
+    await machinery.until_finished(registry, record)
+
+
 class LateOffer:
-    """An offer that is made when it is needed first (`Offer`)."""
+    """An offer that is made when it is first needed (`Offer`)."""
 
     def __init__(
         self, capability: str, methods: Collection[str], load: Callable[[], Offer]
@@ -68,8 +78,8 @@ class LateOffer:
 
 
 def all_offers(find_sandbox: Callable[[], Any]) -> tuple[LateOffer, ...]:
-    """All that this room offers. ``find_sandbox`` returns the class `Sandbox`, which it does not
-    know."""
+    """Return all offers of this room. ``find_sandbox`` returns the class `Sandbox`, which this room
+    does not import."""
 
     def sandboxes() -> Offer:
         made: Offer = import_module("quicksand.hosted.holding").HeldSandboxes(find_sandbox())
@@ -83,8 +93,13 @@ def all_offers(find_sandbox: Callable[[], Any]) -> tuple[LateOffer, ...]:
         made: Offer = import_module("quicksand.hosted.screen_offer").Screens(paths())
         return made
 
+    def standing() -> Offer:
+        made: Offer = import_module("quicksand.hosted.standing_offer").Standing(paths())
+        return made
+
     return (
         LateOffer(CAPABILITY, SANDBOX_METHODS, sandboxes),
         LateOffer(SAVES, SAVE_METHODS, saves),
         LateOffer(SCREENS, SCREEN_METHODS, screens),
+        LateOffer(STANDING, STANDING_METHODS, standing),
     )

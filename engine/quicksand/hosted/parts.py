@@ -1,5 +1,5 @@
-"""The parts of a `Sandbox` of another machine. Each has the methods of its namesake here; what
-cannot be done there says so."""
+"""The parts of a `Sandbox` of another machine. Each has the methods of its local namesake; those
+that cannot work there raise an error."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ R = TypeVar("R")
 
 
 class FarPart:
-    """What a sandbox of another machine can do."""
+    """One part of a sandbox of another machine."""
 
     def __init__(self, life: FarLife) -> None:
         self._life = life
@@ -56,7 +56,7 @@ class FarPart:
 def far(
     method: Callable[Concatenate[Part, P], Coroutine[Any, Any, R]],
 ) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]:
-    """A method that the other machine carries out, with the signature that it has here."""
+    """Return a method that the other machine carries out, with its local signature."""
 
     @functools.wraps(method)
     async def asked(self: FarPart, *args: P.args, **keywords: P.kwargs) -> R:
@@ -118,7 +118,7 @@ class FarDirectories(FarPart):
 
 class FarSaves(FarPart):
     at_stop = None
-    """The other machine makes it."""
+    """The other machine makes the save."""
 
     async def save(self, name: str, **options: Any) -> SaveManifest:
         if options.get("workspace") is not None:
@@ -179,7 +179,7 @@ class FarDesktop(FarPart):
 
     @contextlib.asynccontextmanager
     async def display(self) -> AsyncIterator[RfbClient]:
-        """Nothing is asked before the ``async with``."""
+        """Yield a client of the screen. Nothing is asked before the ``async with``."""
         async with self._screen() as relay:
             if relay.place is None:
                 raise not_running(self._life.name)
@@ -228,15 +228,15 @@ class FarDesktop(FarPart):
 
     @property
     def vnc_port(self) -> None:
-        """It would be a port of the other machine."""
+        """None: the port would be one of the other machine."""
 
     @property
     def vnc_password(self) -> None:
-        """There is no port."""
+        """None: there is no port."""
 
 
 class FarFacts(FarPart):
-    """What is known since the other machine's last answer."""
+    """The facts known since the other machine's last answer."""
 
     def __init__(self, life: FarLife, forwarding: FarForwarding) -> None:
         super().__init__(life)
@@ -282,7 +282,7 @@ class FarFacts(FarPart):
         return self._life.known.udp_port_forwards
 
     def agent_url(self) -> None:
-        """It would be a port of the other machine."""
+        """None: the port would be one of the other machine."""
 
     def agent_token(self) -> str | None:
         return self._life.known.agent_token
@@ -308,7 +308,7 @@ class FarParts:
         self.files = GuestFiles(life.session)
 
     def as_parts(self) -> Parts:
-        """Themselves, for `Sandbox`, which calls methods by their names: a test compares them."""
+        """Return these parts for `Sandbox`, which calls methods by name: a test compares them."""
         return cast("Parts", self)
 
     async def clone(
@@ -344,7 +344,7 @@ class FarParts:
 
 
 def require_absolute(path: str | Path, what: str) -> None:
-    """Raise ConfigError for a path of the other machine that is not whole."""
+    """Raise ConfigError if a path of the other machine is not absolute."""
     if not str(path).startswith("/"):
         raise ConfigError(
             f"{what} {str(path)!r:.300} would be of the other machine: write its whole path there",

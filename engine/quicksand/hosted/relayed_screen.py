@@ -1,5 +1,5 @@
-"""The near end of a screen of another machine: a Unix socket of ours whose connections lead to it,
-so that viewers, and processes that draw or record, need not know of other machines.
+"""The near end of a screen of another machine: a Unix socket of ours whose connections lead to it.
+So viewers and processes that draw or record need not know of other machines.
 
 A connection begins with one byte, which says what it is for (`display.place`).
 """
@@ -35,7 +35,7 @@ from quicksand.remote.passing import pass_on
 from quicksand.remote.shared import Sharing
 
 CONNECTIONS_MAX = 16
-"""Connections to one screen at the same time; more are closed."""
+"""The most connections to one screen at the same time; further ones are closed."""
 
 FIRST_S = 10.0
 """Seconds within which a connection must say what it is for."""
@@ -44,14 +44,14 @@ ANSWER_S = 30.0
 """Seconds to wait for the other machine's answer."""
 
 STEADY_S = 1.0
-"""Seconds after which the end of a connection is taken for that of the machine which showed it."""
+"""Seconds after which the end of a connection counts as the end of the machine that was shown."""
 
 SIDE_MAX = 2**16
-"""Pixels of a side, as VNC has it."""
+"""The most pixels of a side, as in VNC."""
 
 
 class ScreenRelay:
-    """Leads to the screen of one sandbox, made by `open`."""
+    """The local socket for the screen of one sandbox, made by `open`."""
 
     def __init__(self, shared: Sharing, sandbox: str, path: Path) -> None:
         self._shared = shared
@@ -64,8 +64,8 @@ class ScreenRelay:
     @contextlib.asynccontextmanager
     async def open(cls, shared: Sharing, sandbox: str) -> AsyncIterator[Self]:
         """Ask for the screen of a sandbox, given by its id there, and listen. Raises
-        NoDisplayError, StateError if it does not run, SandboxNotFoundError, RemoteError, which says
-        if that machine is too old."""
+        NoDisplayError, StateError if it does not run, SandboxNotFoundError, RemoteError (also if
+        that machine is too old)."""
         await require_capability(shared, SCREENS, to="send screens")
         runtime = paths().runtime
         relay = cls(shared, sandbox, screen_socket(runtime, secrets.token_hex(16)))
@@ -81,18 +81,18 @@ class ScreenRelay:
             try:
                 yield relay
             finally:
-                # A key that was pressed just before still arrives.
+                # A key pressed just before still arrives.
                 await acceptor.close(grace_s=CLOSE_S)
         finally:
             relay._path.unlink(missing_ok=True)
 
     @property
     def place(self) -> RelayedScreen | None:
-        """Where the screen is now; None once the sandbox has ended."""
+        """Return where the screen is now; None once the sandbox has ended."""
         return None if self._has_ended else RelayedScreen(self._path, self._turn)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve a connection to its end. One that fails ends, and whoever made it tries again."""
+        """Serve a connection to its end. If it fails it is closed, and its client tries again."""
         with (
             contextlib.closing(writer),
             contextlib.suppress(QuicksandError, OSError, EOFError),
@@ -109,7 +109,7 @@ class ScreenRelay:
                 self._turn += asyncio.get_running_loop().time() - began > STEADY_S
 
     async def _ask_size(self) -> tuple[int, int]:
-        """Raises what the other machine answers, and RemoteError."""
+        """Return the screen's size. Raises the other machine's errors, and RemoteError."""
         async with self._asked("screen_size") as (_, answer):
             match answer:
                 case {"width": int(width), "height": int(height)} if (
@@ -120,7 +120,7 @@ class ScreenRelay:
 
     @contextlib.asynccontextmanager
     async def _asked(self, method: str) -> AsyncIterator[tuple[Channel, dict[str, Any]]]:
-        """A request about the sandbox, and its answer. Raises as `_ask_size`."""
+        """Send a request about the sandbox, and yield it with its answer. Raises as `_ask_size`."""
         name = self._shared.destination.short
         channel: Channel | None = None
         try:

@@ -1,5 +1,5 @@
-"""The near end of moving saves between machines: sends one that is here, or fetches one, and only
-those of its files that the other side does not have."""
+"""The near end of moving saves between machines: sends or fetches a save, and only those of its
+files that the other side lacks."""
 
 from __future__ import annotations
 
@@ -33,30 +33,30 @@ from quicksand.saves.moving.depot import Depot, Missing
 from quicksand.saves.moving.source import SaveSource
 
 TRIES = 5
-"""Attempts in a row in which nothing new arrives before the connection breaks again."""
+"""The most attempts in a row that bring nothing new before the connection breaks again."""
 
 
 CLOSE_S = 10.0
-"""Seconds for the other machine to say that it has tidied up."""
+"""Seconds for the other machine to confirm that it has tidied up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovedSave:
-    """A save that is at the other machine, or here, now."""
+    """A save that has been moved to the other machine, or here."""
 
     name: str
     """Its name there."""
     sent: int
-    """Bytes that went over the line."""
+    """Bytes sent over the connection."""
     was_there: bool = False
-    """It was there already."""
+    """Whether the save was already there."""
     notes: Sequence[str] = ()
-    """What may not work there."""
+    """Notes on what may not work there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """How a save is taken at its new place; as for an import."""
+    """The conditions under which a save is imported at its new place."""
 
     name: str = ""
     replace: bool = False
@@ -64,7 +64,7 @@ class Terms:
 
 
 class Mover:
-    """Moves one save, over as many connections as that takes."""
+    """Moves one save, over as many connections as necessary."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Mover:
         self._terms = terms
         self._progress = progress or (lambda stage, done, total: None)
         self._moved = 0
-        """Bytes over the line."""
+        """Bytes sent over all connections."""
         self._total = 0
 
     async def send(self, name: str | Path) -> MovedSave:
@@ -98,7 +98,7 @@ class Mover:
             await in_thread_to_the_end(depot.open)
             return await self._try(lambda shared: self._fetch_once(shared, name, depot))
         except RemoteUnreachableError:
-            raise  # what has arrived is kept for another attempt
+            raise  # the files that have arrived are kept for another attempt
         except BaseException:
             await to_the_end(asyncio.to_thread(depot.discard))
             raise
@@ -113,12 +113,12 @@ class Mover:
         return say
 
     async def _try(self, attempt: Callable[[SharedConnection], Awaitable[MovedSave]]) -> MovedSave:
-        """Begin again after each break of the connection, where it had come to."""
+        """Resume after each break of the connection, from where the transfer had got."""
         shared = self._shared
         failed, before = 0, -1
         try:
             with shared.use():
-                async with shared.bulk:  # the other end takes one at a time
+                async with shared.bulk:  # the other end takes one save at a time
                     while True:
                         await require_capability(shared, SAVES)
                         try:
@@ -248,14 +248,14 @@ async def _asking(link: Link, method: str, **params: Any) -> AsyncIterator[Chann
 
 
 async def _reply(channel: Channel, link: Link) -> None:
-    """Wait for an answer without a value. Raises what it tells."""
+    """Wait for an answer without a value. Raises the error in it."""
     answer = await channel.reply
     if "error" in answer:
         raise decode_error(answer["error"], link.peer.name)
 
 
 async def _send_or_fail(channel: Channel, data: bytes, refused: asyncio.Task[None]) -> None:
-    """Send a piece; or raise why the other end does not take it."""
+    """Send a piece; or raise the reason why the other end refuses it."""
     sending = asyncio.create_task(channel.send(Stream.INPUT, data), name="quicksand-piece")
     try:
         await asyncio.wait([sending, refused], return_when=asyncio.FIRST_COMPLETED)

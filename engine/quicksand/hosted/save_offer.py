@@ -22,8 +22,8 @@ from quicksand.saves.moving.source import SaveSource
 
 
 class MovingSaves:
-    """The saves that one client sends and fetches (an `Offer` of `remote.serving`): one of each at
-    a time. They end with its connection; what has arrived stays for its next one."""
+    """The saves that one client sends and fetches (an `Offer` of `remote.serving`), one each way at
+    a time. Transfers end with the connection; received files stay for the next one."""
 
     capability = SAVES
     methods = SAVE_METHODS

@@ -21,7 +21,7 @@ from quicksand.remote.passing import pass_on
 
 class Screens:
     """The screens that are sent to one client (an `Offer` of `remote.serving`). They end with its
-    connection; nothing of them is kept."""
+    connection, and nothing is kept."""
 
     capability = SCREENS
     methods = SCREEN_METHODS
@@ -31,7 +31,7 @@ class Screens:
         """``places`` are those of this machine."""
         self._places = places
         self._sent = 0
-        """How many are sent now."""
+        """The number of screens sent now."""
 
     async def answer(self, request: Request, _: Callable[[], Awaitable[None]]) -> None:
         """See `Offer.answer`."""
@@ -53,7 +53,7 @@ class Screens:
         try:
             reader, writer = await asyncio.open_unix_connection(machine.vnc_socket)
         except OSError as error:
-            # A revert removes the directory of the machine before it.
+            # A revert removes the directory of the earlier machine.
             raise MachineError(f"the screen cannot be reached: {error.strerror}") from error
         try:
             request.answer()
@@ -62,8 +62,8 @@ class Screens:
             writer.close()
 
     async def _find(self, request: Request) -> MachineDir:
-        """The machine of the sandbox that is asked for, as for `Sandbox.display` there. Raises
-        SandboxNotFoundError, NoDisplayError, StateError."""
+        """Return the running machine of the requested sandbox, as `Sandbox.display` would there.
+        Raises SandboxNotFoundError, NoDisplayError, StateError."""
         name = request.params.get("sandbox")
         if not isinstance(name, str):
             raise RemoteRefusedError("sandbox is no text", code="bad_request")

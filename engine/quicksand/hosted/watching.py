@@ -12,16 +12,16 @@ from quicksand.life.events import Event
 from quicksand.remote.channel import Channel
 
 LINE_MAX = 16 * 1024
-"""Bytes of an event."""
+"""The most bytes of an event."""
 
 
 async def watch(life: FarLife) -> AsyncIterator[Event]:
-    """Yield events until the sandbox has ended. Raises as `Sandbox.events`, and RemoteError: events
-    that happen while the connection is broken are lost, and so it says that."""
+    """Yield events until the sandbox has ended. Raises as `Sandbox.events`, and RemoteError if the
+    connection breaks: events that happen meanwhile are lost."""
     channel = await life.open("events")
     try:
         await channel.reply
-        async for line in _lines(channel, life.host.name):
+        async for line in lines_of(channel, life.host.name):
             try:
                 yield decode(json.loads(line), Event)
             except (ForeignValueError, ValueError, RecursionError) as error:
@@ -33,11 +33,13 @@ async def watch(life: FarLife) -> AsyncIterator[Event]:
         channel.close()
 
 
-async def _lines(channel: Channel, machine: str) -> AsyncIterator[bytes]:
+async def lines_of(channel: Channel, machine: str, longest: int = LINE_MAX) -> AsyncIterator[bytes]:
+    """Yield the lines that ``machine`` sends over a channel. Raises RemoteProtocolError if one has
+    more than ``longest`` bytes, and the error that ended the channel."""
     rest = b""
     while piece := (await channel.piece()).data:
         *lines, rest = (rest + piece).split(b"\n")
         for line in lines:
             yield line
-        if len(rest) > LINE_MAX:
-            raise RemoteProtocolError(f"{machine} sent an event without an end")
+        if len(rest) > longest:
+            raise RemoteProtocolError(f"{machine} sent a line without an end")

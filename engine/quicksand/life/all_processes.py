@@ -1,5 +1,5 @@
-"""Every process of ours on this host, with its memory: those of sandboxes, and those that no list
-of sandboxes shows."""
+"""All our processes on this host, with their memory: those of sandboxes, and those that no list of
+sandboxes shows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAKERS = {
     templates.MAKER: "template maker",
     next_start.MAKER: "spare maker",
     publishing.FORWARDER: "port forwarder",
-    # An earlier version, which may still run, calls them by these names.
+    # An earlier version, which may still run, uses these names.
     "quicksand.template_maker": "template maker",
     "quicksand.spares.maker": "spare maker",
 }
@@ -34,10 +34,10 @@ class Role(StrEnum):
 
     SANDBOX = "sandbox"
     SPARE = "spare"
-    """It waits for a start."""
+    """The process waits for a start."""
     OTHER = "other"
-    """It belongs to a sandbox that is being made, is gone, or lies in another data directory; or it
-    makes templates or spares in the background."""
+    """The process belongs to a sandbox that is being made, is gone, or lies in another data
+    directory; or it makes templates or spares in the background."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,16 +49,16 @@ class OurProcess:
     """"QEMU", "keeper", "mount server", or one of MAKERS."""
     role: Role
     name: str
-    """The sandbox's name; for others the id, or the directory that it names."""
+    """The sandbox's name; for other processes the id, or the directory to which they belong."""
     machine: str
-    """For which starts a spare waits; "" for other processes."""
+    """The machine for whose starts a spare waits; "" for other processes."""
     memory: int
     """Bytes of memory; pages that processes share count in part (PSS), where the system tells."""
     cpu_s: float
 
 
 def list_all(registry: Registry) -> list[OurProcess]:
-    """All of them, sandboxes first. Blocks for I/O."""
+    """List our processes, those of sandboxes first. Blocks for I/O."""
     entries = {entry.id: entry for entry in registry.list()}
     spares = {spare.id: name_of(spare.record) for spare in list_spares(registry.paths)}
     found = []
@@ -86,7 +86,7 @@ def list_all(registry: Registry) -> list[OurProcess]:
 
 
 def spare_memory(registry: Registry) -> tuple[int, int]:
-    """(number of spares that wait, bytes of memory that their QEMUs take). Blocks for I/O."""
+    """(number of spares that wait, bytes of memory of their QEMUs). Blocks for I/O."""
     pids = [spare.run.qemu_pid for spare in list_spares(registry.paths)]
     return len(pids), sum(map(memory_of, pids))
 

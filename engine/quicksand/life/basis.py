@@ -1,8 +1,9 @@
-"""What a new sandbox is made from: an image, a save, or a bundle with one of them, and the options
-that it takes from there."""
+"""The basis of a new sandbox: an image, a save, or a bundle with one of them, and the options that
+come with it."""
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
@@ -16,6 +17,8 @@ from quicksand.life import machinery
 from quicksand.records.config import SandboxConfig
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from quicksand.base.progress import Progress
     from quicksand.saves.bundle.heads import BundleHead
     from quicksand.saves.store import Save
@@ -37,16 +40,20 @@ class Basis(NamedTuple):
     """Whether options were left out, or the name could have meant a save as well."""
 
     def warn_caller(self) -> None:
-        """Give whoever called the caller of this a SaveWarning, if there is a reason."""
+        """Give the first caller that is not of this package a SaveWarning, if there is a reason."""
         if self.is_surprising:
-            warnings.warn(self.notices[0], machinery.SaveWarning, stacklevel=3)
+            level = 2
+            frame: FrameType | None = sys._getframe(1)
+            while frame and frame.f_globals.get("__name__", "").partition(".")[0] == "quicksand":
+                level, frame = level + 1, frame.f_back
+            warnings.warn(self.notices[0], machinery.SaveWarning, stacklevel=level)
 
 
 def find_basis(
     image: str, options: Mapping[str, Any], paths: Paths, *, workspace: Path | None, trust: bool
 ) -> Basis:
-    """The meaning of ``image``; ``options`` go before those of a save, and ``workspace`` is
-    searched for it. Blocks for I/O. Raises ConfigError for a bad value, SaveError for a save or a
+    """Find the meaning of ``image``. ``options`` override those of a save, which is searched for in
+    ``workspace``. Blocks for I/O. Raises ConfigError for a bad value, SaveError for a save or a
     bundle that cannot be used, ImageNotFound or PathError for a bundle that cannot be read."""
     if isinstance(image, str) and machinery.is_bundle(image):
         return _of_bundle(image, options, paths, trust=trust)
@@ -71,8 +78,8 @@ def find_basis(
 
 
 def _of_bundle(image: str, options: Mapping[str, Any], paths: Paths, *, trust: bool) -> Basis:
-    """The meaning of a bundle, of which only the manifest is read here. It comes from anywhere, so
-    what a save in it asks for is left out unless the user trusts its maker."""
+    """Find the meaning of a bundle; only its manifest is read here. A bundle comes from anywhere,
+    so the options of a save in it are left out unless the user trusts its maker."""
     head = machinery.read_head(expand(image).absolute())
     machinery.require_startable(head)
     save = machinery.save_in(head)
@@ -96,7 +103,7 @@ def _of_bundle(image: str, options: Mapping[str, Any], paths: Paths, *, trust: b
 
 
 def _plain(image: str, options: Mapping[str, Any], paths: Paths) -> SandboxConfig:
-    # The config refuses a value that is no name at all.
+    # The config refuses a value that is no name.
     arch = options.get("arch")
     usual = machinery.suggested_options(image, paths, arch) if isinstance(image, str) else {}
     return SandboxConfig.parse({**usual, "image": image, **options})
@@ -105,8 +112,8 @@ def _plain(image: str, options: Mapping[str, Any], paths: Paths) -> SandboxConfi
 async def unpack_basis(
     head: BundleHead, config: SandboxConfig, paths: Paths, progress: Progress | None
 ) -> tuple[SandboxConfig, Save | None]:
-    """Have a bundle unpacked, unless it was before; return the config with the image in it, and
-    the save if it holds one. Raises BundleError, SaveError, ImageError, HostError."""
+    """Unpack a bundle, unless that was done before; return the config with the image in it, and the
+    save if it holds one. Raises BundleError, SaveError, ImageError, HostError."""
 
     def say(stage: str, done: int, total: int) -> None:
         if progress is not None:

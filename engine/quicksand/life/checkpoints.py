@@ -63,7 +63,7 @@ class Checkpoints:
         """
         check_settings()
         record = self._life.require_record()
-        # `diff` reads the disk, so what the guest still has in memory must be on it.
+        # `diff` reads the disk, so data that the guest still has in memory must get there.
         await self._guest.sync()
         shell = await self._guest.look_at_shell()
         async with self._mounts.without_ninep(unmount_9p):
@@ -163,20 +163,20 @@ class Checkpoints:
         on the sandbox's checkpoints, HostError.
         """
         history = self._life.history()
-        async with history.locked():
+        async with machinery.locked_history(history):
             await in_thread_to_the_end(lambda: history.delete(tag))
 
     async def pin_checkpoint(self, tag: str, pinned: bool = True) -> None:
         """Pin a checkpoint, so that it cannot be deleted, or unpin it. Raises as
         `delete_checkpoint`."""
         history = self._life.history()
-        async with history.locked():
+        async with machinery.locked_history(history):
             await in_thread_to_the_end(lambda: history.pin(history.find(tag), pinned))
 
     async def note_checkpoint(self, tag: str, note: str) -> None:
         """Replace a checkpoint's note; "" removes it. Raises as `delete_checkpoint`."""
         history = self._life.history()
-        async with history.locked():
+        async with machinery.locked_history(history):
             await in_thread_to_the_end(lambda: history.write_note(history.find(tag), note))
 
     async def diff(self, a: str, b: str | None = None, *, parent: bool = False) -> list[FileChange]:
@@ -224,8 +224,8 @@ class Checkpoints:
     async def compare_file(
         self, path: str, a: str, b: str | None = None, *, parent: bool = False
     ) -> FileVersions:
-        """What the absolute ``path`` of the guest holds on each of the two disks of `diff`: type,
-        permissions, and the contents of files of at most 256 KiB. Raises as `diff`."""
+        """Return the absolute ``path`` of the guest as each of the two disks of `diff` has it:
+        type, permissions, and the contents of files of at most 256 KiB. Raises as `diff`."""
         _, pair = self._pair(a, b, parent)
         return await machinery.read_file(
             self._life.registry, self._life.require_record(), pair, path
@@ -246,7 +246,7 @@ class Checkpoints:
 
     @staticmethod
     def _pair(a: str, b: str | None, parent: bool) -> tuple[bool, Pair]:
-        """Return whether the present is one of the two, and both."""
+        """Return whether the present disk is one of the two, and both."""
         if parent and b is not None:
             raise ConfigError("a checkpoint is compared with another one or with its parent")
         pair = machinery.Pair(a=a, b=b, parent=parent)
@@ -261,7 +261,7 @@ class Checkpoints:
         names: Sequence[str | None] | None,
         mounts: str | None,
     ) -> Sequence[Life | Exception]:
-        """For each clone its `Life`, or the error that kept it from starting."""
+        """Return for each clone its `Life`, or the error that kept it from starting."""
         from quicksand.life.cloning import make_clones  # noqa: PLC0415
 
         check_settings()

@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import pairwise
 from pathlib import Path
 
 from quicksand.base.effort import best_effort
@@ -21,14 +20,14 @@ from quicksand.base.staging import list_abandoned, sweep_staging
 from quicksand.disks.images.boot_files import list_boot_files, set_aside
 from quicksand.disks.images.build_logs import drop_build_logs, list_build_logs
 from quicksand.disks.images.downloads import drop_downloads, list_downloads
-from quicksand.disks.images.start_kernel import start_file_of
 from quicksand.disks.images.store import REMOVED
 from quicksand.life.sandbox_trash import SandboxTrash
+from quicksand.qemu.booted import booted_files
 from quicksand.records.host_sockets import host_places
 from quicksand.records.layout import sandbox_dir
 from quicksand.records.lost_nodes import useless_nodes
 from quicksand.records.registry import Registry
-from quicksand.records.sandboxes import RunState, Status, is_id
+from quicksand.records.sandboxes import Status, is_id
 from quicksand.saves.bundle.opening import forget, unpacked_files
 from quicksand.saves.moving.depot import drop_arrived, list_arrived
 from quicksand.saves.store import SaveStore
@@ -45,7 +44,7 @@ class Waste(StrEnum):
     SPARES = "spares"
     """Spares, which wait for the next start, with their processes."""
     BOOT_FILES = "boot files"
-    """Kernels and initrds, made of images' for starts."""
+    """Kernels and initrds, extracted from images for starts."""
     BUNDLES = "unpacked bundles"
     """Saves of bundles from which sandboxes were started."""
     DOWNLOADS = "downloads"
@@ -75,10 +74,10 @@ COST = {
 
 VERDICTS = re.compile(r"(?:accelerators|qemu-versions)\.json")
 CHECKED = "verified"
-"""Files with verdicts in the cache, and the directory with one of those for each boot."""
+"""Files in the cache that hold verdicts, and the directory with one file for each boot."""
 
 DOOMED = re.compile(rf"{re.escape(REMOVED)}(?:[0-9a-f]{{8}}-)?[0-9a-f]{{8,64}}")
-"""Versions of images that were being removed; earlier programs have put nothing before the
+"""Names of image versions that were being removed; earlier programs have put nothing before the
 version."""
 
 LOCKS = re.compile(r"[0-9a-f]{32}\.lock")
@@ -92,7 +91,7 @@ class Heap:
     paths: tuple[Path, ...]
     footprint: Footprint
     kept: str = ""
-    """Why it cannot be removed now, or ""."""
+    """The reason why it cannot be removed now, or ""."""
 
     @property
     def frees(self) -> int:
@@ -112,7 +111,7 @@ class Cleaner:
         """List the things that could be removed, with the space that each would free. Blocks for
         I/O."""
         cache, starting = self._paths.cache, self._why_not()
-        trash = [found.root for store in self._stores for found in store.trash()]
+        trash = [t.root for store in self._stores for t in store.trash() if t.was_save]
         for found in self._removed.list():
             if not why_not_ours(found.root):
                 trash += found.places
@@ -137,8 +136,8 @@ class Cleaner:
         return Heap(kind=kind, paths=there, footprint=Footprint(*there), kept=kept)
 
     def _why_not(self) -> str:
-        """Why templates and boot files cannot be removed now, or "": starting machines use them by
-        their paths until QEMU has opened them."""
+        """The reason why templates and boot files cannot be removed now, or "": starting machines
+        use them by their paths until QEMU has opened them."""
         for entry in Registry(self._paths).list():
             if entry.status is Status.STARTING:
                 return f"the sandbox {entry.name!r} is just starting"
@@ -158,25 +157,12 @@ class Cleaner:
         return doomed + list_abandoned(host_places(self._paths)) + useless_nodes(self._paths)
 
     def _boot_files(self) -> list[Path]:
-        """The cached boot files except those of running machines: a revert starts a new QEMU with
-        the same ones."""
-        used: set[Path] = set()
-        for entry in Registry(self._paths).list():
-            if entry.run is not None:
-                used |= self._boot_files_of(entry.run)
+        """The cached boot files except those of running machines."""
+        used = booted_files(Registry(self._paths))
         return [p for p in list_boot_files(self._paths.cache) if p not in used]
 
-    def _boot_files_of(self, run: RunState) -> set[Path]:
-        """The files that a machine has and, if it went on, the kernel that it would boot from."""
-        found = set(map(Path, run.qemu_command))
-        for option, value in pairwise(run.qemu_command):
-            if option == "-kernel":
-                with contextlib.suppress(OSError):  # the image is gone, so nothing is made of it
-                    found.add(start_file_of(Path(value), self._paths.cache))
-        return found
-
     def clean(self, heaps: Sequence[Heap]) -> int:
-        """Remove these; returns the bytes that were freed. Things that cannot be removed stay."""
+        """Remove these things, and return the bytes freed. Things that cannot be removed stay."""
         chosen = [heap for heap in heaps if not heap.kept]
         before = Footprint.together(heap.footprint for heap in chosen).own
         work: dict[Waste, Callable[[Heap], None]] = {
@@ -199,7 +185,7 @@ class Cleaner:
         return max(0, before - left.own)
 
     def _tidy(self) -> None:
-        """Remove what processes that died have left."""
+        """Remove files that dead processes have left."""
         for store in self._stores:
             with best_effort(
                 f"recover the saves in {store.root}", self._paths.engine_log, QuicksandError
@@ -246,7 +232,7 @@ class Cleaner:
             forget(heap.paths, self._paths)
 
     def _clean_leftovers(self, heap: Heap) -> None:
-        sweep_staging(host_places(self._paths))  # with its lock: one may just be made there
+        sweep_staging(host_places(self._paths))  # with its lock: one may just be being made there
         useless = useless_nodes(self._paths)
         for path in heap.paths:
             if path.parent == self._paths.images or path in useless:

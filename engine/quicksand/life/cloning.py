@@ -37,6 +37,7 @@ from quicksand.records.port_forwards import PortForward
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record, new_id
 from quicksand.snapshots.history import History, history_of
+from quicksand.snapshots.keeping import locked_history
 from quicksand.snapshots.layers import add_layer
 from quicksand.snapshots.origins import Origin, import_node
 from quicksand.snapshots.pivot import freeze_stopped
@@ -76,8 +77,8 @@ async def make_clones(
     checkpoint ``at``, with its ``mounts`` "ro", "rw" or without them (None). Returns for each its
     machine, which this process owns, or the error that kept it from starting.
 
-    Raises what concerns all of them, as `prepare_clones`. After that or a cancellation no clone is
-    left.
+    Raises errors that concern all of them, as `prepare_clones`. After that or a cancellation no
+    clone is left.
     """
     if names is None:
         named = record.name != record.id
@@ -113,7 +114,7 @@ async def _undo(
     for machine in started:
         await machine.end()
         with (
-            # One that cannot be removed must not keep the next from its end.
+            # A clone that cannot be removed must not keep the next from being ended.
             best_effort(f"remove the clone {machine.record.name}", registry.paths.engine_log),
             # The keeper of an ephemeral clone has removed it already.
             contextlib.suppress(SandboxNotFoundError),
@@ -143,7 +144,7 @@ async def prepare_clones(
     try:
         await _prepare(registry, record, names, at, kept, made)
     except BaseException:
-        # A cancellation may also come when some or all are made.
+        # A cancellation may also come when some or all clones are made.
         await in_thread_to_the_end(lambda: _forget_all(registry, made))
         raise
     return made
@@ -172,7 +173,7 @@ async def _prepare(
     place = sandbox_dir(registry.paths, record.id)
     history = history_of(registry, record.id)
     if at is not None:
-        async with history.locked():
+        async with locked_history(history):
             node = history.find(at)
             if node.tier.has_memory:
                 _check_devices(int(node.shape.get("directories", 0)), mounts)
@@ -180,7 +181,7 @@ async def _prepare(
         return
     lock = registry.lock(record.id)
     try:
-        async with history.locked():
+        async with locked_history(history):
             await make_all(None)
     finally:
         os.close(lock)
@@ -226,9 +227,9 @@ def _make_all(
 
 
 def mounts_of_clones(registry: Registry, record: Record, mode: str | None) -> tuple[Mount, ...]:
-    """The mounts of the clones of a sandbox: those that it has now or, if it is stopped, would have
-    after a start. Mode "ro" makes them read-only, "rw" leaves them as they are, and None leaves
-    them out. Blocks for I/O. Raises ConfigError for another mode."""
+    """The mounts of the clones of a sandbox: its present ones or, if it is stopped, those that it
+    would have after a start. Mode "ro" makes them read-only, "rw" leaves them as they are, and None
+    leaves them out. Blocks for I/O. Raises ConfigError for another mode."""
     if mode is None:
         return ()
     if mode not in (READ_ONLY, READ_WRITE):

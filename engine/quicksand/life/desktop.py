@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 class Desktop:
     """The desktop of a sandbox with ``enable_display``; each method is one of `Sandbox`, too.
 
-    All but `vnc_port` and `vnc_password`, which are None then, raise NoDisplayError (a StateError)
-    without it and StateError if the sandbox is not running; and MachineError if its VM has ended.
-    An argument of a wrong kind is a ConfigError, like one that is out of bounds. What uses the
-    keyboard or the pointer raises StateError too if the VM is paused or its kernel does not drive
-    the device, and DisplayError if the guest takes no input for 10 s. Any number of tasks and
-    programs may call these methods: each call is a whole gesture, one after the other.
+    Without it all but `vnc_port` and `vnc_password`, which are then None, raise NoDisplayError (a
+    StateError); they raise StateError if the sandbox is not running, MachineError if its VM has
+    ended. An argument of a wrong kind is a ConfigError, like one that is out of bounds. Methods
+    that use the keyboard or the pointer also raise StateError if the VM is paused or its kernel
+    does not drive the device, and DisplayError if the guest takes no input for 10 s. Any number of
+    tasks and programs may call these methods: each call is a whole gesture, one after the other.
 
     Places of the pointer are from 0 to 32767 on both sides of the screen; pixels are counted from
     its upper left corner.
@@ -110,8 +110,8 @@ class Desktop:
         With ``path`` it is written there and the path is returned; without, the file's bytes are,
         or with the format "image" an image of Pillow's. The format is "png" or "ppm"; by default
         the path's suffix says which, and without one it is "png". ``region`` is the part at (x, y,
-        width, height) in pixels; ``scale`` makes the picture larger or smaller, up to 8 times. It
-        has the pointer if the guest draws that itself, as the image debian-desktop does.
+        width, height) in pixels; ``scale`` makes the picture larger or smaller, up to 8 times. The
+        picture shows the pointer if the guest draws it itself, as the image debian-desktop does.
 
         Raises ConfigError, PathError, DiskSpaceError, DisplayError. A file that was there is then
         unchanged.
@@ -139,13 +139,13 @@ class Desktop:
 
         The path's suffix says the format: ``.gif``, ``.png`` (APNG) or ``.webp``. A picture is
         added when the screen has changed, at most ``fps`` a second (30); fewer if they cannot be
-        packed as fast. The recording has ``scale`` times the first picture's width and height;
-        when the guest changes the size, its screen is fitted into that. A revert does not end it.
+        packed as fast. The recording has ``scale`` times the first picture's width and height; when
+        the guest changes the size, its screen is fitted into that. A revert does not end it.
 
         It ends after ``seconds`` (at most a day), with the sandbox, or at 2 GiB; ``await
         recording.wait()`` waits for that, ``recording.stop()`` ends it before. In each case, also
         after an exception or a cancellation, the file is complete when the context is left; until
-        then there is none. Its end raises what prevented the file, if nothing else was raised.
+        then there is none. Leaving it raises what prevented the file, if nothing else was raised.
 
         Raises ConfigError, PathError (also if the file exists, without ``replace``),
         DiskSpaceError, HostError without Pillow, DisplayError.
@@ -174,13 +174,13 @@ class Desktop:
         text: str | None = None,
     ) -> None:
         """Wait until the screen changes ("change"), or until it has not changed for ``quiet``
-        seconds ("stable"); with ``region``, that part of it. What it shows before the guest has
-        initialised it counts for nothing.
+        seconds ("stable"); with ``region``, that part of it. Pictures from before the guest has
+        initialised the screen do not count.
 
-        "text" waits until ``text`` is shown, without recognising pictures: the guest is asked. It
-        is then on the guest's text console, if that is what is shown, or else in the title of a
-        window of its X server, which need not be in front; what is within windows is not seen. The
-        guest needs xdotool and xprop to tell of titles; a program in it can lie.
+        "text" waits until ``text`` is shown, by asking the guest, without recognising pictures. The
+        text must be on the guest's text console, if that is shown, or else in the title of a window
+        of its X server, which need not be in front; the contents of windows are not searched. The
+        guest needs xdotool and xprop to report titles; a program in it can lie.
 
         Raises DisplayTimeoutError (a TimeoutError) after ``timeout`` seconds, ConfigError,
         DisplayError; for a text StateError if the VM is paused, AgentError.
@@ -190,12 +190,12 @@ class Desktop:
     # The keyboard
 
     async def type_text(self, text: str) -> None:
-        """Type a text: by the keys of a US keyboard. A text with other characters, or for an X
-        server whose keyboard has another layout, is typed by xdotool in the guest. A text console
-        must have the US layout.
+        """Type a text by the keys of a US keyboard. If it has other characters, or is for an X
+        server with another keyboard layout, xdotool in the guest types it. A text console must have
+        the US layout.
 
-        Line feed, tab and backspace are those keys. A long text lets other clients have their turns
-        in between, some in a second. Raises ConfigError for other control characters and for more
+        Line feed, tab and backspace press those keys. While a long text is typed, other clients get
+        their turns, a few each second. Raises ConfigError for other control characters and for more
         than 65536 characters, DisplayError if the guest has no xdotool and needs it, AgentError.
         """
         await self._display.type(text)
@@ -217,10 +217,10 @@ class Desktop:
     # The pointer
 
     async def mouse_move(self, x: int, y: int, *, pixels: bool = False) -> None:
-        """Move the pointer to a place from 0 to 32767, the width and the height of the screen
-        whatever its size; with ``pixels`` to that pixel.
+        """Move the pointer to a place, counted from 0 to 32767 across and down the screen whatever
+        its size; with ``pixels`` to that pixel.
 
-        Every method of the pointer that takes or returns places counts so. Raises ConfigError,
+        All methods of the pointer that take or return places count in this way. Raises ConfigError,
         DisplayError for pixels.
         """
         await self._display.move(*await self._place(x, y, pixels=pixels))
@@ -300,14 +300,13 @@ class Desktop:
         await self._display.drag(path, button, pixels=pixels)
 
     async def mouse_scroll(self, notches: int) -> None:
-        """Turn the wheel by so many notches, down if that is positive, else up. Raises
-        ConfigError."""
+        """Turn the wheel by so many notches, down if positive, else up. Raises ConfigError."""
         await self._display.scroll(notches)
 
     async def query_mouse_position(self, *, pixels: bool = False) -> tuple[int, int]:
-        """Where the pointer is: (x, y) as in `mouse_move`. A guest with an X server and xdotool is
-        asked, since viewers and programs move it, too. Of another guest this is where a method
-        of this class, in any program, has moved it last; raises StateError if none has since the
-        machine started or was reverted."""
+        """Return the place of the pointer: (x, y) as in `mouse_move`. A guest with an X server and
+        xdotool is asked, since viewers and programs move the pointer, too. For another guest it is
+        the place to which a method of this class, in any program, moved it last; raises StateError
+        if none has since the machine started or was reverted."""
         place = await self._display.position()
         return await self._display.pixel_of(place) if pixels else place

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from quicksand.base.files import is_locked
 from quicksand.base.footprint import Footprint
 from quicksand.base.paths import Paths
 from quicksand.life.sandbox_trash import SandboxTrash
@@ -23,13 +25,16 @@ from quicksand.saves.workspaces import known_stores
 from quicksand.warm.spares.spare import list_spares
 from quicksand.warm.templates import list_templates, templates_dir
 
+BUILDING = re.compile(r"\.building-(.+)-[0-9a-f]{8}")
+"""The pattern of a build's directory (quicksand_images/build.py), with the name of the image."""
+
 
 class UsageKind(StrEnum):
     """The kinds of things that occupy space, in the order in which they are shown."""
 
     SANDBOX = "sandboxes"
     SPARE = "spares"
-    """They wait for the next start (quicksand/warm/spares)."""
+    """Spares, which wait for the next start (quicksand/warm/spares)."""
     SAVE = "saves"
     TRASH = "trash"
     """Sandboxes and saves that were removed but can be brought back."""
@@ -41,8 +46,10 @@ class UsageKind(StrEnum):
     """Data directories of a fleet's nodes on this machine."""
     OTHER = "other files"
     """Records, keys, tools, and whatever else is in the data directory."""
+    MAKING = "being made"
+    """Images that are being built or imported, and other work whose process holds its lock."""
     LEFTOVER = "leftovers"
-    """Files that are being made or removed, or were when the process that did it died."""
+    """Files that were being made or removed when the process that did it died."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,9 +69,9 @@ class Row:
     kind: UsageKind
     number: int
     own: int
-    """Bytes that removing all of them would free."""
+    """The bytes that removing all of them would free."""
     shared: int
-    """Bytes that they share with things of other kinds."""
+    """The bytes that they share with things of other kinds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +86,7 @@ class Usage:
         return Footprint.together(item.footprint for item in self.items).size
 
     def rows(self) -> list[Row]:
-        """One row for each kind of which there is something."""
+        """One row for each kind that occurs."""
         found = []
         for kind in UsageKind:
             parts = [item.footprint for item in self.items if item.kind is kind]
@@ -107,7 +114,7 @@ def _sandboxes(paths: Paths) -> Iterator[Item]:
         if path == trash.root:
             continue
         if path.name.startswith("."):
-            yield _item(UsageKind.LEFTOVER, path.name, path)
+            yield _unfinished(path)
         else:
             name, kind = names.get(path.name, path.name), UsageKind.SANDBOX
             if path.name in spares:
@@ -120,7 +127,7 @@ def _saves(paths: Paths, cwd: Path | None) -> Iterator[Item]:
         for path in store.roots():
             yield _item(UsageKind.SAVE, path.name, path)
         for path in store.left_behind():
-            yield _item(UsageKind.LEFTOVER, path.name, path)
+            yield _unfinished(path)
         for trashed in store.trash():
             yield _item(UsageKind.TRASH, trashed.save.name, trashed.root)
 
@@ -128,7 +135,7 @@ def _saves(paths: Paths, cwd: Path | None) -> Iterator[Item]:
 def _images(paths: Paths) -> Iterator[Item]:
     for image in _entries(paths.images):
         if image.name.startswith("."):
-            yield _item(UsageKind.LEFTOVER, image.name, image)
+            yield _unfinished(image)
             continue
         for path in _entries(image):
             if path.is_dir():
@@ -154,7 +161,7 @@ def _others(paths: Paths) -> Iterator[Item]:
     for path in _entries(paths.data):
         if path == fleet_dir(paths):
             found = [one for one in _entries(path) if one != nodes_dir(paths)]
-        elif path == paths.data / NODE_HOME:  # its saves are counted as such
+        elif path == paths.data / NODE_HOME:  # its saves are counted as saves
             found = [one for one in _entries(path) if one.name != WORKSPACE]
         else:
             found = [] if path in counted else [path]
@@ -162,12 +169,23 @@ def _others(paths: Paths) -> Iterator[Item]:
             yield _item(UsageKind.OTHER, path.name, *found)
 
 
+def _unfinished(path: Path) -> Item:
+    """Return a directory for unfinished work as an item: its maker holds the lock in it or, for a
+    build, the lock of the image's name beside it."""
+    build = BUILDING.fullmatch(path.name)
+    lock = path.with_name(f".{build[1]}.lock") if build else path / "lock"
+    is_held = False
+    with contextlib.suppress(OSError):
+        is_held = is_locked(lock)
+    return _item(UsageKind.MAKING if is_held else UsageKind.LEFTOVER, path.name, path)
+
+
 def _item(kind: UsageKind, name: str, *paths: Path) -> Item:
     return Item(kind=kind, name=name, path=paths[0], footprint=Footprint(*paths))
 
 
 def _memory_of(place: SandboxDir) -> Iterator[Path]:
-    """The directory of a sandbox's memory files, if that is not in its own directory."""
+    """Yield the directory of a sandbox's memory files if it is outside of the sandbox's."""
     with contextlib.suppress(OSError):
         if place.memory.is_symlink():
             yield place.memory.readlink()

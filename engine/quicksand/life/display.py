@@ -54,7 +54,7 @@ SCROLL_MAX = 10_000
 HOLD_MAX_S = 60.0
 
 LATE_S = 0.2
-"""Seconds for a guest to get the pointer to where it was moved."""
+"""Seconds for a guest to bring the pointer to its new place."""
 
 Region = tuple[int, int, int, int]
 
@@ -102,7 +102,7 @@ class Display:
     async def screenshot(
         self, path: Path | None, region: Region | None, scale: float | None, form: str | None
     ) -> bytes:
-        """The picture as a file's content, which is written to ``path``, too, if that is given."""
+        """Return the picture as a file's content, and write it to ``path`` if that is given."""
         kind = Format.choose(form, path)
         picture = await self.picture(region, scale)
         data = await in_thread_to_the_end(lambda: picture.encode(kind))
@@ -209,7 +209,7 @@ class Display:
             yield hands
 
     async def type(self, text: str) -> None:
-        """A long text takes several turns, so that other clients, and a checkpoint, get theirs."""
+        """Type a text. A long one takes several turns, so that other clients get theirs."""
         any_text.check_text(text, TEXT_MAX)
         machine = self.machine()
         self._refuse_paused("it takes no input")
@@ -227,8 +227,8 @@ class Display:
                         await both.type(piece)
 
     async def _has_other_layout(self) -> bool:
-        """Whether the guest's desktop has another keyboard layout than the US one. A guest that
-        cannot be asked, such as one with a text console alone, counts as one that has not."""
+        """Whether the keyboard layout of the guest's desktop is not the US one. A guest that cannot
+        be asked, such as one with only a text console, counts as one with the US layout."""
         try:
             return await has_other_layout(await self._life.session())
         except AgentError:
@@ -255,12 +255,12 @@ class Display:
             await hands.move(*place)
 
     async def place_of(self, x: int, y: int) -> tuple[int, int]:
-        """Where the pointer has to be moved for it to be at the pixel (x, y). Raises ConfigError
-        if there is no such pixel."""
+        """Return the place to which the pointer must be moved to be at the pixel (x, y). Raises
+        ConfigError if there is no such pixel."""
         return place_on(await self.size(), x, y)
 
     async def pixel_of(self, place: tuple[int, int]) -> tuple[int, int]:
-        """The pixel at which the pointer is after it was moved to a place."""
+        """Return the pixel at which the pointer is after it was moved to a place."""
         return pixel_on(await self.size(), place)
 
     async def click(self, button: str, count: int, place: tuple[int, int] | None = None) -> None:
@@ -281,7 +281,7 @@ class Display:
         name = check_button(button)
         wanted = check_path(path, PATH_MAX)
         if pixels:
-            size = await self.size()  # once: each time it takes a picture
+            size = await self.size()  # once: each call takes a picture
             places = [place_on(size, x, y) for x, y in wanted]
         else:
             places = [(check_place(x), check_place(y)) for x, y in wanted]
@@ -313,7 +313,7 @@ class Display:
                 ),
             )
         if noted is not None:
-            # A viewer has moved it, or the guest is late: then it is there soon.
+            # A viewer has moved the pointer, or the guest is late: then it is there soon.
             await asyncio.sleep(LATE_S)
             seen = await self._find_pointer() or seen
             if seen.is_at(noted):
@@ -321,7 +321,7 @@ class Display:
         return seen.place
 
     async def _find_pointer(self) -> Pointer | None:
-        """Where the guest says that its pointer is; None if it cannot be asked."""
+        """Return the pointer's place as the guest reports it; None if the guest cannot be asked."""
         if self._is_paused:
             return None
         try:

@@ -1,5 +1,4 @@
-"""The end of a sandbox, and what has to be done before: its mounts are written back, its disk is
-saved."""
+"""The end of a sandbox, and the work before it: its mounts are written back, its disk is saved."""
 
 from __future__ import annotations
 
@@ -31,13 +30,13 @@ class Ending:
             await self._saves.stop(grace)
 
     def abandon(self) -> bool:
-        """End an ephemeral VM of this process and do not wait for it, if nothing is at stake: its
-        keeper kills QEMU and removes all files, in some hundredths of a second, as it does when
-        this process dies.
+        """End an ephemeral VM of this process without waiting, if nothing is at stake: its keeper
+        kills QEMU and removes all files, in some hundredths of a second, as it does when this
+        process dies.
 
-        Returns False, and has done nothing, if `stop` is needed: the sandbox has a name or ports of
-        the host, which whoever comes next must find free; directories are mounted, to which its
-        guest may have to write; it is to be saved; it has lost its keeper, or is not ours.
+        Returns False and does nothing if `stop` is needed: the sandbox has a name or ports of the
+        host, which must be free for the next one; it has mounted directories, to which its guest
+        may have to write; it will be saved; it has lost its keeper, or is not ours.
         """
         if not self._life.is_nothing_at_stake or self._saves.at_stop is not None:
             return False
@@ -48,7 +47,7 @@ class Ending:
 
     async def trash(self) -> None:
         """Move the sandbox to the trash, where it stays for a week; `Sandbox.restore` brings it
-        back. A running sandbox is stopped; if possible its last moment is kept as an automatic
+        back. A running sandbox is stopped; if possible its last state is kept as an automatic
         checkpoint. An ephemeral sandbox is removed for good.
 
         Raises StateError if it was never started, HistoryError while another client works on its

@@ -27,12 +27,12 @@ class EventKind(StrEnum):
     space."""
     OVERSIZED = "oversized"
     """QEMU has taken more of the host's memory than the sandbox may have. The VM is paused and
-    loses nothing; ``detail`` says how much it is."""
+    loses nothing; ``detail`` says how much QEMU has taken."""
     DISK_ERROR = "disk_error"
     RESET = "reset"
     """The guest rebooted."""
     REVERTED = "reverted"
-    """It was reverted; ``detail`` is the checkpoint's tag."""
+    """The sandbox was reverted; ``detail`` is the checkpoint's tag."""
     PANICKED = "panicked"
     STOPPED = "stopped"
     CRASHED = "crashed"
@@ -57,8 +57,8 @@ _QMP_EVENTS = {
 
 
 async def watch_events(registry: Registry, sandbox_id: str) -> AsyncIterator[Event]:
-    """Yield events until the sandbox ends; the last one, STOPPED or CRASHED, says how. If it is
-    stopped, that is the only one.
+    """Yield events until the sandbox ends; the last one, STOPPED or CRASHED, says how it ended. A
+    sandbox that is stopped has only that one.
 
     Raises StateError if all its QMP monitors are in use, MachineError if QEMU does not answer.
     """
@@ -77,7 +77,7 @@ async def watch_events(registry: Registry, sandbox_id: str) -> AsyncIterator[Eve
         else:
             try:
                 async for message in monitor.events():
-                    # A revert in the QEMU that runs leaves its monitors connected.
+                    # A revert in the running QEMU leaves its monitors connected.
                     if (current := runtime.current()) != machine and current.root.exists():
                         machine = current
                         yield _reverted(registry, sandbox_id)
@@ -113,7 +113,7 @@ def _translate(message: dict[str, Any], machine: MachineDir) -> Event | None:
 
 
 async def _ended(registry: Registry, sandbox_id: str) -> Event:
-    """The last event, when keeper and QEMU are gone, which may take some seconds."""
+    """Return the last event, when keeper and QEMU are gone, which may take some seconds."""
     for _ in range(200):
         entry = registry.inspect(sandbox_id)
         if entry is None or not entry.is_live:

@@ -26,7 +26,7 @@ class Facts:
         self._life = life
 
     def events(self) -> AsyncIterator[Event]:
-        """Yield what happens to the VM as it happens: pauses, a full host disk, a panic, its end.
+        """Yield the events of the VM as they happen: pauses, a full host disk, a panic, its end.
         The iterator ends with the VM. Raises StateError if too many clients watch (`QMP_MONITORS`),
         MachineError."""
         return machinery.watch_events(self._life.registry, self._life.id)
@@ -37,8 +37,8 @@ class Facts:
         return tail(sandbox_dir(self._life.registry.paths, self._life.id).console_log, limit=limit)
 
     def id(self) -> str:
-        """12 hexadecimal digits, unique on this host. The first start may give it another one: that
-        of the spare that it takes over."""
+        """12 hexadecimal digits, unique on this host. The first start may change it to the id of
+        the spare that it takes over."""
         return self._life.id
 
     def name(self) -> str:
@@ -46,8 +46,8 @@ class Facts:
         return self._life.name
 
     def host(self) -> str | None:
-        """Where it runs: "local" is this machine; another one is named by its address, one of a
-        fleet by its name there. None for a sandbox that its fleet has not placed yet."""
+        """The place where it runs: "local" for this machine, the address of another machine, or the
+        name of a machine in a fleet. None for a sandbox that its fleet has not placed yet."""
         return "local"
 
     def config(self) -> SandboxConfig:
@@ -78,13 +78,12 @@ class Facts:
         return [*run.qemu_command] if run is not None else []
 
     def port_forwards(self) -> dict[int, int]:
-        """Guest port -> host port of each forward of TCP, those of `Sandbox.forward` included;
-        where host port 0 was asked for, the port that was chosen. Empty while the sandbox is
-        stopped."""
+        """The forwards of TCP, including those of `Sandbox.forward`: guest port -> host port, which
+        is the chosen one where host port 0 was requested. Empty while the sandbox is stopped."""
         return self._forwards(Protocol.TCP)
 
     def udp_port_forwards(self) -> dict[int, int]:
-        """The same of UDP."""
+        """The same for UDP."""
         return self._forwards(Protocol.UDP)
 
     def _forwards(self, protocol: Protocol) -> dict[int, int]:
@@ -109,7 +108,7 @@ class Facts:
         return run.token if run is not None else None
 
     def notices(self) -> tuple[str, ...]:
-        """Warnings: about the save that ``image`` names, that this user did not make it on this
-        host, and which of its options were left out; after a start, which directories could not be
-        mounted because they are gone, and that a guest with the full network finds no names."""
+        """Warnings: that this user did not make the save named by ``image`` on this host, and which
+        of its options were left out; after a start, which directories are gone and could not be
+        mounted, and that a guest with the full network cannot resolve names."""
         return (*self._life.basis_notices, *self._life.notices)

@@ -1,4 +1,4 @@
-"""The machine of a new sandbox: a spare that waits, or one that is started now."""
+"""The machine of a new sandbox: a waiting spare, or one started now."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ async def make_machine(
     progress: Progress | None,
     named: Callable[[str], None],
 ) -> tuple[StartedMachine, int]:
-    """The machine of a new sandbox, and the descriptor of its lock. With ``warm`` it may have been
-    a spare, and then has the spare's id. ``named`` is called with the id as soon as it is sure.
+    """Get the machine of a new sandbox, and the descriptor of its lock. With ``warm`` it may be a
+    former spare, whose id it then has. ``named`` is called with the id as soon as that is certain.
     Raises as `starting.boot`; nothing is left then."""
     found = None
     if warm and await asyncio.to_thread(may_take, registry.paths):
@@ -61,7 +61,7 @@ async def make_machine(
 
 
 async def with_memory(registry: Registry, start: Callable[[], Awaitable[T]]) -> T:
-    """Await ``start``. If it lacks memory, end the spares, which take some for a start that may
+    """Await ``start``. If it lacks memory, end the spares, which hold memory for a start that may
     never come, and try once more."""
     try:
         return await start()

@@ -40,18 +40,18 @@ REQUEST_MAX = 4096
 """Bytes of a request."""
 
 LOOPBACK = "localhost"
-"""The guest's 127.0.0.1 and then its ::1, where programs that are only for itself may listen."""
+"""The guest's 127.0.0.1 and then its ::1, where programs that serve only the guest may listen."""
 
 ALIVE_S = 0.25
-"""Seconds between looks whether the sandbox is there, while its agent is not."""
+"""Seconds between looks whether the sandbox exists while its agent does not answer."""
 
 SOON = 10
-"""Looks in that time once a connection has ended: who ends a sandbox waits for its ports."""
+"""Looks in that time after a connection has ended: whoever ends a sandbox waits for its ports."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """A forward, and what belongs to it."""
+    """A forward, with the acceptor of its connections."""
 
     forward: PortForward
     acceptor: Acceptor
@@ -71,14 +71,14 @@ class Forwarder:
         self._changing = asyncio.Lock()
         self._datagrams = UdpRelay(self._dial_udp)
         self._published: frozenset[PortForward] = frozenset()
-        """The sandbox was started with them, and its record tells of them."""
+        """The forwards with which the sandbox was started, which are in its record."""
         self._has_ended = asyncio.Event()
-        """The last forward was removed."""
+        """Set when the last forward was removed."""
 
     async def run(self, published: Sequence[tuple[PortForward, Sequence[socket.socket]]]) -> None:
-        """Serve the ports with which the sandbox was started, which listen already, and those that
-        are added, until the last one is removed, or the sandbox ends. Raises what keeps it from
-        seeing that end: it is not to outlive the sandbox."""
+        """Serve the ports with which the sandbox was started, which already listen, and those added
+        later, until the last one is removed or the sandbox ends. Raises the error that keeps it
+        from noticing that end: it must not outlive the sandbox."""
         self._resets = Resets()
         self._published = frozenset(forward for forward, _ in published)
         for forward, sockets in published:
@@ -102,7 +102,7 @@ class Forwarder:
             watching.cancel()
             removed.cancel()
             for listening in self._forwards.values():
-                listening.acceptor.stop()  # first of all: the next start may want these ports
+                listening.acceptor.stop()  # first of all: the next start may need these ports
             await control.close()
             for listening in list(self._forwards.values()):
                 await self._end(listening)
@@ -111,22 +111,22 @@ class Forwarder:
             self._lines.close()
 
     async def _watch(self) -> None:
-        """Return at the end of the sandbox: its runtime directory, in which our lock is, is gone
-        then."""
+        """Return at the end of the sandbox, when its runtime directory, which has our lock, is
+        gone."""
         while self._is_there():
             connection = asyncio.create_task(self._guest.wait_disconnected())
             try:
                 await self._until_done(connection)
             finally:
                 connection.cancel()
-            # A revert: the next machine is, or will be, there.
+            # A revert: the next machine is there, or will be.
             for _ in range(SOON):
                 if not self._is_there():
                     return
                 await asyncio.sleep(ALIVE_S / SOON)
 
     async def _until_done(self, connection: asyncio.Task[Any]) -> None:
-        """Wait for the end of the agent's connection, or, while there is none, of the sandbox."""
+        """Wait for the end of the agent's connection or, while there is none, of the sandbox."""
         while not connection.done():
             link = self._life.link
             is_made = link is not None and link.connected is not None
@@ -137,7 +137,7 @@ class Forwarder:
             connection.result()
 
     def _is_there(self) -> bool:
-        """Whether the sandbox lives, as far as its files tell, and is ours."""
+        """Whether the sandbox lives, according to its files, and is ours."""
         if not _is_at(self._files, self._lock):
             return False
         entry = self._life.registry.inspect(self._life.id)
@@ -220,7 +220,7 @@ class Forwarder:
         self._tell()
 
     def _tell(self) -> None:
-        """Write what there is, for those who list sandboxes."""
+        """Write the present forwards, for those who list sandboxes."""
         if not _is_at(self._files, self._lock):
             return  # the directory is that of the sandbox's next run
         all_ = [*(one.forward for one in self._forwards.values()), *self._datagrams.forwards]
@@ -230,8 +230,8 @@ class Forwarder:
     async def _serve(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int
     ) -> None:
-        """Carry one connection until both directions have ended. One that cannot be made, or that
-        breaks, is reset, as if the client had asked the guest itself."""
+        """Carry one connection until both directions have ended. A connection that cannot be made,
+        or that breaks, is reset, as if the client had reached the guest itself."""
         try:
             async with (
                 self._lines.place() as guest,
@@ -245,7 +245,7 @@ class Forwarder:
 
     @contextlib.asynccontextmanager
     async def _dial_udp(self, port: int) -> AsyncIterator[GuestDatagrams]:
-        """Connect a socket of the guest, which takes a place, too. Raises QuicksandError."""
+        """Connect a socket of the guest, which also takes a place. Raises QuicksandError."""
         async with self._lines.place() as guest, await guest.dial_udp(port) as datagrams:
             yield datagrams
 
@@ -263,8 +263,8 @@ class Forwarder:
 async def carry(
     connection: GuestConnection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
-    """Carry bytes in both directions. Raises ExceptionGroup of what breaks one: also once a service
-    that has sent its last takes nothing more, else the client would send for ever."""
+    """Carry bytes in both directions. Raises ExceptionGroup of what breaks one, such as a service
+    that has sent its last and takes nothing more: else the client would send for ever."""
 
     async def to_guest() -> None:
         while data := await reader.read(CHUNK):
@@ -285,7 +285,7 @@ async def carry(
 
 
 def reset(writer: asyncio.StreamWriter) -> None:
-    """Close a connection so that its other side does not take it for the end of all."""
+    """Close a connection by a reset, so that the other side sees no regular end."""
     found = writer.get_extra_info("socket")
     with contextlib.suppress(OSError):
         found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
@@ -304,7 +304,7 @@ def _is_at(files: ForwarderFiles, lock: int) -> bool:
 def match_sockets(
     told: Sequence[tuple[int, int, str]], descriptors: Sequence[int]
 ) -> list[tuple[PortForward, list[socket.socket]]]:
-    """Each forward with the sockets that listen for it. Raises OSError, ValueError."""
+    """Return each forward with the sockets that listen for it. Raises OSError, ValueError."""
     sockets: dict[tuple[int, Protocol], list[socket.socket]] = {}
     for number in descriptors:
         found = socket.socket(fileno=number)

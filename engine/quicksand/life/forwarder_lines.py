@@ -1,5 +1,5 @@
 """Connections to a guest's agent for many forwarded connections: an agent has 256 channels for each
-of its clients, so one more client comes when all others are full."""
+of its clients, so another client connects when all others are full."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from quicksand.life.guest import InGuest
 from quicksand.life.sandbox_life import Life
 
 PLACES = 240
-"""Forwarded connections of one client of the agent."""
+"""The most forwarded connections of one client of the agent."""
 
 LINES_MAX = 5
-"""Clients of the agent, which has ports for 24 (`AGENT_PORTS`)."""
+"""The most clients of the agent, which has ports for 24 (`AGENT_PORTS`)."""
 
 PLACE_S = 10.0
-"""Seconds that a connection waits for a place. A guest's own backlog would be as patient."""
+"""Seconds that a connection waits for a place, about as long as in a guest's own backlog."""
 
 
 @dataclass(slots=True, eq=False)
@@ -29,14 +29,14 @@ class Line:
     life: Life
     guest: InGuest
     used: int = 0
-    """Places that are taken."""
+    """The number of places that are taken."""
 
 
 class Lines:
-    """The clients of one guest's agent. The first is there as long as this."""
+    """The clients of one guest's agent. The first one lasts as long as this object."""
 
     def __init__(self, open_: Callable[[], Life]) -> None:
-        """``open_`` makes one, which connects when it is used."""
+        """``open_`` makes a client, which connects when it is used."""
         self._open = open_
         self._places = asyncio.Semaphore(LINES_MAX * PLACES)
         self._lines = [self._make()]
@@ -51,7 +51,7 @@ class Lines:
 
     @contextlib.asynccontextmanager
     async def place(self) -> AsyncIterator[InGuest]:
-        """Hold a place, in the order of coming. Raises StateError if none gets free."""
+        """Hold a place, in the order of arrival. Raises StateError if none becomes free."""
         try:
             async with asyncio.timeout(PLACE_S):
                 await self._places.acquire()
@@ -69,7 +69,7 @@ class Lines:
             self._places.release()
 
     def _find(self) -> Line:
-        """The first with a free place: so those that came late get empty."""
+        """Return the first client with a free place: so later ones become empty."""
         found = next((line for line in self._lines if line.used < PLACES), None)
         if found is None:
             found = self._make()

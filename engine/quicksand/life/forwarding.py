@@ -1,6 +1,6 @@
-"""Forwards of ports that are made while a sandbox runs. One process for each sandbox carries all of
-its ports (forwarder.py): it is there from the start if the sandbox was started with some
-(warm/publishing.py), or else it comes with the first and ends with the last."""
+"""Forwards of ports that are made while a sandbox runs. One process for each sandbox carries all
+its ports (forwarder.py). If the sandbox was started with forwards, the process is there from the
+start (warm/publishing.py), or else it comes with the first forward and ends with the last."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from quicksand.life.sandbox_life import Life
 
 ANSWER_S = 15.0
-"""Seconds in which the process has to be there and to answer; it starts within half a second."""
+"""Seconds in which the process must start and answer; it starts within half a second."""
 
 AGAIN_S = 0.05
 
 ANSWER_MAX = 16 * 1024
-"""Bytes of an answer."""
+"""The most bytes of an answer."""
 
 ERRORS: Final[dict[str, type[QuicksandError]]] = {
     "PortInUseError": PortInUseError,
@@ -41,7 +41,7 @@ ERRORS: Final[dict[str, type[QuicksandError]]] = {
     "StateError": StateError,
     "HostError": HostError,
 }
-"""Errors that the process tells by their names."""
+"""Errors that the process reports by name."""
 
 
 class Forwarding:
@@ -59,11 +59,11 @@ class Forwarding:
     ) -> PortForward:
         """Forward a port of this host's loopback (127.0.0.1 and ::1) to a port of the guest's,
         until the sandbox ends or `unforward` is called; return it with the port that was chosen if
-        ``host`` is 0. It needs no network card, and reaches what listens on the guest's own
-        127.0.0.1. A revert ends its connections and not the forward.
+        ``host`` is 0. It needs no network card, and reaches programs that listen on the guest's own
+        127.0.0.1. A revert ends its connections, but not the forward.
 
         With the protocol "udp" each client has a socket in the guest until it is silent for a
-        minute; of more than 256, that goes which has been silent for the longest.
+        minute; of more than 256 clients, the one silent for the longest loses it.
 
         Raises ConfigError for what is no port, PortInUseError, HostError if this user may not
         listen there, StateError if the guest's agent is too old or the port is forwarded already,
@@ -78,7 +78,7 @@ class Forwarding:
 
     async def unforward(self, host: int, *, protocol: Protocol | str = Protocol.TCP) -> None:
         """End the forward from this port of the host, and its connections. Raises StateError if
-        there is none that `forward` has made."""
+        `forward` has not made one."""
         check_port("host", host, lowest=1)
         wanted = as_protocol(protocol)
         made = read_dialled(self._files)
@@ -115,12 +115,12 @@ class Forwarding:
 
 
 def _verb(verb: str, protocol: Protocol) -> str:
-    """What the process is asked to do. That of an earlier version refuses what it does not know."""
+    """Return the request to the process. A process of an earlier version refuses unknown ones."""
     return verb if protocol is Protocol.TCP else f"{verb}_{protocol}"
 
 
 async def _ask_once(socket: str, request: dict[str, Any]) -> dict[str, Any]:
-    """Raises what the process tells, ConnectionError if it is gone, FileNotFoundError."""
+    """Raises the process's error, ConnectionError if the process is gone, FileNotFoundError."""
     reader, writer = await asyncio.open_unix_connection(socket, limit=ANSWER_MAX)
     try:
         writer.write(json.dumps(request).encode() + b"\n")

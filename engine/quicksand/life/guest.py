@@ -28,14 +28,13 @@ if TYPE_CHECKING:
     from quicksand.snapshots.shell_tail import ShellTail
 
 SHELL_LOOK_S = 1.0
-"""Seconds to wait for what a terminal shows; a checkpoint does not wait longer for what it can
-lack."""
+"""Seconds to wait for a terminal's output; a checkpoint does not wait longer for an extra."""
 SHELL_KEPT = 8 * 1024
 """Bytes of a terminal's output that a checkpoint keeps."""
 
 
 class GuestOf(Protocol):
-    """What this asks of a sandbox, wherever it is: `Life` is one."""
+    """The part of a sandbox, local or not, that is needed here: `Life` is one."""
 
     @property
     def can_answer(self) -> bool: ...
@@ -160,9 +159,9 @@ class InGuest:
 
     async def attach_command(self, name: str, *, stdin: bool = False) -> Command:
         """Go on with a command that was spawned with ``detach`` and whose client has left, by its
-        `Command.name`. Its output comes from now on, and its end also up to 60 s later. Raises
-        AgentRefusedError (code "not_found", or "busy" while another client is connected to it),
-        StateError if the guest's agent is too old for it."""
+        `Command.name`. Output is delivered from now on; the command's end is known for up to 60 s
+        after it. Raises AgentRefusedError (code "not_found", or "busy" while another client is
+        connected to it), StateError if the guest's agent is too old for it."""
         return await execution.attach(await self._life.session(), name, stdin=stdin)
 
     async def shell(
@@ -201,7 +200,7 @@ class InGuest:
         )
 
     async def watch_shell(self, session: str, *, replay: int = 64 * 1024) -> WatchedShell:
-        """Look at a terminal without being noticed: nothing is typed, its size and its list of
+        """Watch a terminal without being noticed: nothing is typed, and its size and its list of
         clients stay. The last ``replay`` bytes of its output come first. Raises AgentRefusedError
         (code "not_found"), and StateError if the guest's agent is too old for it."""
         return await machinery.WatchedShell.open(await self._life.session(), session, replay=replay)
@@ -211,8 +210,8 @@ class InGuest:
         return await machinery.Shell.list(await self._life.session())
 
     async def look_at_shell(self) -> ShellTail | None:
-        """The end of the output of the terminal that was opened last, of those with a client if
-        there are any; None if there is none, or the guest does not tell in time."""
+        """The end of the output of the terminal that was opened last, among those with a client if
+        there are any; None if there is none, or if the guest does not answer in time."""
         if self.asker is None:
             return None
         with best_effort("look at the guest's shells", self._life.log):
@@ -251,8 +250,8 @@ class InGuest:
         await self.request("delete_user", {"name": name, "remove_home": remove_home})
 
     async def find_user(self, name: str | None = None) -> Login:
-        """Describe a user of the guest, who may be given by number; without a name the one whom the
-        image says, or root. Raises AgentRefusedError (code "not_found")."""
+        """Describe a user of the guest, given by name or number; without either, the image's user
+        or root. Raises AgentRefusedError (code "not_found")."""
         reply = await self.request("find_user", {} if name is None else {"user": name})
         return machinery.Login.parse(reply)
 
@@ -264,10 +263,10 @@ class InGuest:
         path: str | None = None,
         user: str | None = None,
     ) -> GuestConnection:
-        """Connect to a program in the guest, by the agent: that needs no network card, and reaches
-        what listens on the guest's own loopback. With ``path`` it is a Unix socket, which is opened
-        by the rights of ``user``, by default whom the image says, or root. A ``host`` other than
-        the guest is reached as the guest reaches it.
+        """Connect to a program in the guest, by way of the agent: that needs no network card, and
+        reaches programs on the guest's own loopback. With ``path`` it is a Unix socket, opened with
+        the rights of ``user``, by default the image's user or root. A ``host`` other than the guest
+        is reached from the guest.
 
         Raises AgentRefusedError with the guest's ``errno`` if nobody listens there (ECONNREFUSED,
         ENOENT), if the name is not known (code "not_found") or if there is no answer within 10 s;
@@ -278,8 +277,8 @@ class InGuest:
 
     async def dial_udp(self, port: int, *, host: str = "127.0.0.1") -> GuestDatagrams:
         """Make a UDP socket in the guest that is connected to a port of its own loopback, or of a
-        ``host`` as the guest reaches it. That nobody listens there is not told. Raises as `dial`
-        for the rest."""
+        ``host`` as the guest reaches it. There is no error if nobody listens there. Otherwise
+        raises as `dial`."""
         address = machinery.address(port, host, None, None)
         return await machinery.dial_udp(await self._life.session(), address)
 
@@ -291,24 +290,24 @@ class InGuest:
         path: str | None = None,
         user: str | None = None,
     ) -> GuestListener:
-        """Listen in the guest, for programs there: at a port of its loopback, 0 for any that is
-        free, or at a Unix socket, which is made by the rights of ``user``. Raises as `dial`, with
-        the code "forbidden" for an address that others could reach."""
+        """Listen in the guest, for programs there: at a port of its loopback, 0 for any free one,
+        or at a Unix socket, made with the rights of ``user``. Raises as `dial`, with the code
+        "forbidden" for an address that others could reach."""
         address = machinery.address(port, host, path, user, least=0)
         return await machinery.listen(await self._life.session(), address)
 
     async def open_sftp(self, user: str | None = None) -> Command:
-        """Start an SFTP server, version 3, as a user, by default whom the image says, or root. It
-        speaks on the command's stdin and stdout. Raises as `dial`."""
+        """Start an SFTP server, version 3, on a command's stdin and stdout, as a user, by default
+        the image's user or root. Raises as `dial`."""
         return await machinery.open_sftp(await self._life.session(), user)
 
     async def watch(
         self, path: str, *, recursive: bool = False, local: bool = False
     ) -> DirectoryWatch:
         """Watch a directory, and with ``recursive`` those below it on the same file system, 8192 at
-        most; see `DirectoryWatch`. When this returns, the watch stands. What is in a directory that
-        appears later may be told twice. ``local`` refuses a directory on a network file system, of
-        whose other hosts' changes nobody tells.
+        most; see `DirectoryWatch`. When this returns, the watch is active. The contents of a
+        directory that appears later may be reported twice. ``local`` refuses a directory on a
+        network file system, since changes by its other hosts are not reported.
 
         Raises AgentRefusedError with the codes "not_found", "bad_request" (errno ENOTDIR),
         "too_many" and "unsupported" (``local``); ConfigError for what is no path; StateError if too
@@ -340,8 +339,8 @@ class InGuest:
         return await self._life.stats()
 
     async def traffic(self) -> GuestTraffic | None:
-        """The bytes that the guest reports to have received and sent since it booted; None if it
-        does not report any."""
+        """The bytes that the guest reports as received and sent since it booted; None if it reports
+        none."""
         return await machinery.read_traffic(machinery.GuestFiles(self._life.session))
 
     async def processes(self) -> list[GuestProcess]:

@@ -24,7 +24,7 @@ class HostDirectories:
 
     @cached_property
     def mounts(self) -> Mounts:
-        # Most commands only run something in a guest, and are over before these are needed.
+        # Most commands only run a program in a guest, and are over before these modules are needed.
         from quicksand.life.mounts import Mounts  # noqa: PLC0415
 
         return Mounts(self._life, self._guest)
@@ -40,12 +40,12 @@ class HostDirectories:
         protect: bool = False,
     ) -> MountHandle:
         """Mount a directory of the host in the running guest, until it is unmounted or the VM
-        stops. What was mounted stays so when the sandbox is reverted; what the guest still has open
-        there is lost then. A clone has no mounts unless `clone` is told.
+        stops. The directory stays mounted when the sandbox is reverted; files that the guest has
+        open there are then lost. A clone has no mounts unless `clone` is told.
 
         ``guest`` is an absolute path; the directory is made if it is missing. A ``readonly`` mount
         cannot be changed, not even by root in the guest. Without ``fsync`` (`Mount.fsync`) many
-        small files are made faster, and less is safe from a power failure of the host. With
+        small files are written faster, but are less safe from a power failure of the host. With
         ``protect`` (`Mount.protect`) the guest cannot change git's hooks and the like. Raises
         ConfigError, MountError if the directory cannot be served or mounted, StateError if the
         sandbox is not running or has no network card.
@@ -54,13 +54,14 @@ class HostDirectories:
         return await self.mounts.add(mount)
 
     async def unmount(self, handle: MountHandle | str, *, force: bool = False) -> None:
-        """Take a mount away, given its handle or the guest's path. With ``force`` it is gone even
-        if programs use it; they get errors. Raises ConfigError if nothing is mounted there,
-        MountError if it is in use, StateError."""
+        """Take a mount away, given its handle or the guest's path. With ``force`` it is removed
+        even if programs use it; they get errors. A mount that could not be made is no longer listed
+        as missing. Raises ConfigError if nothing is mounted there, MountError if it is in use,
+        StateError."""
         guest = handle if isinstance(handle, str) else handle.guest
         await self.mounts.remove(guest, force=force)
 
     def active_mounts(self) -> list[MountHandle]:
-        """The directories that are mounted at this moment, not those that the guest is still being
-        asked to mount. Blocks for a few small files."""
+        """The directories that are mounted at this moment, without those that the guest is still
+        being asked to mount. Blocks for a few small files."""
         return [*self.mounts.list()]

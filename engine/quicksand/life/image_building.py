@@ -1,7 +1,7 @@
 """Builds or installs a missing image when it is first used, much as `docker run` pulls.
 
-The builder is a package of its own that need not be installed, and it stands on the engine. So the
-engine knows it by its name and by what it asks of it, and imports it only when needed.
+The builder is a package of its own that need not be installed, and it builds on the engine. So the
+engine knows only its name and interface, and imports it only when needed.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from collections.abc import Mapping
 from typing import Any, Protocol, cast
 
 from quicksand.base.arch import Architecture
+from quicksand.base.boot_timing import SHARES
 from quicksand.base.errors import ImageError, ImageNotFound, QuicksandError
 from quicksand.base.home import expand
 from quicksand.base.paths import Paths
-from quicksand.base.progress import Progress
+from quicksand.base.progress import Course, Progress
 from quicksand.base.remedies import Remedy, Words
 from quicksand.disks.images.recipes import PACKAGE, has_recipe, recipe_names
 from quicksand.disks.images.resolve import ImageResolver, is_file
@@ -30,6 +31,9 @@ from quicksand.qemu.binaries import find_binaries
 from quicksand.records.config import SandboxConfig
 
 CLEAR_LINE = "\r\x1b[K"
+
+BUILT_UNTIL = 0.85
+"""The share of a first start's time at which the image is built: 60 of some 70 seconds."""
 
 
 class ImageBuilder(Protocol):
@@ -77,8 +81,8 @@ def suggested_options(
 ) -> Mapping[str, Any]:
     """Return the options that the image ``name`` for guests of ``arch`` (None: this host's)
     suggests for its machines: those in the store's manifest or, if it is not built yet, in its
-    recipe. An image that is missing or broken suggests
-    nothing: resolving it reports the error. Blocks for I/O."""
+    recipe. A missing or broken image suggests nothing: resolving it reports the error. Blocks for
+    I/O."""
     try:
         return find_suggested_options(name, paths, arch)
     except QuicksandError:
@@ -88,8 +92,8 @@ def suggested_options(
 def find_suggested_options(
     name: str, paths: Paths, arch: Architecture | str | None = None
 ) -> Mapping[str, Any]:
-    """Return what `suggested_options` does. Raises QuicksandError for an image that is broken or
-    cannot be read now."""
+    """As `suggested_options`, but raises QuicksandError for an image that is broken or cannot be
+    read now."""
     wanted = Architecture.host() if arch is None else Architecture.parse(arch)
     return known_options(_suggestions(name, ImageStore(paths.images), wanted))
 
@@ -121,47 +125,50 @@ async def build_if_missing(
     arch: Architecture | None = None,
     build: bool | None = None,
     progress: Progress | None = None,
-) -> None:
+) -> Progress | None:
     """Build the image ``name`` for guests of ``arch`` (None: this host's) if it is missing and has
-    a recipe, or install it if it is known to be published; or wait for another one that does. Does
-    nothing for any other name: resolving it reports the error.
+    a recipe; install it if it is known to be published; or wait for another process that does so.
+    Does nothing for any other name: resolving it reports the error.
 
-    ``build`` None does so only if stderr is a terminal. Raises ImageNotFound naming the command if
-    the image is missing and must not be made, else as `quicksand_images.build_image` or
-    `install_package`.
+    Returns the progress for the start of a machine of it: ``progress`` or, if the image was built,
+    one that continues the count of the build. ``build`` None builds only if stderr is a terminal.
+    Raises ImageNotFound naming the command if the image is missing and must not be made, else as
+    `quicksand_images.build_image` or `install_package`.
     """
     resolver = ImageResolver(paths)
     if resolver.knows(name, arch or Architecture.host()):
-        return
+        return progress
     builder = find_builder()
     has_recipe = builder is not None and name in builder.recipe_names()
     if not has_recipe and plain(name) not in PUBLISHED:
-        return
+        return progress
     if arch is not None and builder is not None and has_recipe:
         builder.check_arch(name, arch)
     if build is None:
         build = is_watched()
     if not build:
         if not has_recipe:
-            return  # resolving it says what installs it
+            return progress  # resolving it tells how to install it
         raise _not_built(name, arch or Architecture.host())
     line = _Line() if progress is None and is_watched() else None
     report = progress if line is None else line.report
+    course = Course(report)
     try:
         if builder is not None and has_recipe:
-            told = _named(f"building the image {name!r}", report)
+            told = _named(f"building {name}", course.part(until=BUILT_UNTIL))
             await builder.ensure_image(name, told, arch=arch, store=resolver.store, any_recipe=True)
         else:
-            told = _in_hundredths(_named(f"installing the image {name!r}", report))
+            told = _in_hundredths(_named(f"installing {name}", report))
             await _install(plain(name), resolver.store, arch, told)
     finally:
         if line is not None:
             line.clear()
+    return course.part(SHARES) if progress is not None and course.has_begun else progress
 
 
 def _not_built(name: str, arch: Architecture) -> ImageNotFound:
-    """The error of an image that is not built. It says if QEMU is missing, too: whoever has just
-    installed us would learn that only by the next error."""
+    """Return the error for an image that is not built. It mentions missing QEMU, too: whoever has
+    just installed us would learn of it only by the next error."""
     if arch is Architecture.host():
         missing = f"{name!r} is not built yet"
         build, both = Remedy("build_image", name=name), Remedy("setup_image", name=name)
@@ -184,14 +191,14 @@ def _not_built(name: str, arch: Architecture) -> ImageNotFound:
 async def _install(
     name: str, store: ImageStore, arch: Architecture | None, progress: Progress | None
 ) -> None:
-    # What fetches wheels is loaded for this only.
+    # The code that fetches wheels is loaded for this only.
     from quicksand.disks.packages.installing import install_package  # noqa: PLC0415
 
     await install_package(name, store, arch=arch, progress=progress)
 
 
 def _named(what: str, report: Progress | None) -> Progress | None:
-    """Wrap ``report`` so that every stage says what it is part of."""
+    """Wrap ``report`` so that every stage names the whole of which it is a part."""
     if report is None:
         return None
     return lambda stage, done, total: report(f"{what}: {stage}", done, total)

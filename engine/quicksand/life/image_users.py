@@ -1,4 +1,4 @@
-"""Finds the sandboxes and saves that need an image of the store, those in the trash included."""
+"""Finds the sandboxes and saves that need an image of the store, including those in the trash."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from quicksand.saves.store import Save
 from quicksand.saves.workspaces import known_stores
 
 FRESH_S = 600.0
-"""Seconds. A newer version is left alone, because it may be about to be used."""
+"""Seconds for which a new version is left alone, because it may be about to be used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Users:
-    """The names of what needs an image."""
+    """The names of the sandboxes and saves that need an image."""
 
     sandboxes: tuple[str, ...] = ()
     saves: tuple[str, ...] = ()
@@ -39,7 +39,7 @@ class Users:
 
 
 class ImageUsers:
-    """All sandboxes and saves as they are when this is made. Blocks for I/O."""
+    """All sandboxes and saves as of the creation of this object. Blocks for I/O."""
 
     def __init__(self, paths: Paths, cwd: Path | None = None) -> None:
         near = {store.root for store in all_stores(paths, cwd)}
@@ -48,6 +48,7 @@ class ImageUsers:
         self._sandboxes = [(entry.name, entry.record) for entry in registry.list()]
         self._trashed = [(found.name, found.record) for found in SandboxTrash(registry).list()]
         for node in nodes_of(paths):
+            node.require_ours(paths)
             there = Registry(node.paths(paths))
             self._sandboxes += [(f"{e.name}@{node.name}", e.record) for e in there.list()]
             trash = SandboxTrash(there).list()
@@ -60,7 +61,7 @@ class ImageUsers:
         self._trash = [(found.save.name, found.save) for s in stores for found in s.trash()]
 
     def of(self, image: StoredImage) -> Users:
-        """Return what needs this version of an image."""
+        """Return the users of this version of an image."""
         trashed = [name for name, record in self._trashed if _lies_on(record, image)]
         trashed += [name for name, save in self._trash if _needs(save, image)]
         return Users(
@@ -70,7 +71,7 @@ class ImageUsers:
         )
 
     def of_all(self, images: list[StoredImage]) -> Users:
-        """Return what needs any of these versions."""
+        """Return the users of any of these versions."""
         found = [self.of(image) for image in images]
         return Users(
             sandboxes=_once(name for users in found for name in users.sandboxes),
@@ -124,7 +125,7 @@ def _is(digest: str, image: StoredImage) -> bool:
 
 def _is_fresh(path: Path) -> bool:
     try:
-        # The time of the inode, not of the contents: it tells when the version was put here.
+        # The time of the inode, not of the contents, tells when the version was put here.
         return time.time() - path.stat().st_ctime < FRESH_S
     except OSError:
         return True

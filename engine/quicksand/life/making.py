@@ -17,8 +17,8 @@ from quicksand.records.registry import Registry
 
 
 def make_here(own: Mapping[str, Any], options: Mapping[str, Any]) -> LocalParts:
-    """The parts of a sandbox that `start` makes. ``own`` are the keywords of `Sandbox` that are no
-    ``options`` of the machine. Raises as `Sandbox`."""
+    """Return the parts of a sandbox that `start` makes. ``own`` are the keywords of `Sandbox` that
+    are not ``options`` of the machine. Raises as `Sandbox`."""
     registry = Registry(paths())
     workspace, base_dir = own["workspace"], own["base_dir"]
     place = Path(workspace).absolute() if workspace is not None else None

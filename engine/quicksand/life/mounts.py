@@ -13,8 +13,14 @@ from quicksand.life.guest import InGuest
 from quicksand.life.sandbox_life import Life
 from quicksand.mounts import devices as machine_devices
 from quicksand.mounts import mounting, ninep
+from quicksand.mounts.after_past import AfterPast
 from quicksand.mounts.directories import Directories, KnownDirectory
-from quicksand.mounts.left_out import forget_left_out, note_left_out, read_left_out
+from quicksand.mounts.left_out import (
+    forget_left_out,
+    note_left_out,
+    read_left_out,
+    read_left_out_mounts,
+)
 from quicksand.mounts.mounter import Mounter
 from quicksand.mounts.shares import (
     MountTraffic,
@@ -42,14 +48,14 @@ class MountHandle:
     reason: str = ""
     """The last words of its server when it ended; "" if it never has."""
     is_seen: bool = True
-    """False if who asked the guest to mount it has ended since: only the guest knows whether it is
-    there."""
+    """False if the process that asked the guest to mount it has ended since: only the guest knows
+    whether it is mounted."""
     traffic: MountTraffic | None = None
-    """The bytes that it has carried since it was mounted; None for 9p, and if nobody counts."""
+    """The bytes carried since it was mounted; None for 9p, and if nobody counts."""
     protect: bool = False
-    """Whether the guest cannot change what programs of the host run or obey (`Mount.protect`)."""
+    """Whether the guest cannot change files that host programs run or obey (`Mount.protect`)."""
     told: Sequence[Written] = ()
-    """Files that the guest wrote and that programs of the host run or obey, the latest first."""
+    """Files written by the guest that programs of the host run or obey, the latest first."""
 
 
 class Mounts:
@@ -69,7 +75,7 @@ class Mounts:
         return Directories(self._place().mounted, self._life.registry.paths)
 
     def _choose(self, mount: Mount) -> KnownDirectory:
-        """Blocks for I/O. Raises MountError, HostError."""
+        """Choose the directory to serve. Blocks for I/O. Raises MountError, HostError."""
         shares = read_shares(self._machine())
         written = [one.known.path for one in shares if one.known and not one.mount.readonly]
         return self._directories().choose(mount, written)
@@ -124,6 +130,9 @@ class Mounts:
                 await ninep.unmount(machine, share, self._guest.ask, force=force)
                 return
             if share is None:
+                if guest in await asyncio.to_thread(read_left_out, self._place()):
+                    await asyncio.to_thread(forget_left_out, self._place(), (guest,))
+                    return
                 raise ConfigError(
                     f"nothing is mounted at {guest!r}",
                     hint=f"mounted are: {', '.join(sorted(here)) or 'none'}",
@@ -141,7 +150,7 @@ class Mounts:
             )
 
     async def write_back(self) -> Sequence[Mount]:
-        """Have the guest write what it still holds of its mounts; returns the mounts."""
+        """Have the guest write its unwritten data to its mounts; returns the mounts."""
         machine = self._machine()
         shares = await asyncio.to_thread(list_shares, machine)
         mounts = [share.mount for share in shares] + await asyncio.to_thread(
@@ -153,9 +162,9 @@ class Mounts:
 
     @contextlib.asynccontextmanager
     async def without_ninep(self, wanted: bool) -> AsyncIterator[None]:
-        """Within the block nothing is mounted by 9p, if that is ``wanted``; afterwards all is
-        mounted again that was. Raises StateError, MountError if a directory is in use or cannot be
-        mounted again, AgentError."""
+        """Keep everything unmounted that is mounted by 9p within the block, if that is ``wanted``;
+        afterwards it is mounted again. Raises StateError, MountError if a directory is in use or
+        cannot be mounted again, AgentError."""
         mounts = await asyncio.to_thread(machine_devices.mounted, self._machine()) if wanted else []
         if mounts:
             self._require_running()
@@ -171,36 +180,34 @@ class Mounts:
 
     async def attach_again(self, mounts: Sequence[Mount], what: str, *, is_past: bool) -> None:
         """After ``what``, by which another QEMU has taken over: mount ``mounts``, and if
-        ``is_past``, detach what its guest has mounted from its past. Raises MountError,
+        ``is_past``, detach the mounts that its guest has from its past. Raises MountError,
         AgentError."""
         if not mounts and not is_past:
             return
         directories = self._directories()
         async with self._life.history().locked():
             machine = self._machine()
-            past = mounting.GuestStreams()
-            if is_past:
-                past = await mounting.find_past(machine, self._guest.ask)
             failed: dict[str, str] = {}
+            wanted = []
             for mount in mounts:
                 try:
                     if mount.type == NINEP:
                         await ninep.mount_all(machine, [mount], self._guest.ask)
                     else:
-                        known = await asyncio.to_thread(directories.check, mount)
-                        await mounting.add_mount(
-                            machine, mount, known, self._guest.ask, avoid=past.in_use
-                        )
+                        wanted.append((mount, await asyncio.to_thread(directories.check, mount)))
                 except QuicksandError as error:
                     failed[mount.guest] = str(error)
-            if is_past:
-                await mounting.detach_stale(machine, past.mounted, self._guest.ask)
-            machine.past_shares.unlink(missing_ok=True)
+            after = AfterPast(machine, self._guest.ask)
+            await after.mount_all(wanted)
+            failed |= {guest: str(error) for guest, error in after.failed.items()}
             made = {mount.guest for mount in mounts} - failed.keys()
             await asyncio.to_thread(forget_left_out, self._place(), made)
             if failed:
                 left_out = await asyncio.to_thread(read_left_out, self._place())
-                await asyncio.to_thread(note_left_out, self._place(), left_out | failed)
+                known = await asyncio.to_thread(read_left_out_mounts, self._place())
+                await asyncio.to_thread(
+                    note_left_out, self._place(), left_out | failed, [*known, *mounts]
+                )
         if failed:
             raise MountError(
                 f"{what}, but not every mount is there again: {'; '.join(failed.values())}",

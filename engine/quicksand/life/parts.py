@@ -1,5 +1,5 @@
-"""What a `Sandbox` is made of. `LocalParts` are those of a sandbox of this machine; one of another
-machine has others with the same methods (quicksand.hosted)."""
+"""The parts of a `Sandbox`. `LocalParts` are those of a sandbox of this machine; a sandbox of
+another machine has others with the same methods (quicksand.hosted)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Parts(Protocol):
-    """The parts of one sandbox, which do what its methods say. They are found at each call."""
+    """The parts of one sandbox, which carry out its methods. They are looked up at each call."""
 
     @property
     def life(self) -> Life: ...
@@ -61,15 +61,15 @@ class Parts(Protocol):
         names: Sequence[str | None] | None,
         mounts: str | None,
     ) -> Sequence[Parts]:
-        """Clone it, or raise why one of the clones did not start; none of them is left then."""
+        """Clone the sandbox, or raise why a clone did not start; then none of them is left."""
 
     async def fork(
         self, count: int, *, concurrency: int | None, at: str | None, mounts: str | None
     ) -> Sequence[Parts | Exception]:
-        """For each clone its parts, or the error that kept it from starting."""
+        """Return for each clone its parts, or the error that kept it from starting."""
 
     async def leave(self) -> None:
-        """The ``async with`` block of the sandbox has ended."""
+        """Note that the ``async with`` block of the sandbox has ended."""
 
 
 class LocalParts:
@@ -139,6 +139,6 @@ class LocalParts:
 
 async def _remove_all(lives: Sequence[Life]) -> None:
     for life in lives:
-        # One that cannot be removed must not keep the next from its end.
+        # A clone that cannot be removed must not keep the next from being ended.
         with best_effort("remove a clone", life.registry.paths.engine_log):
             await life.remove()

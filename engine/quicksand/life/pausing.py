@@ -20,22 +20,22 @@ class Pausing:
 
     async def pause(self) -> None:
         """Pause the VM (QMP ``stop``). Until `resume` the guest runs no instruction, so its agent
-        does not answer either. A checkpoint that another client takes comes first. Raises
+        does not answer either. If another client is taking a checkpoint, that comes first. Raises
         StateError, HistoryError, MachineError."""
         await self._set(True)
 
     async def resume(self) -> None:
-        """Resume a paused VM (QMP ``cont``). It is no error if it is not paused. Raises as
+        """Resume a paused VM (QMP ``cont``). It is no error if the VM is not paused. Raises as
         `pause`."""
         await self._set(False)
 
     async def _set(self, paused: bool) -> None:
-        """Raises StateError if the VM is not running or QEMU did not obey, HistoryError if another
-        client takes too long with a checkpoint, MachineError."""
+        """Pause or resume the VM. Raises StateError if it is not running or QEMU did not obey,
+        HistoryError if another client takes too long with a checkpoint, MachineError."""
         life = self._life
         if life.entry().run is None:
             raise life.not_running()
-        # A checkpoint or a revert pauses and resumes it, too.
+        # A checkpoint or a revert also pauses and resumes it.
         async with machinery.finished_history(life.registry, life.require_record()):
             await self._set_now(paused)
 

@@ -1,4 +1,4 @@
-"""What was prepared for starts from an image, and goes with it: templates and spares."""
+"""The templates and spares that were prepared for an image, and are removed with it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from quicksand.warm.templates import TemplateInfo, discard, list_templates
 
 
 def templates_of(digests: Iterable[str], paths: Paths) -> list[TemplateInfo]:
-    """Return the templates of images by their digests, or by the first digits of these."""
+    """Return the templates of images, given by their digests or the first digits of these."""
     wanted = tuple(filter(None, digests))
     return [t for t in list_templates(paths) if wanted and t.image_digest.startswith(wanted)]
 
 
 def drop_prepared(images: Iterable[StoredImage], paths: Paths) -> None:
-    """Remove the templates of images that are gone, and end their spares, which would hold the
+    """Remove the templates of images that are gone, and end their spares, which would keep the
     space."""
     for template in templates_of([image.root.name for image in images], paths):
         # Only the templates used last are kept: one that cannot be removed now goes later.

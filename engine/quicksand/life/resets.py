@@ -1,5 +1,5 @@
-"""Peers that reset a connection from which nobody reads, because the other side takes nothing:
-asyncio does not look at it then, so it would stay as long as the other side waits."""
+"""Resets by peers of connections from which nobody reads because the other side takes nothing.
+asyncio does not notice these, so the connection would stay as long as the other side waits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 
 class Resets:
-    """Tells of resets of the connections that it watches. Linux only: elsewhere it never does."""
+    """Reports resets of the connections that it watches. Linux only: elsewhere it reports none."""
 
     def __init__(self) -> None:
         self._told: dict[int, Callable[[], object]] = {}
@@ -22,15 +22,15 @@ class Resets:
         """Call ``told`` once if the peer of this socket resets it, until `forget`. Raises
         OSError."""
         if self._epoll is not None:
-            self._epoll.register(descriptor, 0)  # errors are told of in any case (epoll_ctl(2))
+            self._epoll.register(descriptor, 0)  # errors are reported in any case (epoll_ctl(2))
             self._told[descriptor] = told
 
     def forget(self, descriptor: int, told: Callable[[], object]) -> None:
-        """Do not call ``told`` any more. The socket may be closed by now, and its number that of
-        another one. Idempotent."""
+        """Stop calling ``told``. The socket may be closed by now, and its number reused.
+        Idempotent."""
         if self._epoll is not None and self._told.get(descriptor) == told:
             del self._told[descriptor]
-            with contextlib.suppress(OSError):  # the kernel forgets what is closed
+            with contextlib.suppress(OSError):  # the kernel forgets closed sockets
                 self._epoll.unregister(descriptor)
 
     def _look(self) -> None:
@@ -39,12 +39,12 @@ class Resets:
             if (told := self._told.get(descriptor)) is None:
                 continue
             self.forget(descriptor, told)
-            # A hang-up alone: both sides have sent their last, which may not be read yet.
+            # Only a hang-up: both sides have sent their last bytes, which may not be read yet.
             if events & select.EPOLLERR:
                 told()
 
     def close(self) -> None:
-        """Watch none any more."""
+        """Watch no connection any more."""
         if self._epoll is not None:
             asyncio.get_running_loop().remove_reader(self._epoll.fileno())
             self._epoll.close()

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from quicksand.base.effort import best_effort
 from quicksand.base.errors import (
     MachineError,
-    QuicksandError,
     SandboxNotFoundError,
     StateError,
 )
@@ -25,14 +24,15 @@ from quicksand.base.files import is_locked
 from quicksand.base.settings import check_settings
 from quicksand.base.threads import to_the_end
 from quicksand.guest.agent.link import AgentLink
-from quicksand.life import leased, machinery
+from quicksand.life import leased, machinery, whole
 from quicksand.life.basis import Basis, unpack_basis
 from quicksand.life.usable import refuse_unusable
 from quicksand.qemu.keeper_check import KeeperCheck
 from quicksand.records.command_log import note_command
-from quicksand.records.layout import SandboxDir, runtime_dir, sandbox_dir
+from quicksand.records.layout import runtime_dir, sandbox_dir
+from quicksand.records.paused import refuse_paused
 from quicksand.records.registry import Registry
-from quicksand.records.sandboxes import Entry, Record, RunState, new_id
+from quicksand.records.sandboxes import Entry, Record, RunState, Status, new_id
 
 if TYPE_CHECKING:
     from quicksand.base.boot_timing import BootTiming
@@ -62,15 +62,15 @@ class Life:
         build: bool | None = None,
         progress: Progress | None = None,
     ) -> None:
-        """``basis``: what it is made from. ``discard``: remove the sandbox when it stops. The
-        others are those of `Sandbox`."""
+        """``basis``: the image, save or bundle of the sandbox. ``discard``: remove the sandbox when
+        it stops. The others are as for `Sandbox`."""
         self.registry = registry
         self.config = basis.config
         self.base_dir = base_dir
         self.progress = progress
         self.id = new_id()
         self.record: Record | None = None
-        """None before the first start, and again once the sandbox is removed."""
+        """The record; None before the first start, and after the sandbox is removed."""
         self.run: RunState | None = None
         self.timing: BootTiming | None = None
         self.notices: tuple[str, ...] = ()
@@ -117,9 +117,10 @@ class Life:
             place = sandbox_dir(registry.paths, entry.id)
             life.run = entry.run
             life._link = AgentLink(
+                entry.name,
                 runtime_dir(registry.paths, entry.id),
                 entry.run.token,
-                why_gone=lambda: _why_gone(place),
+                why_gone=lambda: machinery.why_gone(place, doing="it was in use"),
                 set_clock=set_clock,
             )
         return life
@@ -140,8 +141,8 @@ class Life:
 
     @property
     def is_nothing_at_stake(self) -> bool:
-        """Whether nobody would miss the sandbox, nor anything that it has of the host, and its
-        keeper is there to remove it."""
+        """Whether the sandbox would not be missed, holds nothing of the host, and has its keeper
+        there to remove it."""
         record, run = self.record, self.run
         if record is None or run is None or not self.is_owned:
             return False
@@ -167,12 +168,12 @@ class Life:
         return self.record
 
     def not_running(self) -> StateError:
-        """The error of what needs a running VM."""
+        """The error for calls that need a running VM."""
         return StateError(f"the sandbox {self.name!r} is not running")
 
     @property
     def log(self) -> Path:
-        """Where it is noted what was tried and not possible."""
+        """The log of attempts that failed."""
         return sandbox_dir(self.registry.paths, self.id).engine_log
 
     def history(self) -> History:
@@ -185,15 +186,18 @@ class Life:
         return self._link
 
     async def session(self) -> Session:
-        """A connected session with the guest's agent. Raises StateError, MachineError,
-        AgentError."""
+        """A connected session with the guest's agent. Raises StateError, also for a paused sandbox
+        or an unfinished revert, MachineError, AgentError."""
         if self._link is None:
             raise self.not_running()
+        machine = runtime_dir(self.registry.paths, self.id).current()
+        refuse_paused(self.name, machine)
         if self.record is not None:
             await self._keeper.ensure(self.registry, self.record)
+            if machine.unfinished.exists():
+                await machinery.until_finished(self.registry, self.record)
         if self.run is not None and (published := self.run.published):
-            if self._forwarder is None:
-                self._forwarder = machinery.ForwarderCheck()
+            self._forwarder = self._forwarder or machinery.ForwarderCheck()
             runtime = runtime_dir(self.registry.paths, self.id)
             await self._forwarder.ensure(runtime, self.id, published)
         return await self._link.session()
@@ -201,15 +205,14 @@ class Life:
     @property
     def can_answer(self) -> bool:
         """Whether the guest runs, and is not paused. Raises SandboxNotFoundError."""
-        run = self.entry().run
-        return run is not None and not run.paused
+        return self.entry().status is Status.RUNNING
 
     async def stats(self) -> SandboxStats:
         """See `Sandbox.stats`."""
         return await machinery.read_stats(self.entry(), self.session)
 
     def note_command(self, command: str | Sequence[str], status: ExitStatus) -> None:
-        """Note the end of a command for who watches the sandbox."""
+        """Note the end of a command for those who watch the sandbox."""
         note_command(
             runtime_dir(self.registry.paths, self.id).command_log,
             command,
@@ -225,28 +228,32 @@ class Life:
         check_settings()
         if self._link is not None:
             raise StateError("the sandbox is already running")
-        if self.record is not None:
+        if self.record is None:
+            await self._start_first(at)
+        else:
             await self._start_again(self.record, at)
-            return
+
+    async def _start_first(self, at: str | None) -> None:
         if at is not None:
             raise StateError("a new sandbox has no checkpoints to start at")
+        progress = self.progress
         if self._bundle is not None:
             self.config, self._source = await unpack_basis(
-                self._bundle, self.config, self.registry.paths, self.progress
+                self._bundle, self.config, self.registry.paths, progress
             )
         elif self._source is None:
-            await machinery.build_if_missing(
+            progress = await machinery.build_if_missing(
                 self.config.image,
                 self.registry.paths,
                 arch=self.config.arch,
                 build=self._build,
-                progress=self.progress,
+                progress=progress,
             )
         record = await asyncio.to_thread(self.new_record)
         machine, lock = await machinery.with_memory(
             self.registry,
             lambda: machinery.make_machine(
-                self.registry, record, warm=self._warm, progress=self.progress, named=self._set_id
+                self.registry, record, warm=self._warm, progress=progress, named=self._set_id
             ),
         )
         try:
@@ -260,7 +267,7 @@ class Life:
         finally:
             os.close(lock)
         async with self._undone_by(self.remove):
-            await self._await_desktop()
+            await self._await_desktop(progress)
             if self._warm:
                 await machinery.expect_next(self.registry, self.require_record(), machine.timing)
 
@@ -292,8 +299,8 @@ class Life:
         )
 
     def _commit(self) -> None:
-        """Mark the record committed after a first start: from here on the sandbox exists. One that
-        was a spare is none any more."""
+        """Mark the record committed after a first start: from now on the sandbox exists. A former
+        spare no longer is one."""
         assert self._machine is not None
         image = self._machine.image
         self.record = replace(
@@ -321,17 +328,17 @@ class Life:
         finally:
             os.close(lock)
         async with self._undone_by(self.end_owned):
-            await self._await_desktop()
+            await self._await_desktop(self.progress)
 
     @contextlib.asynccontextmanager
     async def _undone_by(
         self, undo: Callable[[], Coroutine[Any, Any, None]]
     ) -> AsyncIterator[None]:
-        """Await ``undo`` if the block, the rest of a start, fails or is cancelled."""
+        """Await ``undo`` if the block, which is the rest of a start, fails or is cancelled."""
         try:
             yield
         except BaseException as error:
-            # A machine that has ended leaves what others may have made of the sandbox meanwhile.
+            # A machine that has ended leaves the sandbox as others may have changed it meanwhile.
             stays = isinstance(error, MachineError) and not self.require_record().discard
             try:
                 with best_effort("end a start that failed", self.log):
@@ -340,11 +347,10 @@ class Life:
                 self.run = None
             raise
 
-    async def _await_desktop(self) -> None:
-        """Wait for the desktop of a machine that has booted. The sandbox is there for others
-        meanwhile, who may want to see it boot. Raises MachineError if the machine ends."""
+    async def _await_desktop(self, progress: Progress | None) -> None:
+        """Wait for the desktop of a booted machine. Raises MachineError if the machine ends."""
         if self._machine is not None and self.config.enable_display:
-            self._adopt(await machinery.with_desktop(self._machine, self.progress))
+            self._adopt(await machinery.with_desktop(self._machine, progress))
 
     def _adopt(self, machine: StartedMachine) -> None:
         self._machine = machine
@@ -352,6 +358,7 @@ class Life:
         self.run = machine.run
         self.timing = machine.timing
         self.notices = machine.notices
+        whole.make_whole_soon()
         if self.registry.expired:
             names = ", ".join(self.registry.expired)
             told = f"a week in the trash has passed for {names}: gone for good"
@@ -361,8 +368,7 @@ class Life:
     # While it runs
 
     def look_again(self) -> None:
-        """Read the state again after another QEMU has taken over; requests go to the new one's
-        agent."""
+        """Read the state again after another QEMU has taken over; requests then go to its agent."""
         if self._link is not None:
             self._link.move_on()
         self.run = self.entry().run
@@ -441,8 +447,3 @@ class Life:
         if self._machine is not None:
             self._machine.process.let_go()
             self._machine = None
-
-
-def _why_gone(place: SandboxDir) -> QuicksandError | None:
-    """The error that says why a machine has ended; None while it lives."""
-    return machinery.why_gone(place, doing="it was in use")

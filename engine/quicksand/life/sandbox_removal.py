@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from quicksand.records.nodes import Node
 
 LAST_CHECKPOINT_S = 30.0
-"""Seconds that the last checkpoint of a sandbox that is removed while it runs may take."""
+"""Seconds that the last checkpoint of a running sandbox may take before the sandbox is removed."""
 
 LAST_TAG = "before removal"
 
@@ -39,8 +39,8 @@ class RemovedSandbox:
     """Its entry in the trash; None if it is deleted for good."""
     ran: bool = False
     not_kept: str = ""
-    """Why no last checkpoint of a running sandbox could be taken, so that only its disk is kept; ""
-    if one was taken."""
+    """The reason why no last checkpoint of a running sandbox could be taken, so that only its disk
+    is kept; "" if one was taken."""
 
 
 async def remove_sandbox(
@@ -88,8 +88,8 @@ async def remove_sandbox(
 
 
 async def _end_with_checkpoint(registry: Registry, entry: Entry) -> tuple[Node | None, str]:
-    """End the sandbox with a last checkpoint and return that; or None and the reason, in which case
-    the sandbox still runs."""
+    """End the sandbox with a last checkpoint and return it; or return None and the reason, in which
+    case the sandbox still runs."""
     assert entry.record is not None
     if entry.run is None:
         unreachable = entry.status is Status.UNREACHABLE
@@ -111,7 +111,9 @@ async def _sync_guest(registry: Registry, entry: Entry) -> None:
     assert entry.run is not None
     if entry.run.paused:
         return
-    link = AgentLink(runtime_dir(registry.paths, entry.id), entry.run.token, why_gone=lambda: None)
+    link = AgentLink(
+        entry.name, runtime_dir(registry.paths, entry.id), entry.run.token, why_gone=lambda: None
+    )
 
     async def ask(method: str, params: dict[str, Any], timeout: float) -> dict[str, Any]:
         return await (await link.session()).request(method, params, timeout=timeout)

@@ -16,14 +16,14 @@ from quicksand.base.remedies import Remedy, Words
 from quicksand.records.config import check_name
 from quicksand.records.layout import SandboxDir, sandbox_dir
 from quicksand.records.registry import Registry
-from quicksand.records.sandboxes import LOCK_WAIT_S, Entry
+from quicksand.records.sandboxes import LOCK_WAIT_S, Entry, Record
 from quicksand.records.trash import Trash, TrashedSandbox
 
 SCHEMA = 1
 
 
 class SandboxTrash(Trash):
-    """The trash of one registry, with moving sandboxes there and back."""
+    """The trash of one registry, which can move sandboxes there and back."""
 
     def __init__(self, registry: Registry) -> None:
         super().__init__(registry.paths)
@@ -36,7 +36,7 @@ class SandboxTrash(Trash):
         checkpoint) are noted; ``stuck`` as for `Registry.holding`.
 
         Raises StateError if it runs, HistoryError if another client works on its checkpoints,
-        SandboxNotFoundError if it is gone, HostError. It then stays where it is.
+        SandboxNotFoundError if it is gone, HostError. After an error it stays where it is.
         """
         place = sandbox_dir(self._registry.paths, id_)
         name = self._name_of(id_)
@@ -77,7 +77,8 @@ class SandboxTrash(Trash):
         with self._registry.giving_name(name, hint=hint), self.locked(found):
             place = SandboxDir(found.root)
             if found.record is not None and found.record.name != name:
-                write_json(place.record, replace(found.record, name=name).to_json())
+                renamed = replace(found.record, name=name)
+                write_json(place.record, renamed.to_json(), read=Record.from_json)
             self._move(found.root, sandbox_dir(self._registry.paths, found.id).root)
         entry = self._registry.inspect(found.id)
         if entry is None:

@@ -32,7 +32,7 @@ class Saves:
         """The save to make when the sandbox stops."""
 
     def store(self, workspace: str | Path | None = None) -> SaveStore:
-        """The store of ``workspace``, by default of the sandbox's own workspace, or else of
+        """The store of ``workspace``, by default the sandbox's own workspace, or else
         ``.quicksand/sandboxes`` in the current directory."""
         return machinery.workspace_store(
             Path(workspace).absolute() if workspace else self._workspace
@@ -50,8 +50,8 @@ class Saves:
         freeze: bool | None = None,
     ) -> SaveManifest:
         """Save the disk, running or not, as ``workspace/name`` (by default the workspace given to
-        `Sandbox`, or ``.quicksand/sandboxes``). A running VM keeps running.
-        ``Sandbox(image=name)`` starts a new sandbox with this disk.
+        `Sandbox`, or ``.quicksand/sandboxes``). A running VM keeps running. ``Sandbox(image=name)``
+        starts a new sandbox with this disk.
 
         A save that already has the name goes to the trash for a week, unless ``replace`` is false:
         then SaveError is raised. ``compress`` merges all layers into one compressed file.
@@ -60,7 +60,7 @@ class Saves:
         can sync within 0.1 s.
 
         Raises ConfigError for a bad name, SaveError, StateError, HistoryError, ImageError,
-        HostError, MachineError; an existing save of that name is then unchanged.
+        HostError, MachineError; an existing save of that name is then left unchanged.
         """
         options = machinery.SaveOptions(
             compress=compress,
@@ -102,7 +102,7 @@ class Saves:
         except BaseException as error:
             if not self._life.is_owned:  # it belongs to another process and keeps running
                 raise
-            # Only the sandbox's own disk still holds what could not be saved.
+            # Only the sandbox's own disk still holds the data that could not be saved.
             await to_the_end(self._life.keep())
             await self._life.stop(grace)
             error.add_note(

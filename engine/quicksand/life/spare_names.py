@@ -14,7 +14,7 @@ from quicksand.warm.spares.orders import plain
 
 
 def machine_name(config: SandboxConfig) -> str:
-    """The image, and the options that are not the usual ones.
+    """Return the image and all options that differ from the usual ones.
 
     >>> machine_name(SandboxConfig(image="debian", memory="1024M", cpus=2))
     'debian --memory 1G --cpus 2'
@@ -23,7 +23,7 @@ def machine_name(config: SandboxConfig) -> str:
 
 
 def name_of(record: Record) -> str:
-    """The machine of ``record``; one that begins with a save has its name instead of the image."""
+    """Return the machine of ``record``, with the save, if it begins with one, for the image."""
     name = machine_name(record.config)
     if record.source is None:
         return name
@@ -32,8 +32,8 @@ def name_of(record: Record) -> str:
 
 
 def order_command(paths: Paths, config: SandboxConfig, count: int) -> str:
-    """The command that orders ``count`` spares of this very machine. An option that the image
-    suggests need not be given, and one that it suggests otherwise must be. Blocks for I/O."""
+    """Return the command that orders ``count`` spares of this very machine. Options that the image
+    suggests are omitted, unless this machine has other values. Blocks for I/O."""
     suggested = suggested_options(config.image, paths, config.arch)
     usual = SandboxConfig.parse({**suggested, "image": config.image})
     return f"quicksand-tui images warm {_line(config, usual)} --spares {count}"
@@ -44,7 +44,7 @@ def _line(config: SandboxConfig, usual: SandboxConfig) -> str:
     words = [config.image]
     for option in options_of(SandboxConfig):
         value = getattr(config, option.keyword)
-        # No words ask for None or for an empty list: those are there without an option.
+        # None and an empty list have no words: they are what an omitted option means.
         if value == getattr(usual, option.keyword) or value in (None, ()):
             continue
         if option.is_switch:

@@ -72,14 +72,13 @@ class GuestProcess:
 
 
 async def read_stats(entry: Entry, session: Callable[[], Awaitable[Session]]) -> SandboxStats:
-    """Read the host's and the guest's figures. Raises what `Session.request` raises, and
-    AgentProtocolError if the agent's reply makes no sense."""
+    """Read the host's and the guest's figures. Raises as `Session.request`, and AgentProtocolError
+    if the agent's reply makes no sense."""
     return await read_guest(await asyncio.to_thread(host_usage, entry), session)
 
 
 async def read_guest(host: HostUsage, session: Callable[[], Awaitable[Session]]) -> SandboxStats:
-    """Read the guest's figures only, and put those of its host beside them. Raises as
-    `read_stats`."""
+    """Read only the guest's figures, and join them with its host's. Raises as `read_stats`."""
     info = await (await session()).request("info")
     traffic = await read_traffic(GuestFiles(session))
     try:

@@ -1,5 +1,5 @@
 """Forwards of UDP ports, in the process that carries a sandbox's forwards (forwarder.py). Each
-client has a socket of its own in the guest, so that the guest's answers find back to it."""
+client has a socket of its own in the guest, so that the guest's answers can be returned to it."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ SILENCE_S: Final = 60.0
 """Seconds without a datagram in either direction after which a client's socket is closed."""
 
 CLIENTS_MAX: Final = 256
-"""Clients at a time. One more takes the place of that which has been silent for the longest."""
+"""The most clients at a time. A further one replaces the one that was silent for the longest."""
 
 WAITING_MAX = 128 * 1024
-"""Bytes of one client's datagrams that wait for the guest."""
+"""The most bytes of one client's datagrams that wait for the guest."""
 
 OVERHEAD = 96
-"""Bytes that a datagram takes in memory in addition to its own."""
+"""Bytes that a datagram takes in memory besides its own."""
 
 Dial = Callable[[int], AbstractAsyncContextManager[GuestDatagrams]]
 """Connects a socket to a port of the guest. Raises QuicksandError."""
 
 
 class Waiting:
-    """Datagrams that wait for the guest. When there are too many bytes, the oldest are dropped, as
+    """Datagrams that wait for the guest. When they have too many bytes, the oldest are dropped, as
     networks do."""
 
     def __init__(self, most: int = WAITING_MAX) -> None:
@@ -84,7 +84,7 @@ class _Door(asyncio.DatagramProtocol):
         self._is_full = False
 
     def send(self, data: bytes, address: Any) -> None:
-        """Send a datagram, or drop it if this host takes none at this moment."""
+        """Send a datagram, or drop it if this host takes none now."""
         if self._transport is not None and not self._is_full:
             self._transport.sendto(data, address)
 
@@ -95,13 +95,13 @@ class _Door(asyncio.DatagramProtocol):
 
 @dataclass(eq=False)
 class _Client:
-    """Who sends to a port of ours, and has a socket in the guest."""
+    """A sender to one of our ports, which has a socket in the guest."""
 
     door: _Door
     address: Any
     guest_port: int
     last: float
-    """When a datagram last came or went, by the loop's clock."""
+    """The time of the last datagram in either direction, by the loop's clock."""
     waiting: Waiting = field(default_factory=Waiting)
     task: asyncio.Task[None] | None = None
 
@@ -116,10 +116,10 @@ class UdpRelay:
         self._silence_s = silence_s
         self._clients_max = clients_max
         self._doors: dict[int, tuple[PortForward, list[_Door]]] = {}
-        """By the host's port."""
+        """The forwards and their sockets, by the host's port."""
         self._clients: dict[tuple[_Door, Any], _Client] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        """Those of the clients, and of some that have just ceased to be."""
+        """The tasks of the clients, and of some that have just ended."""
 
     @property
     def forwards(self) -> tuple[PortForward, ...]:
@@ -127,12 +127,12 @@ class UdpRelay:
 
     @property
     def clients(self) -> int:
-        """How many there are at this moment."""
+        """The number of clients at this moment."""
         return len(self._clients)
 
     async def add(self, wanted: PortForward) -> PortForward:
-        """Begin a forward; return it with the port that was chosen. Raises StateError,
-        PortInUseError, HostError."""
+        """Begin a forward; return it with the chosen port. Raises StateError, PortInUseError,
+        HostError."""
         if (found := self._doors.get(wanted.host)) is not None:
             if found[0] == wanted:
                 return wanted
@@ -147,7 +147,7 @@ class UdpRelay:
         return made
 
     async def serve_at(self, forward: PortForward, sockets: Sequence[socket.socket]) -> None:
-        """Begin a forward whose sockets are there, and become this relay's."""
+        """Begin a forward whose sockets exist; they then belong to this relay."""
         loop = asyncio.get_running_loop()
 
         def take(door: _Door, data: bytes, address: Any) -> None:
@@ -173,14 +173,14 @@ class UdpRelay:
             await asyncio.wait(tasks)
 
     async def close(self) -> None:
-        """End all of them. Idempotent."""
+        """End all forwards. Idempotent."""
         for host in list(self._doors):
             await self.remove(host)
         if self._tasks:
             await asyncio.wait(self._tasks)
 
     def _take(self, door: _Door, data: bytes, address: Any, guest_port: int) -> None:
-        """Take a datagram of a client, who may be a new one."""
+        """Take a datagram of a client, which may be new."""
         now = asyncio.get_running_loop().time()
         client = self._clients.get((door, address))
         if client is None:
@@ -195,15 +195,15 @@ class UdpRelay:
         client.waiting.put(data)
 
     def _end(self, client: _Client) -> asyncio.Task[None] | None:
-        """Have a client's socket closed. Its next datagram makes a new one."""
+        """Close a client's socket. Its next datagram makes a new one."""
         self._clients.pop((client.door, client.address), None)
         if client.task is not None:
             client.task.cancel()
         return client.task
 
     async def _serve(self, client: _Client) -> None:
-        """Carry a client's datagrams until it is silent, or the guest is gone: that of a revert is
-        another one, in which the next datagram gets a new socket."""
+        """Carry a client's datagrams until it is silent or the guest is gone. After a revert the
+        guest is another one, in which the next datagram gets a new socket."""
         try:
             async with self._dial(client.guest_port) as guest, asyncio.TaskGroup() as both:
                 carrying = [
@@ -214,7 +214,7 @@ class UdpRelay:
                 for task in carrying:
                     task.cancel()
         except* (QuicksandError, OSError):
-            pass  # what it has sent is lost
+            pass  # its datagrams are lost
         finally:
             if self._clients.get((client.door, client.address)) is client:
                 del self._clients[client.door, client.address]

@@ -16,15 +16,15 @@ from quicksand.life.prepared_images import drop_prepared
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Uninstalled:
-    """A package whose images are gone."""
+    """A package whose images have been removed."""
 
     name: str
     """The name of the image."""
     versions: tuple[StoredImage, ...]
     """The versions that were removed."""
     now: StoredImage | None
-    """The version that new sandboxes boot from now, which did not come from a package that was
-    asked to go; None if there is none."""
+    """The version from which new sandboxes now boot, and which did not come from the uninstalled
+    package; None if there is none."""
 
 
 def installed_images(paths: Paths) -> list[StoredImage]:
@@ -35,11 +35,11 @@ def installed_images(paths: Paths) -> list[StoredImage]:
 
 
 def uninstall(wanted: Wanted, paths: Paths) -> Uninstalled:
-    """Remove what installations of a package have put into the store; what was built or imported
-    stays. Blocks for I/O.
+    """Remove the images that installations of a package have put into the store; built or imported
+    ones stay. Blocks for I/O.
 
-    Raises ImageNotFound if it is not installed, StateError naming what needs it, HostError; an
-    image that is needed is left as it is.
+    Raises ImageNotFound if it is not installed, StateError naming the users of an image, HostError;
+    an image that is needed is left as it is.
     """
     store, name = ImageStore(paths.images), image_of(wanted.package)
     doomed = [

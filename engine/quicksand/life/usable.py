@@ -8,9 +8,11 @@ from quicksand.records.sandboxes import Entry, Status
 
 
 def refuse_unusable(entry: Entry) -> None:
-    """Raise StateError for one that is still starting, or cannot be reached."""
+    """Raise StateError for a sandbox that is still starting or stopping, or cannot be reached."""
     if entry.status is Status.STARTING:
         raise StateError(f"the sandbox {entry.name!r} is still starting; try again")
+    if entry.status is Status.STOPPING:
+        raise StateError(f"the sandbox {entry.name!r} is just stopping; try again")
     if entry.status is Status.UNREACHABLE:
         raise StateError(
             f"the sandbox {entry.name!r} cannot be reached: its sockets are gone",

@@ -9,17 +9,11 @@ from quicksand.base.errors import MountError
 from quicksand.base.paths import Paths
 from quicksand.guest.agent.session import Ask
 from quicksand.mounts import devices, ninep
+from quicksand.mounts.after_past import AfterPast
 from quicksand.mounts.devices import Device
 from quicksand.mounts.directories import Directories, KnownDirectory
 from quicksand.mounts.left_out import note_left_out
-from quicksand.mounts.mounting import (
-    GuestStreams,
-    Served,
-    detach_stale,
-    find_past,
-    mount_served,
-    serve_all,
-)
+from quicksand.mounts.mounting import Served, mount_served, serve_all
 from quicksand.qemu.binaries import QemuBinaries
 from quicksand.qemu.command import SharedDirectory
 from quicksand.records.layout import MachineDir, sandbox_dir
@@ -28,10 +22,10 @@ from quicksand.records.sandboxes import Record
 
 
 class MountsAtStart:
-    """Serves a machine's directories while its guest starts, and mounts them when it has.
+    """Serves a machine's directories while its guest starts, and mounts them when it has started.
 
-    Unless it is the sandbox's first start, those whose directories are gone are left out: they must
-    not keep an existing sandbox from starting.
+    Unless it is the sandbox's first start, mounts whose directories are gone are left out: they
+    must not keep an existing sandbox from starting.
     """
 
     def __init__(self, record: Record, places: Paths, *, is_past: bool) -> None:
@@ -47,7 +41,7 @@ class MountsAtStart:
         """Mounts that could not be made, in words."""
 
     def choose_devices(self, binaries: QemuBinaries) -> Sequence[SharedDirectory]:
-        """Decide what QEMU is to serve by 9p. Blocks for I/O. Raises MountError."""
+        """Choose the directories that QEMU serves by 9p. Blocks for I/O. Raises MountError."""
         self._devices = ninep.choose(
             self._record.config.mounts,
             self._check,
@@ -57,7 +51,7 @@ class MountsAtStart:
         return ninep.shared(self._devices)
 
     def note(self, machine: MachineDir) -> None:
-        """Write down what the guest of a machine may mount. To be called before it runs. Raises
+        """Record the mounts that a machine's guest may have. Called before it runs. Raises
         HostError."""
         if self._devices:
             devices.note(machine, self._devices)
@@ -65,7 +59,7 @@ class MountsAtStart:
             machine.past_shares.touch(mode=0o600)
 
     async def begin(self, machine: MachineDir) -> None:
-        """Begin to serve what quicksand serves itself."""
+        """Begin to serve the directories that quicksand itself serves."""
         if self._record.config.mounts:
             self._mounts = await asyncio.to_thread(self._choose)
         if self._mounts and not self._is_past:
@@ -75,20 +69,18 @@ class MountsAtStart:
 
     async def finish(self, machine: MachineDir, ask: Ask) -> None:
         """Have the guest mount them. Raises MountError, StateError, AgentError, HostError."""
-        past = await find_past(machine, ask) if self._is_past else GuestStreams()
         if self._serving is not None:
-            served = await self._serving
-        else:
-            served = await serve_all(machine, self._mounts, avoid=past.in_use)
-        for share, secret in served:
-            await mount_served(machine, share, secret, ask)
-        if self._is_past:
-            await detach_stale(machine, past.mounted, ask)
-        machine.past_shares.unlink(missing_ok=True)
+            for share, secret in await self._serving:
+                await mount_served(machine, share, secret, ask)
+        elif self._is_past:
+            after = AfterPast(machine, ask)
+            await after.mount_all(self._mounts)
+            for error in after.failed.values():
+                raise error
         await ninep.mount_all(machine, [device.mount for device in self._devices], ask)
 
     async def give_up(self) -> None:
-        """End what `begin` has begun; servers that have started end with QEMU. Idempotent."""
+        """End the work of `begin`; servers that have started end with QEMU. Idempotent."""
         if self._serving is not None:
             self._serving.cancel()
             await asyncio.wait((self._serving,))
@@ -96,13 +88,13 @@ class MountsAtStart:
                 self._serving.exception()
 
     def _check(self, mount: Mount) -> KnownDirectory:
-        """The directory of a mount; a person has named it just now if this is the first start.
+        """Return the directory of a mount; if this is the first start, a person has just named it.
         Blocks for I/O. Raises MountError, HostError."""
         directories = self._directories
         return (directories.check if self._record.committed else directories.choose)(mount)
 
     def _choose(self) -> list[tuple[Mount, KnownDirectory]]:
-        """Return the mounts that quicksand serves itself, and note those that cannot be mounted.
+        """Return the mounts that quicksand itself serves, and note those that cannot be mounted.
         Blocks for I/O. Raises MountError, HostError."""
         good: list[tuple[Mount, KnownDirectory]] = []
         left_out: dict[str, str] = {}

@@ -20,16 +20,16 @@ class Device:
 
     mount: Mount
     mounted: bool = False
-    """Whether we have had the guest mount it, or are at it."""
+    """Whether we have had the guest mount it, or are doing so."""
     mounter: Mounter | None = None
-    """The process that is having the guest mount it; None once a look from the guest has found it
+    """The process that is having the guest mount it; None once the guest was seen to have it
     mounted."""
     known: KnownDirectory | None = None
     """The directory itself; None in records of older versions."""
 
 
 def ninep_of(mounts: Sequence[Mount]) -> list[Mount]:
-    """Those of the mounts that QEMU serves."""
+    """Return those of the mounts that QEMU serves."""
     return [mount for mount in mounts if mount.type == NINEP]
 
 

@@ -1,9 +1,9 @@
 """The directories of the host that are mounted: each is known by its device and inode.
 
-A guest that may write a directory may put anything in place of what lies in it, a link among that,
-and a mount can lie in another. So links are followed once, when a person names a directory; the
-directory that they lead to is remembered (`KnownDirectory`) and opened by a path without links ever
-after. The server is given that descriptor and never the path.
+A guest that may write a directory may replace anything in it, for instance by a link, and one mount
+can lie in another. So links are followed only once, when a person names a directory; the directory
+to which they lead is remembered (`KnownDirectory`), and from then on opened by a path without
+links. The server is given that descriptor, never the path.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ from quicksand.base.boot import boot_id
 from quicksand.base.errors import MountError
 from quicksand.base.files import read_json, write_json
 from quicksand.base.paths import Paths
+from quicksand.base.reasons import reason_of
 from quicksand.base.remedies import Remedy, Words
-from quicksand.records.layout import memory_directories
+from quicksand.records.memory_places import memory_directories
 from quicksand.records.mount import Mount
 
 LINKS_MAX = 40
-"""Links in a path, as Linux has it (path_resolution(7))."""
+"""The most links in a path, as in Linux (path_resolution(7))."""
 REMEMBERED_MAX = 256
-"""Directories that are remembered of one sandbox; of more, the first are forgotten."""
+"""The most directories remembered for one sandbox; beyond that, the oldest are forgotten."""
 DEPTH_MAX = 2048
 """Directories above one; a path of 4096 bytes has no more names."""
 
@@ -40,38 +41,38 @@ Inode = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownDirectory:
-    """A directory that somebody has had mounted."""
+    """A directory that was mounted before."""
 
     path: str
-    """Where it was then, without a link in it."""
+    """Its path at that time, without a link."""
     device: int
     inode: int
     boot: str
-    """The boot of the host in which the device had this number: another may give it another."""
+    """The boot of the host in which its device had this number: others may give it another."""
 
     def is_of(self, found: os.stat_result) -> bool:
-        """Whether that is this directory."""
+        """Whether the given inode is that of this directory."""
         is_same_boot = self.boot == boot_id()
         return found.st_ino == self.inode and (found.st_dev == self.device or not is_same_boot)
 
     @classmethod
     def from_json(cls, value: Any) -> KnownDirectory:
-        """Parse one. Raises ValueError."""
+        """Parse a record. Raises ValueError."""
         try:
             path, boot = value["path"], value["boot"]
             device, inode = value["device"], value["inode"]
         except (KeyError, TypeError) as error:
-            raise ValueError(f"bad record of a directory: {error!r}") from error
+            raise ValueError(f"bad record of a directory: {reason_of(error)}") from error
         is_path = isinstance(path, str) and path.startswith("/") and isinstance(boot, str)
         if not is_path or type(device) is not int or type(inode) is not int:
-            raise ValueError(f"bad record of a directory: {value!r}")
+            raise ValueError("bad record of a directory: a field has the wrong type")
         return cls(path=path, device=device, inode=inode, boot=boot)
 
 
 def find(mount: Mount, written: Collection[str] = ()) -> KnownDirectory:
-    """The directory that a person has just named, wherever the links in its path lead. A link that
-    lies in one of the directories ``written``, which a guest may write (paths without links), is
-    not followed: nobody knows whose it is. Blocks for I/O. Raises MountError."""
+    """Return the directory that a person has just named, wherever the links in its path lead. A
+    link in one of the directories ``written`` (paths without links), which a guest may write, is
+    not followed: nobody knows whose link it is. Blocks for I/O. Raises MountError."""
     try:
         path = _resolve(mount, written)
         descriptor = _walk(path)
@@ -85,7 +86,7 @@ def find(mount: Mount, written: Collection[str] = ()) -> KnownDirectory:
 
 
 def _resolve(mount: Mount, written: Collection[str]) -> str:
-    """The path of a mount without links. Raises OSError, MountError."""
+    """Return the path of a mount without links. Raises OSError, MountError."""
     left = mount.host.split("/")[::-1]
     at, links = "/", 0
     while left:
@@ -128,8 +129,8 @@ def _not_possible(mount: Mount, error: OSError) -> MountError:
 
 @contextmanager
 def opened(mount: Mount, known: KnownDirectory) -> Iterator[int]:
-    """A descriptor of a directory that was mounted before, within the block. It is that very
-    directory, and no link was followed. Blocks for I/O. Raises MountError."""
+    """Hold a descriptor of a directory that was mounted before. It is that very directory, and no
+    link was followed. Blocks for I/O. Raises MountError."""
     try:
         descriptor = _walk(known.path)
     except OSError as error:
@@ -168,7 +169,7 @@ def _walk(path: str) -> int:
 
 
 def _first_link(path: str) -> str:
-    """The first link that stands in a path now; "" if none does."""
+    """Return the first link that is in a path now; "" if there is none."""
     names = list(filter(None, path.split("/")))
     above = ("/" + "/".join(names[:depth]) for depth in range(1, len(names) + 1))
     return next((one for one in above if os.path.islink(one)), "")  # noqa: PTH114 - a text
@@ -187,8 +188,8 @@ def check_directory(
     """The directory of a mount: ``known``, or else what its path leads to (`find`). Blocks for I/O.
 
     Raises MountError if there is none, if it is another than ``known``, and if it is ours: nothing
-    at or below our own directories is given to a guest, and what holds them only to be read. They
-    are told by what they are, not by their names.
+    at or below our own directories is given to a guest, and directories that contain them are given
+    read-only. They are recognised by their inodes, not by their names.
     """
     wanted = known or find(mount, written)
     with opened(mount, wanted) as descriptor:
@@ -216,7 +217,7 @@ class _Line:
 
     line: list[Inode]
     is_there: bool
-    """False: it does not exist yet, and this begins with the lowest that does."""
+    """Whether the directory exists; if not, this line begins with the lowest one that does."""
 
 
 def _line_of(place: Path) -> _Line:
@@ -236,7 +237,7 @@ def _line_of(place: Path) -> _Line:
 
 
 def _upwards(descriptor: int) -> Iterator[Inode]:
-    """An open directory and those above it, up to the root or where nothing more may be seen."""
+    """Yield the inodes of an open directory and those above, up to the root or the last visible."""
     at = os.dup(descriptor)
     try:
         before: Inode | None = None
@@ -257,12 +258,22 @@ def _upwards(descriptor: int) -> Iterator[Inode]:
         os.close(at)
 
 
-# The directories remembered of a sandbox
+# The directories remembered for a sandbox
+
+
+def is_there(known: KnownDirectory) -> bool:
+    """Whether a directory is still where it was. Blocks for I/O."""
+    try:
+        return known.is_of(Path(known.path).lstat())
+    except PermissionError:
+        return True  # nobody can say
+    except OSError:
+        return False
 
 
 class Directories:
-    """The directories that a sandbox has had mounted so far, by the paths that a person named. It
-    is kept in a file in the sandbox's own directory; without one, as in older sandboxes, all is
+    """The directories that a sandbox has had mounted so far, by the paths that a person named. They
+    are kept in a file in the sandbox's own directory; without one, as in older sandboxes, all are
     new."""
 
     def __init__(self, file: Path, places: Paths) -> None:
@@ -270,7 +281,7 @@ class Directories:
         self._places = places
 
     def check(self, mount: Mount) -> KnownDirectory:
-        """The directory of a mount that was made before. Blocks for I/O. Raises MountError."""
+        """Return the directory of an earlier mount. Blocks for I/O. Raises MountError."""
         before = self._read().get(mount.host)
         known = check_directory(mount, self._places, before)
         if before != known:
@@ -278,8 +289,8 @@ class Directories:
         return known
 
     def choose(self, mount: Mount, written: Collection[str] = ()) -> KnownDirectory:
-        """The directory of a mount that a person asks for at this moment; it is what is meant by
-        its path from now on. ``written``: what the sandbox may write just now. Blocks for I/O.
+        """Return the directory of a mount that a person requests now; from now on its path means
+        this directory. ``written``: the directories that the sandbox may write now. Blocks for I/O.
         Raises MountError, HostError."""
         known = check_directory(mount, self._places, written=written)
         if self._read().get(mount.host) != known:

@@ -1,6 +1,6 @@
-"""The record of the process that is having a guest mount something, and the look that ends it.
-Until a look from the guest has found it there, a record names the process that is at it, so that
-nobody is told of a mount that is not there yet, or for ever of one that is under way."""
+"""The record of the process that is having a guest mount something, and the look that ends it. The
+record names that process until the guest was seen to have the mount, so that nobody is told of a
+mount that is not there yet, or for ever of one that is under way."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from quicksand.guest.agent.session import Ask
 from quicksand.records.mount import Mount
 
 LOOK_S = 30.0
-"""Seconds for the guest's first look at what it has mounted."""
+"""Seconds for the guest's first look at its new mount."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mounter:
-    """A process that has a guest mount something."""
+    """A process that is having a guest mount something."""
 
     pid: int
     started: str
-    """When it started, as the system writes it."""
+    """The time of its start, as the system writes it."""
 
     @classmethod
     def me(cls) -> Mounter:
@@ -32,13 +32,13 @@ class Mounter:
 
     @property
     def is_at_it(self) -> bool:
-        """Whether it lives. If not, only the guest knows what became of the mount."""
+        """Whether it lives. If not, only the guest knows the state of the mount."""
         return is_process(self.pid, self.started)
 
     @classmethod
     def from_json(cls, value: object) -> Mounter | None:
-        """Parse what a record has; None for what is mounted, as everything is of which an earlier
-        version wrote. Raises ValueError."""
+        """Parse the entry of a record; None for something mounted, such as everything in records of
+        earlier versions. Raises ValueError."""
         if value is None:
             return None
         found = Fields(value, "bad record of who mounts")
@@ -46,12 +46,12 @@ class Mounter:
 
 
 NOBODY = Mounter(pid=0, started="")
-"""The mounter of what was given up, and may be mounted."""
+"""The mounter of mounts that were given up, and that may exist."""
 
 
 async def look(mount: Mount, ask: Ask) -> None:
-    """Have the guest look at what it has mounted. Raises MountError if it does not see a directory
-    there, AgentError."""
+    """Have the guest look at its new mount. Raises MountError if it does not see a directory there,
+    AgentError."""
     try:
         seen = (await ask("file_stat", {"path": mount.guest}, LOOK_S)).get("type")
     except AgentRefusedError as error:

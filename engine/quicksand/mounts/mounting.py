@@ -1,9 +1,9 @@
 """Mounting directories in a guest, and treating mounts when the guest's memory is replaced.
 
-The guest's kernel is the client. Its state of a mount (a connection, names of open files, data that
-it has not written yet) is in every checkpoint of its memory, so a guest that continues from one has
-mounts whose servers are gone. They are detached by force before anything is mounted again: each
-server has a secret of its own, so nothing of the past reaches the host a second time.
+The guest's kernel is the client. Its state of a mount (a connection, names of open files, unwritten
+data) is in every checkpoint of its memory, so a guest that continues from one has mounts whose
+servers are gone. These are detached by force before anything is mounted again: each server has a
+secret of its own, so no data of the past reaches the host a second time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import socket
 import sys
 import termios
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from quicksand_smb import HANG_UP
@@ -37,38 +37,43 @@ from quicksand.guest.agent.refusals import LinuxErrno
 from quicksand.guest.agent.session import Ask
 from quicksand.mounts import shares
 from quicksand.mounts.directories import KnownDirectory
+from quicksand.mounts.guest_shares import DETACH_S, GuestShares, ask_for_shares, streams_of
 from quicksand.mounts.mounter import Mounter, look
-from quicksand.mounts.serving import share_name, start_refuser, start_server
+from quicksand.mounts.serving import start_refuser, start_server
 from quicksand.mounts.shares import Share
 from quicksand.records.config import SHARE_IP, SHARE_PORT, NetworkMode, SandboxConfig
-from quicksand.records.layout import SHARES, MachineDir, log_of
+from quicksand.records.layout import MachineDir, log_of
 from quicksand.records.mount import Mount
 
 Served = list[tuple[Share, str]]
-"""Shares that are served and not mounted yet, each with its secret."""
+"""Shares that are served but not mounted yet, each with its secret."""
 
 MOUNT_S = 60.0
-"""Seconds for the guest's mount(2), which may have to load the client first."""
+"""Seconds for the guest's mount(2), which may first have to load the client."""
 SYNC_S = 5.0
-"""Seconds in which a guest may write what it still holds of its mounts."""
-DETACH_S = 20.0
+"""Seconds in which a guest may write its unwritten data to its mounts."""
 HANG_UP_S = 2.0
 """Seconds for QEMU to pass 64 KiB on; a busy host takes that long."""
 GIVE_UP_S = 5.0
 """Seconds for a guest to give up a mount whose server has ended. By itself it takes 21."""
 HANG_UP_AGAIN_S = 0.1
-"""Seconds for the same where the guest may have no connection any more: it is asked again."""
+"""Seconds for the same where the guest may no longer have a connection: it is asked again."""
 
 LEFT_S = 0.2
-"""Seconds within which a client that nobody needs any more has closed its connection."""
+"""Seconds within which a client that is no longer needed has closed its connection."""
 LEFT_POLL_S = 0.02
 
 CLIENT_IS_BUSY = (LinuxErrno.EHOSTDOWN, LinuxErrno.EAGAIN)
-"""A client that was taken off a mount by force keeps its connection for a while, or as long as a
-program has a file open there; it tries to make it anew, and refuses every new mount from the same
-address until it has."""
+"""The errors of a busy client: after its mount was detached by force, it keeps its connection for a
+while, or as long as a program has a file open there. It tries to reconnect, and refuses every new
+mount from the same address until it has."""
 STREAMS_TRIED = 12
-"""A client on a fast machine that is taken off mounts by force, one each second, is busy on six."""
+"""The most streams that are tried. A client on a fast machine whose mounts are detached by force,
+one each second, is busy on six. Where no other stream is free, it is asked again."""
+BUSY_S = 1.0
+"""Seconds until then. It tries to reconnect every three."""
+ASKED_AGAIN = 4
+"""Times that it is asked on one stream before its connection there is ended."""
 
 OPTIONS = (
     f"ip={SHARE_IP}",
@@ -76,19 +81,19 @@ OPTIONS = (
     "sec=ntlmssp",
     "user=quicksand",
     "posix",
-    # Without it, a file that was just made has the mode 0755 until it is looked at again: git would
-    # take it for a program.
+    # Without it, a new file has the mode 0755 until it is looked up again: git would take it for a
+    # program.
     "modefromsid",
-    # With it, chown is something that the server can agree to.
+    # With it, the server can agree to chown.
     "idsfromsid",
     # Locks are kept in the guest: those of SMB are mandatory, which databases do not expect.
     "nobrl",
     "noperm",
-    # An open file is cached, and looked at again when it is opened again: the only way to a page
-    # cache without asking the host before each read.
+    # An open file is cached, and looked up again when it is opened again: this is the only way to
+    # use the page cache without asking the host before each read.
     "cache=loose",
     "actimeo=1",
-    # A server that was begun anew is noticed after three of these seconds at the latest.
+    # A restarted server is noticed after three of these seconds at the latest.
     "echo_interval=2",
     "soft",
     "nodfs",
@@ -96,20 +101,20 @@ OPTIONS = (
 """Options of Linux's client (mount.cifs(8)), chosen by measurement (docs/internals/mounts.md)."""
 
 KEPT_DIRECTORIES = (
-    # Those of which the client keeps what it has read. 16 if nobody says so: a tree has more.
+    # Directories whose contents the client caches. Its default is 16, but a tree has more.
     ("max_cached_dirs=1024",),
-    # A client that is older than that option makes mistakes with directories that it keeps.
+    # A client that is older than this option makes mistakes with cached directories.
     ("nohandlecache",),
 )
 """Tried in this order."""
 
 NO_FSYNC = ("nostrictsync",)
-"""For a mount without `Mount.fsync`: nothing is flushed at the server. With it the client flushes
-each file that is open and whose times are set, too, as `tar` does."""
+"""For a mount without `Mount.fsync`: nothing is flushed at the server. With fsync the client also
+flushes each open file whose times are set, as `tar` does."""
 
 
 def check_possible(config: SandboxConfig) -> None:
-    """Raise StateError if a sandbox can have no mounts."""
+    """Raise StateError if a sandbox cannot have mounts."""
     if config.network_mode is NetworkMode.NONE:
         raise StateError(
             "this sandbox has no network card, which mounts need",
@@ -124,8 +129,8 @@ async def serve_all(
     *,
     avoid: Collection[int] = (),
 ) -> Served:
-    """Start the servers of a machine that has none yet; the streams ``avoid`` are taken last. They
-    end with the machine. Raises MountError, StateError; then none is left."""
+    """Start the servers of a machine that has none yet; the streams ``avoid`` are taken last. The
+    servers end with the machine. Raises MountError, StateError; then no server is left."""
     started: list[Share] = []
 
     async def start(mount: Mount, known: KnownDirectory) -> tuple[Share, str]:
@@ -147,43 +152,59 @@ async def serve_all(
 
 
 async def mount_served(machine: MachineDir, share: Share, secret: str, ask: Ask) -> Share:
-    """Have the guest mount what is served, and note it; on another stream if its client is still
-    busy with a server that was on this one. After a failure nothing is served. Raises MountError,
-    AgentError, HostError."""
-    tried: set[int] = set()
+    """Have the guest mount a served share, and record it as mounted; on another stream if its
+    client is still busy with an earlier server of this one. After a failure nothing is served.
+    Raises MountError, AgentError, HostError."""
+    share = await mount_untold(machine, share, secret, ask)
+    shares.note(machine, share)
+    return share
+
+
+async def mount_untold(machine: MachineDir, share: Share, secret: str, ask: Ask) -> Share:
+    """The same, but the record keeps saying that the share is being mounted."""
+    tried: list[int] = []
     while True:
         try:
             await _mount_on(machine, share, secret, ask)
             return share
         except AgentRefusedError as error:
-            tried.add(share.number)
+            tried.append(share.number)
             if error.errno not in CLIENT_IS_BUSY or len(tried) == STREAMS_TRIED:
+                shares.forget(machine, share)
                 raise _explain(share.mount, error) from error
+        is_other_free = await asyncio.to_thread(shares.free_streams, machine) - set(tried)
+        if not is_other_free and tried.count(share.number) % ASKED_AGAIN != 1:
+            await asyncio.sleep(BUSY_S)
+            continue
+        shares.forget(machine, share)
+        await asyncio.to_thread(shares.end_on, machine, share.number)
+        if not is_other_free:
+            # Requests for which its client still waits on this stream fail, and it reconnects.
+            await _hang_up(machine, [share.number])
         share = await start_server(machine, share.mount, secret, known=share.known, avoid=tried)
 
 
 async def _mount_on(machine: MachineDir, share: Share, secret: str, ask: Ask) -> None:
-    """Raises AgentRefusedError if the guest cannot mount it; nothing is served then."""
+    """Mount it on one stream. Raises AgentRefusedError if the guest cannot mount it; the share is
+    then still served, unlike after any other error. Raises MountError, AgentError, HostError."""
     try:
-        # First, so that no other client takes it for what a killed one left.
+        # First, so that no other client takes it for the remains of a killed one.
         shares.note(machine, replace(share, mounter=Mounter.me()))
         await _ask_to_mount(share, secret, ask)
         await look(share.mount, ask)
-        shares.note(machine, share)
     except AgentRefusedError:
-        shares.forget(machine, share)
         raise
     except BaseException:
         shares.forget(machine, share)
         with best_effort("take the mount back", log_of(machine), AgentError):
-            await to_the_end(_give_up(machine, share.number, ask))
+            await to_the_end(_give_up(machine, share.name, ask))
         raise
 
 
 async def _ask_to_mount(share: Share, secret: str, ask: Ask) -> None:
     for directories in KEPT_DIRECTORIES:
         params = {
-            "share": share_name(share.number),
+            "share": share.name,
             **raw.parameter("target", share.mount.guest),
             "options": [
                 *OPTIONS,
@@ -217,30 +238,37 @@ async def add_mount(
     mount: Mount,
     known: KnownDirectory,
     ask: Ask,
-    *,
-    avoid: Collection[int] = (),
 ) -> Share:
-    """Serve a directory and have a running guest mount it; to be called with the history's lock.
-    The streams ``avoid`` are taken last. Raises ConfigError if something is mounted there,
-    MountError, StateError, AgentError."""
-    with map_os_errors(machine.root):
-        await asyncio.to_thread(shares.end_unknown, machine)
-    here = await asyncio.to_thread(shares.list_shares, machine)
-    if any(share.mount.guest == mount.guest for share in here):
-        raise ConfigError(f"something is mounted at {mount.guest} already", hint="unmount it first")
+    """Serve a directory and have a running guest mount it. The caller holds the history's lock.
+    Raises ConfigError if something is mounted there, MountError, StateError, AgentError."""
+    await end_unknown(machine)
+    await check_free(machine, mount.guest)
     await _end_idle(machine, ask)
     secret = secrets.token_hex(16)
-    share = await start_server(machine, mount, secret, known=known, avoid=avoid)
+    share = await start_server(machine, mount, secret, known=known)
     return await mount_served(machine, share, secret, ask)
 
 
+async def end_unknown(machine: MachineDir) -> None:
+    """`shares.end_unknown`. Raises HostError."""
+    with map_os_errors(machine.root):
+        await asyncio.to_thread(shares.end_unknown, machine)
+
+
+async def check_free(machine: MachineDir, guest: str) -> None:
+    """Raise ConfigError if something is mounted at this path of the guest."""
+    here = await asyncio.to_thread(shares.list_shares, machine)
+    if any(share.mount.guest == guest for share in here):
+        raise ConfigError(f"something is mounted at {guest} already", hint="unmount it first")
+
+
 async def remove_mount(machine: MachineDir, share: Share, ask: Ask, *, force: bool) -> None:
-    """Take a mount away. With ``force`` it is gone whatever the guest does with it; otherwise it is
+    """Remove a mount. With ``force`` it goes whatever the guest does with it; otherwise it is
     refused while a program uses it. Raises MountError, AgentError."""
     params = {**raw.parameter("target", share.mount.guest), "force": force}
     try:
         if force:
-            # First, so that what the guest still has open is closed here in any case.
+            # First, so that all files that the guest still has open there are closed in any case.
             share.end()
         await ask("unmount_share", params, DETACH_S)
     except AgentRefusedError as error:
@@ -251,10 +279,9 @@ async def remove_mount(machine: MachineDir, share: Share, ask: Ask, *, force: bo
             ) from error
         if error.code != "not_found":
             raise MountError(f"{share.mount.guest} cannot be unmounted: {error}") from error
-        # The guest has unmounted it itself; or it is mounting it still, for a client that was
-        # killed.
+        # The guest has unmounted it itself; or it is still mounting it, for a killed client.
         shares.forget(machine, share)
-        await _give_up(machine, share.number, ask)
+        await _give_up(machine, share.name, ask)
         return
     shares.forget(machine, share)
     if force:
@@ -266,88 +293,54 @@ async def remove_mount(machine: MachineDir, share: Share, ask: Ask, *, force: bo
 
 
 async def write_back(ask: Ask | None, log: Path) -> None:
-    """Have the guest write what it still holds of its mounts, before it is left. It must not take
-    long, and may fail: the host's side is as good as the guest has made it."""
+    """Have the guest write its unwritten data to its mounts, before it is left. This must not take
+    long, and may fail: the host's side is as complete as the guest has made it."""
     if ask is not None:
         with best_effort("have the guest write back its mounts", log, AgentError, TimeoutError):
             await ask("sync_shares", {}, SYNC_S)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GuestStreams:
-    """What a guest does with the streams of a machine, by their numbers."""
-
-    mounted: frozenset[int] = frozenset()
-    mounting: frozenset[int] = frozenset()
-    """What its kernel is mounting."""
-    connected: frozenset[int] | None = None
-    """Those to which its kernel has a connection, for a share that is mounted or was; None if it
-    cannot tell, or an older agent does not."""
-
-    @property
-    def in_use(self) -> frozenset[int]:
-        """Those on which the guest's client may still be busy with a server of the past."""
-        return self.mounted | (self.connected or frozenset())
-
-
-async def find_past(machine: MachineDir, ask: Ask) -> GuestStreams:
-    """The streams of the mounts that a guest has from the past of its memory. Those that it was
-    making then, it gives up. Raises AgentError."""
-    past = await _ask_for_streams(ask)
-    await asyncio.gather(*(_give_up(machine, number, ask) for number in past.mounting))
+async def find_past(machine: MachineDir, ask: Ask) -> GuestShares:
+    """Return the shares that a guest has from the past of its memory. It gives up those that it was
+    mounting then. Raises AgentError."""
+    past = await ask_for_shares(ask)
+    await asyncio.gather(*(_give_up(machine, name, ask) for name in past.mounting))
     return past
 
 
-async def _ask_for_streams(ask: Ask) -> GuestStreams:
-    """Ask a guest what it does with the streams. Raises AgentError."""
-    try:
-        reply = await ask("shares", {}, DETACH_S)
-    except AgentRefusedError:
-        return GuestStreams()  # an agent that is older than mounts has none
-
-    def streams(names: object) -> frozenset[int]:
-        found = names if isinstance(names, list) else []
-        return frozenset(n for n in range(SHARES) if share_name(n) in found)
-
-    connected = reply.get("connected")
-    return GuestStreams(
-        mounted=streams(reply.get("shares")),
-        mounting=streams(reply.get("mounting")),
-        connected=streams(connected) if isinstance(connected, list) else None,
-    )
-
-
-async def _give_up(machine: MachineDir, number: int, ask: Ask) -> None:
-    """Have a guest give up the mount that it may be making of a share whose server has ended. Its
-    kernel would wait for the server, and every later mount for that one. Raises AgentError."""
+async def _give_up(machine: MachineDir, name: str, ask: Ask) -> None:
+    """Have a guest give up the mount that it may be making of a share whose server has ended. Else
+    its kernel would wait for it, and every later mount for that one. Raises AgentError."""
+    streams = streams_of([name])
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(GIVE_UP_S):
-            await _hang_up(machine, [number])
-            now = await _ask_for_streams(ask)
-            while number in now.mounting:
-                # It had asked the server nothing yet, and does so when it has connected anew.
-                await _hang_up(machine, [number], HANG_UP_AGAIN_S)
-                now = await _ask_for_streams(ask)
-            if number in now.mounted:
-                await detach_stale(machine, [number], ask)
+            await _hang_up(machine, streams)
+            now = await ask_for_shares(ask)
+            while name in now.mounting:
+                # It had sent the server no request yet, and does so when it has reconnected.
+                await _hang_up(machine, streams, HANG_UP_AGAIN_S)
+                now = await ask_for_shares(ask)
+            if name in now.mounted:
+                await detach_stale(machine, [name], ask)
 
 
-async def detach_stale(machine: MachineDir, stale: Collection[int], ask: Ask) -> None:
-    """Detach mounts of the past. A program that has a file open there, or on one that was detached
-    before, gets an error. Raises AgentError."""
+async def detach_stale(machine: MachineDir, stale: Collection[str], ask: Ask) -> None:
+    """Detach mounts of the past, by the names of their shares. A program that has a file open
+    there, or on an earlier detached mount, gets an error. Raises AgentError."""
     if stale:
-        await ask("detach_shares", {"shares": [share_name(n) for n in stale]}, DETACH_S)
-    await _end_for_the_guest(machine, stale, ask)
+        await ask("detach_shares", {"shares": sorted(stale)}, DETACH_S)
+    served = {share.number for share in await asyncio.to_thread(shares.list_shares, machine)}
+    await _end_for_the_guest(machine, streams_of(stale) - served, ask)
 
 
 async def _end_for_the_guest(machine: MachineDir, numbers: Collection[int], ask: Ask) -> None:
-    """Have the guest's kernel be done with shares that are gone. As long as a program has a file
-    open there, or data is still to be written, it would wait for a server, and whoever syncs all
-    file systems with it: so it is refused. Raises AgentError."""
+    """Make the guest's kernel finish with shares that are gone. As long as a program has a file
+    open there, or data must still be written, it would wait for a server, and so would programs
+    that sync all file systems: so its requests are refused. Raises AgentError."""
     await _hang_up(machine, numbers)
     deadline = asyncio.get_running_loop().time() + LEFT_S
     while True:
-        connected = (await _ask_for_streams(ask)).connected
+        connected = (await ask_for_shares(ask)).connected
         if connected is None:
             left = frozenset(numbers)
             break
@@ -365,10 +358,10 @@ async def _end_for_the_guest(machine: MachineDir, numbers: Collection[int], ask:
 
 
 async def _end_idle(machine: MachineDir, ask: Ask) -> None:
-    """End what refuses shares that the guest is done with by now, which may take it longer than
+    """End the refusers of shares with which the guest has finished, which may take it longer than
     `LEFT_S`. Raises AgentError, HostError."""
     if await asyncio.to_thread(shares.list_refusers, machine):
-        connected = (await _ask_for_streams(ask)).connected
+        connected = (await ask_for_shares(ask)).connected
         if connected is not None:
             await _end_idle_but(machine, connected)
 
@@ -380,14 +373,14 @@ async def _end_idle_but(machine: MachineDir, connected: Collection[int]) -> None
 
 
 async def _have_forgotten(machine: MachineDir, numbers: Iterable[int]) -> None:
-    """Have QEMU's network forget connections that the guest has closed, on streams that nobody
-    serves. It does when the guest resets them, as it does when more comes."""
+    """Make QEMU's network forget connections that the guest has closed, on streams that nobody
+    serves: when more data comes, the guest resets them."""
     await _hang_up(machine, numbers, HANG_UP_AGAIN_S)
 
 
 async def _hang_up(machine: MachineDir, numbers: Iterable[int], seconds: float = HANG_UP_S) -> None:
-    """End the guest's connections on streams that nobody serves, as far as it has some within
-    ``seconds``: what waits for an answer there fails at once."""
+    """End the guest's connections on streams that nobody serves, if it has any within ``seconds``:
+    requests that wait for an answer there fail at once."""
     paths = map(machine.share_socket, numbers)
     await asyncio.gather(*(_hang_up_one(path, seconds) for path in paths))
 
@@ -405,7 +398,7 @@ async def _hang_up_one(path: Path, seconds: float) -> None:
 
 
 async def _until_taken(socket: socket.socket, seconds: float) -> None:
-    """Wait until QEMU has read what was written. It does not where the guest has no connection."""
+    """Wait until QEMU has read the written bytes. It does not if the guest has no connection."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
     while loop.time() < deadline:

@@ -1,8 +1,8 @@
 """Directories that QEMU itself serves to a guest by 9p.
 
-The server is a part of QEMU, so the guest needs no network; but a directory comes with a device
-that QEMU has from its start, and while it is mounted, QEMU has state that no checkpoint can hold.
-The devices of a machine, and which of them are mounted, are in a record beside its sockets.
+The server is a part of QEMU, so the guest needs no network. But each directory needs a device that
+QEMU has from its start, and while it is mounted, QEMU has state that no checkpoint can hold. The
+devices of a machine, and which of them are mounted, are in a record beside its sockets.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from quicksand.records.layout import MachineDir
 from quicksand.records.mount import NINEP, Mount
 
 MOUNT_S = 60.0
-"""Seconds for the guest's mount(2), which may have to load the client first."""
+"""Seconds for the guest's mount(2), which may first have to load the client."""
 UNMOUNT_S = 20.0
 PROBE_S = 20.0
 
 OPTIONS = (
     "trans=virtio",
     "version=9p2000.L",
-    # Bytes of a message; Linux's default of 128 KiB (8 KiB before 5.15) makes more of them.
+    # Bytes of a message; Linux's default of 128 KiB (8 KiB before 5.15) would need more messages.
     "msize=262144",
-    # Nothing is kept in the guest but what programs have mapped, which needs pages to be.
+    # Only files that programs have mapped are cached in the guest, because these need pages.
     "cache=mmap",
 )
 """Options of Linux's client (Documentation/filesystems/9p.rst)."""
@@ -61,9 +61,9 @@ def choose(
     *,
     may_leave_out: bool,
 ) -> list[Device]:
-    """The devices of a machine that is about to start; ``check`` tells the directory of each. With
-    ``may_leave_out`` without those whose directories are gone. Blocks for I/O. Raises MountError if
-    QEMU cannot serve them."""
+    """Return the devices of a machine that is about to start; ``check`` returns the directory of
+    each. With ``may_leave_out``, those whose directories are gone are left out. Blocks for I/O.
+    Raises MountError if QEMU cannot serve them."""
     found: list[Device] = []
     for mount in ninep_of(mounts):
         try:
@@ -95,8 +95,8 @@ def check_shareable(mount: Mount) -> None:
 
 
 def require_there(device: Device) -> None:
-    """Raise MountError if a directory is gone, which QEMU would not start without, or is another
-    than the one that was mounted. Blocks for I/O."""
+    """Raise MountError if a directory is gone, without which QEMU would not start, or is not the
+    one that was mounted. Blocks for I/O."""
     try:
         with opened(device.mount, device.known or find(device.mount)):
             return
@@ -140,7 +140,7 @@ def _ask_qemu(binaries: QemuBinaries) -> bool:
 
 
 def shared(devices: Sequence[Device]) -> tuple[SharedDirectory, ...]:
-    """The devices as QEMU's command line has them."""
+    """Return the devices as in QEMU's command line."""
     return tuple(
         SharedDirectory(
             path=device.known.path if device.known else device.mount.host,
@@ -168,7 +168,7 @@ async def mount_all(machine: MachineDir, mounts: Sequence[Mount], ask: Ask) -> N
             "options": [*OPTIONS],
             "read_only": mount.readonly,
         }
-        # First, so that a device that may be mounted is not taken for one that is not.
+        # First, so that a device that may be mounted is not taken for an unmounted one.
         _mark(machine, mount, mounted=True, mounter=Mounter.me())
         try:
             await ask("mount_share", params, MOUNT_S)
@@ -216,13 +216,13 @@ def _mark(
     )
 
 
-# Operations that are not possible with it
+# Operations that are not possible while it is mounted
 
 
 async def refuse_mounted(config: SandboxConfig, hypervisor: Hypervisor, name: str) -> None:
     """Raise StateError if the guest has a 9p share mounted: a checkpoint would hold names of files
-    that only this QEMU knows. QEMU itself is asked, for root in the guest can mount it, too; it
-    refuses to migrate then, but to write its devices' state it does not. Raises MachineError."""
+    that only this QEMU knows. QEMU itself is asked, for root in the guest can mount it, too. QEMU
+    then refuses to migrate, but not to write its devices' state. Raises MachineError."""
     if not ninep_of(config.mounts) and not config.extra_qemu_args:
         return
     if any(_BLOCKED in reason for reason in await hypervisor.why_unsavable()):

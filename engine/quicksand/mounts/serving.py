@@ -21,12 +21,13 @@ from quicksand.base.processes import send_signal, start_of
 from quicksand.base.text import printable
 from quicksand.base.threads import to_the_end
 from quicksand.mounts.directories import KnownDirectory, find, opened
-from quicksand.mounts.shares import Share, a_stream, count_start, note_refuser
+from quicksand.mounts.git_commands import find_commands
+from quicksand.mounts.shares import Share, a_stream, count_start, note_refuser, share_name
 from quicksand.records.layout import MachineDir, log_of
 from quicksand.records.mount import Mount
 
 START_S = 20.0
-"""A server needs tens of milliseconds; a host that swaps may need seconds."""
+"""Seconds for a server to start, in tens of milliseconds; a host that swaps may need seconds."""
 
 PROGRAM = """
 import sys
@@ -34,16 +35,18 @@ sys.path.insert(0, sys.argv.pop(1))
 from quicksand_smb.__main__ import main
 sys.exit(main(sys.argv[1:]))
 """
-"""Started so, Python reads nothing of the environment and imports no site packages, which would be
-most of the time of a start."""
+"""The program. In this way, Python reads nothing of the environment and imports no site packages,
+which would take most of the time of a start."""
 
 CONFIG = "/dev/stdin"
-"""The configuration has the secret, which no file holds."""
+"""The place of the configuration: it has the secret, which no file holds."""
 
 
-def share_name(number: int) -> str:
-    """The name of a share, as in the specification."""
-    return f"QUICKSAND{number}"
+def new_share_name(number: int) -> str:
+    """Return a name for a share on a stream: that of the specification, followed by a part that no
+    share of the sandbox has had. A guest that continues from its past has past and present mounts,
+    and the past ones are detached by their names."""
+    return f"{share_name(number)}-{secrets.token_hex(8)}"
 
 
 async def start_server(
@@ -54,12 +57,12 @@ async def start_server(
     known: KnownDirectory | None = None,
     avoid: Collection[int] = (),
 ) -> Share:
-    """Serve a directory to whoever knows ``secret`` on a stream of a machine that is not in use, on
-    one of ``avoid`` only if there is no other.
+    """Serve a directory to clients that know ``secret`` on a stream of a machine that is not in
+    use, on one of ``avoid`` only if there is no other.
 
-    It is the directory ``known``, or else the one that the mount's path leads to. The server gets
-    it open, and outlives this process. Raises MountError if the directory cannot be served,
-    StateError if the machine has ended or has no such stream. A cancellation leaves no server.
+    The directory is ``known``, or else the one to which the mount's path leads. The server gets it
+    open, and outlives this process. Raises MountError if the directory cannot be served, StateError
+    if the machine has ended or has no such stream. A cancellation leaves no server.
     """
     if not machine.share_socket(0).exists():
         raise StateError(
@@ -68,6 +71,7 @@ async def start_server(
         )
     if known is None:
         known = await asyncio.to_thread(find, mount)
+    commands = () if mount.readonly else await asyncio.to_thread(find_commands, known.path)
     with a_stream(machine, avoid) as (number, lock), opened(mount, known) as directory:
         count_start(machine)
         share = {
@@ -75,9 +79,11 @@ async def start_server(
             "directory": directory,
             "read_only": mount.readonly,
             "protect": mount.protect,
+            "commands": commands,
         }
+        name = new_share_name(number)
         config = {
-            "shares": {share_name(number): share},
+            "shares": {name: share},
             "secret": secret,
             "posix": True,
             "resynchronise": True,
@@ -94,13 +100,13 @@ async def start_server(
             raise
         except MountError as error:
             raise MountError(f"{mount.host} cannot be served: {error}") from error
-    return Share(number=number, mount=mount, pid=pid, started=start_of(pid), known=known)
+    return Share(number=number, name=name, mount=mount, pid=pid, started=start_of(pid), known=known)
 
 
 async def start_refuser(machine: MachineDir, number: int) -> None:
-    """Refuse whatever the guest still wants on the stream of a share that is gone, until QEMU ends
-    or the stream is needed, and have it ask anew at once. Does nothing if the stream is in use.
-    Raises MountError, HostError."""
+    """Refuse all further requests of the guest on the stream of a share that is gone, until QEMU
+    ends or the stream is needed, and make the guest repeat them at once. Does nothing if the stream
+    is in use. Raises MountError, HostError."""
     with map_os_errors(machine.root):
         lock = try_lock(machine.share_lock(number))
     if lock is None:

@@ -1,7 +1,7 @@
-"""The shares of one machine: who serves which directory on which stream.
+"""The shares of one machine: which server has which directory on which stream.
 
 A server holds the lock of its stream as long as it lives, and has a record beside it. A record
-whose server has ended counts for nothing; a server without a record is what a killed client left.
+whose server has ended counts for nothing; a server without a record was left by a killed client.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from quicksand.base.errors import ConfigError, StateError
 from quicksand.base.fields import Fields
 from quicksand.base.files import is_locked, map_os_errors, read_json, tail, try_lock, write_json
 from quicksand.base.processes import holders_of, is_process, send_signal, start_of
+from quicksand.base.reasons import reason_of
 from quicksand.base.regular import append_to, open_file
 from quicksand.base.text import printable
 from quicksand.mounts.directories import KnownDirectory
@@ -28,32 +29,46 @@ from quicksand.records.layout import SHARES, MachineDir
 from quicksand.records.mount import Mount, decode_mount
 
 STARTS_MAX = 1000
-"""Servers that are started beside one QEMU, which keeps memory of each connection that a guest
+"""The most servers started beside one QEMU, which keeps memory for each connection that a guest
 leaves half open (docs/internals/mounts.md)."""
 WORDS_MAX = 2000
-"""Bytes that are read of the last words of servers."""
+"""The most bytes that are read of the last words of servers."""
 END_S = 2.0
-"""Seconds within which processes that are killed end; one that waits for a disk may need longer."""
+"""Seconds within which killed processes end; one that waits for a disk may need longer."""
 END_POLL_S = 0.005
 ENDED = "the server ended"
 TRAFFIC = struct.Struct("=QQ")
 """Bytes that a guest has received and sent (quicksand_smb/traffic.py)."""
 
 
+def share_name(number: int) -> str:
+    """Return the beginning of a share's name on a stream, which was the whole in older versions."""
+    return f"QUICKSAND{number}"
+
+
+def stream_of(name: str) -> int | None:
+    """Return the stream of a share by its name; None if it is not one of ours."""
+    begin = name.partition("-")[0]
+    return next((number for number in range(SHARES) if share_name(number) == begin), None)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """A directory that is served."""
+    """A served directory."""
 
     number: int
-    """Of its stream: 0 to SHARES - 1."""
+    """The number of its stream: 0 to SHARES - 1."""
+    name: str
+    """The guest's name for it. No other share of the sandbox has had it, except in older
+    versions."""
     mount: Mount
     pid: int
     started: str
-    """When the process of that id started, as the system writes it."""
+    """The time when the process of that id started, as the system writes it."""
     known: KnownDirectory | None = None
     """The directory itself; None in records of older versions."""
     mounter: Mounter | None = None
-    """The process that is having the guest mount it; None once a look from the guest has found it
+    """The process that is having the guest mount it; None once the guest was seen to have it
     mounted."""
 
     @property
@@ -62,7 +77,7 @@ class Share:
         return is_process(self.pid, self.started)
 
     def end(self) -> None:
-        """End its server, and with it whatever the guest has open there. Idempotent."""
+        """End its server, and so close everything that the guest has open there. Idempotent."""
         send_signal(self.pid, self.started, signal.SIGKILL)
 
     def to_json(self) -> dict[str, Any]:
@@ -74,8 +89,10 @@ class Share:
         found = Fields(value, "bad record of a share")
         known = found.any("known", default=None)
         try:
+            number = found.whole("number")
             return cls(
-                number=found.whole("number"),
+                number=number,
+                name=found.text("name", default=share_name(number)),
                 mount=decode_mount(found.any("mount")),
                 pid=found.whole("pid"),
                 started=found.text("started"),
@@ -83,11 +100,11 @@ class Share:
                 mounter=Mounter.from_json(found.any("mounter", default=None)),
             )
         except (TypeError, ConfigError) as error:
-            raise ValueError(f"bad record of a share: {error!r}") from error
+            raise ValueError(f"bad record of a share: {reason_of(error)}") from error
 
 
 def read_shares(machine: MachineDir) -> list[Share]:
-    """The shares of a machine, those whose servers have ended included. Blocks for I/O."""
+    """Return the shares of a machine, including those whose servers have ended. Blocks for I/O."""
     found = []
     for number in range(SHARES):
         with contextlib.suppress(OSError, ValueError):
@@ -98,12 +115,12 @@ def read_shares(machine: MachineDir) -> list[Share]:
 
 
 def list_shares(machine: MachineDir) -> list[Share]:
-    """The shares of a machine whose servers live, the lowest stream first. Blocks for I/O."""
+    """Return the machine's shares with live servers, the lowest stream first. Blocks for I/O."""
     return [share for share in read_shares(machine) if share.is_served]
 
 
 def end_unknown(machine: MachineDir) -> None:
-    """End the servers that a killed client has left without a record. To be called with the
+    """End the servers that a killed client has left without a record. The caller holds the
     history's lock: no other client is just starting one. Blocks for I/O. Raises OSError."""
     known = {share.number for share in list_shares(machine)} | list_refusers(machine)
     for number in range(SHARES):
@@ -112,13 +129,13 @@ def end_unknown(machine: MachineDir) -> None:
 
 
 def note_refuser(machine: MachineDir, number: int, pid: int) -> None:
-    """Write down that this process refuses whatever is wanted on a stream. Raises HostError."""
+    """Record that this process refuses all requests on a stream. Raises HostError."""
     record = {"pid": pid, "started": start_of(pid)}
     write_json(machine.share_refuser(number), record, durable=False)
 
 
 def list_refusers(machine: MachineDir) -> set[int]:
-    """The streams on which everything is refused. Blocks for I/O."""
+    """Return the streams on which all requests are refused. Blocks for I/O."""
     found = set()
     for number in range(SHARES):
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
@@ -129,23 +146,23 @@ def list_refusers(machine: MachineDir) -> set[int]:
 
 
 def end_refusers(machine: MachineDir, numbers: Collection[int]) -> None:
-    """End those of these streams. Blocks for I/O. Raises OSError."""
+    """End the refusers of these streams. Blocks for I/O. Raises OSError."""
     for number in list_refusers(machine) & set(numbers):
         _end_holders(machine.share_lock(number))
         machine.share_refuser(number).unlink(missing_ok=True)
 
 
 def end_idle_refusers(machine: MachineDir, connected: Collection[int]) -> set[int]:
-    """End those that the guest no longer needs: it is ``connected`` to others. Returns their
-    streams. Blocks for I/O. Raises OSError."""
+    """End the refusers that the guest no longer needs: its connections, ``connected``, are others.
+    Returns their streams. Blocks for I/O. Raises OSError."""
     idle = list_refusers(machine) - set(connected)
     end_refusers(machine, idle)
     return idle
 
 
 def _end_holders(lock: Path) -> None:
-    """End all that have a lock. One that is just starting forks, so that a look at the processes
-    may miss its child; so go on until the lock is free."""
+    """End all processes that have a lock. One that is just starting may fork a child that a look at
+    the processes misses, so repeat this until the lock is free."""
     deadline = time.monotonic() + END_S
     while is_locked(lock) and time.monotonic() < deadline:
         for pid in holders_of(lock):
@@ -153,9 +170,20 @@ def _end_holders(lock: Path) -> None:
         time.sleep(END_POLL_S)
 
 
+def end_on(machine: MachineDir, number: int) -> None:
+    """End the server on a stream, and wait for its end, but not for ever. Blocks for I/O."""
+    _end_holders(machine.share_lock(number))
+
+
+def free_streams(machine: MachineDir) -> set[int]:
+    """Return the streams that can be taken. Blocks for I/O. Raises OSError."""
+    used = {n for n in range(SHARES) if is_locked(machine.share_lock(n))}
+    return {*range(SHARES)} - used | list_refusers(machine)
+
+
 @contextlib.contextmanager
 def a_stream(machine: MachineDir, avoid: Collection[int] = ()) -> Iterator[tuple[int, int]]:
-    """Take a stream that is not in use: its number, and the descriptor of its lock, which the
+    """Take a stream that is not in use; yield its number, and the descriptor of its lock, which the
     server inherits. One of ``avoid``, or one on which everything is refused, is taken only if there
     is no other. Raises StateError if all are in use, HostError."""
     refused = list_refusers(machine)
@@ -178,14 +206,14 @@ def a_stream(machine: MachineDir, avoid: Collection[int] = ()) -> Iterator[tuple
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MountTraffic:
     """Bytes that a guest has received and sent on the stream of one mount since it was mounted:
-    those of files, and all that the protocol says about them."""
+    those of files and of the protocol around them."""
 
     received: int
     sent: int
 
 
 def traffic_of(machine: MachineDir, number: int) -> MountTraffic | None:
-    """The bytes that a stream has carried; None if nobody counts. Blocks for I/O."""
+    """Return the bytes that a stream has carried; None if nobody counts. Blocks for I/O."""
     try:
         with open_file(machine.share_traffic(number)) as file:
             received, sent = TRAFFIC.unpack(file.read(TRAFFIC.size))
@@ -195,8 +223,8 @@ def traffic_of(machine: MachineDir, number: int) -> MountTraffic | None:
 
 
 def last_words(machine: MachineDir, number: int) -> str:
-    """The last words of the last server on a stream that ended, in one line that can be printed; ""
-    if none has ended. Blocks for I/O."""
+    """Return the last words of the last server on a stream that ended, in one printable line; "" if
+    none has ended. Blocks for I/O."""
     lines = tail(machine.share_log(number), limit=WORDS_MAX).splitlines()
     begins = [at for at, line in enumerate(lines) if ENDED in line]
     if not begins:
@@ -220,14 +248,15 @@ def count_start(machine: MachineDir) -> None:
 
 def may_be_mounted(machine: MachineDir) -> bool:
     """Whether a machine's guest may have a share mounted. The lock of a stream that was ever taken
-    stays, and only the guest knows what became of the mount. Blocks for I/O."""
+    stays, and only the guest knows the state of the mount. Blocks for I/O."""
     locks = map(machine.share_lock, range(SHARES))
     return machine.past_shares.exists() or any(lock.exists() for lock in locks)
 
 
 def note(machine: MachineDir, share: Share) -> None:
     """Write the record of a share. Raises HostError."""
-    write_json(machine.share_record(share.number), share.to_json(), durable=False)
+    path = machine.share_record(share.number)
+    write_json(path, share.to_json(), read=Share.from_json, durable=False)
 
 
 def forget(machine: MachineDir, share: Share) -> None:

@@ -1,5 +1,5 @@
-"""Which files of a mount a guest has written that programs of the host run or obey, such as git's
-hooks (quicksand_smb/triggers.py), as its server tells them (quicksand_smb/trigger_report.py)."""
+"""The files written by a guest that programs of the host run or obey, such as git's hooks
+(quicksand_smb/triggers.py), as reported by the mount's server (quicksand_smb/trigger_report.py)."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ _SIZE = ENTRY * (1 + ENTRIES)
 _NUMBER = struct.Struct("=Q")
 _HEAD = struct.Struct("=QH")
 _TRIES = 8
-"""How often a file that is changed at that moment is read again; a change takes microseconds."""
+"""The most attempts to read a file that is being changed; a change takes microseconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """A file that the guest wrote, or gave that name."""
+    """A file that the guest wrote, or renamed to that name."""
 
     path: str
-    """Below the directory that is mounted, printable; the end of a very long one."""
+    """The printable path below the mounted directory; the end of a very long one."""
     time: float
-    """When last, in seconds since 1970."""
+    """The time of its last writing, in seconds since 1970."""
 
 
 def read_told(machine: MachineDir, number: int) -> tuple[Written, ...]:
-    """The files of a stream's mount, the one that was written last first; those of the last 31 that
-    differ. Nothing if nobody tells. Blocks for I/O."""
+    """Return the files of a stream's mount, the last written first; the last 31 different ones.
+    Empty if there is no report. Blocks for I/O."""
     for _ in range(_TRIES):
         try:
             with open_file(machine.share_told(number)) as file:

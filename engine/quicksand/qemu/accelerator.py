@@ -14,8 +14,10 @@ from pathlib import Path
 
 from quicksand.base.arch import Architecture
 from quicksand.base.boot import boot_id
+from quicksand.base.effort import note
 from quicksand.base.errors import AcceleratorError
 from quicksand.base.findings import Findings, program_key
+from quicksand.base.paths import paths
 from quicksand.base.threads import to_the_end
 from quicksand.qemu import probe_guard
 from quicksand.qemu.binaries import QemuBinaries
@@ -212,7 +214,7 @@ async def _run_probe(
             os.close(lifeline_read)
         try:
             async with asyncio.timeout(PROBE_TIMEOUT_S):
-                _, stderr = await process.communicate()
+                _, said = await process.communicate()
         except TimeoutError:
             return f"a guest on it did not run its first instructions within {PROBE_TIMEOUT_S:g} s"
         finally:
@@ -221,10 +223,9 @@ async def _run_probe(
     expected = PROBE_STATUS if arch is Architecture.X86_64 else 0
     if process.returncode == expected:
         return ""
-    lines = stderr.decode("utf-8", "replace").strip().splitlines()
-    said = next((line for line in lines if "warning" not in line), "QEMU said nothing")
-    program, _, rest = said.partition(": ")
-    return (rest if program.endswith(binaries.system.name) else said)[:300]
+    log = paths().engine_log
+    note(log, f"QEMU failed on {accelerator}: {said.decode('utf-8', 'replace').strip()}")
+    return f"QEMU cannot run a guest on it ({log} has what it said)"
 
 
 def _obvious_reason(accelerator: Accelerator) -> str:

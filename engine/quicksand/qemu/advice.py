@@ -1,4 +1,4 @@
-"""What helps where QEMU is missing: it depends on this host."""
+"""The remedies for a missing QEMU, which depend on this host."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def can_get_qemu() -> bool:
 
 
 def how_to_get(arch: str) -> Words:
-    """Return what helps where there is no QEMU for guests of ``arch`` (x86_64, aarch64), or an old
-    one."""
+    """Return how to get QEMU where there is none for guests of ``arch`` (x86_64, aarch64), or an
+    old one."""
     if not can_get_qemu():
         return Words(how_to_install())
     wanted = Architecture(arch)

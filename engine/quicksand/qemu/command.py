@@ -30,8 +30,8 @@ TB_SIZE_MIB = 128
 tools fit into this one, which bounds the memory of an idle sandbox."""
 
 TB_SIZE_DISPLAY_MIB = 1024
-"""The same for a machine with a display. When Firefox's first window is drawn, 700 MiB of code have
-been translated; if the buffer is full, QEMU discards all of it and begins again."""
+"""The same for a machine with a display. Drawing Firefox's first window translates 700 MiB of code;
+when the buffer is full, QEMU discards all of it and begins again."""
 
 SLOW_IN_TCG = {
     Architecture.X86_64: ("-erms", "-fsrm"),
@@ -39,8 +39,8 @@ SLOW_IN_TCG = {
 }
 """CPU features that cost time under TCG and give nothing. On x86 they make Linux and libc copy with
 `rep movsb`, which TCG emulates byte by byte. On arm64 they make libc copy with vectors of any
-length, for each of which TCG calls a function, and every function of a Debian guest compute a
-cipher (QARMA5) when it begins and when it ends, to authenticate pointers."""
+length, for each of which TCG calls a function, and make every function of a Debian guest compute a
+cipher (QARMA5) at its beginning and end, to authenticate pointers."""
 
 FAST_IN_TCG = (
     "norandmaps",
@@ -73,25 +73,25 @@ AGENT_HTTP_PORT = 8300
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inherited:
     """Descriptors of listening Unix sockets that QEMU inherits, and the places of those that it
-    makes itself: -vnc takes no descriptor (QEMU, ui/vnc.c)."""
+    makes itself, since -vnc takes no descriptor (QEMU, ui/vnc.c)."""
 
     qmp: Sequence[int]
     agent: Sequence[int]
     shares: Sequence[int]
     vnc: Path
-    """Only a machine with a display makes it."""
+    """The place of the VNC socket; only a machine with a display makes it."""
     vnc_port: Path
     """Where a machine with ``vnc_port`` serves viewers until it has the port (display/vnc.py)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Boot:
-    """The files and kernel words that the guest boots from."""
+    """The files and kernel words with which the guest boots."""
 
     kernel: Path
     initrd: Path
     disk: Path
-    """The overlay that the guest writes to."""
+    """The overlay to which the guest writes."""
     backing: Sequence[Path]
     """Its read-only layers, the root base first."""
     hostname: str
@@ -371,9 +371,9 @@ def _plan_display(machine: MachinePlan, inherited: Inherited) -> list[str]:
     """Plan the screen, keyboard and pointer, and the VNC server that shows them.
 
     A virtio-gpu without VGA has no video memory of its own, which the state of the devices alone
-    (xen-save-devices-state) would not contain. It comes last, so that no other device has another
-    place on the bus because of it. The pointer is a virtio-tablet, not a usb-tablet: the keyboard's
-    driver in the guest is its driver, too, and no USB controller need be emulated.
+    (xen-save-devices-state) would not contain. It comes last, so that it does not change any other
+    device's place on the bus. The pointer is a virtio-tablet, not a usb-tablet: the guest's
+    keyboard driver drives it, too, and no USB controller must be emulated.
     """
     arguments = _json("-device", {"driver": "virtio-gpu-pci", "max_hostmem": GPU_MEMORY_MAX})
     arguments += _json("-device", {"driver": "virtio-keyboard-pci", "id": KEYBOARD})
@@ -386,25 +386,25 @@ def _plan_display(machine: MachinePlan, inherited: Inherited) -> list[str]:
 
 def _vnc(path: Path, options: str) -> list[str]:
     name = str(path).replace(",", ",,")
-    # share=ignore: a viewer that asks to be alone does not close the others.
+    # share=ignore: a viewer that asks for exclusive use does not close the others.
     return ["-vnc", f"unix:{name},share=ignore,{options}"]
 
 
 def ninep_tag(number: int) -> str:
-    """The name by which the guest finds the directory of that number."""
+    """Return the name by which the guest finds the directory of that number."""
     return f"quicksand9p{number}"
 
 
 def count_directories(arguments: Iterable[str]) -> int:
-    """How many directories a QEMU with these arguments serves by 9p."""
+    """Return how many directories a QEMU with these arguments serves by 9p."""
     mark = json.dumps({"driver": NINEP_DEVICE})[1:-1]
     return sum(mark in argument for argument in arguments)
 
 
 def _plan_directories(directories: Sequence[SharedDirectory]) -> list[str]:
-    """A guest that may write gets owners, modes, links and devices of its own making as attributes
-    of plain files (mapped-xattr): in the host's file system it can make no set-id program, link or
-    device. One that may not write gets them as they are, which shows it the host's links."""
+    """For a guest that may write, its owners, modes, links and devices are attributes of plain
+    files (mapped-xattr): in the host's file system it cannot make set-id programs, links or
+    devices. A guest that may only read sees them as they are, including the host's links."""
     arguments: list[str] = []
     for number, directory in enumerate(directories):
         words = {

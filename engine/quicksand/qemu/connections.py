@@ -1,17 +1,17 @@
 """Ends connections of a running QEMU from outside. Linux only.
 
-QEMU has no command that ends a client of one of its sockets, or what goes through a forwarded port.
-But whoever has a duplicate of a connection can shut it down (shutdown(2)): both ends then read an
-end of file. QEMU closes it, and takes the next client.
+QEMU has no command that ends a client of one of its sockets, or a connection through a forwarded
+port. But any process that has a duplicate of a connection can shut it down (shutdown(2)): both ends
+then read an end of file. QEMU closes it, and takes the next client.
 
 While the VM is paused QEMU does that too, but does not tell the guest, and forgets to do so later:
 it has no handlers for a serial port then (hw/char/virtio-console.c, virtconsole_enable_backend). So
-the guest goes on with what such a client had begun, also after a state was loaded. Where clients
-of the agent are ended in a pause, somebody therefore connects to their ports, and leaves, once it
-runs again.
+the guest goes on with the client's request, even after a state was loaded. Where clients of the
+agent are ended in a pause, we therefore connect to their ports, and leave, once the guest runs
+again.
 
-Each of QEMU's sockets says itself what it is. The lists in /proc/net have those of the whole host,
-which takes long where it has many, and write paths so that a line feed in one is a new line.
+Each of QEMU's sockets is asked for its own kind. The lists in /proc/net cover the whole host, so
+reading them may take long, and a line feed in a path is a new line in them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from quicksand.base.processes import PROC
 
 
 def why_not(pid: int) -> str:
-    """Why connections of the QEMU ``pid`` cannot be ended; "" if they can. Ends none."""
+    """The reason why connections of the QEMU ``pid`` cannot be ended; "" if they can. Ends none."""
     try:
         with contextlib.closing(_sockets(pid)) as found:
             next(found, None)
@@ -44,8 +44,8 @@ def end_streams(pid: int, runtime_root: Path, names: Collection[str]) -> list[st
     in the directory of any machine of ``runtime_root`` (RuntimeDir); returns the name of the socket
     of each, ascending. It goes on listening there.
 
-    A connection keeps the path that its listener was bound to, whatever has become of that file.
-    What waits there until QEMU takes it is not ended.
+    A connection keeps its listener's path, whatever has become of that file. Connections that QEMU
+    has not accepted yet are not ended.
 
     Raises QemuDiedError if it has ended, MachineError if the kernel refuses.
     """
@@ -75,7 +75,7 @@ def end_forwarded(pid: int, *, keep: Collection[int]) -> int:
 
 
 def _names(runtime_root: Path, names: Collection[str]) -> Callable[[socket.socket], str]:
-    """Tells which of the ``names`` the socket has in the directory of a machine; "" if none."""
+    """Return a function that tells which of ``names`` a socket has in a machine's directory."""
     is_root = _Same(runtime_root)
 
     def name_of(found: socket.socket) -> str:
@@ -106,7 +106,7 @@ class _Same:
 
 
 def _shut_down(found: socket.socket) -> bool:
-    """Returns False if it has ended by itself."""
+    """Shut a connection down. Returns False if it has ended by itself."""
     try:
         found.shutdown(socket.SHUT_RDWR)
     except OSError:
@@ -115,8 +115,8 @@ def _shut_down(found: socket.socket) -> bool:
 
 
 def _connections(pid: int) -> Iterator[socket.socket]:
-    """Those of its `_sockets` that are streams, but listen for none: a listener that is shut down
-    would hear nothing any more."""
+    """Yield the `_sockets` that are streams and do not listen: a listener that is shut down would
+    accept nothing any more."""
     for found in _sockets(pid):
         listens = found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
         if found.type == socket.SOCK_STREAM and not listens:
@@ -124,7 +124,7 @@ def _connections(pid: int) -> Iterator[socket.socket]:
 
 
 def _sockets(pid: int) -> Generator[socket.socket]:
-    """Duplicates of that process's sockets, one at a time. Raises QemuDiedError, MachineError."""
+    """Yield duplicates of its sockets, one at a time. Raises QemuDiedError, MachineError."""
     if not hasattr(os, "pidfd_open"):
         raise MachineError("QEMU's connections can be ended on Linux only")
     try:
@@ -143,22 +143,29 @@ def _sockets(pid: int) -> Generator[socket.socket]:
                 raise
             with socket.socket(fileno=duplicate) as found:
                 yield found
-        _require_life(pidfd)
+        if _has_ended(pidfd):  # then it has no open files
+            raise QemuDiedError(_ended(pid))
     except OSError as error:
+        # Until it is waited for, its open files belong to root: another user may not look at them.
+        if _has_ended(pidfd):
+            raise QemuDiedError(_ended(pid)) from error
         raise _refused(pid, error) from error
     finally:
         os.close(pidfd)
 
 
-def _require_life(pidfd: int) -> None:
-    """Raise OSError if the process has ended, which has no open files then."""
+def _has_ended(pidfd: int) -> bool:
+    """Whether the process has ended, waited for or not (pidfd_open(2))."""
     end = select.poll()
     end.register(pidfd, select.POLLIN)
-    if end.poll(0):
-        raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
+    return bool(end.poll(0))
+
+
+def _ended(pid: int) -> str:
+    return f"QEMU (process {pid}) has ended"
 
 
 def _refused(pid: int, error: OSError) -> MachineError:
     if error.errno in (errno.ESRCH, errno.ENOENT, errno.EINVAL):
-        return QemuDiedError(f"QEMU (process {pid}) has ended")
+        return QemuDiedError(_ended(pid))
     return MachineError(f"QEMU's connections cannot be ended: {error.strerror}")

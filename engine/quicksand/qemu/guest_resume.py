@@ -1,4 +1,4 @@
-"""Resuming a guest that stood still: greeting its agent, and renewing what must not be old."""
+"""Resuming a guest that stood still: greeting its agent, and renewing its clock and secrets."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ ENTROPY_BYTES = 64
 CLOCK_LATE_S = 0.02
 """Seconds by which a guest's clock may be late; a guest takes a millisecond to set it."""
 CLOCK_TRIES_S = (CLOCK_LATE_S, CLOCK_LATE_S, CLOCK_LATE_S, 0.1, 0.1, 0.1)
-"""Seconds by which it may be late after each try: a busy host is content with less in the end."""
+"""Seconds by which the clock may be late after each try: a busy host gets more in the end."""
 
 CLOCK_S = 2.0
-"""Seconds for all of them together after a plain resume, where the guest helps itself, too."""
+"""Seconds for all tries together after a plain resume, where the guest also helps itself."""
 
 IDENTITY_S = 120.0
 """Seconds to wait for ``set_identity``. It may make SSH host keys, and an RSA key takes half a
@@ -37,11 +37,11 @@ minute in an emulated guest."""
 async def resume(
     session: Session, token: str, hypervisor: Hypervisor, *, patience: float | None = None
 ) -> float:
-    """Resume a VM, and shake hands with its agent, to which ``session`` is connected already; the
-    agent gets ``patience`` seconds for it (None: `FIRST_HELLO_S`). Returns when the VM ran again,
+    """Resume a VM, and shake hands with its agent, to which ``session`` is already connected; the
+    agent gets ``patience`` seconds for that (None: `FIRST_HELLO_S`). Returns when the VM ran again,
     by `time.perf_counter`. Raises MachineError, AgentError."""
     hello = asyncio.create_task(
-        # The first answer takes the guest long, and its clock would be late by that time.
+        # The guest takes long for its first answer, and its clock would be late by that time.
         session.handshake(token, timeout=patience or FIRST_HELLO_S, set_clock=False),
         name="quicksand-hello",
     )
@@ -67,7 +67,7 @@ async def renew(session: Session, names: dict[str, str], token: dict[str, str]) 
         reply = await session.request("renew", all_of_it, timeout=IDENTITY_S)
         if _is_late(reply):
             await _set_clock(session)
-    else:  # an older agent is in the memory of the checkpoint
+    else:  # an older agent is in the checkpoint's memory
         await _set_clock(session)
         await session.request("reseed", entropy)
         if names:
@@ -77,8 +77,9 @@ async def renew(session: Session, names: dict[str, str], token: dict[str, str]) 
 
 
 async def set_clock_soon(link: AgentLink, log: Path) -> None:
-    """Set the clock of a guest that was resumed. One whose agent does not answer within `CLOCK_S`
-    notices by itself that it has stood still (guest-agent, host_time.rs), less exactly."""
+    """Set the clock of a resumed guest. A guest whose agent does not answer within `CLOCK_S`
+    notices by itself that it has stood still, less exactly
+    (guest-agent/src/machine/host_time.rs)."""
     with best_effort("set the guest's clock", log):
         async with asyncio.timeout(CLOCK_S):
             await _set_clock(await link.session())

@@ -1,11 +1,11 @@
-"""Reads what a sandbox's QEMU takes of the host."""
+"""Reads the resources of the host that a sandbox's QEMU uses."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass
 
-from quicksand.base.footprint import allocated_size
+from quicksand.base.footprint import Footprint
 from quicksand.base.paths import paths
 from quicksand.base.process_usage import process_usage
 from quicksand.qemu.keeper_parts.bounds import bound_of
@@ -24,20 +24,20 @@ class HostUsage:
     rss: int
     """Bytes of resident memory; shared pages count in full."""
     disk: int
-    """Bytes that the sandbox's directory occupies on disk."""
+    """Bytes on disk that removing the sandbox would free."""
     uptime_s: float
     memory: int = 0
-    """Bytes of memory of QEMU's own, in RAM or in swap: without what is read from files."""
+    """Bytes of QEMU's own memory, in RAM or in swap, without file-backed pages."""
     memory_bound: int | None = None
     """Bytes of it beyond which the sandbox is paused; None if that is not watched."""
     oversized: str = ""
-    """Why it is beyond its size, if it is: it has more of the host's memory than it may have."""
+    """The reason why the sandbox is too large, if it is: it has too much of the host's memory."""
 
 
 def host_usage(entry: Entry) -> HostUsage:
     """One sandbox's use of the host; all but ``disk`` is 0 if it is not running."""
     known_paths = paths()
-    disk = allocated_size(sandbox_dir(known_paths, entry.id).root)
+    disk = Footprint(sandbox_dir(known_paths, entry.id).root).own
     if entry.run is None:
         return HostUsage(cpu_seconds=0.0, rss=0, disk=disk, uptime_s=0.0)
     cpu, rss = process_usage(entry.run.qemu_pid)
@@ -58,9 +58,9 @@ def host_usage(entry: Entry) -> HostUsage:
 
 
 def qemu_memory(pid: int, arguments: tuple[str, ...]) -> tuple[int, int | None]:
-    """(bytes of memory of its own, in RAM or in swap; bytes beyond which its guest is paused, or
-    None if that is unknown) of the QEMU with that process id and these arguments. Linux only; (0,
-    None) elsewhere, or if it is gone."""
+    """(bytes of its own memory, in RAM or in swap; bytes beyond which its guest is paused, or None
+    if unknown) of the QEMU with that process id and these arguments. Linux only; (0, None)
+    elsewhere, or if it is gone."""
     found = memory_of(pid)
     bound = bound_of(arguments)
     if found is None:

@@ -1,7 +1,7 @@
 """QEMU as a `Hypervisor`: each of its methods in QMP commands.
 
-The layers of a disk are block nodes of QEMU: those that it started with are named by its command
-line, those that were added while it ran by `OURS` and the layer's id.
+The layers of a disk are block nodes of QEMU: those from its start have the names in its command
+line; those added while it ran have `OURS` and the layer's id as their names.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ class Qemu(Hypervisor):
     features = FEATURES
 
     def __init__(self, monitor: Monitor, command: Sequence[str] = ()) -> None:
-        """``command`` is QEMU's command line; without it the disk cannot be worked on."""
+        """``command`` is QEMU's command line, which is needed for all work on the disk."""
         self.monitor = monitor
-        """For the parts that only QEMU has, such as its display."""
+        """The monitor, for the parts that only QEMU has, such as its display."""
         self._command = command
         self._nodes: dict[str, str] = {}
-        """The names of the nodes of open layers, as far as they were asked for."""
+        """The names of the nodes of open layers, as far as known."""
 
     async def _execute(self, command: str, **arguments: Any) -> Any:
         return await self.monitor.execute(command, **arguments)
@@ -106,7 +106,7 @@ class Qemu(Hypervisor):
         return int(found[1], 16)
 
     async def _ask_human(self, line: str) -> str:
-        """QEMU's answer to an HMP command that QMP lacks."""
+        """Return QEMU's answer to an HMP command that QMP lacks."""
         return str(await self._execute("human-monitor-command", **{"command-line": line}))
 
     async def save_devices(self, path: Path) -> None:
@@ -197,7 +197,7 @@ class Qemu(Hypervisor):
     # The disk
 
     async def top_layer(self) -> str:
-        # Not by query-block, which describes the whole chain below it and truncates that.
+        # Not by query-block, which describes the whole chain below the node, truncated.
         node = str(await self._execute("qom-get", path=DISK, property="drive"))
         layer = self._layer_of(node)
         if layer is None:
@@ -242,7 +242,7 @@ class Qemu(Hypervisor):
         """The nodes of files that QEMU started with, with their paths."""
         found = []
         for word in self._command:
-            # Those of the user's own arguments may be in QEMU's kind of JSON, with single quotes.
+            # The user's own arguments may be in QEMU's kind of JSON, with single quotes.
             with contextlib.suppress(ValueError, KeyError, TypeError):
                 node = json.loads(word)
                 found.append((str(node["node-name"]), Path(str(node["filename"]))))
@@ -259,7 +259,7 @@ class Qemu(Hypervisor):
             "read-only": not writable,
             "aio": "threads",
             "discard": "unmap",
-            # Others may have a frozen layer open, too.
+            # Other nodes may have a frozen layer open, too.
             "locking": "auto" if writable else "off",
         }
         await self._execute("blockdev-add", **file)
@@ -281,7 +281,7 @@ class Qemu(Hypervisor):
 
     async def _close(self, nodes: Sequence[str]) -> None:
         """Close those of ``nodes`` that are open, the upper ones first."""
-        # All at once: for each of them alone QEMU would have to be waited for.
+        # All at once: each of them alone would need a wait for QEMU.
         deletions = (self._execute("blockdev-del", **{"node-name": node}) for node in nodes)
         results = await asyncio.gather(*deletions, return_exceptions=True)
         errors = {
@@ -327,8 +327,8 @@ def _layer_node(name: str, backing: str | None, *, writable: bool) -> dict[str, 
 
 
 def monitor_of(hypervisor: Hypervisor) -> Monitor:
-    """The monitor of a QEMU, for calls that no other hypervisor has in that form. Raises
-    MachineError if it is another."""
+    """Return the monitor of a QEMU, for calls that no other hypervisor has in that form. Raises
+    MachineError for another hypervisor."""
     if not isinstance(hypervisor, Qemu):
         raise MachineError(f"that needs QEMU, and this is {type(hypervisor).__name__}")
     return hypervisor.monitor

@@ -1,17 +1,17 @@
 """The keeper: the small parent process of a sandbox's QEMU. It runs as a script and is never
 imported; its parts are in `keeper_parts`.
 
-It does what must happen while no client runs: it records QEMU's exit status, bounds the logs that a
-guest can write without end, resumes a guest that was paused by a full host disk or by a client that
-died, and kills a sandbox together with the script that owns it, even on kill -9. It imports little,
-so that it starts in milliseconds.
+It does the work that must go on while no client runs: it records QEMU's exit status, bounds the
+logs that a guest can write without end, resumes a guest that was paused by a full host disk or by a
+client that died, and kills a sandbox together with the script that owns it, even on kill -9. It
+imports little, so that it starts in milliseconds.
 
     keeper.py SANDBOX_DIR RUNTIME_DIR LOCK_FD LEASH_FD {keep|discard} [NAME=VALUE...] -- QEMU ARG...
-    keeper.py --adopt SANDBOX_DIR RUNTIME_DIR {keep|discard} PID FORWARDS [NAME=VALUE...]
+    keeper.py --adopt SANDBOX_DIR RUNTIME_DIR {keep|discard} PID FORWARDS OWNER [NAME=VALUE...]
 
 The second form replaces a keeper that was killed, for the QEMU with that process id
 (`keeper_parts.adopting`). FORWARDS are its port forwards in the form of its monitor, separated by
-spaces.
+spaces; OWNER is the process id of its owner and when that has started, or empty.
 
 LEASH   the read end of a pipe whose other end the owner holds. When that closes, the kernel itself
         kills every QEMU of the sandbox (`keeper_parts.leash`), even if the keeper is dead already.
@@ -36,7 +36,7 @@ import sys
 
 if __name__ == "__main__":
     # -I and -S leave every directory but Python's own out of sys.path, which saves each start 2 ms.
-    # The engine is looked for behind those.
+    # The engine is found behind those.
     sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
     from quicksand.qemu.keeper_parts.main import main
 

@@ -36,10 +36,7 @@ class KeeperLink:
             await asyncio.get_running_loop().sock_connect(connection, str(path))
         except OSError as error:
             connection.close()
-            raise StateError(
-                f"nobody looks after the sandbox's QEMU ({error.strerror})",
-                hint="its keeper was killed: stop the sandbox and start it again",
-            ) from error
+            raise _unreachable(error) from error
         except BaseException:
             connection.close()
             raise
@@ -112,6 +109,19 @@ def hold_leash(path: Path, leash_end: int) -> None:
         raise MachineError(f"the keeper did not hold the leash: {error}") from error
     if "error" in reply:
         raise MachineError(f"the keeper did not hold the leash: {reply['error']}")
+
+
+def _unreachable(error: OSError) -> StateError:
+    again = "stop the sandbox and start it again"
+    if isinstance(error, FileNotFoundError):
+        return StateError(
+            "the process that looks after the sandbox's QEMU cannot be reached: its socket is gone",
+            hint=f"somebody has removed it, or the sandbox has just ended: {again}",
+        )
+    return StateError(
+        f"nobody looks after the sandbox's QEMU ({error.strerror})",
+        hint=f"its keeper was killed: {again}",
+    )
 
 
 def _gone(op: str) -> MachineError:

@@ -56,5 +56,6 @@ def _plan(
         "discard" if record.discard else "keep",
         str(run.qemu_pid),
         " ".join(forward_rules(run.http_port)),
+        f"{run.owner_pid} {run.owner_started}" if run.owner_started else "",
         *(f"{name}={value}" for name, value in env.items()),
     ]

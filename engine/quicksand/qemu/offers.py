@@ -1,8 +1,8 @@
-"""What a QEMU was built with. Distributions build it with less, or put parts of it into packages of
-their own, and a sandbox needs certain devices: those that our own plan of a machine names.
+"""The devices with which a QEMU was built. Distributions build it with fewer, or put parts of it
+into separate packages, and a sandbox needs those that our own plan of a machine names.
 
-QEMU is asked over QMP for the types that it knows, its modules' included. What it prints when a
-machine cannot be made is for people only.
+QEMU is asked over QMP for the types that it knows, including those of its modules. Its messages
+when a machine cannot be made are for people only.
 """
 
 from __future__ import annotations
@@ -66,12 +66,12 @@ def needed_types(arch: Architecture, *, display: bool) -> frozenset[str]:
 def lacking_types(
     system: Path, arch: Architecture, *, words: Sequence[str] = (), env: Mapping[str, str]
 ) -> frozenset[str]:
-    """The types that a machine with a display needs and the program ``system`` does not know.
-    ``words`` are arguments that it needs, ``env`` variables.
+    """Return the types that a machine with a display needs and the program ``system`` does not
+    know. ``words`` are arguments that it needs, ``env`` variables.
 
-    A program that does not answer counts as one that lacks nothing: its own error, when a machine
-    starts, tells more. That nothing is lacking is remembered until the program changes; what is
-    lacking may come with another package. Blocks. Raises DiskSpaceError, PathError, OSError.
+    A program that does not answer counts as lacking nothing: its own error, when a machine starts,
+    tells more. A complete result is remembered until the program changes; missing types may come
+    with another package. Blocks. Raises DiskSpaceError, PathError, OSError.
     """
     needed = needed_types(arch, display=True)
     digest = hashlib.sha256(" ".join(sorted(needed)).encode()).hexdigest()[:16]
@@ -88,7 +88,7 @@ def lacking_types(
 
 
 def _ask(system: Path, words: Sequence[str], env: Mapping[str, str]) -> frozenset[str]:
-    """The names of all types and machines that QEMU knows; empty if it does not tell."""
+    """Return the names of all types and machines that QEMU knows; empty if it does not tell."""
     talk = "".join(json.dumps({"execute": question}) + "\n" for question in _QUESTIONS)
     argv = [str(system), *words, "-nodefaults", "-no-user-config", "-display", "none"]
     try:
@@ -106,7 +106,7 @@ def _ask(system: Path, words: Sequence[str], env: Mapping[str, str]) -> frozense
 
 
 def _replies(output: bytes) -> list[dict[str, Any]]:
-    """The objects in QEMU's output, one a line; what is none is left out."""
+    """Return the objects in QEMU's output, one a line; other lines are left out."""
     found = []
     for line in output.splitlines():
         try:
@@ -119,7 +119,7 @@ def _replies(output: bytes) -> list[dict[str, Any]]:
 
 
 def _names(replies: Iterable[dict[str, Any]]) -> Iterable[str]:
-    """The names in the answers that are lists; a machine has an alias for its newest version."""
+    """Yield the names in answers that are lists; a machine has an alias for its newest version."""
     for reply in replies:
         answer = reply.get("return")
         for one in answer if isinstance(answer, list) else ():

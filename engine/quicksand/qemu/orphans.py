@@ -19,9 +19,9 @@ from quicksand.base.processes import (
 
 
 def find_orphans() -> list[Process]:
-    """QEMU and keeper processes of this user whose sandbox's directory is gone or was replaced.
-    They are recognised by its lock, which the processes of a sandbox hold while they live. Blocks
-    for I/O."""
+    """Return the QEMU and keeper processes of this user whose sandbox's directory is gone or was
+    replaced. They are recognised by its lock, which the processes of a sandbox hold while they
+    live. Blocks for I/O."""
     found = list_processes()
     holders = {of: set(holders_of(Path(of) / "lock")) for of in {process.of for process in found}}
     can_tell = PROC.is_dir()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import itertools
 import socket
 import time
 from collections.abc import Callable, Sequence
@@ -17,11 +18,13 @@ from quicksand.base.errors import ImageError, PortInUseError
 from quicksand.base.memory import check_memory
 from quicksand.base.progress import Progress
 from quicksand.base.tick_rate import tick_rate_khz
+from quicksand.disks.images.boot_files import trim
 from quicksand.disks.images.initrd import compose_initrd
 from quicksand.disks.images.resolve import ImageResolver, ResolvedImage
 from quicksand.disks.images.start_kernel import start_kernel
 from quicksand.qemu.accelerator import AcceleratorStatus, choose_accelerator
 from quicksand.qemu.binaries import QemuBinaries, find_binaries, require_display
+from quicksand.qemu.booted import booted_files
 from quicksand.qemu.command import Boot, MachinePlan, SharedDirectory, plan
 from quicksand.qemu.process import Listeners
 from quicksand.records.config import VNC_PORT_HINT, Accelerator, NetworkMode
@@ -55,19 +58,23 @@ class Ports:
     http: int | None = None
     """Leads to the agent's HTTP interface; None if that is off."""
     vnc: int | None = None
-    """Leads to the screen; None if it is not asked for."""
+    """Leads to the screen; None if it is not requested."""
 
 
 async def gather_parts(
-    registry: Registry, record: Record, lap: Callable[[str], None] = lambda _: None
+    registry: Registry,
+    record: Record,
+    lap: Callable[[str], None] = lambda _: None,
+    *,
+    beside: Sequence[str] = (),
 ) -> Parts:
     """Find image, QEMU and accelerator, and check that the host has enough memory.
 
-    ``lap`` is called after each phase with its name in BootTiming. Raises HostError, ImageError.
+    ``lap`` is called after each phase with its name in BootTiming. ``beside``: the command line of
+    the QEMU whose guest will go on in this one. Raises HostError, ImageError.
     """
     image, arch = await asyncio.to_thread(resolve_image, registry, record)
-    cache = registry.paths.cache
-    kernel, initrd = await asyncio.to_thread(_boot_files, image, cache)
+    kernel, initrd = await asyncio.to_thread(_boot_files, image, registry, beside)
     lap("resolve_image_s")
     binaries = await asyncio.to_thread(find_binaries, arch.value)
     if record.config.enable_display:
@@ -93,8 +100,17 @@ async def gather_parts(
     )
 
 
-def _boot_files(image: ResolvedImage, cache: Path) -> tuple[Path, Path]:
+def _boot_files(
+    image: ResolvedImage, registry: Registry, beside: Sequence[str]
+) -> tuple[Path, Path]:
+    cache = registry.paths.cache
+    trim(cache, lambda: booted_files(registry))
     kernel = start_kernel(image.kernel, cache)
+    # A guest that goes on does not boot, so the files from which it has booted will do: their
+    # package may have been upgraded since, or be gone.
+    for option, value in itertools.pairwise(beside):
+        if option == "-initrd" and Path(value).is_file():
+            return kernel, Path(value)
     return kernel, compose_initrd(image.initrd, image.guest_arch, cache)
 
 
@@ -116,8 +132,8 @@ async def look_for_parts(
 
 
 def resolve_image(registry: Registry, record: Record) -> tuple[ResolvedImage, Architecture]:
-    """The record's image: at the first start the present one of that name, later (and for clones)
-    the very same files. Raises ImageError if those are gone or have changed."""
+    """Find the record's image: at the first start the present one of that name, later (and for
+    clones) the very same files. Raises ImageError if those are gone or have changed."""
     arch = record.config.arch or Architecture.host()
     resolver = ImageResolver(registry.paths)
     if not record.committed and not record.chain:
@@ -148,8 +164,8 @@ def plan_machine(
     at: Node | None = None,
     directories: Sequence[SharedDirectory] = (),
 ) -> MachinePlan:
-    """The machine of ``record`` with the disk and memory image of ``head``. With ``at`` it waits
-    for that checkpoint's state to be loaded. ``directories`` are what QEMU serves by 9p."""
+    """Return the machine of ``record`` with the disk and memory image of ``head``. With ``at`` it
+    waits for that checkpoint's state to be loaded. QEMU serves ``directories`` by 9p."""
     config, image = record.config, parts.image
     is_going_on = at is not None and at.tier.has_memory
     is_pc = parts.arch is Architecture.X86_64
@@ -164,10 +180,10 @@ def plan_machine(
         cpus=config.cpus,
         tsc_khz=parts.tsc_khz,
         boot=Boot(
-            # A machine that goes on needs a kernel only if its guest boots again. An ELF file QEMU
-            # would write to the guest's memory at each reset, and loading a state begins with one
-            # (QEMU hw/core/loader.c, rom_reset); a bzImage it hands out when the guest asks. On
-            # arm64 nothing is handed out, and what is written is left out for incoming state.
+            # A machine that goes on needs a kernel only if its guest boots again. QEMU would write
+            # an ELF file to the guest's memory at each reset, and loading a state begins with one
+            # (QEMU hw/core/loader.c, rom_reset), but it provides a bzImage when the guest asks. On
+            # arm64 it provides none, and writes no kernel before incoming state.
             kernel=image.kernel if is_going_on and is_pc else parts.kernel,
             initrd=parts.initrd,
             disk=layer_name(head.top),

@@ -6,13 +6,15 @@ import asyncio
 import contextlib
 import os
 import socket
+import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from quicksand.base.errors import QemuDiedError
-from quicksand.base.threads import to_the_end
+from quicksand.base.processes import start_of
+from quicksand.base.threads import in_thread_to_the_end, to_the_end
 from quicksand.qemu.binaries import QemuBinaries
 from quicksand.qemu.command import Inherited
 from quicksand.qemu.keeper_link import hold_leash
@@ -26,17 +28,18 @@ from quicksand.records.layout import (
     RuntimeDir,
     SandboxDir,
 )
+from quicksand.records.sandboxes import RunState
 
 KEEPER = Path(__file__).with_name("keeper.py")
 LINE_MAX = 256
 LAUNCH_TIMEOUT_S = 20.0
-"""The keeper needs milliseconds; a host that swaps may need seconds."""
+"""Seconds for the keeper to start, which takes milliseconds; a host that swaps may need seconds."""
 
 LEAN = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": "131072"}
 """QEMU's threads rarely allocate at the same time: separate heaps would waste 0.4 MiB. Blocks of
-128 KiB and more are mapped one by one, as glibc does until the first of them is freed: of the
-buffers of a connection of the guest's, 257 KiB, those that hold nothing mostly take 9 KiB
-(mallopt(3); docs/internals/reliability.md says when they do not)."""
+128 KiB and more are mapped one by one, as glibc does until the first of them is freed: the buffers
+of a guest's connection, 257 KiB, mostly take 9 KiB while they are empty (mallopt(3);
+docs/internals/reliability.md says when they do not)."""
 
 
 class Listeners:
@@ -95,23 +98,61 @@ class Listeners:
             listener.close()
 
 
-class _Status(asyncio.Protocol):
-    """The keeper's stdout: one line at the start, and the end of file when all is over."""
+class _Status:
+    """The keeper's stdout: one line at the start, and the end of file when all is over. An event
+    loop watches the plain descriptor: uvloop closes the file of a transport twice, and the second
+    time its number may belong to another file (MagicStack/uvloop#763)."""
 
-    def __init__(self) -> None:
+    def __init__(self, pipe: int) -> None:
+        """Have the running event loop watch ``pipe``, which this object closes."""
+        os.set_blocking(pipe, False)
+        self._pipe: int | None = pipe
         self._text = b""
-        self.line: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._watch(pipe)
+
+    def _watch(self, pipe: int) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.line: asyncio.Future[bytes] = self._loop.create_future()
         self.ended = asyncio.Event()
+        self._loop.add_reader(pipe, self._read, pipe)
 
-    def data_received(self, data: bytes) -> None:
-        self._text += data[:LINE_MAX]
-        if b"\n" in self._text and not self.line.done():
+    def watch_here(self) -> None:
+        """Have the running event loop watch the pipe, perhaps instead of another one."""
+        if self._pipe is None or self._loop is asyncio.get_running_loop():
+            return
+        before, pipe = self._loop, self._pipe
+        self._pipe = os.dup(pipe)
+        if before.is_closed():
+            os.close(pipe)
+        else:
+            before.call_soon_threadsafe(_unwatch, before, pipe)
+        self._watch(self._pipe)
+
+    def _read(self, pipe: int) -> None:
+        if pipe != self._pipe:
+            return  # another event loop has taken over
+        try:
+            data = os.read(pipe, LINE_MAX)
+        except BlockingIOError:
+            return
+        if not data:
+            self.close()
+        self._text = (self._text + data)[:LINE_MAX]
+        if not self.line.done() and (not data or b"\n" in self._text):
             self.line.set_result(self._text)
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        if not self.line.done():
-            self.line.set_result(self._text)
-        self.ended.set()
+    def close(self) -> None:
+        """Close the descriptor, since nobody waits for the end any more. Idempotent."""
+        if self._pipe is not None:
+            _unwatch(self._loop, self._pipe)
+            self._pipe = None
+            self.ended.set()
+
+
+def _unwatch(loop: asyncio.AbstractEventLoop, pipe: int) -> None:
+    if not loop.is_closed():
+        loop.remove_reader(pipe)
+    os.close(pipe)
 
 
 class Leash:
@@ -137,15 +178,13 @@ class Leash:
 class OwnedProcess:
     """A QEMU that this process started and that dies when the lifeline is cut, unless detached."""
 
-    def __init__(
-        self, lifeline: int, leash: Leash, status: _Status, transport: asyncio.BaseTransport
-    ) -> None:
+    def __init__(self, lifeline: int, leash: Leash, status: _Status) -> None:
         self._lifeline: int | None = lifeline
         self._leash = leash
         self._status = status
-        self._transport = transport
         self.keeper_pid = 0
         self.qemu_pid = 0
+        _owned.add(self)
 
     def detach(self) -> None:
         """Let QEMU outlive this process."""
@@ -158,7 +197,7 @@ class OwnedProcess:
 
     def detach_to(self, keeper_socket: Path) -> None:
         """Let QEMU outlive this process, but not its keeper. Raises MachineError if the keeper does
-        not take it; QEMU is then as attached as before."""
+        not take the leash; QEMU then stays attached."""
         if self._lifeline is not None:
             hold_leash(keeper_socket, self._leash.ours)
             with contextlib.suppress(BrokenPipeError):
@@ -167,17 +206,17 @@ class OwnedProcess:
 
     @property
     def leash_end(self) -> int:
-        """The owner's end of the leash, for the keeper that is to hold it."""
+        """Return the owner's end of the leash, for the keeper that will hold it."""
         return self._leash.ours
 
     def let_go(self) -> None:
-        """Close all that ties QEMU to this process, which will not `wait` for it. That ends QEMU
-        unless another process or its keeper has taken it."""
+        """Close everything that ties QEMU to this process, which will not `wait` for it. That ends
+        QEMU unless another process or its keeper has taken it."""
         self.cut()
-        self._transport.close()
+        self._status.close()
 
     def kill(self) -> None:
-        """End QEMU and keep the sandbox's directory, even if it is to be discarded."""
+        """End QEMU and keep the sandbox's directory, even if it would be discarded."""
         if self._lifeline is not None:
             with contextlib.suppress(BrokenPipeError):
                 os.write(self._lifeline, b"K")
@@ -188,6 +227,14 @@ class OwnedProcess:
             os.close(self._lifeline)
             self._lifeline = None
             self._leash.close()
+            _owned.discard(self)
+
+    def disown(self) -> None:
+        """In a forked child: close its copies of the owner's ends."""
+        if self._lifeline is not None:
+            os.close(self._lifeline)
+            os.close(self._leash.ours)
+            self._lifeline = None
 
     async def started(self) -> bytes:
         """Wait for the keeper's first line and return it."""
@@ -195,7 +242,23 @@ class OwnedProcess:
 
     async def wait(self) -> None:
         """Wait until QEMU has ended and the keeper has cleaned up."""
+        self._status.watch_here()
         await self._status.ended.wait()
+
+
+_owned: set[OwnedProcess] = set()
+"""The processes whose ends are open, used or not."""
+
+
+def _disown_all() -> None:
+    """Close the ends in a forked child: only this process is the owner, and QEMU ends with it,
+    however long its children live."""
+    for owned in _owned:
+        owned.disown()
+    _owned.clear()
+
+
+os.register_at_fork(after_in_child=_disown_all)
 
 
 async def launch(
@@ -229,6 +292,14 @@ async def launch(
     return owned
 
 
+def owned_here(run: RunState) -> RunState:
+    """Return the state of a machine with this process as its owner, for a keeper that adopts it:
+    only Linux has such keepers."""
+    if not sys.platform.startswith("linux"):
+        return run
+    return replace(run, owner_pid=os.getpid(), owner_started=start_of(os.getpid()))
+
+
 def keeper_environment() -> dict[str, str]:
     """The environment of a keeper, which its QEMUs get too."""
     found = {"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8"}
@@ -242,21 +313,15 @@ async def _start_keeper(
 ) -> OwnedProcess:
     lifeline_read, lifeline = os.pipe()
     status_read, status_write = os.pipe()
-    try:
-        transport, status = await _watch_status(status_read)
-    except BaseException:
-        for descriptor in (lifeline_read, lifeline, status_write):
-            os.close(descriptor)
-        leash.close()
-        raise
-    owned = OwnedProcess(lifeline, leash, status, transport)
+    owned = OwnedProcess(lifeline, leash, _Status(status_read))
     try:
         try:
-            process = await asyncio.create_subprocess_exec(
-                *argv,
+            # Not the event loop's: with uvloop's, the keeper and QEMU would inherit more than this.
+            process = subprocess.Popen(  # noqa: ASYNC220 - asyncio's own does the same
+                argv,
                 stdin=lifeline_read,
                 stdout=status_write,
-                stderr=asyncio.subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
                 pass_fds=(*descriptors, leash.theirs),
                 env=keeper_environment(),
                 start_new_session=True,
@@ -264,53 +329,36 @@ async def _start_keeper(
         finally:
             os.close(lifeline_read)
             os.close(status_write)
-        await process.wait()
+        await in_thread_to_the_end(process.wait)
     except BaseException:
-        # Cutting the lifeline ends what has started. Wait for it, since it writes to the sandbox's
-        # directory, which our caller removes.
+        # Cutting the lifeline ends whatever has started. Wait for that, since the keeper writes to
+        # the sandbox's directory, which our caller removes.
         owned.cut()
         await to_the_end(owned.wait())
         raise
     return owned
 
 
-async def _watch_status(status_read: int) -> tuple[asyncio.BaseTransport, _Status]:
-    loop = asyncio.get_running_loop()
-    return await loop.connect_read_pipe(_Status, os.fdopen(status_read, "rb", 0))
-
-
 class Offer:
     """The descriptors that a process passes to the keeper of a waiting sandbox, to become its
     owner."""
 
-    def __init__(
-        self,
-        lifeline: tuple[int, int],
-        status_write: int,
-        status: _Status,
-        transport: asyncio.BaseTransport,
-    ) -> None:
+    def __init__(self, lifeline: tuple[int, int], status_write: int, status: _Status) -> None:
         self._lifeline_read, self._lifeline = lifeline
         self._status_write = status_write
         self._status = status
-        self._transport = transport
 
     @classmethod
-    async def make(cls) -> Offer:
-        """Raises OSError if there are no descriptors left."""
+    def make(cls) -> Offer:
+        """Raises OSError if there are no descriptors left. The running event loop watches it."""
         lifeline = os.pipe()
         try:
             status_read, status_write = os.pipe()
-            try:
-                transport, status = await _watch_status(status_read)
-            except BaseException:
-                os.close(status_write)
-                raise
-        except BaseException:
+        except OSError:
             for descriptor in lifeline:
                 os.close(descriptor)
             raise
-        return cls(lifeline, status_write, status, transport)
+        return cls(lifeline, status_write, _Status(status_read))
 
     @property
     def theirs(self) -> tuple[int, int]:
@@ -318,18 +366,18 @@ class Offer:
         return self._lifeline_read, self._status_write
 
     def accepted(self, leash: Leash, *, keeper_pid: int, qemu_pid: int) -> OwnedProcess:
-        """The process that the keeper has given to this one, with its leash."""
+        """Return the process that the keeper has given to this one, with its leash."""
         for descriptor in self.theirs:
             os.close(descriptor)
-        owned = OwnedProcess(self._lifeline, leash, self._status, self._transport)
+        owned = OwnedProcess(self._lifeline, leash, self._status)
         owned.keeper_pid, owned.qemu_pid = keeper_pid, qemu_pid
         return owned
 
     def withdraw(self) -> None:
-        """Close everything. A keeper that has its descriptors by now ends QEMU."""
+        """Close everything. A keeper that already has its descriptors ends QEMU."""
         for descriptor in (*self.theirs, self._lifeline):
             os.close(descriptor)
-        self._transport.close()
+        self._status.close()
 
 
 async def _await_started(owned: OwnedProcess, program: Path) -> None:

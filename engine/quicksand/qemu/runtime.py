@@ -1,5 +1,5 @@
-"""Plain functions that tell scripts what this host offers: which QEMU, which accelerator. The
-engine itself uses qemu/binaries.py and qemu/accelerator.py."""
+"""Plain functions that tell scripts about this host: its QEMU and its accelerator. The engine
+itself uses qemu/binaries.py and qemu/accelerator.py."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class OS(StrEnum):
     LINUX = "linux"
     MACOS = "darwin"
     DARWIN = "darwin"
-    """`MACOS`, as the specification calls it."""
+    """`MACOS`, under the specification's name."""
     WINDOWS = "windows"
 
     @classmethod
     def host(cls) -> OS:
-        """This host's operating system. Raises ConfigError if it is none of these."""
+        """Return this host's operating system. Raises ConfigError if it is another one."""
         name = "windows" if sys.platform == "win32" else sys.platform
         try:
             return cls(name)
@@ -38,7 +38,7 @@ class OS(StrEnum):
 
     @property
     def os_type(self) -> OS:
-        """Itself; the specification calls the kind of a platform's ``os`` so."""
+        """Itself; the specification uses this name for the kind of a platform's ``os``."""
         return self
 
 
@@ -58,11 +58,11 @@ class RuntimeInfo:
     qemu_img: Path | None
     version: str
     origin: str
-    """Where it comes from: "system", "unpacked by setup", …"""
+    """The place from which it comes: "system", "unpacked by setup", …"""
     data_dir: Path | None = None
-    """The directory with its firmware, where QEMU has to be told."""
+    """The directory with its firmware, if QEMU must be told."""
     module_dir: Path | None = None
-    """The directory with its modules, where QEMU has to be told (QEMU_MODULE_DIR)."""
+    """The directory with its modules, if QEMU must be told (QEMU_MODULE_DIR)."""
 
     @property
     def runtime_dir(self) -> Path:
@@ -71,7 +71,7 @@ class RuntimeInfo:
 
     @classmethod
     def of(cls, found: QemuBinaries) -> RuntimeInfo:
-        """What scripts are told of a QEMU."""
+        """Return the public facts of a QEMU."""
         modules = found.env.get("QEMU_MODULE_DIR")
         return cls(
             qemu_binary=found.system,
@@ -96,7 +96,7 @@ class PlatformConfig:
 
     @property
     def cache_dir(self) -> Path:
-        """The directory for what can be made again."""
+        """The directory for files that can be made again."""
         return paths().cache
 
     @property
@@ -122,7 +122,7 @@ def get_runtime(arch: str | PlatformConfig | None = None) -> RuntimeInfo:
 def ensure_runtime(arch: str | None = None) -> RuntimeInfo:
     """`get_runtime`, after getting a QEMU if there is none that works, as the command ``setup``
     does: by the system's package manager as root, else from the distribution's packages, unpacked
-    in the user's data directory. It blocks, for minutes if much is to be fetched.
+    in the user's data directory. It blocks, for minutes if much must be fetched.
 
     Raises QemuNotFound, QemuTooOld or another HostError, ConfigError for an unknown architecture.
     """

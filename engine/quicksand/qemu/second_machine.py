@@ -1,4 +1,4 @@
-"""Launching a second QEMU of a sandbox under the keeper that it has, for a revert."""
+"""Launching a second QEMU of a sandbox under the existing keeper, for a revert."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from quicksand.records.layout import MachineDir
 from quicksand.records.sandboxes import RunState
 
 FIRST_DESCRIPTOR = 128
-"""The first number for descriptors passed to a QEMU that the keeper launches: usually higher than
-any that the keeper itself has open, and so low that all are below 256, which is as many as a
-process of macOS may have open (`ulimit -n`)."""
+"""The first number for descriptors passed to a QEMU that the keeper launches: usually above all
+that the keeper itself has open, and low enough that all stay below 256, the most that a process of
+macOS may have open (`ulimit -n`)."""
 
 
 async def launch_second(
@@ -29,7 +29,7 @@ async def launch_second(
     origin: str,
 ) -> RunState:
     """Launch the planned ``machine``, whose ``directory`` was made for it; its VM is paused.
-    ``keeper`` ends it when it closes, unless it is told otherwise. The other parameters are fields
+    ``keeper`` ends it when the link closes, unless told otherwise. The other parameters are fields
     of the `RunState`. Raises PathError, HostError, MachineError."""
     listeners = Listeners(directory)
     try:

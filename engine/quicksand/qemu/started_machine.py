@@ -1,5 +1,5 @@
-"""A machine that this process has started, and its end: waiting for it, saying why it came, and
-removing what is left."""
+"""A machine that this process has started, and its end: waiting for it, explaining it, and removing
+the rest."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from quicksand.disks.images.resolve import ResolvedImage
 from quicksand.guest.agent.link import AgentLink
 from quicksand.qemu.process import OwnedProcess
 from quicksand.records.last_run import find_panic
-from quicksand.records.layout import SandboxDir, remove_memory
+from quicksand.records.layout import SandboxDir
+from quicksand.records.memory_places import remove_memory
 from quicksand.records.sandboxes import Record, RunState
 
 END_POLL_S = 0.01
@@ -36,13 +37,13 @@ class StartedMachine:
     link: AgentLink
     image: ResolvedImage
     notices: tuple[str, ...] = ()
-    """Notices of steps of the start that failed: a mount, or the desktop that did not come in time.
-    """
+    """Notices of steps of the start that failed: a mount, or a desktop that did not come in
+    time."""
     clock: str = ""
-    """The fault of the guest's clock, in words, which are one of the notices, too; "" for none."""
+    """The fault of the guest's clock, in words that are also one of the notices; "" for none."""
 
     async def end(self) -> None:
-        """End it as the end of this process would, and wait for that. A cancellation waits, too,
+        """End the machine as the end of this process would, and wait. A cancellation waits, too,
         but at most KILL_WAIT_S for a keeper that hangs; QEMU has ended by then."""
         self.link.close()
         self.process.cut()
@@ -53,8 +54,8 @@ class StartedMachine:
 
 
 PANIC_LOG = 6000
-"""Bytes of the console that an error of a panic shows: the kernel's registers and stack take half
-of that, and the reason stands before them."""
+"""Bytes of the console that the error of a panic shows: the kernel's registers and stack take half
+of them, and the reason comes before these."""
 
 
 def remove_quietly(path: Path) -> None:

@@ -42,7 +42,7 @@ async def stop_machine(
     seconds for it. Raises MachineError if the processes cannot be ended.
     """
     place = sandbox_dir(registry.paths, record.id)
-    await ensure_keeper(registry, record)  # it records how the machine ends
+    await ensure_keeper(registry, record)  # the keeper records how the machine ends
     unfinished = runtime_dir(registry.paths, record.id).current().unfinished.exists()
     can_answer = grace > 0 and link is not None and not unfinished
     if is_locked(place.lock) and can_answer and not record.discard:
@@ -71,8 +71,8 @@ def _still_held(place: SandboxDir, record: Record) -> MachineError:
 
 
 async def _let_go_on(registry: Registry, record: Record) -> bool:
-    """Resume a paused guest, which could not answer otherwise. Returns whether it was: not if
-    another client works on it, which may be giving it another memory."""
+    """Resume a paused guest, which could not answer otherwise. Returns whether it was resumed: not
+    if another client works on it, which may be giving it another memory."""
     place = sandbox_dir(registry.paths, record.id)
     with best_effort("resume the paused guest", place.engine_log):
         lock = await asyncio.to_thread(lock_within, place.history_lock, HISTORY_WAIT_S)
@@ -94,8 +94,8 @@ async def _let_go_on(registry: Registry, record: Record) -> bool:
 
 
 async def _ask_guest(link: AgentLink, grace: float, log: Path) -> bool:
-    """Ask the guest to power down; returns whether it agreed. That takes a millisecond. A guest
-    that a busy host holds up must not lose what it has not written yet, so it has all of ``grace``.
+    """Ask the guest to power down; returns whether it agreed, which takes a millisecond. On a busy
+    host the guest must not lose unwritten data, so it has all of ``grace``.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + max(AGENT_TIMEOUT_S, grace)
@@ -108,7 +108,7 @@ async def _ask_guest(link: AgentLink, grace: float, log: Path) -> bool:
 
 
 async def end_processes(place: SandboxDir) -> None:
-    """Have the keeper end QEMU, then kill the sandbox's processes that are left."""
+    """Have the keeper end QEMU, then kill the remaining processes of the sandbox."""
     found = await asyncio.to_thread(processes_of, place.root)
     keepers = [process for process in found if process.kind is ProcessKind.KEEPER]
     for keeper in keepers:

@@ -1,8 +1,8 @@
-"""Has a running QEMU forget what it has translated of some of the guest's memory.
+"""Makes a running QEMU forget its translations of some of the guest's memory.
 
-TCG keeps translated code until a page that it was made of is written by the guest or by QEMU. It
-does not notice what is written from outside. QEMU's server for its own tests (object ``qtest``,
-docs/devel/testing/qtest.rst) writes memory as QEMU does, and drops what was translated of it.
+TCG keeps translated code until the guest or QEMU writes to the page from which it was made. It does
+not notice writes from outside. QEMU's server for its own tests (object ``qtest``,
+docs/devel/testing/qtest.rst) writes memory as QEMU does, and drops the page's translations.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ ANSWER_S = 20.0
 """Seconds within which QEMU answers."""
 
 GREETING_S = 2.0
-"""Seconds within which its server does for the first time, while the guest still runs."""
+"""Seconds within which its server answers for the first time, while the guest still runs."""
 
 PIECE = 64 * 1024
-"""Bytes of one command at most. QEMU takes a buffer of that size for each, which then stays in the
-processor's cache, and is too small to be mapped anew each time (mallopt(3), M_MMAP_THRESHOLD)."""
+"""The most bytes of one command. For each, QEMU takes a buffer of that size, which stays in the
+processor's cache and is too small to be mapped anew each time (mallopt(3), M_MMAP_THRESHOLD)."""
 
 ANSWERS_MAX = 64 * 1024
 """Bytes of answers that are read at once."""
 
 LOW_MAX, LOW_OF_LARGE = 0xB0000000, 0x80000000
-"""Bytes of a q35 machine's memory below 4 GiB: all of it up to the first number, and the second one
-of a machine that has as much or more (QEMU, hw/i386/pc_q35.c, ``lowmem``)."""
+"""Bytes of a q35 machine's memory below 4 GiB: all memory up to the first number; the second number
+for a machine with as much or more (QEMU, hw/i386/pc_q35.c, ``lowmem``)."""
 
 HIGH_START = 1 << 32
-"""Guest address of the rest."""
+"""Guest address of the memory above."""
 
 APIC = 0xFEE00000
-"""Where a message to a processor's APIC is written (Intel SDM 3A, 11.11.1); the APIC's id is in the
-bits from `APIC_ID_SHIFT` on."""
+"""The address to which a message to a processor's APIC is written (Intel SDM 3A, 11.11.1); the
+APIC's id is in the bits from `APIC_ID_SHIFT` on."""
 APIC_ID_SHIFT = 12
 
 
@@ -53,12 +53,12 @@ NOTHING = "memset 0x0 0x0 0x0"
 class QtestTranslations(Translations):
     """A connection to the test server of one QEMU, for an x86 machine; a context manager.
 
-    The server is made once for each QEMU and stays: QEMU would send the answers of another one to
-    where the first was (softmmu/qtest.c, ``qtest_server_send_opaque``).
+    The server is made once for each QEMU and stays: QEMU would send the answers of a second server
+    to the first one's connection (softmmu/qtest.c, ``qtest_server_send_opaque``).
     """
 
     def __init__(self, monitor: Monitor, path: Path) -> None:
-        """``path``: where the server's socket is, or will be."""
+        """``path``: the place of the server's socket, present or future."""
         self._monitor = monitor
         self._path = path
         self._reader: asyncio.StreamReader | None = None
@@ -87,14 +87,14 @@ class QtestTranslations(Translations):
         self._writer.close()
 
     async def _make(self) -> None:
-        """Make the server, or what is missing of it: a client may have died in between."""
+        """Make the server, or its missing parts: a client may have died in between."""
         if not self._path.exists():
             address = {"type": "unix", "data": {"path": str(self._path)}}
             backend = {"type": "socket", "data": {"addr": address, "server": True, "wait": False}}
             await self._monitor.execute("chardev-add", id=NAME, backend=backend)
         objects = await self._monitor.execute("qom-list", path="/objects")
         if not any(found["name"] == NAME for found in objects):
-            # Else it writes each command to QEMU's messages.
+            # Otherwise the server writes each command to QEMU's messages.
             server = {"qom-type": "qtest", "id": NAME, "chardev": NAME, "log": "none"}
             await self._monitor.execute("object-add", **server)
 
@@ -116,8 +116,8 @@ class QtestTranslations(Translations):
         )
 
     async def _say(self, lines: Sequence[str], timeout: float = ANSWER_S) -> None:
-        """Have the server carry out these commands. All are sent at once: it does not wait for its
-        answers to be read."""
+        """Have the server carry out these commands. All are sent at once: the server does not wait
+        for its answers to be read."""
         assert self._reader is not None
         assert self._writer is not None
         self._writer.write("".join(f"{line}\n" for line in lines).encode("ascii"))

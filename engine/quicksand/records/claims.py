@@ -1,8 +1,8 @@
 """Claims on this machine's memory for sandboxes that do not run yet.
 
 A claim is a file that its process holds locked, so it ends with that process at the latest. All are
-made under one lock: of two clients that want the last of the memory, one gets it. Once the sandbox
-is there, the registry counts it, and its claim no more.
+made under one lock: if two clients want the last of the memory, one gets it. Once the sandbox
+exists, the registry counts it, and its claim no longer counts.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from quicksand.records.memory_budget import Use, read_use
 from quicksand.records.registry import Registry
 
 LOCK_WAIT_S = 10.0
-"""Seconds to wait for others who claim."""
+"""Seconds to wait for others that make a claim."""
 CLAIMS_MAX = 5000
 
 
@@ -50,7 +50,7 @@ class Claims:
         self.place = claims_dir(paths)
 
     def take(self, id_: str, memory_bytes: int) -> Held:
-        """Claim the memory of a guest, and QEMU's own. ``id_`` are 32 hex digits. Raises
+        """Claim the memory of a guest, and QEMU's own. ``id_`` is 32 hex digits. Raises
         MemoryBudgetError, StateError if there is such a claim, HostError."""
         wanted = memory_bytes + OVERHEAD
         with map_os_errors(self.place), self._alone():
@@ -73,7 +73,7 @@ class Claims:
         return Held(id_, descriptor)
 
     def bind(self, id_: str, sandbox_id: str) -> None:
-        """Say which sandbox a claim is for, if there is such a claim. Raises HostError."""
+        """Note the sandbox of a claim, if there is such a claim. Raises HostError."""
         if HEX32.fullmatch(id_) and (found := self._read(id_)) is not None:
             write_json(self._file(id_), {**found, "sandbox": sandbox_id}, durable=False)
 
@@ -84,10 +84,10 @@ class Claims:
         give_back(self._lock(held.id), held.descriptor)
 
     def look(self) -> tuple[Use, dict[str, int]]:
-        """What the sandboxes have, and for each claim, by its id, the bytes to be added to that: 0
-        once its sandbox is there. Claims whose process has ended are removed. Raises OSError,
+        """Return the memory of the sandboxes, and by the id of each claim the bytes to be added to
+        that: 0 once its sandbox exists. Claims whose process has ended are removed. Raises OSError,
         ConfigError."""
-        # Sandboxes last: one that appears meanwhile counts twice, and never not at all.
+        # Sandboxes last: one that appears meanwhile counts twice, but never not at all.
         claims = list(self._list())
         use = read_use(self._registry)
         return use, {id_: 0 if sandbox in use.running else size for id_, size, sandbox in claims}

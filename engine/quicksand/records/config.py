@@ -77,7 +77,7 @@ class NetworkMode(StrEnum):
 
 
 class Accelerator(StrEnum):
-    """How QEMU runs the guest's instructions."""
+    """The way in which QEMU runs the guest's instructions."""
 
     KVM = "kvm"
     HVF = "hvf"

@@ -15,7 +15,7 @@ from quicksand.records.sandboxes import read_forwards
 
 @dataclass(frozen=True, slots=True)
 class ForwarderFiles:
-    """The files of that process in the sandbox's runtime directory."""
+    """The files of the process that carries forwards, in the sandbox's runtime directory."""
 
     root: Path
 
@@ -40,12 +40,12 @@ class Dialled:
 
     forwards: tuple[PortForward, ...] = ()
     error: str = ""
-    """Why it is not known which there are; "" if it is."""
+    """The reason why the forwards are unknown; "" if they are known."""
 
 
 def read_dialled(files: ForwarderFiles) -> Dialled:
-    """The forwards that were made while a sandbox runs. That their record is broken is told, and
-    not raised."""
+    """Read the forwards that were made while a sandbox runs. A broken record is reported, not
+    raised."""
     try:
         found = Dialled(_decode(read_json(files.forwards)))
     except FileNotFoundError:
@@ -64,14 +64,14 @@ def write_dialled(files: ForwarderFiles, forwards: Iterable[PortForward]) -> Non
     for forward in forwards:
         pairs[forward.protocol].append((forward.host, forward.guest))
     value = {"forwards": pairs[Protocol.TCP], "udp": pairs[Protocol.UDP]}
-    write_json(files.forwards, value, durable=False)
+    write_json(files.forwards, value, read=_decode, durable=False)
 
 
 def _decode(value: object) -> tuple[PortForward, ...]:
     """Raises ValueError."""
     fields = Fields(value, "bad forwards")
     tcp = read_forwards(fields)
-    # The process of an earlier version, which may still run, carries none of UDP.
+    # The process of an earlier version, which may still run, carries no UDP forwards.
     udp = read_forwards(fields, "udp") if fields.has("udp") else ()
     return (
         *(PortForward(host, guest) for host, guest in tcp),

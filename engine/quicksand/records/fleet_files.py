@@ -8,6 +8,7 @@
     <data>/fleet/waiting/       sandboxes that wait for a place (waiting.py)
     <data>/fleet/places/        which place, as Ray keeps it, which sandbox has (over_ray/places.py)
     <data>/fleet/kept/          sandboxes that are restarted elsewhere (fleet/keeping/book.py)
+    <data>/fleet/exports.json   the copies of their exported saves (fleet/keeping/exports.py)
     <data>/fleet/nodes/<id>/    the data directory of a local node; in it, `home` is its home
     <runtime>-fleet/<id>/       its runtime directory
 """
@@ -30,7 +31,7 @@ HEX32 = re.compile(r"[0-9a-f]{32}")
 
 
 def fleet_dir(paths: Paths) -> Path:
-    """The directory of all this; it need not exist."""
+    """Return the directory of all this; it need not exist."""
     return paths.data / "fleet"
 
 
@@ -56,7 +57,7 @@ def nodes_runtime(paths: Paths) -> Path:
 
 
 def is_known_to_fleets(paths: Paths) -> bool:
-    """Whether a fleet has asked this machine what it has."""
+    """Whether a fleet has asked this machine for its capacity."""
     return _machine_file(paths).exists()
 
 
@@ -65,7 +66,7 @@ def _machine_file(paths: Paths) -> Path:
 
 
 def machine_id(paths: Paths) -> str:
-    """Which machine this is: 32 hex digits that are made when they are asked for first. Raises
+    """Return this machine's id: 32 hex digits that are made when they are first needed. Raises
     PathError."""
     make_private_dir(fleet_dir(paths))
     place = _machine_file(paths)
@@ -75,7 +76,7 @@ def machine_id(paths: Paths) -> str:
             with create(temporary) as file:
                 file.write(os.urandom(16).hex().encode("ascii"))
             with contextlib.suppress(FileExistsError):
-                os.link(temporary, place)  # of several programs, one makes it
+                os.link(temporary, place)  # one of several programs makes it
             temporary.unlink()
         found = read_word(place).strip()
     if not HEX32.fullmatch(found):

@@ -1,4 +1,4 @@
-"""The record of the fleet that is up (fleet.json): what programs need to find its machines.
+"""The record of the fleet that is up (fleet.json), by which programs find its machines.
 
 Losing it loses no sandbox: the local nodes are directories, and other machines are in the config.
 """
@@ -13,11 +13,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from quicksand.base.errors import FleetError, StateError
+from quicksand.base.errors import FleetError, PathError, StateError
 from quicksand.base.fields import Fields
 from quicksand.base.files import lock_within, map_os_errors, read_json, write_json
 from quicksand.base.paths import Paths, make_private_dir
 from quicksand.base.remedies import Remedy, Words
+from quicksand.base.removal import NotOursError, require_ours
 from quicksand.records.fleet_files import fleet_dir, fleet_file, nodes_dir, nodes_runtime
 
 SCHEMA = 1
@@ -39,7 +40,7 @@ class NodeRecord:
     memory_bytes: int
     """Its share of the machine's memory."""
     cpus: int
-    """Its share of the machine's processors, for those who count: nothing holds it to that."""
+    """Its share of the machine's processors, for information only: nothing enforces it."""
 
     def data(self, paths: Paths) -> Path:
         """Its data directory."""
@@ -50,8 +51,13 @@ class NodeRecord:
         return nodes_runtime(paths) / self.id
 
     def paths(self, paths: Paths) -> Paths:
-        """Its directories; what can be made again, the nodes share."""
+        """Return its directories; the nodes share files that can be made again."""
         return replace(paths, data=self.data(paths), runtime=self.runtime(paths))
+
+    def require_ours(self, paths: Paths) -> None:
+        """Raise PathError if something else is in the place of its directories: that is neither
+        read nor written."""
+        require_node(self.name, self.data(paths), self.runtime(paths))
 
     @classmethod
     def from_json(cls, value: object) -> NodeRecord:
@@ -81,11 +87,11 @@ class FleetRecord:
     made: float = 0.0
     """Unix time."""
     nodes: tuple[NodeRecord, ...] = ()
-    """With SSH: local nodes. If there are none, its machines are those of the config."""
+    """The local nodes, with SSH. If there are none, its machines are those of the config."""
     drained: frozenset[str] = frozenset()
-    """Names of machines that take nothing new."""
+    """Names of machines that take no new sandboxes."""
     more: dict[str, Any] = field(default_factory=dict)
-    """What the back end notes for itself."""
+    """The back end's own notes."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -117,7 +123,7 @@ class FleetRecord:
 
 
 def read_fleet(paths: Paths) -> FleetRecord | None:
-    """The fleet that is up; None if none is. Raises FleetError for a damaged record."""
+    """Return the fleet that is up; None if none is. Raises FleetError for a damaged record."""
     place = fleet_file(paths)
     try:
         return FleetRecord.from_json(read_json(place))
@@ -134,8 +140,21 @@ def read_fleet(paths: Paths) -> FleetRecord | None:
         ) from error
 
 
+def require_node(name: str, *places: Path) -> None:
+    """Raise PathError for a directory of the node ``name`` that is not proven ours. A missing one
+    is not ours."""
+    for place in places:
+        try:
+            require_ours(place)
+        except NotOursError as error:
+            raise PathError(
+                f"{place}, a directory of {name}, is left alone: {error.why}",
+                hint="look at what is there; if nobody needs it, remove it yourself",
+            ) from error
+
+
 def nodes_of(paths: Paths) -> tuple[NodeRecord, ...]:
-    """The local nodes that are up, none if that cannot be read."""
+    """Return the local nodes that are up; none if the record cannot be read."""
     try:
         record = read_fleet(paths)
     except FleetError:
@@ -146,7 +165,7 @@ def nodes_of(paths: Paths) -> tuple[NodeRecord, ...]:
 def write_fleet(paths: Paths, record: FleetRecord) -> None:
     """Replace the record. Raises HostError."""
     make_private_dir(fleet_dir(paths))
-    write_json(fleet_file(paths), record.to_json())
+    write_json(fleet_file(paths), record.to_json(), read=FleetRecord.from_json)
 
 
 def remove_fleet(paths: Paths) -> None:
@@ -157,7 +176,7 @@ def remove_fleet(paths: Paths) -> None:
 
 @contextlib.contextmanager
 def changing_fleet(paths: Paths) -> Iterator[None]:
-    """Let nobody else change the fleet within the block. Blocks. Raises StateError, HostError."""
+    """Keep others from changing the fleet meanwhile. Blocks. Raises StateError, HostError."""
     place = make_private_dir(fleet_dir(paths)) / ".fleet.lock"
     with map_os_errors(place):
         descriptor = lock_within(place, LOCK_WAIT_S)
@@ -170,7 +189,7 @@ def changing_fleet(paths: Paths) -> Iterator[None]:
 
 
 def set_drained(paths: Paths, name: str, *, on: bool) -> None:
-    """Note that a machine is drained, or is no more. Raises FleetError, StateError, HostError."""
+    """Note that a machine is drained, or no longer is. Raises FleetError, StateError, HostError."""
     with changing_fleet(paths):
         record = read_fleet(paths) or FleetRecord()
         drained = record.drained | {name} if on else record.drained - {name}

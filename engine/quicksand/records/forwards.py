@@ -1,9 +1,9 @@
 """The specification's other words for a port forward: ``Forward(Host(8080), Guest(80))``.
 
 Connections are accepted at the first end and go to the second. A host's port is one of its loopback
-interface, since nothing of ours listens where other machines reach it; and a guest is sent nothing
-but to its own address. A forward from the guest to the host is refused: mounts aside, no guest
-reaches a program of the host by a port that it did not ask for (`NetworkMode.FULL` is the way).
+interface, since nothing of ours listens where other machines reach it; and the guest's end is
+always its own address. A forward from the guest to the host is refused: mounts aside, no guest
+reaches a program of the host through a port without being given the network (`NetworkMode.FULL`).
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ class End:
 
     port: int
     address: str
-    """"" for the usual one."""
+    """The address; "" for the usual one."""
 
     usual: ClassVar[tuple[str, ...]] = ()
-    """The addresses that there can be, the usual one first."""
+    """The possible addresses, the usual one first."""
 
     def __init__(
         self,
@@ -88,12 +88,12 @@ class Forward(PortForward):
 
     @property
     def src(self) -> Host:
-        """Where connections are accepted."""
+        """The address at which connections are accepted."""
         return Host(self.host)
 
     @property
     def dst(self) -> Guest:
-        """Where they go."""
+        """The address to which connections go."""
         return Guest(self.guest)
 
     @property

@@ -1,8 +1,8 @@
-"""A glance at every sandbox's record, for what is asked of all of them at each start: who has a
-name, and what may be left of processes that died.
+"""A glance at every sandbox's record, for the questions about all of them at each start: which has
+a name, and which may be left by dead processes.
 
-No index is kept, so none can be wrong: reading the few fields of a thousand records takes some
-15 ms. What a glance finds is only a reason to look properly (`Registry.inspect`).
+No index is kept, so none can be wrong: reading the few fields of a thousand records takes some 15
+ms. A glance is only a reason to look properly (`Registry.inspect`).
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from quicksand.records.sandboxes import is_id
 
 
 class Glance(NamedTuple):
-    """What the record of a sandbox says at first sight."""
+    """The few facts of a sandbox's record that every other start needs."""
 
     id: str
     name: str
-    """The name that it records; "" if none can be read."""
+    """Its recorded name; "" if none can be read."""
     may_be_left: bool
-    """Whether it goes if nobody runs it: it is ephemeral, has never started, or has no record yet.
-    One whose record is damaged stays."""
+    """Whether it is removed if nobody runs it: it is ephemeral, has never started, or has no record
+    yet. A sandbox with a damaged record stays."""
 
 
 def glance_at_all(sandboxes: Path) -> Iterator[Glance]:

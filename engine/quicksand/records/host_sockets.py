@@ -1,10 +1,12 @@
-"""What lies in the runtime directory beside the directories of sandboxes: sockets for other
-machines, and those of ssh. Whoever puts something there gives it a name here, by which `doctor`
-knows it as ours."""
+"""Files in the runtime directory beside the directories of sandboxes: sockets for other machines,
+and those of ssh. All such files have their names here, by which `doctor` recognises them as
+ours."""
 
 from __future__ import annotations
 
+import os
 import re
+import zlib
 from pathlib import Path
 
 from quicksand.base.listing import own_directories, own_sockets
@@ -15,7 +17,7 @@ HOST_SOCKETS = re.compile(r"host-[0-9a-f]{32}\.sock")
 again (`quicksand.remote`)."""
 
 ASKPASS_SOCKETS = re.compile(r"askpass-[0-9a-f]{32}\.sock")
-"""Names of sockets there, each of a program that asks what ssh wants to know."""
+"""Names of sockets there, each of a program that asks ssh's questions."""
 
 SCREEN_SOCKETS = re.compile(r"screen-[0-9a-f]{32}\.sock")
 """Names of sockets there, each of which leads to the screen of a sandbox of another machine
@@ -23,13 +25,14 @@ SCREEN_SOCKETS = re.compile(r"screen-[0-9a-f]{32}\.sock")
 
 ALL_SOCKETS = (HOST_SOCKETS, ASKPASS_SOCKETS, SCREEN_SOCKETS)
 
-SSH_MASTERS = re.compile(r"ssh")
-"""The name of the directory of the sockets that ssh's masters have (ControlPath)."""
+SSH_MASTERS = re.compile(r"ssh(?:-[0-9a-f]{8})?")
+"""Names of directories for the sockets of ssh's masters (ControlPath): without digits for an
+earlier version, which had one for all data directories."""
 
 
 def ours_beside_sandboxes(runtime: Path) -> frozenset[str]:
-    """The names of what is ours of all this. What only has such a name, such as a link or a file in
-    place of a socket, is not."""
+    """Return the names of all of these that are ours. Things that only have such a name, such as a
+    link or a file in place of a socket, are not."""
     found = own_directories(runtime, SSH_MASTERS)
     for names in ALL_SOCKETS:
         found += own_sockets(runtime, names)
@@ -37,7 +40,7 @@ def ours_beside_sandboxes(runtime: Path) -> frozenset[str]:
 
 
 def host_socket(paths: Paths, client: str) -> Path:
-    """The socket of such a client."""
+    """The socket of the client at another machine whose id is ``client``."""
     return paths.runtime / f"host-{client}.sock"
 
 
@@ -58,5 +61,7 @@ def host_places(paths: Paths) -> Path:
 
 
 def ssh_masters(paths: Paths) -> Path:
-    """The directory of ssh's masters. It need not exist: ssh makes and removes what is in it."""
-    return paths.runtime / "ssh"
+    """Return the directory of ssh's masters, which need not exist: ssh makes and removes its files.
+    Each data directory has its own, since ssh distinguishes masters by the name of the host, which
+    is that of a sandbox."""
+    return paths.runtime / f"ssh-{zlib.crc32(os.fsencode(paths.data)):08x}"

@@ -9,17 +9,18 @@ from dataclasses import replace
 from quicksand.base.files import is_locked, read_json
 from quicksand.base.paths import Paths
 from quicksand.base.processes import PROC, ProcessKind, holders_of, processes_of
+from quicksand.base.reasons import reason_of
 from quicksand.records.config import SandboxConfig
 from quicksand.records.dialled import ForwarderFiles, read_dialled
+from quicksand.records.held import Held, why_held
 from quicksand.records.last_run import crash_reason
 from quicksand.records.layout import MachineDir, RuntimeDir, SandboxDir, runtime_dir, sandbox_dir
 from quicksand.records.leases import lease_file, read_lease
-from quicksand.records.oversized import why_oversized
+from quicksand.records.paused import LEFT, is_left, pause_of
 from quicksand.records.sandboxes import Entry, Record, RunState, Status
 
 YOUNG_S = 10.0
 """Seconds after the creation of its directory during which a start counts as still going on."""
-DISK_FULL = "the host's disk is full; the sandbox resumes when there is space"
 
 
 def inspect(paths: Paths, id_: str, known: dict[str, SandboxConfig] | None = None) -> Entry | None:
@@ -37,7 +38,7 @@ def inspect(paths: Paths, id_: str, known: dict[str, SandboxConfig] | None = Non
     except FileNotFoundError:
         return None  # not yet, or being removed
     except (OSError, ValueError) as error:
-        return Entry(id=id_, name=name, status=Status.BROKEN, record=None, error=str(error))
+        return Entry(id=id_, name=name, status=Status.BROKEN, record=None, error=reason_of(error))
     if lock:
         return _with_lease(place, _inspect_live(paths, record))
     if not record.committed:
@@ -49,8 +50,8 @@ def inspect(paths: Paths, id_: str, known: dict[str, SandboxConfig] | None = Non
 
 
 def _with_lease(place: SandboxDir, entry: Entry) -> Entry:
-    """Add what a fleet has written about a sandbox that it keeps. Most have no such file, and to
-    look for one costs less than to be told by an exception."""
+    """Add the fleet's record about a sandbox that it keeps. Most sandboxes have no such file, and
+    looking for one costs less than an exception."""
     if not lease_file(place).exists():
         return entry
     with contextlib.suppress(OSError, ValueError):
@@ -65,13 +66,14 @@ def _inspect_live(paths: Paths, record: Record) -> Entry:
     status, reason = Status.RUNNING, ""
     if run is None:
         status, reason = _without_state(paths, record)
-    elif why := why_oversized(machine):
-        # A client that works on it leaves it paused, as if the user had paused it.
-        status, reason, run = Status.PAUSED, why, replace(run, paused=True)
-    elif machine.disk_full.exists():
-        status, reason = Status.PAUSED, DISK_FULL
-    elif run.paused:
-        status = Status.PAUSED
+    elif _has_lost_sockets(sandbox_dir(paths, record.id), runtime, machine):
+        status, reason = Status.UNREACHABLE, _sockets_gone(runtime)
+    elif pause := pause_of(machine, paused=run.paused):
+        status, reason = Status.PAUSED, pause.why
+        # A client that works on it leaves it paused, just as the user does.
+        run = replace(run, paused=True) if pause.by_keeper else run
+    elif is_left(machine, sandbox_dir(paths, record.id)):
+        status, reason = Status.PAUSED, LEFT
     found = read_dialled(ForwarderFiles(runtime.root))
     return Entry(
         id=record.id,
@@ -85,8 +87,8 @@ def _inspect_live(paths: Paths, record: Record) -> Entry:
 
 
 def _read_run(runtime: RuntimeDir) -> tuple[MachineDir, RunState | None]:
-    """The machine that runs now, and its state; None if that cannot be read. A revert may put
-    another machine in its place, and remove it, while it is read."""
+    """Return the machine that runs now, and its state; None if that cannot be read. Meanwhile a
+    revert may put another machine in its place, and remove it."""
     while True:
         machine = runtime.current()
         with contextlib.suppress(OSError, ValueError):
@@ -96,28 +98,51 @@ def _read_run(runtime: RuntimeDir) -> tuple[MachineDir, RunState | None]:
 
 
 def _without_state(paths: Paths, record: Record) -> tuple[Status, str]:
-    """The status of a live sandbox without state.json: starting, or unreachable.
+    """Return the status of a sandbox with a held lock but without state.json: the holder's work.
 
     The client that starts a sandbox holds its lock until state.json is written. So if only the
-    sandbox's own processes hold the lock, state.json existed and is lost. Only Linux tells who
-    holds a lock. As that takes some milliseconds, it is skipped while a start is young."""
+    sandbox's own processes hold the lock, and QEMU is one of them, state.json existed and is lost.
+    Only Linux tells who holds a lock. As that takes some milliseconds, it is skipped while a start
+    is young."""
     place, runtime = sandbox_dir(paths, record.id), runtime_dir(paths, record.id)
+    held = why_held(place.lock)
+    if held is Held.WORK:
+        reason = crash_reason(place)
+        return (Status.CRASHED if reason else Status.STOPPED), reason
+    ended = Status.STOPPING if held is Held.RUN else Status.STARTING
     with contextlib.suppress(FileNotFoundError):
-        if time.time() - runtime.root.stat().st_mtime < YOUNG_S:
+        is_young = time.time() - runtime.root.stat().st_mtime < YOUNG_S
+        if is_young and held is not Held.RUN:
             return Status.STARTING, ""
     processes = processes_of(place.root)
     if not PROC.is_dir() or not any(process.kind is ProcessKind.QEMU for process in processes):
-        return Status.STARTING, ""
+        return ended, ""
     others = set(holders_of(place.lock)) - {process.pid for process in processes}
     if others or runtime.current().state.exists():
-        return Status.STARTING, ""
-    return Status.UNREACHABLE, (
-        f"QEMU runs, but its sockets in {runtime.root} are gone; `kill` ends it"
+        return ended, ""
+    return Status.UNREACHABLE, _sockets_gone(runtime)
+
+
+def _has_lost_sockets(place: SandboxDir, runtime: RuntimeDir, machine: MachineDir) -> bool:
+    """Whether somebody has removed the sockets of a running QEMU. They cannot be bound again: only
+    connected clients can go on."""
+    if machine.agent_socket(0).exists() and machine.qmp_socket(0).exists():
+        return False
+    if runtime.current() != machine:
+        return False  # another one has just taken over
+    # The keeper removes them as well, when QEMU has ended.
+    return any(process.kind is ProcessKind.QEMU for process in processes_of(place.root))
+
+
+def _sockets_gone(runtime: RuntimeDir) -> str:
+    return (
+        f"QEMU runs, but its sockets in {runtime.root} were removed, so nothing new reaches it; "
+        "clients that are connected go on; `kill` ends it, and `start` starts it again"
     )
 
 
 def _look_at_lock(place: SandboxDir) -> bool | OSError:
-    """Whether a process holds the sandbox's lock; the error if it cannot be opened."""
+    """Return whether a process holds the sandbox's lock; the error if it cannot be opened."""
     try:
         return is_locked(place.lock)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""How a sandbox's last run ended: exit.json, and the guest's console."""
+"""The end of a sandbox's last run: exit.json, and the guest's console."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PANIC_MARK = "Kernel panic - not syncing"
 
 
 def crash_reason(place: SandboxDir) -> str:
-    """Why the last run ended without being asked to; "" if it ended well."""
+    """Return why the last run ended without being asked to; "" if it ended well."""
     try:
         ended = read_json(place.exit)
         panic = find_panic(place)
@@ -47,7 +47,7 @@ def write_end(place: SandboxDir, ended: dict[str, Any]) -> None:
 
 
 def _how_it_ended(ended: dict[str, Any]) -> str:
-    """Why QEMU ended, from the keeper's exit.json; "" if it was asked to or ended normally."""
+    """Return why QEMU ended, from the keeper's exit.json; "" if it was asked to or was normal."""
     code = ended.get("code")
     if ended.get("asked") or code == 0:
         return ""

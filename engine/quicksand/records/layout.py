@@ -9,6 +9,7 @@
         lock                    flock'ed by the client that starts it, then by keeper and QEMU
         head.json               which layers the guest's disk is made of at this moment
         head.json.broken        a head that could not be read, renamed by a start at a checkpoint
+        given-up.json           the present that a revert in place gives up, until it is stored
         history.lock            flock'ed by the client that changes layers or checkpoints
         layers/<id>.qcow2       the layer that the guest writes to, and those frozen by checkpoints
         layers/<id>.json        the seal of a frozen layer: size and checksums
@@ -18,13 +19,15 @@
         memory/<id>.pages       pages of guest memory that checkpoints are made of
         memory/<id>.ram         a complete memory image: sparse, every page at its own address
         memory/<id>.state       memory and devices as QEMU's own snapshot, a qcow2 file
+        memory/<id>.held        pages of the present that is being given up, as they were copied
         memory/<digest>.rom     the machine's firmware
-        checkpoints/<id>/       node.json (written last); of the tier "pages" devices, pages.index;
+        checkpoints/<id>/       node.json (written last); of the tier "pages" devices, pages.index,
+                                and held.index before they are stored;
                                 with a display screen.png, a small picture of it; with a shell
                                 shell.json, the end of its output
-        console.log[.1]         the guest's console, the last two pieces
-        qemu.log[.1]            QEMU's stderr, the last two pieces
+        console.log[.1], qemu.log[.1]   the guest's console, QEMU's stderr; the last two pieces
         engine.log[.1]          what was tried and not possible, and why (base/effort.py)
+        runtime                 a symbolic link to its runtime directory (runtime_place.py)
         exit.json               how the last run ended; while it runs, exit.json.tmp is its space
         lease.json, trash.json  a fleet keeps it (leases.py); when and why it was removed
     <data>/sandboxes/.trash/<id>/   a sandbox that was removed; it can be brought back for a week
@@ -32,8 +35,7 @@
 
     <runtime>/<id>/             while it runs; 0700, removed by the keeper
         .quicksand              marks it as quicksand's, and names the sandbox's own directory
-        keeper.sock             the keeper's socket for clients
-        keeper.lock             flock'ed by the keeper while it lives
+        keeper.sock, keeper.lock    for the keeper's clients; flock'ed by it while it lives
         current                 a symbolic link to the directory of the QEMU that runs
         commands.log[.1]        the commands that ended in its guest, for `events`
         forwarder.*, forwards.json  the process that carries its ports (records/dialled.py)
@@ -47,17 +49,16 @@
             loading             an overlay to which QEMU writes while it loads a snapshot
             unfinished          exists while a revert writes the guest's memory anew, and names the
                                 program that finishes it (keeper_parts/finishing.py)
-            state.qcow2         the devices' state for that
-            now                 what the devices' state was before that
-            agentN.sock, agentN.lock    one client each
-            qmpN.sock, qmpN.lock        one client each
+            unstored            exists from then on until the present before is stored; names the
+                                same program
+            state.qcow2, now    the devices' state for that, and what it was before that
+            agentN.sock, agentN.lock, qmpN.sock, qmpN.lock  one client each
             qtest.sock  QEMU's test server, once the sandbox was reverted in place
             vnc.sock    QEMU's VNC server, if the machine has a screen (display/)
             port.sock   QEMU's VNC server for a port, until it has that port
             input.lock  flock'ed by the client that uses its keyboard and pointer now
             input.json  where the pointer was moved to, and what is held down
-            smbN.sock   the stream of one share to its server (mounts/)
-            smbN.lock   flock'ed by the server of the share while it lives
+            smbN.sock, smbN.lock    one share's stream (mounts/); flock'ed by its server
             smbN.json   the share: directories, and the process that serves it
             smbN.refuser   the process that refuses what is still wanted of a share that is gone
             smbN.sock.log  the last words of servers of the share that ended
@@ -70,17 +71,17 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from quicksand.base.errors import PathError
 from quicksand.base.files import map_os_errors
-from quicksand.base.paths import SOCKET_PATH_MAX, Paths, is_for_all, make_private_dir, memory_place
+from quicksand.base.paths import SOCKET_PATH_MAX, Paths, make_private_dir
 from quicksand.base.removal import belongs_to, make_marked, remove
+from quicksand.records.memory_places import make_elsewhere
 from quicksand.records.mount import MOUNTS_MAX
+from quicksand.records.runtime_place import find_place, note_place
 
 NAMES = 10_000
 """Names of machines are numbers below this, so that the paths of their sockets stay short."""
@@ -118,16 +119,16 @@ class SandboxDir:
             directory.mkdir(mode=0o700, exist_ok=True)
         if self.memory.is_symlink():
             # A reboot may have emptied the other place (a tmpfs).
-            _make_elsewhere(self.memory.readlink())
+            make_elsewhere(self.memory.readlink())
         elif self.memory_at is not None and not self.memory.exists():
-            self.memory.symlink_to(_make_elsewhere(self.memory_at))
+            self.memory.symlink_to(make_elsewhere(self.memory_at))
         else:
             self.memory.mkdir(mode=0o700, exist_ok=True)
 
     def put_memory(self, directory: Path) -> None:
         """Have the memory files in a directory of their own in ``directory``. Raises PathError,
         DiskSpaceError, OSError."""
-        self.memory.symlink_to(_make_elsewhere(directory / self.root.name))
+        self.memory.symlink_to(make_elsewhere(directory / self.root.name))
 
     @property
     def record(self) -> Path:
@@ -144,6 +145,16 @@ class SandboxDir:
     @property
     def head(self) -> Path:
         return self.root / "head.json"
+
+    @property
+    def given_up(self) -> Path:
+        return self.root / "given-up.json"
+
+    def held(self, checkpoint: str) -> Path:
+        return self.memory / f"{checkpoint}.held"
+
+    def held_index(self, checkpoint: str) -> Path:
+        return self.checkpoints / checkpoint / "held.index"
 
     @property
     def broken_head(self) -> Path:
@@ -195,7 +206,7 @@ class SandboxDir:
 
     @property
     def reserved_exit(self) -> Path:
-        """Made by the keeper at a start (keeper_parts/files.py): space for `exit`."""
+        """Space for `exit`, made by the keeper at a start (keeper_parts/files.py)."""
         return self.root / "exit.json.tmp"
 
     @property
@@ -242,6 +253,10 @@ class MachineDir:
         return self.root / "unfinished"
 
     @property
+    def unstored(self) -> Path:
+        return self.root / "unstored"
+
+    @property
     def state_disk(self) -> Path:
         return self.root / "state.qcow2"
 
@@ -267,7 +282,7 @@ class MachineDir:
 
     @property
     def vnc_password(self) -> Path:
-        """One for all machines of the sandbox, in the directory above."""
+        """The password, one for all machines of the sandbox, in the directory above."""
         return self.root.parent / "vnc.password"
 
     @property
@@ -375,6 +390,7 @@ class RuntimeDir:
         if not self.root.exists():
             make_private_dir(self.root.parent)
             make_marked(self.root, of=self.of)
+            note_place(self.of, self.root)
         found = self.machine(machine)
         found.root.mkdir(mode=0o700)
         return found
@@ -395,33 +411,6 @@ class RuntimeDir:
             )
 
 
-def _make_elsewhere(place: Path) -> Path:
-    """Make a directory for memory files in another place, unless it exists, and return it. Raises
-    PathError if somebody else has made it or what leads to it, OSError."""
-    if not is_for_all(place.parent):  # as sandboxes of earlier versions had it, in /dev/shm itself
-        make_private_dir(place.parent)
-    if not os.path.lexists(place):
-        with map_os_errors(place):
-            make_marked(place)
-    return make_private_dir(place)
-
-
-def memory_directory(paths: Paths, named: str | None) -> Path | None:
-    """The directory for the memory files of a sandbox whose config has ``named``; None for the
-    sandbox's own."""
-    return paths.memory if named is None else memory_place(Path(named))
-
-
-def memory_directories(paths: Paths) -> set[Path]:
-    """Every directory in which sandboxes of this user keep memory files. Blocks for I/O."""
-    found = {paths.memory} if paths.memory is not None else set()
-    with contextlib.suppress(OSError):
-        for root in paths.sandboxes.iterdir():
-            with contextlib.suppress(OSError):  # most are directories, and no links
-                found.add((root / "memory").readlink().parent)
-    return found
-
-
 def sandbox_dir(paths: Paths, sandbox_id: str) -> SandboxDir:
     memory = paths.memory / sandbox_id if paths.memory is not None else None
     return SandboxDir(paths.sandboxes / sandbox_id, memory)
@@ -437,14 +426,8 @@ def log_of(machine: MachineDir) -> Path:
     return Path(of or machine.root) / "engine.log"
 
 
-def remove_memory(root: Path) -> None:
-    """Remove the memory files of the sandbox in ``root`` if they are in another place. To be called
-    before the directory itself is removed."""
-    memory = root / "memory"
-    if memory.is_symlink():
-        with contextlib.suppress(OSError):  # a directory without quicksand's mark is not removed
-            remove(memory.readlink())
-
-
 def runtime_dir(paths: Paths, sandbox_id: str) -> RuntimeDir:
-    return RuntimeDir(paths.runtime / sandbox_id, paths.sandboxes / sandbox_id)
+    """Return a sandbox's runtime directory: the one in which it was started, if it runs; else the
+    one in which this process would start it."""
+    of = paths.sandboxes / sandbox_id
+    return RuntimeDir(find_place(of, paths.runtime / sandbox_id), of)

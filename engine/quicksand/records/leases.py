@@ -1,5 +1,5 @@
-"""The lease of a sandbox that a fleet keeps (lease.json in its directory): which epoch of it this
-is, and whether it may be started here (docs/internals/fleet.md, "Restart elsewhere")."""
+"""The lease of a sandbox that a fleet keeps (lease.json in its directory): its epoch, and whether
+it may be started here (docs/internals/fleet.md, "Restart elsewhere")."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SCHEMA = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseRecord:
-    """That a fleet keeps a sandbox. While the file is there, only the fleet starts it."""
+    """The record that a fleet keeps a sandbox. While the file exists, only the fleet starts it."""
 
     name: str
     """The name for which the fleet keeps it."""
@@ -27,7 +27,7 @@ class LeaseRecord:
     boot: str
     """The machine's boot in which it was written."""
     superseded_by: str = ""
-    """The machine where a later epoch was started; "" if this is the latest that is known."""
+    """The machine where a later epoch was started; "" if this is the latest known one."""
     may_start_until: float = 0.0
     """The moment of the clock `keeper_parts.waiting.now` until which it may be started."""
 
@@ -50,7 +50,7 @@ class LeaseRecord:
 
 
 def lease_file(place: SandboxDir) -> Path:
-    """Where it is."""
+    """The path of its file."""
     return place.root / "lease.json"
 
 
@@ -65,12 +65,12 @@ def read_lease(place: SandboxDir) -> LeaseRecord | None:
 
 def write_lease(place: SandboxDir, lease: LeaseRecord) -> None:
     """Replace it. Raises HostError."""
-    write_json(lease_file(place), lease.to_json())
+    write_json(lease_file(place), lease.to_json(), read=LeaseRecord.from_json)
 
 
 def use_permission(place: SandboxDir, name: str, now: float) -> None:
     """Let a start go on, unless a fleet keeps the sandbox and has not permitted it: it may run
-    elsewhere. A permission is for one start. Raises StateError, HostError."""
+    elsewhere. A permission is valid for one start. Raises StateError, HostError."""
     try:
         lease = read_lease(place)
     except (OSError, ValueError) as error:

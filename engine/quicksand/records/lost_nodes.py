@@ -1,4 +1,4 @@
-"""Directories of local nodes that no fleet has, because its record is lost or another one's."""
+"""Directories of local nodes that belong to no fleet: its record is lost, or another one's."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from quicksand.records.fleet_record import NODE_ID, read_fleet
 
 
 def lost_nodes(paths: Paths) -> list[Path]:
-    """The data directories of such nodes, and runtime directories without one; none if the record
-    of the fleet cannot be read. Blocks."""
+    """Return the data directories of local nodes that belong to no fleet, and runtime directories
+    without one; none if the record of the fleet cannot be read. Blocks."""
     try:
         record = read_fleet(paths)
     except FleetError:
@@ -28,7 +28,7 @@ def lost_nodes(paths: Paths) -> list[Path]:
 
 
 def useless_nodes(paths: Paths) -> list[Path]:
-    """Those of them in which there is nothing but our mark: runtime directories that a node left.
+    """Return those of them that hold nothing but our mark: runtime directories that a node left.
     Blocks."""
     found = []
     for place in lost_nodes(paths):

@@ -52,21 +52,20 @@ class MachineOption(NamedTuple):
     is_usual: bool = False
     """Whether the form shows it at once, not only when the user asks for more."""
     needs: str = ""
-    """The keyword of the switch without which it means nothing; the form shows it only with that
-    one."""
+    """The keyword of the switch that gives it a meaning; the form shows it only with that
+    switch."""
     split: Callable[[str], Sequence[str]] | None = None
     """Splits a typed text into words if the option takes several. Raises ConfigError."""
     read: Callable[[str], Any] = _same
     """Reads one typed word. Raises ConfigError for a word without a meaning."""
     decode: Callable[[Any], Any] = _same
-    """Reads a value of a caller or of JSON. Raises ConfigError for one that cannot be such a
-    value."""
+    """Reads a value of a caller or of JSON. Raises ConfigError for an impossible one."""
     encode: Callable[[Any], Any] = _same
     limits: Callable[[Any], object] = _same
     """Checks a value against limits. Raises ConfigError for one that no machine can have."""
     reaches: Callable[[Any], str] = _reaches_nothing
-    """Says what a value lets the guest reach beyond itself; "" if nothing. A save that is not
-    trusted gets the default instead."""
+    """Returns in words how a value lets the guest reach beyond itself; "" if it does not. A save
+    that is not trusted gets the default instead."""
 
     @property
     def is_switch(self) -> bool:
@@ -110,7 +109,7 @@ class MachineOption(NamedTuple):
         if self.is_switch:
             return [self.flags[0] if text == YES else self._taken_back]
         if self.choices:
-            return [self.flags[-1], dashed(text)]
+            return [self.flags[-1], text]
         try:
             parts = [text] if self.split is None else self.split(text)
         except ConfigError:
@@ -119,11 +118,6 @@ class MachineOption(NamedTuple):
 
 
 NO, YES = "no", "yes"
-
-
-def dashed(choice: str) -> str:
-    """Returns a choice as it is written on a command line, with dashes."""
-    return choice.replace("_", "-")
 
 
 def option(default: Any, *flags: str, **said: Any) -> Any:
@@ -147,7 +141,7 @@ def _options_of(config: type) -> tuple[MachineOption, ...]:
 
 
 def _complete(record: MachineOption, keyword: str) -> MachineOption:
-    default = dashed(record.default_text)
+    default = record.default_text
     return record._replace(
         keyword=keyword,
         help=record.help.format(default=default),

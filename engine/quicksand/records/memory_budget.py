@@ -19,10 +19,10 @@ BUDGET = "QUICKSAND_MEMORY_BUDGET"
 """The variable with the bytes that all sandboxes may have, QEMU's own need included."""
 
 CPUS = "QUICKSAND_CPU_BUDGET"
-"""The variable with the processors that a node counts as its own; nothing holds it to that."""
+"""The variable with the processors that a node counts as its own; nothing enforces it."""
 
 RESERVE = 2 * 1024**3
-"""Bytes that are left to the machine itself; of one with little memory, an eighth."""
+"""Bytes left to the machine itself; on a machine with little memory, an eighth."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,15 +30,15 @@ class Use:
     """The memory of the sandboxes of a data directory, in bytes."""
 
     budget: int
-    """What they may have."""
+    """Bytes that they may have in all."""
     taken: int
-    """What those have that run or start, whether they use it or not, and QEMU for them."""
+    """Bytes of the sandboxes that run or start, used or not, and of QEMU for them."""
     running: frozenset[str]
-    """Their ids."""
+    """The ids of the sandboxes that run or start."""
 
     @property
     def free(self) -> int:
-        """What new ones may have."""
+        """Return the bytes that new ones may have, by the budget and the available memory."""
         return max(0, min(self.budget - self.taken, available_memory()))
 
 
@@ -75,8 +75,8 @@ def read_use(registry: Registry, *, without: str = "") -> Use:
 
 
 def check_budget(registry: Registry, record: Record) -> None:
-    """Raise MemoryBudgetError if a sandbox that is about to start exceeds what this data directory
-    was given; without `BUDGET` it was given nothing, and only what is available counts."""
+    """Raise MemoryBudgetError if a sandbox that is about to start exceeds this data directory's
+    budget; without `BUDGET` there is none, and only the available memory counts."""
     if not os.environ.get(BUDGET):
         return
     use = read_use(registry, without=record.id)

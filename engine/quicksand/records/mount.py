@@ -32,17 +32,17 @@ PATH_MAX = 4096
 _MODE = r"(?:ro|rw|protect|9p)"
 _WORD = re.compile(rf"(?P<host>.+?):(?P<guest>/.*?)(?::(?P<mode>{_MODE}(?:,{_MODE})*))?", re.DOTALL)
 _HIDDEN = ("/", "/proc", "/sys", "/dev", "/run")
-"""Directories that the guest's system needs; nothing may be mounted over them or, but for /run,
+"""Directories that the guest's system needs; nothing may be mounted over them or, except for /run,
 below them."""
 
 
 class _Written:
-    """What a mount remembers of how it was written, which is none of its fields."""
+    """The form in which a mount was written, which is not one of its fields."""
 
     __slots__ = ("was_relative",)
     was_relative: str
-    """``host`` as it was given, if that was relative to the working directory or to a home
-    directory, and so cannot be meant for another machine; else ""."""
+    """``host`` as given, if that was relative to the working directory or to a home directory, and
+    so cannot be meant for another machine; else ""."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +55,12 @@ class Mount(_Written):
     readonly: bool = False
     type: str = CIFS
     fsync: bool = True
-    """Whether fsync in the guest ends on the host's disk, or else in the host's memory: then, if
-    the host's power fails, what a program was told is safe may be lost, and unpacking many small
-    files takes about half as long. The end of the guest, however sudden, loses nothing of it."""
+    """Whether fsync in the guest reaches the host's disk, or only the host's memory. Then a power
+    failure of the host may lose data that a program was told is safe, and unpacking many small
+    files takes about half as long. The end of the guest, however sudden, loses none of it."""
     protect: bool = False
-    """Whether the guest cannot change what programs of the host run or obey by themselves, such as
-    git's hooks and configuration, and tasks of editors (quicksand_smb/triggers.py)."""
+    """Whether the guest cannot change files that programs of the host run or obey by themselves,
+    such as git's hooks and configuration, and tasks of editors (quicksand_smb/triggers.py)."""
 
     def __post_init__(self) -> None:
         host = _check_host(self.host)
@@ -125,7 +125,7 @@ def encode_mounts(mounts: Sequence[Mount]) -> list[dict[str, Any]]:
 
 
 def check_mounts(mounts: Sequence[Mount]) -> None:
-    """Raises ConfigError for mounts that cannot be together."""
+    """Raises ConfigError for mounts that cannot exist together."""
     if len(mounts) > MOUNTS_MAX:
         raise ConfigError(f"{len(mounts)} mounts are too many; {MOUNTS_MAX} is the most")
     seen: set[str] = set()
@@ -136,7 +136,7 @@ def check_mounts(mounts: Sequence[Mount]) -> None:
 
 
 def reached_directories(mounts: Sequence[Mount]) -> str:
-    """The directories that mounts let the guest reach, in words."""
+    """Returns the directories that mounts let the guest reach, in words."""
     return f"mounts {', '.join(map(str, mounts))}" if mounts else ""
 
 

@@ -10,7 +10,9 @@ from typing import Any, TypeGuard
 
 from quicksand.base.errors import ConfigError
 from quicksand.base.fields import Fields
+from quicksand.base.reasons import reason_of
 from quicksand.records.layout import AGENT_PORTS
+from quicksand.records.notes import read_note
 from quicksand.records.tier import Tier, find_tier
 
 SCHEMA = 1
@@ -48,7 +50,7 @@ class Head:
     layers: tuple[str, ...]
     """Frozen layers of its disk, the lowest first."""
     top: str
-    """The layer that the guest writes to; after a crash while a checkpoint is taken, possibly an
+    """The layer to which the guest writes; after a crash while a checkpoint is taken, possibly an
     empty layer above that one."""
     node: str | None = None
     """The id of the checkpoint from which it descends."""
@@ -61,17 +63,17 @@ class Head:
     machine: str = ""
     """The machine (the name of its directory) that writes to this disk."""
     previous: Head | None = None
-    """While ``machine`` takes over from another machine: that one's head. If everything ends in
-    this moment, the keeper's exit.json tells which of the two counts."""
+    """While ``machine`` takes over from another machine, the head of that one. If everything ends
+    at this moment, the keeper's exit.json tells which of the two counts."""
 
     @classmethod
     def going_on(cls, node: Node, *, machine: str, previous: Head | None = None) -> Head:
-        """The head of a machine that continues from ``node`` in a new layer."""
+        """Return the head of a machine that continues from ``node`` in a new layer."""
         return cls(
             layers=node.layers,
             top=new_id(),
             node=node.id,
-            # Memory that QEMU itself has loaded is in no file of pages.
+            # Memory that QEMU itself has loaded is not in any file of pages.
             run=new_id() if node.tier.has_pages else None,
             memory=node.memory,
             machine=machine,
@@ -150,7 +152,7 @@ class Node:
     auto: bool
     """The engine took it (before a revert, a start at a checkpoint, or removal)."""
     pinned: bool
-    """It cannot be deleted and does not expire."""
+    """Whether the checkpoint cannot be deleted and does not expire."""
     pause_s: float
     """Seconds for which the VM was paused."""
     bytes_written: int
@@ -170,7 +172,7 @@ class Node:
     owner: str = ""
     """The id of the sandbox whose names and secrets are in its memory; "" if unknown."""
     hidden: bool = False
-    """Users do not see it: it is kept for its pages, or was taken for clones or a template."""
+    """Whether users do not see it: it is kept for its pages, or for clones or a template."""
     firmware: File | None = None
     """The machine's firmware, a file in memory/; None if none is kept (firmware.py)."""
     image: File | None = None
@@ -178,17 +180,17 @@ class Node:
     state: File | None = None
     """Memory and devices as QEMU wrote them, a file in memory/; only in the tier "internal"."""
     shares: bool = False
-    """The guest may have shares mounted (mounts/): their servers are gone once it continues."""
+    """Whether the guest may have shares mounted (mounts/), whose servers will be gone."""
     port: int = 0
     """A port of the agent that had a client. If a client is connected there when the guest
     continues, the agent notices no change of clients, which saves time (`restore.wake`)."""
     origin: str = ""
-    """Like ``memory``, the image from which a first checkpoint's line comes: pages that the index
-    does not list are the same in both. "" in older ones, where it is ``memory``."""
+    """Like ``memory``, but the first image of the checkpoint's line: pages that the index does not
+    list are the same in both. "" in older records, where it is ``memory``."""
 
     @property
     def line(self) -> str:
-        """The image from which the line comes: see ``origin``."""
+        """The first image of the line: see ``origin``."""
         return self.origin or self.memory
 
     @property
@@ -224,7 +226,7 @@ class Node:
                 tag=check_tag(found.any("tag")),
                 parent=None if found.any("parent") is None else _id(found.any("parent")),
                 created=found.real("created"),
-                note=found.text("note"),
+                note=read_note(found.any("note")),
                 tier=find_tier(found.any("tier")),
                 tier_note=found.text("tier_note"),
                 auto=found.flag("auto"),
@@ -248,7 +250,7 @@ class Node:
                 port=_port(found.any("port", default=0)),
             )
         except (TypeError, ConfigError) as error:
-            raise ValueError(f"bad checkpoint: {error!r}") from error
+            raise ValueError(f"bad checkpoint: {reason_of(error)}") from error
         node._check_files()
         return node
 

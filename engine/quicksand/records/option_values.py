@@ -1,4 +1,4 @@
-"""Reading the values of options: what is typed on a command line, and what Python and JSON give."""
+"""Reading the values of options: words from a command line, and values from Python and JSON."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def refuse_unknown(given: Iterable[str], known: Iterable[str]) -> None:
 
 
 def reader(kind: Callable[[str], Any], what: str) -> Callable[[str], Any]:
-    """Makes a reader of one typed value. What it raises a ConfigError for is not ``what``."""
+    """Makes a reader of one typed value. Raises ConfigError saying that it is not ``what``."""
 
     def read(word: str) -> Any:
         try:

@@ -1,5 +1,5 @@
-"""Sandboxes that were paused because their QEMU has taken more of the host's memory than they are
-worth (qemu/keeper_parts/memory.py)."""
+"""Sandboxes that were paused because their QEMU has taken too much of the host's memory
+(qemu/keeper_parts/memory.py)."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ MARK_MAX = 64
 
 
 def why_oversized(machine: MachineDir) -> str:
-    """Why the keeper has paused the machine's guest; "" if it has not."""
+    """Return why the keeper has paused the machine's guest; "" if it has not."""
     try:
         with open_file(machine.oversized) as file:
             words = file.read(MARK_MAX).split()
     except FileNotFoundError:
         return ""
     except OSError:
-        words = []  # it is there, and that is what counts
+        words = []  # it exists, and only that counts
     match words:
         case [kind, size, bound] if size.isdigit() and bound.isdigit():
             found = too_much(int(size), int(bound), "reserved" if kind == b"reserved" else "taken")
@@ -40,8 +40,8 @@ def mark_of(machine: MachineDir) -> int | None:
 
 
 def forget_mark(machine: MachineDir, mark: int | None) -> None:
-    """Remove a mark whose guest has been resumed, as its keeper does when it hears of that: one
-    that was killed meanwhile, or has no monitor, hears nothing."""
+    """Remove the mark of a guest that has been resumed, as its keeper does when it learns of it: a
+    keeper that was killed meanwhile, or has no monitor, does not."""
     if mark is not None and mark_of(machine) == mark:
         machine.oversized.unlink(missing_ok=True)
 

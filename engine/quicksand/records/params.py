@@ -14,8 +14,8 @@ from quicksand.records.port_forwards import PortForward
 
 
 class SandboxConfigParams(TypedDict, total=False):
-    """For ``**options: Unpack[SandboxConfigParams]`` in a subclass of `Sandbox` with an image of
-    its own. `Sandbox` takes more; `SandboxConfig` has all."""
+    """For ``**options: Unpack[SandboxConfigParams]`` in a subclass of `Sandbox` with its own image.
+    `Sandbox` takes more; `SandboxConfig` has all."""
 
     arch: Architecture | str | None
     memory: str
@@ -31,7 +31,7 @@ class SandboxConfigParams(TypedDict, total=False):
 
 
 class MachineOptions(TypedDict, total=False):
-    """The fields of `SandboxConfig`, which describes them, but for the image; as `Sandbox` takes
+    """The fields of `SandboxConfig`, which describes them, except the image; as `Sandbox` takes
     them. A test compares both."""
 
     memory: str
@@ -63,9 +63,9 @@ class SandboxOptions(MachineOptions, total=False):
     base_dir: str | Path | None
     trust: bool
     host: Any
-    """A text, or a `RemoteHost`, which this room does not know."""
+    """A text, or a `RemoteHost`, which this room does not import."""
     fleet: Any
-    """True, or a `Fleet`, which it does not know either."""
+    """True, or a `Fleet`, which it does not import either."""
     restart: Any
     """True, or a `Restart`, likewise."""
     progress_callback: Progress | None

@@ -16,7 +16,7 @@ _FORWARD = re.compile(r"(?:([0-9]{1,5}):)?([0-9]{1,5})(?:/(tcp|udp))?")
 
 
 class Protocol(StrEnum):
-    """What is spoken at a port."""
+    """The transport protocol of a port."""
 
     TCP = "tcp"
     UDP = "udp"
@@ -51,8 +51,8 @@ class PortForward:
 
 
 def parse_forward(word: str) -> PortForward:
-    """Reads a port forward as `run --publish` takes it: a port alone is the guest's, and what has
-    no protocol is TCP. Raises ConfigError."""
+    """Reads a port forward as `run --publish` takes it: a single port is the guest's, and the
+    default protocol is TCP. Raises ConfigError."""
     match = _FORWARD.fullmatch(word)
     if match is None:
         raise ConfigError(f"{word!r} is not HOST:GUEST, as in 8080:80 or 5353:53/udp")
@@ -68,7 +68,7 @@ def decode_forward(value: object) -> PortForward:
 
 
 def encode_forward(forward: PortForward) -> dict[str, object]:
-    """TCP is not named: earlier versions know nothing else."""
+    """Encodes a forward. TCP is not named: earlier versions know nothing else."""
     ports: dict[str, object] = {"host": forward.host, "guest": forward.guest}
     if forward.protocol is not Protocol.TCP:
         ports["protocol"] = forward.protocol.value

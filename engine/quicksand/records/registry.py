@@ -35,16 +35,12 @@ from quicksand.base.removal import belongs_to, make_marked, remove, require_ours
 from quicksand.base.staging import sweep_staging
 from quicksand.records.config import SandboxConfig, check_name
 from quicksand.records.glances import Glance, glance_at_all, ids_in, names_in
+from quicksand.records.held import Held, say_held
 from quicksand.records.host_sockets import ours_beside_sandboxes
 from quicksand.records.inspection import inspect
 from quicksand.records.last_run import write_end
-from quicksand.records.layout import (
-    MachineDir,
-    SandboxDir,
-    remove_memory,
-    runtime_dir,
-    sandbox_dir,
-)
+from quicksand.records.layout import MachineDir, SandboxDir, runtime_dir, sandbox_dir
+from quicksand.records.memory_places import remove_memory
 from quicksand.records.sandboxes import LOCK_WAIT_S, Entry, Record, RunState, is_id
 from quicksand.records.trash import REMOVED, Trash, remove_for_good, remove_tree, trash_dir
 
@@ -52,7 +48,7 @@ T = TypeVar("T")
 
 
 class LockUnusableError(PathError):
-    """The thing with the name of a sandbox's lock is no file, so nobody holds it."""
+    """Raised when the thing with a lock's name is not a file, so that nobody holds it."""
 
 
 class Registry:
@@ -62,12 +58,12 @@ class Registry:
         self.paths = paths
         self._kept: dict[tuple[object, str], Any] = {}
         self._last_named: dict[str, str] = {}
-        """By name: the id that `named` has found."""
+        """The last id that `named` has found, by name."""
         self.expired: tuple[str, ...] = ()
         """Names of the sandboxes that `reap` has removed from the trash for good."""
 
     def kept(self, kind: Callable[[SandboxDir], T], id_: str) -> T:
-        """Return what ``kind`` makes of a sandbox's directory: the same object each time."""
+        """Return the result of ``kind`` for a sandbox's directory: the same object each time."""
         if (kind, id_) not in self._kept:
             self._kept[kind, id_] = kind(self.place(id_))
         made: T = self._kept[kind, id_]
@@ -93,8 +89,8 @@ class Registry:
         return sorted(entries, key=lambda e: (e.record.created if e.record else 0.0, e.id))
 
     def list_live(self) -> builtins.list[Entry]:
-        """Those that run or start, in no order. Stopped ones cost little more than a look at their
-        locks."""
+        """Return the sandboxes that run or start, in no order. Stopped ones cost little more than a
+        look at their locks."""
         found = []
         for id_ in self._ids():
             with contextlib.suppress(OSError):  # whose lock is none is broken, and nobody holds it
@@ -103,7 +99,7 @@ class Registry:
         return [entry for entry in found if entry.is_live]
 
     def names(self) -> set[str]:
-        """The names that sandboxes have, and perhaps some that are free by now."""
+        """Return the names that sandboxes have, and perhaps some that are free by now."""
         return {glance.name for glance in self._glances()}
 
     def find(self, id_or_name: str) -> Entry:
@@ -122,8 +118,8 @@ class Registry:
         raise self._not_found(id_or_name, [e.name for e in entries])
 
     def named(self, name: str) -> Entry | None:
-        """The sandbox with exactly that name; None if there is none, whatever has it for its id."""
-        # Whoever had the name when it was last asked for has it still, as a rule.
+        """Return the sandbox with exactly that name; None if there is none, whatever the ids."""
+        # The last known owner of the name usually still has it.
         before = self._last_named.get(name)
         likely = (glance.id for glance in self._glances() if glance.name == name)
         for id_ in likely if before is None else itertools.chain((before,), likely):
@@ -178,7 +174,7 @@ class Registry:
                     lock = lock_within(place.lock, LOCK_WAIT_S)
                 assert lock is not None, "nobody knows this directory yet"
                 if not unlisted:
-                    write_json(place.record, record.to_json())
+                    write_json(place.record, record.to_json(), read=Record.from_json)
             except BaseException:
                 with contextlib.suppress(OSError):  # the next reaping takes it
                     remove_memory(place.root)
@@ -197,11 +193,11 @@ class Registry:
             yield
 
     def _require_free(self, name: str, glances: Iterable[Glance], *, hint: Words) -> None:
-        """Names that differ in capitals alone are one: they are host names for ssh, which does not
-        tell them apart where it looks for a connection to go on with."""
+        """Raise if a name is taken. Names that differ only in capitals are one: they are host names
+        for ssh, which does not tell them apart when it looks for a connection to reuse."""
         wanted = name.casefold()
         for glance in glances:
-            # Only one that has the name is inspected: with hundreds of them that takes a while.
+            # Only the sandbox with the name is inspected: with hundreds of them that takes a while.
             if wanted in (glance.id, glance.name.casefold()):
                 other = self.inspect(glance.id)
                 if other is None or wanted not in (other.name.casefold(), other.id):
@@ -217,7 +213,7 @@ class Registry:
                 )
 
     def lock(self, id_: str) -> int:
-        """Lock a stopped sandbox to start or remove it; returns the lock's descriptor.
+        """Lock a stopped sandbox to start it or to work on it; returns the lock's descriptor.
 
         Raises StateError if it is running or starting, SandboxNotFoundError if it is gone,
         PathError.
@@ -226,7 +222,7 @@ class Registry:
         lock = None
         if place.root.exists():
             with map_os_errors(place.lock):
-                # It would be made, and that never in a stranger's directory.
+                # It would be created, which must never happen in a stranger's directory.
                 if not os.path.lexists(place.lock):
                     require_ours(place.root)
                 lock = self._take(place)
@@ -235,7 +231,9 @@ class Registry:
                 os.close(lock)
             raise SandboxNotFoundError(f"the sandbox {id_} does not exist any more")
         if lock is None:
-            raise StateError("the sandbox is running, or somebody is just starting it")
+            raise StateError("the sandbox is running, or somebody is working on it")
+        if place.record.exists():  # without one it is a leftover, which only an empty lock may have
+            say_held(lock, Held.WORK)
         return lock
 
     def _take(self, place: SandboxDir) -> int | None:
@@ -255,7 +253,8 @@ class Registry:
 
     def save(self, record: Record) -> None:
         """Write a record to disk. Raises DiskSpaceError, PathError."""
-        write_json(sandbox_dir(self.paths, record.id).record, record.to_json())
+        place = sandbox_dir(self.paths, record.id)
+        write_json(place.record, record.to_json(), read=Record.from_json)
 
     @contextlib.contextmanager
     def holding(self, id_: str, *, stuck: bool = False) -> Iterator[None]:
@@ -317,17 +316,17 @@ class Registry:
         remove_for_good(self.paths, sandbox_dir(self.paths, id_).root)
 
     def reap(self) -> builtins.list[str]:
-        """Remove what processes that died have left: unfinished sandboxes, ephemeral sandboxes that
-        have stopped, and runtime directories without a machine. Returns their ids. Live sandboxes
-        and directories without quicksand's mark (see `strangers`) are never touched. If one cannot
-        be removed, the others still are."""
+        """Remove the remains of dead processes: unfinished sandboxes, ephemeral sandboxes that have
+        stopped, and runtime directories without a machine. Returns their ids. Live sandboxes and
+        directories without quicksand's mark (see `strangers`) are never touched. If one cannot be
+        removed, the others still are."""
         reaped = self._reap(self._glances())
         self._expire()
         return reaped
 
     def _reap(self, glances: Iterable[Glance]) -> builtins.list[str]:
-        """Do what `reap` does, but for the trash. Most sandboxes have stopped as they should, and
-        are not looked at any further."""
+        """As `reap`, but without the trash. Most sandboxes have stopped as they should, and are not
+        examined further."""
         suspects = {glance.id for glance in glances if glance.may_be_left}
         reaped = []
         for id_ in suspects.union(ids_in(self.paths.runtime)):
@@ -379,8 +378,8 @@ class Registry:
         return True
 
     def strangers(self) -> dict[Path, str]:
-        """Directories among the sandboxes' that lack quicksand's mark: path -> what is wrong. They
-        are never touched."""
+        """Return directories among the sandboxes' that lack quicksand's mark: path -> the fault.
+        They are never touched."""
         found = {}
         beside = ours_beside_sandboxes(self.paths.runtime)
         roots = [self.paths.runtime, self.paths.sandboxes, trash_dir(self.paths)]
@@ -428,11 +427,11 @@ class Registry:
 
 
 def taken_hint(name: str) -> Words:
-    """A hint for the case that a sandbox has the name already."""
+    """Return the hint for a name that another sandbox already has."""
     return Words("choose another, or ", Remedy("trash", name=name), " first")
 
 
 def publish_state(machine: MachineDir, run: RunState) -> None:
     """Write state.json, which clients need to attach; from here on the sandbox is RUNNING. Raises
     DiskSpaceError, PathError."""
-    write_json(machine.state, run.to_json(), durable=False)
+    write_json(machine.state, run.to_json(), read=RunState.from_json, durable=False)

@@ -10,6 +10,7 @@ from typing import Any
 
 from quicksand.base.errors import ConfigError
 from quicksand.base.fields import Fields
+from quicksand.base.reasons import reason_of
 from quicksand.records.config import SandboxConfig, check_name
 from quicksand.records.port_forwards import PortForward, Protocol
 from quicksand.records.save_source import SaveSource
@@ -26,14 +27,16 @@ class Status(StrEnum):
 
     STARTING = "starting"
     UNREACHABLE = "unreachable"
-    """It runs, but its sockets were removed. It can only be ended."""
+    """The sandbox runs, but its sockets were removed. It can only be ended."""
     RUNNING = "running"
     PAUSED = "paused"
+    STOPPING = "stopping"
+    """The sandbox has ended, and its remains are being cleaned up."""
     STOPPED = "stopped"
     CRASHED = "crashed"
-    """It ended without being asked to."""
+    """The sandbox ended without being asked to."""
     BROKEN = "broken"
-    """Its record cannot be read; ``Entry.error`` says why."""
+    """The sandbox's record cannot be read; ``Entry.error`` says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,13 +56,13 @@ class Record:
     """False until the first start has succeeded; if the process that starts it dies before, the
     sandbox is removed."""
     discard: bool
-    """Ephemeral: it is removed when it stops."""
+    """Whether it is ephemeral: removed when it stops."""
     source: SaveSource | None = None
-    """The save that it started with."""
+    """The save with which it started."""
 
     @property
     def began_with(self) -> str:
-        """The name of the save or image that it started with."""
+        """Return the name of the save or image with which it started."""
         return self.config.image if self.source is None else self.source.name
 
     def to_json(self) -> dict[str, Any]:
@@ -80,9 +83,9 @@ class Record:
     def from_json(
         cls, value: dict[str, Any], known: dict[str, SandboxConfig] | None = None
     ) -> Record:
-        """Parse a record. ``known`` are configs that were read before: of a thousand sandboxes
-        most have one of a few, and to read one takes half of the time. Raises ValueError naming
-        what is wrong."""
+        """Parse a record. ``known`` are configs that were read before: most of a thousand sandboxes
+        share a few, and parsing one takes half of the time. Raises ValueError naming what is
+        wrong."""
         if value.get("schema_version") != SCHEMA:
             raise ValueError(f"schema_version {value.get('schema_version')!r} is not {SCHEMA}")
         found = Fields(value, "bad record")
@@ -99,7 +102,7 @@ class Record:
                 source=_read_source(found.any("source")),
             )
         except (TypeError, ConfigError, RecursionError) as error:
-            raise ValueError(f"bad record: {error!r}") from error
+            raise ValueError(f"bad record: {reason_of(error)}") from error
 
 
 def _read_config(value: Any, known: dict[str, SandboxConfig]) -> SandboxConfig:
@@ -111,7 +114,7 @@ def _read_config(value: Any, known: dict[str, SandboxConfig]) -> SandboxConfig:
 
 
 def _read_source(value: object) -> SaveSource | None:
-    """Parse the record of the save that a sandbox started with. Raises ValueError."""
+    """Parse the record of the save with which a sandbox started. Raises ValueError."""
     if value is None:
         return None
     return SaveSource.from_json(value)
@@ -129,8 +132,8 @@ class RunState:
     accel_reason: str
     """Why no faster accelerator is used; "" if it is the fastest."""
     forwards: tuple[tuple[int, int], ...]
-    """(host port, guest port) of those of TCP that it was started with, with the host ports that
-    were chosen."""
+    """(host port, guest port) of the TCP forwards with which it was started, with the chosen host
+    ports."""
     http_port: int | None
     """The host port of the agent's HTTP interface."""
     run: str
@@ -145,10 +148,14 @@ class RunState:
     """The host port at which the screen is served, too."""
     udp_forwards: tuple[tuple[int, int], ...] = ()
     """As ``forwards``, of UDP."""
+    owner_pid: int = 0
+    """The process with which it ends unless it is detached; 0 if unknown."""
+    owner_started: str = ""
+    """The start of that process (`processes.start_of`): process ids are reused."""
 
     @property
     def published(self) -> tuple[PortForward, ...]:
-        """All forwards that it was started with."""
+        """Return all forwards with which it was started."""
         return (
             *(PortForward(host, guest) for host, guest in self.forwards),
             *(PortForward(host, guest, Protocol.UDP) for host, guest in self.udp_forwards),
@@ -182,6 +189,8 @@ class RunState:
             # Older versions had none.
             vnc_port=found.maybe("vnc_port", found.whole) if "vnc_port" in value else None,
             udp_forwards=read_forwards(found, "udp_forwards") if "udp_forwards" in value else (),
+            owner_pid=found.whole("owner_pid") if "owner_pid" in value else 0,
+            owner_started=found.text("owner_started", default=""),
         )
 
 
@@ -193,17 +202,17 @@ class Entry:
     name: str
     status: Status
     record: Record | None
-    """None if it is BROKEN."""
+    """The record; None if it is BROKEN."""
     run: RunState | None = None
-    """None unless it is running or paused."""
+    """The run; None unless it is running or paused."""
     dialled: tuple[PortForward, ...] = ()
     """The forwards that were made while it runs (`Sandbox.forward`)."""
     error: str = ""
     """Why it is BROKEN, CRASHED or UNREACHABLE, or PAUSED by the keeper: by a full host disk, or
-    for its memory; or that it is not known which forwards were made; "" otherwise."""
+    for its memory; or that its later forwards are unknown; "" otherwise."""
     epoch: int = 0
-    """Which start of a sandbox that a fleet keeps this is, from 1 on: one more with each restart
-    elsewhere; 0 if no fleet keeps it, or its lease is damaged."""
+    """The number of this start of a sandbox that a fleet keeps, from 1 on, one more with each
+    restart elsewhere; 0 if no fleet keeps it, or its lease is damaged."""
     superseded_by: str = ""
     """The machine where a later epoch runs; "" if none is known."""
 

@@ -18,7 +18,7 @@ class SaveSource:
     """The directories of the saves below it, the lowest first."""
     name: str
     id: str
-    """"" for a save of the published packages."""
+    """The save's id; "" for a save of the published packages."""
     digest: str
     """The digest of all its layers (`layers_digest`); "" if they have no checksums."""
 

@@ -47,7 +47,7 @@ def parse_disk_size(text: str | int) -> int:
 
 
 def check_disk_size(size: int, least: int, what: str) -> None:
-    """Raises ConfigError if a disk of ``size`` bytes (0: not given) is asked for on top of
+    """Raises ConfigError if a disk of ``size`` bytes (0: not given) is requested on top of
     ``what``, whose disk has ``least`` bytes."""
     if 0 < size < least:
         raise ConfigError(

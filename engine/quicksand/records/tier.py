@@ -18,7 +18,7 @@ class Tier:
     optional: frozenset[str] = frozenset()
     """The files that it may have."""
     has_memory: bool = True
-    """If not, a sandbox can only boot from the checkpoint's disk."""
+    """Whether it has memory; if not, a sandbox can only boot from the checkpoint's disk."""
     has_pages: bool = False
     """Whether its memory is kept in files of pages that several machines share."""
     is_incoming: bool = False

@@ -32,7 +32,9 @@ from quicksand.base.regular import NotAFileError
 from quicksand.base.remedies import Remedy, Words
 from quicksand.base.removal import remove, require_ours
 from quicksand.records.config import check_name
-from quicksand.records.layout import SandboxDir, remove_memory
+from quicksand.records.held import Held, say_held
+from quicksand.records.layout import SandboxDir
+from quicksand.records.memory_places import remove_memory
 from quicksand.records.sandboxes import LOCK_WAIT_S, Record, is_id
 
 TRASH = ".trash"
@@ -56,7 +58,7 @@ class TrashedSandbox:
     instant: str
     """The id of the last checkpoint that was taken when it was removed, or ""."""
     record: Record | None
-    """None if it cannot be read."""
+    """The record; None if it cannot be read."""
     is_dated: bool
     """Whether ``removed`` was recorded; if not, it is a guess, and the entry never expires."""
     root: Path = field(repr=False)
@@ -72,7 +74,7 @@ class TrashedSandbox:
             return False
         try:
             inside = [*self.root.iterdir()]
-        except OSError:  # nobody can tell how old it is
+        except OSError:  # its age is unknown
             return False
         return now - youngest(self.removed, inside, now) > TRASH_KEPT_S
 
@@ -83,7 +85,7 @@ class TrashedSandbox:
 
     @property
     def places(self) -> tuple[Path, ...]:
-        """Its own directories."""
+        """The directories of this entry."""
         memory = SandboxDir(self.root).memory
         with contextlib.suppress(OSError):
             if memory.is_symlink():
@@ -183,6 +185,8 @@ class Trash:
                 raise SandboxNotFoundError(f"the sandbox {found.name!r} is no longer in the trash")
             if lock is None and not unusable:
                 raise StateError(f"another program is working on {found.name!r} in the trash")
+            if lock is not None:
+                say_held(lock, Held.WORK)
             yield
         finally:
             if lock is not None:
@@ -211,15 +215,15 @@ class Trash:
         return gone
 
     def expire(self, now: float | None = None) -> builtins.list[TrashedSandbox]:
-        """Remove for good what has been here for longer than TRASH_KEPT_S, and was found so a day
-        ago, too (base/ageing.py). Raises as `empty`."""
+        """Remove for good the sandboxes that have been here for longer than TRASH_KEPT_S, and were
+        found so a day ago, too (base/ageing.py). Raises as `empty`."""
         now = time.time() if now is None else now
         overdue = [t.id for t in self._long_there(now) if t.is_dated and t.is_overdue(now)]
         return self.empty(confirm(self.root, overdue, now))
 
     def _long_there(self, now: float) -> Iterator[TrashedSandbox]:
-        """Yield those that by their trash.json alone have been here for long, or that have none
-        that can be read. Each start asks for these, so the others are not looked at further."""
+        """Yield those that have been here for long by their trash.json alone, or whose trash.json
+        cannot be read. Each start calls this, so the others are not examined further."""
         for id_ in self._ids():
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError, OverflowError):
                 about = read_json(SandboxDir(self.root / id_).trashed)
@@ -230,7 +234,7 @@ class Trash:
 
 
 def when_removed(about: Mapping[str, Any]) -> float:
-    """Return the time (Unix) that a `trash.json` tells. Raises KeyError, TypeError, ValueError,
+    """Return the Unix time in a `trash.json`. Raises KeyError, TypeError, ValueError,
     OverflowError."""
     when = float(about["removed"])
     if not math.isfinite(when):
@@ -245,7 +249,7 @@ def trash_dir(paths: Paths) -> Path:
 def remove_for_good(paths: Paths, root: Path) -> None:
     """Remove the directory of a sandbox, in the trash or not, whose lock the caller holds. Raises
     PathError, also if it lacks quicksand's mark."""
-    # Renamed first: once its lock file is unlinked, others could lock what is left of it.
+    # Renamed first: once its lock file is unlinked, others could lock the rest of it.
     doomed = paths.sandboxes / f"{REMOVED}{root.name}"
     with map_os_errors(root):
         require_ours(root)

@@ -1,4 +1,4 @@
-"""Sandboxes that wait for a place in the fleet, for other programs to see.
+"""Sandboxes that wait for a place in the fleet, as other programs see them.
 
 Each is an empty file that its process holds locked: it ends with that process at the latest.
 """
@@ -20,18 +20,18 @@ from quicksand.base.paths import Paths, make_private_dir
 from quicksand.records.fleet_files import HEX32, fleet_dir
 
 WAITING_MAX = 5000
-"""So many are looked at."""
+"""The most waiting sandboxes that are counted."""
 LOCK_WAIT_S = 1.0
 
 
 class WaitingList:
-    """Who waits, of all programs of this user on this machine. All methods block."""
+    """The programs of this user that wait on this machine. All methods block."""
 
     def __init__(self, paths: Paths) -> None:
         self.place = fleet_dir(paths) / "waiting"
 
     def join(self) -> tuple[Path, int]:
-        """Wait, for others to see; the result is for `leave`. Raises HostError, StateError."""
+        """Show this program as waiting; the result is for `leave`. Raises HostError, StateError."""
         path = make_private_dir(self.place) / os.urandom(16).hex()
         with map_os_errors(path):
             descriptor = lock_within(path, LOCK_WAIT_S, take=try_named_lock)
@@ -44,7 +44,8 @@ class WaitingList:
         give_back(path, descriptor)
 
     def count(self) -> int:
-        """How many wait. Files whose process has ended are removed. Raises OSError."""
+        """Return the number of waiting programs. Files whose process has ended are removed. Raises
+        OSError."""
         try:
             found = sorted(self.place.iterdir())[:WAITING_MAX]
         except FileNotFoundError:

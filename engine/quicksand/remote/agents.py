@@ -6,11 +6,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 from quicksand.base.errors import (
     AgentError,
     AgentUnreachableError,
+    RemoteError,
     RemoteProtocolError,
     RemoteRefusedError,
     RevertedError,
@@ -20,32 +22,48 @@ from quicksand.base.files import read_json
 from quicksand.base.lease import take_lease
 from quicksand.base.paths import paths
 from quicksand.base.remedies import Remedy, Words
+from quicksand.guest.agent.patience import LOOK_S
 from quicksand.guest.agent.session import Session
 from quicksand.guest.agent.values import bounded
 from quicksand.guest.agent.wire import Stream
 from quicksand.records.layout import AGENT_PORTS, MachineDir, RuntimeDir, runtime_dir
+from quicksand.records.paused import find_pause, refuse_paused
 from quicksand.records.registry import Registry
+from quicksand.records.sandboxes import Record
 from quicksand.remote.channel import Channel
-from quicksand.remote.link import Link, Request
+from quicksand.remote.link import Link, Request, read_hint
 from quicksand.remote.passing import pass_on
 
 LEASE_TIMEOUT_S = 10.0
 HANDSHAKE_S = 15.0
+ANSWER_S = 3.0
+"""Seconds for the other machine to tell whether a guest is paused."""
 
 
-async def relay(request: Request) -> None:
-    """At the far end: answer the request ``agent`` with the guest's token, and pass on what both
-    say until one of them ends. Raises SandboxNotFoundError, StateError, AgentError."""
+Finish = Callable[[Registry, Record], Awaitable[None]]
+"""Has the last, interrupted revert of a running sandbox finished. Raises MachineError, and
+StateError if it is not finished afterwards."""
+
+
+async def relay(request: Request, finish: Finish) -> None:
+    """At the far end: answer the request ``agent`` with the guest's token, and pass bytes on until
+    one side ends. First ``finish`` has the guest's last revert finished, if that is still due:
+    until then its guest says nothing. Raises SandboxNotFoundError, StateError, AgentError, and as
+    ``finish``."""
     name = request.params.get("sandbox")
     if not isinstance(name, str):
         raise RemoteRefusedError("sandbox is no text", code="bad_request")
-    entry = Registry(paths()).find(name)
-    if entry.run is None or entry.run.paused:
+    registry = Registry(paths())
+    entry = registry.find(name)
+    refuse_paused(entry.name, runtime_dir(paths(), entry.id).current())
+    if entry.run is None:
         raise StateError(
             f"the sandbox {entry.name!r} is {entry.status.value}",
             hint=Words(Remedy("start", name=entry.name), " starts it"),
         )
     runtime = runtime_dir(paths(), entry.id)
+    if runtime.current().unfinished.exists() and entry.record is not None:
+        await finish(registry, entry.record)
     machine = runtime.current()
 
     def tell_why() -> None:
@@ -56,23 +74,27 @@ async def relay(request: Request) -> None:
     lease = await take_lease(sockets, what="agent ports", timeout=LEASE_TIMEOUT_S)
     try:
         try:
-            # A revert removes the directory of the machine before it.
+            # A revert removes the directory of the earlier machine.
             token = str(read_json(machine.state)["token"])
             reader, writer = await asyncio.open_unix_connection(lease.socket)
         except (OSError, ValueError, LookupError) as error:
             raise AgentUnreachableError(f"the guest cannot be reached: {error}") from error
+        looks = asyncio.create_task(
+            _answer_looks(request.channel, entry.name, runtime), name="quicksand-looks"
+        )
         try:
             request.answer(token=token)
             await pass_on(request.channel, Stream.STDOUT, reader, writer, tell_why)
         finally:
+            looks.cancel()
             writer.close()
     finally:
         lease.release()
 
 
 def _origin(runtime: RuntimeDir, machine: MachineDir) -> str | None:
-    """The checkpoint to which a sandbox was reverted since ``machine`` ran it; None if it was
-    not."""
+    """Return the checkpoint to which a sandbox was reverted after ``machine`` ran it; None if there
+    is none."""
     current = runtime.current()
     if current != machine:
         with contextlib.suppress(OSError, ValueError, LookupError):
@@ -80,13 +102,111 @@ def _origin(runtime: RuntimeDir, machine: MachineDir) -> str | None:
     return None
 
 
+async def _answer_looks(channel: Channel, name: str, runtime: RuntimeDir) -> None:
+    """Report to the client, on each request, whether the guest is paused, and why."""
+    with contextlib.suppress(RemoteError):  # it is gone
+        while True:
+            if (await channel.event()).get("event") != "look":
+                continue
+            pause = await asyncio.to_thread(lambda: find_pause(runtime.current()))
+            if pause is None:
+                channel.tell("runs")
+            else:
+                channel.tell("paused", said=pause.said(name), hint=pause.remedy(name).to_json())
+
+
+class _Told:
+    """At the near end: the other machine's reports on a guest, beside the guest's own bytes."""
+
+    def __init__(self, link: Link, channel: Channel) -> None:
+        self._link = link
+        self._channel = channel
+        self._reverted: RevertedError | None = None
+        self._paused: StateError | None = None
+        self._is_asked = False
+        """Whether a request has not been answered yet."""
+        self._is_mute = False
+        """Whether the other machine does not answer, being an older version."""
+        self._answered = asyncio.Event()
+        self._answered.set()
+        self._looked = float("-inf")
+
+    async def hear(self) -> None:
+        """Take reports until the connection ends."""
+        with contextlib.suppress(RemoteError):
+            while True:
+                self._take(await self._channel.event())
+
+    def _take(self, event: dict[str, Any]) -> None:
+        match event:
+            case {"event": "reverted", "origin": str(origin)}:
+                self._reverted = RevertedError(f"the sandbox was reverted to {bounded(origin)!r}")
+            case {"event": "paused", "said": str(said), "hint": hint}:
+                self._answer(StateError(bounded(said), hint=read_hint(hint)))
+            case {"event": "runs"}:
+                self._answer(None)
+
+    def _answer(self, paused: StateError | None) -> None:
+        self._paused, self._is_asked, self._is_mute = paused, False, False
+        self._looked = asyncio.get_running_loop().time()
+        self._answered.set()
+
+    def why_broken(self) -> AgentError | None:
+        """Return why the connection has ended, if known."""
+        for event in self._channel.take_events():
+            self._take(event)
+        if self._reverted is None and self._link.ended.is_set():
+            return AgentUnreachableError(
+                f"the connection to {self._link.peer.name} broke, and with it that to the guest",
+                hint="the guest itself may well go on: do it again once that machine is there",
+            )
+        return self._reverted
+
+    def _ask(self) -> None:
+        if not self._is_asked:
+            self._is_asked = True
+            self._answered.clear()
+            self._channel.tell("look")
+
+    def why_paused(self) -> Words | None:
+        """Return the message for a guest that is paused, as far as that is known; and ask again."""
+        self._ask()
+        if self._paused is None:
+            return None
+        said = f"{self._paused.args[0]}; what waits for it goes on when it does ("
+        return Words(said, self._paused.advice, ")")
+
+    async def refuse_paused(self) -> None:
+        """Raise StateError if the guest is paused. It is asked once a second at most."""
+        is_fresh = asyncio.get_running_loop().time() - self._looked < LOOK_S
+        if not self._is_mute and not (is_fresh and self._paused is None):
+            try:
+                async with asyncio.timeout(ANSWER_S):
+                    await self._answered.wait()  # to what was asked before
+                    self._ask()
+                    await self._answered.wait()
+            except TimeoutError:
+                self._is_mute = True
+        if self._paused is not None:
+            raise StateError(self._paused.args[0], hint=self._paused.advice)
+
+    def look_again(self) -> None:
+        """Ask before the next command: the machine may have been paused or resumed."""
+        self._looked = float("-inf")
+
+
 class RelayedAgent:
     """At the near end: a session with the agent of a running sandbox."""
 
-    def __init__(self, channel: Channel, passing: asyncio.Task[None], session: Session) -> None:
+    def __init__(
+        self, channel: Channel, passing: asyncio.Task[None], session: Session, told: _Told
+    ) -> None:
         self.session = session
         self._channel = channel
         self._passing = passing
+        self._hearing = asyncio.create_task(told.hear(), name="quicksand-told")
+        self.refuse_paused = told.refuse_paused
+        self.look_again = told.look_again
 
     @classmethod
     async def open(cls, link: Link, sandbox: str) -> RelayedAgent:
@@ -109,14 +229,16 @@ class RelayedAgent:
         passing.add_done_callback(lambda _: channel.close())
         loop = asyncio.get_running_loop()
         try:
-            _, session = await loop.create_connection(lambda: Session(_why(channel)), sock=ours)
+            told = _Told(link, channel)
+            _, session = await loop.create_connection(lambda: Session(told.why_broken), sock=ours)
         except BaseException:
             passing.cancel()
             ours.close()
             raise
-        made = cls(channel, passing, session)
+        session.guest.why_paused = told.why_paused
+        made = cls(channel, passing, session, told)
         try:
-            # The other machine keeps its guests' clocks; ours may be another one.
+            # The other machine keeps its guests' clocks; this machine's may differ.
             await session.handshake(token, timeout=HANDSHAKE_S, set_clock=False)
         except BaseException:
             made.close()
@@ -127,21 +249,11 @@ class RelayedAgent:
         """End it. Idempotent."""
         self.session.close()
         self._passing.cancel()
+        self._hearing.cancel()
 
     async def ended(self) -> None:
-        """Wait until nothing of it is left, after `close`."""
-        await asyncio.wait([self._passing])
-
-
-def _why(channel: Channel) -> Callable[[], AgentError | None]:
-    def find() -> AgentError | None:
-        for event in channel.take_events():
-            match event:
-                case {"event": "reverted", "origin": str(origin)}:
-                    return RevertedError(f"the sandbox was reverted to {bounded(origin)!r}")
-        return None
-
-    return find
+        """Wait until all its tasks have ended, after `close`."""
+        await asyncio.wait([self._passing, self._hearing])
 
 
 @contextlib.asynccontextmanager

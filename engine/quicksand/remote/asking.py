@@ -1,4 +1,4 @@
-"""A command that another machine carries out, as its client sees it."""
+"""A command that another machine carries out, as seen by its client."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import contextlib
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 from quicksand.base.errors import (
@@ -24,7 +25,7 @@ from quicksand.remote.link import Link
 from quicksand.remote.node import NodeDestination
 
 LASTED_S = 30.0
-"""Seconds after which a connection counts as one that worked, even if nothing came."""
+"""Seconds after which a connection counts as working, even if nothing came over it."""
 
 EXIT_S = 30.0
 """Seconds from the end of the output to the exit code."""
@@ -35,38 +36,40 @@ class CommandLine:
     """A command line of quicksand-tui for another machine."""
 
     argv: Sequence[str]
-    """Its words after the program's name. Bytes that are not UTF-8 are as `os.fsdecode` makes
+    """The words after the program's name. Bytes that are not UTF-8 are as `os.fsdecode` makes
     them."""
     env: Mapping[str, str] = field(default_factory=dict)
     """How our terminal shows text (`commands.VARIABLES`)."""
     values: Mapping[str, str] = field(default_factory=dict)
-    """Variables that it passes on to a guest, which its words only name."""
+    """Variables that the command passes on to a guest, which its words only name."""
     stdin: bool = False
     terminal: tuple[int, int] | None = None
-    """The columns and rows of a terminal for it; None for pipes."""
+    """The columns and rows of the command's terminal; None for pipes."""
     place: str = ""
-    """Where its files are (`sending.make_place`)."""
+    """The directory of its files (`sending.make_place`)."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """The local name of each of these files, by its name there."""
     once: bool = False
-    """Whether it runs to its end, even without us, and must not be done twice. Otherwise it ends
-    with the connection."""
+    """Whether the command runs to its end even without us, and must not be done twice. Otherwise it
+    ends with the connection."""
 
 
 class Way(Protocol):
-    """The part of a `Connection` that a command needs; who shares one has another."""
+    """The part of a `Connection` that a command needs; users of a shared one have another."""
 
     @property
     def destination(self) -> Destination | NodeDestination: ...
 
     @property
     def link(self) -> Link:
-        """The present connection. Raises RemoteUnreachableError if there is none yet."""
+        """Return the present connection. Raises RemoteUnreachableError if there is none yet."""
 
     async def again(self, error: RemoteError, *, told: Callable[[RemoteError], None]) -> bool:
-        """Return once there is another connection; whether the other machine still knows what was
-        begun. Raises RemoteError or HostError if the machine is given up."""
+        """Wait for another connection; return whether the other machine still knows what was begun.
+        Raises RemoteError or HostError if the machine is given up."""
 
     def got_on(self) -> None:
-        """Say that the machine did more than to answer."""
+        """Note that the machine did more than answer."""
 
 
 class AskedCommand:
@@ -80,8 +83,8 @@ class AskedCommand:
         on_away: Callable[[RemoteError], None] = lambda _: None,
         on_back: Callable[[], None] = lambda: None,
     ) -> None:
-        """``on_away`` is called before each attempt to reconnect, with why the last one failed, and
-        ``on_back`` once the machine has taken the command up again."""
+        """``on_away`` is called before each attempt to reconnect, with the error of the last one,
+        and ``on_back`` once the machine has resumed the command."""
         self._connection = connection
         self._line = line
         self._once = os.urandom(16).hex() if line.once else ""
@@ -94,16 +97,16 @@ class AskedCommand:
         self._opened = 0.0
         self.exit_code: int | None = None
         self.lost = 0
-        """Bytes of output that came while the machine was away, and were not kept."""
+        """Bytes of output that were dropped while the machine was away."""
 
     @property
     def is_away(self) -> bool:
-        """Whether the machine is away now, and tried again."""
+        """Whether the machine is away now and connection attempts go on."""
         return self._channel is None
 
     async def start(self) -> None:
-        """Begin it. If the connection breaks meanwhile, a command that is done once goes on, once
-        the machine is there again. Raises RemoteError."""
+        """Begin the command. If the connection breaks meanwhile, a command with ``once`` goes on
+        when the machine is back. Raises RemoteError."""
         try:
             await self._open()
         except RemoteRefusedError:
@@ -112,8 +115,8 @@ class AskedCommand:
             await self._go_on(error)
 
     async def _go_on(self, error: RemoteError) -> None:
-        """Find the command again after the connection broke. Raises RemoteError, ``error`` if it
-        has ended with the connection."""
+        """Find the command again after a break. Raises RemoteError; ``error`` if the command has
+        ended with the connection."""
         if not self._once or not self._is_sent:
             raise error
         if not isinstance(error, RemoteUnreachableError):
@@ -137,10 +140,10 @@ class AskedCommand:
                 raise self._unknown(str(found)) from found
 
     def _note_break(self) -> None:
-        """Take what has come over the connection that broke."""
+        """Take the output that came over the broken connection."""
         channel, self._channel = self._channel, None
         if channel is not None:
-            # How much was lost counts for where the output goes on.
+            # Lost bytes count for the position at which the output resumes.
             for event in channel.take_events():
                 self._take_event(event)
             if asyncio.get_running_loop().time() - self._opened >= LASTED_S:
@@ -159,6 +162,11 @@ class AskedCommand:
             }
         if self._line.place:
             params["place"] = self._line.place
+        if self._line.files:
+            params |= {
+                "directory_b64": _coded(str(Path.cwd())),
+                "files_b64": {name: _coded(file) for name, file in self._line.files.items()},
+            }
         if self._size is not None:
             params["terminal"] = {"columns": self._size[0], "rows": self._size[1]}
         if self._once:
@@ -173,8 +181,8 @@ class AskedCommand:
         await channel.reply
 
     async def pieces(self) -> AsyncIterator[Piece]:
-        """Yield the output as it comes. If the connection breaks, a command that is done once goes
-        on, and so does this, once the machine is there again. Raises RemoteError."""
+        """Yield the output as it comes. After a break, a command with ``once`` goes on, and so does
+        this iterator, when the machine is back. Raises RemoteError."""
         while True:
             try:
                 async for piece in self._read_all():
@@ -214,7 +222,7 @@ class AskedCommand:
                 self._read[Stream(stream)] += count
 
     async def feed(self, data: bytes) -> None:
-        """Send input; b"" ends it. Input for a machine that is away is dropped. Raises
+        """Send input; b"" ends it. Input is dropped while the machine is away. Raises
         RemoteError."""
         if self._channel is not None:
             if data:
@@ -223,19 +231,19 @@ class AskedCommand:
                 self._channel.finish(Stream.INPUT)
 
     def signal(self, name: str) -> None:
-        """Send a signal, such as "INT", to it."""
+        """Send a signal, such as "INT", to the command."""
         if self._channel is not None:
             self._channel.tell("signal", signal=name)
 
     def resize(self, columns: int, rows: int) -> None:
-        """Give its terminal another size."""
+        """Change the size of its terminal."""
         self._size = (columns, rows)
         if self._channel is not None:
             self._channel.tell("resize", columns=columns, rows=rows)
 
     async def forget(self) -> None:
-        """Have the other machine forget a command that has ended, whose result is known here. One
-        that does not answer forgets it by itself."""
+        """Have the other machine forget a command that has ended and whose result is known here. If
+        it does not answer, it forgets the command by itself."""
         if self._once and self.exit_code is not None:
             with contextlib.suppress(RemoteError):
                 await self._connection.link.request("forget", once=self._once)

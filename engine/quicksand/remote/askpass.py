@@ -1,8 +1,8 @@
-"""Questions of ssh (passwords, passphrases, unknown host keys, touches of a security key) that are
-asked by the program that started it, instead of on a terminal.
+"""Questions of ssh (passwords, passphrases, unknown host keys, touches of a security key), asked by
+the program that started ssh instead of on a terminal.
 
-ssh starts `askpass.sh` with its prompt; `askpass_client.py` passes that on over a Unix socket of
-this user, and prints the answer.
+ssh starts `askpass.sh` with its prompt; `askpass_client.py` passes it on over a Unix socket of this
+user, and prints the answer.
 """
 
 from __future__ import annotations
@@ -37,27 +37,27 @@ ANSWER_MAX = 1023
 """Bytes of an answer that ssh takes (readpass.c)."""
 
 OPEN_MAX = 32
-"""Questions that are open at a time; another one counts as cancelled."""
+"""The most open questions; a further one counts as cancelled."""
 
 SHOWN_LINES, SHOWN_CHARACTERS = 16, 2000
-"""How much of a prompt is shown. It may be the far host's."""
+"""The most lines and characters of a prompt that are shown. It may be the far host's."""
 
 READ_S = 10.0
-"""Seconds in which a question has to be there once its connection is."""
+"""Seconds within which a new connection must send its question."""
 
 HEAD_MAX = 256
-"""Bytes of the line before the prompt."""
+"""The most bytes of the line before the prompt."""
 
 
 class Kind(StrEnum):
-    """What ssh waits for: the values of SSH_ASKPASS_PROMPT in ssh(1), and "secret" without it."""
+    """The kind of answer that ssh wants: SSH_ASKPASS_PROMPT in ssh(1), "secret" without it."""
 
     SECRET = "secret"  # noqa: S105 - the kind of question
-    """A text. ssh does not tell whether it may be shown while it is typed."""
+    """A text. ssh does not say whether it may be shown while it is typed."""
     CONFIRM = "confirm"
     """Yes or no."""
     NOTICE = "none"
-    """Nothing: the user is to touch a security key, and ssh takes the notice away then."""
+    """Nothing: the user must touch a security key; afterwards ssh takes the notice away."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,25 +67,25 @@ class Question:
     host: str
     """The machine that ssh is to reach, as our user named it."""
     prompt: str
-    """ssh's words, or the far host's, in lines without control characters."""
+    """The words of ssh, or of the far host, in lines without control characters."""
     kind: Kind
 
 
 Ask = Callable[[Question], Awaitable[str | None]]
-"""Asks the user. None is the wish to give up; for `Kind.CONFIRM`, an answer is "yes" or "no". It is
-cancelled when ssh does not wait any more."""
+"""Asks the user. Returns None if the user gives up, and "yes" or "no" for `Kind.CONFIRM`. It is
+cancelled when ssh stops waiting."""
 
 
 @dataclass(slots=True, eq=False)
 class Asker:
-    """One ssh that may ask. `end` takes its right to that."""
+    """The right of one ssh to ask; `end` takes it back."""
 
     host: str
     environment: dict[str, str]
-    """What is to be set for ssh."""
+    """The variables to set for ssh."""
     token: str
     is_given_up: bool = False
-    """The user has left a question unanswered: no further one of this ssh is asked."""
+    """Whether the user has left a question unanswered: this ssh may ask no more."""
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
     """Its open questions."""
     has_ended: bool = False
@@ -93,13 +93,13 @@ class Asker:
     limit_s: float = 0.0
 
     def end(self) -> None:
-        """Take its open questions back. Idempotent."""
+        """Withdraw its open questions. Idempotent."""
         self.has_ended = True
         for task in self.tasks:
             task.cancel()
 
     def hold_back(self, limit: asyncio.Timeout, seconds: float) -> None:
-        """Have a deadline that is ``seconds`` away wait for the user: it begins anew after the last
+        """Suspend a deadline of ``seconds`` while the user is asked: it begins anew after the last
         question."""
         self.limit, self.limit_s = limit, seconds
         self._adapt()
@@ -121,7 +121,7 @@ class Asker:
 
 
 class Askpass:
-    """Answers the questions of all ssh that are started with its environments. An ``async with``
+    """Answers the questions of all ssh processes started with its environments. An ``async with``
     block opens and closes its socket."""
 
     def __init__(self, ask: Ask, runtime: Path) -> None:
@@ -133,7 +133,7 @@ class Askpass:
         self._askers: set[Asker] = set()
 
     async def __aenter__(self) -> Self:
-        """Raises PathError, OSError, and HostError if our program for ssh cannot be run."""
+        """Open the socket. Raises PathError, OSError, and HostError if ssh's program cannot run."""
         if not os.access(PROGRAM, os.X_OK):
             raise HostError(
                 f"ssh cannot ask: {PROGRAM} is not executable", hint=f"chmod +x {PROGRAM}"
@@ -210,12 +210,12 @@ class Askpass:
                 writer.write(answer + b"\n")
                 await writer.drain()
         except (OSError, EOFError, ValueError, TimeoutError):
-            pass  # it is no client of ours, or has gone
+            pass  # it is not our client, or has gone
         finally:
             writer.close()
 
     async def _read(self, reader: asyncio.StreamReader) -> tuple[Asker | None, Question | None]:
-        """Read a question. None: it is not from an ssh that may ask. Raises OSError, EOFError,
+        """Read a question; None if it is not from an ssh that may ask. Raises OSError, EOFError,
         ValueError."""
         token, kind, size = (await reader.readline()).decode("ascii").split()
         found = next((one for one in self._askers if hmac.compare_digest(one.token, token)), None)
@@ -229,7 +229,7 @@ class Askpass:
     async def _answer(
         self, asker: Asker, question: Question, reader: asyncio.StreamReader
     ) -> bytes | None:
-        """Ask as long as the client waits."""
+        """Ask the user as long as the client waits."""
         asking = asyncio.ensure_future(self._ask(question))
         gone = asyncio.ensure_future(reader.read(1))
         try:
@@ -245,12 +245,12 @@ class Askpass:
             asker.is_given_up = asker.is_given_up or question.kind is not Kind.NOTICE
             return None
         encoded = answer.encode("utf-8", "surrogateescape")
-        # ssh would cut it, and take the rest for the whole.
+        # ssh would cut the answer, and take the rest for the whole.
         return None if len(encoded) > ANSWER_MAX or b"\n" in encoded else encoded
 
 
 def shown_prompt(prompt: bytes) -> str:
-    """Return a prompt as it can be shown."""
+    """Return a prompt in a form that can be shown."""
     lines = prompt.decode("utf-8", "replace").strip().splitlines()
     text = "\n".join(printable(line.expandtabs(1).rstrip()) for line in lines[:SHOWN_LINES])
     is_cut = len(lines) > SHOWN_LINES or len(text) > SHOWN_CHARACTERS
@@ -258,8 +258,8 @@ def shown_prompt(prompt: bytes) -> str:
 
 
 def _is_our_user(writer: asyncio.StreamWriter) -> bool:
-    """Whether it is this user who is at the other end. Where the kernel does not tell, only the
-    modes of the socket and its directory say so."""
+    """Whether the other end belongs to this user. Where the kernel does not tell, only the modes of
+    the socket and its directory ensure that."""
     if sys.platform != "linux":
         return True
     end: socket.socket = writer.get_extra_info("socket")

@@ -1,5 +1,5 @@
-"""Has our program ask the user what ssh wants to know, and prints the answer. `askpass.sh` runs
-this file by its path, with Python's own modules only, so that it starts at once."""
+"""Has our program ask the user ssh's question, and prints the answer. `askpass.sh` runs this file
+by its path, with Python's own modules only, so that it starts at once."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ import stat
 import sys
 
 PROMPT_MAX = 4096
-"""Bytes of a prompt that are passed on."""
+"""The most bytes of a prompt that are passed on."""
 
 KINDS = ("confirm", "none")
 """The values of SSH_ASKPASS_PROMPT that ssh(1) knows."""
 
 READ = 4096
 LOOK_MS = 1000
-"""Milliseconds between looks whether ssh is still there; usually its pipe says so at once."""
+"""Milliseconds between looks whether ssh still exists; usually its pipe says so at once."""
 
 STDOUT = 1
 
 
 def no_core_files() -> None:
-    """Let nothing of this process get into a core file: there is a password in it. (This is as in
-    quicksand.qemu.keeper_parts.bounds, of which this program can import nothing.)"""
+    """Keep this process out of core files: it holds a password. (As in
+    quicksand.qemu.keeper_parts.bounds, from which this program can import nothing.)"""
     most = 0 if resource.getrlimit(resource.RLIMIT_CORE)[1] == 0 else 1
     resource.setrlimit(resource.RLIMIT_CORE, (most, most))
 
 
 def main() -> int:
-    """Return 0 if there was an answer, which ssh takes for the user's."""
+    """Return 0 if there was an answer; ssh then takes the output for the user's answer."""
     no_core_files()
     prompt = os.fsencode(sys.argv[1])[:PROMPT_MAX] if len(sys.argv) > 1 else b""
     kind = os.environ.get("SSH_ASKPASS_PROMPT", "")
@@ -52,8 +52,8 @@ def main() -> int:
 
 
 def _wait(program: socket.socket, parent: int) -> bytes:
-    """Return what the program sends until it closes the connection, and b"" once ssh has gone.
-    Raises OSError."""
+    """Return the bytes that the program sends until it closes the connection, and b"" once ssh has
+    gone. Raises OSError."""
     watching = select.poll()
     watching.register(program, select.POLLIN)
     if stat.S_ISFIFO(os.fstat(STDOUT).st_mode):

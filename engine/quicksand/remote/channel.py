@@ -1,8 +1,8 @@
 """The streams and events of one request, at either end of a link.
 
-Both ends are alike: each may send its own streams, as far as the other end has given credit for
-them, and reads those of the other. So what is unread is bounded at both ends, and who does not read
-holds back only his own channel.
+Both ends are alike: each sends its own streams, as far as the other end has given credit, and reads
+those of the other. So unread data is bounded at both ends, and an end that does not read holds back
+only its own channel.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ WINDOW = 256 * 1024
 """Bytes of one stream that may be in transit or unread."""
 
 CHUNK = 64 * 1024
-"""Bytes of a data frame that we send, so that channels have their turns."""
+"""Bytes of a data frame that we send, so that channels take turns."""
 
 CRUMB_MAX = 4096
 """Unread pieces are joined up to this many bytes."""
 
 EVENTS_MAX = 256
-"""Unread events of one channel, of at most `wire.SMALL_MAX` bytes each; far fewer are sent."""
+"""The most unread events of one channel, each of at most `wire.SMALL_MAX` bytes; few are sent."""
 
 EVENT_BYTES_MAX = 256 * 1024
 
@@ -38,7 +38,7 @@ class Piece(NamedTuple):
 
     stream: int
     data: bytes
-    """b"" at the end of the stream."""
+    """The bytes; b"" at the end of the stream."""
 
 
 class Carrier(Protocol):
@@ -63,23 +63,23 @@ class Channel:
         self.number = number
         self._pieces: deque[Piece] = deque()
         self._unread = dict.fromkeys(incoming, 0)
-        """Bytes of each incoming stream for which no credit was given back yet."""
+        """Bytes of each incoming stream for which credit is still to be given back."""
         self._uncredited = dict.fromkeys(incoming, 0)
         self._ended: set[int] = set()
         self._finished: set[int] = set()
-        """Those of our streams that we have ended."""
+        """The streams that we have ended."""
         self._credit: dict[int, int] = {}
         self._events: deque[tuple[dict[str, Any], int]] = deque()
         self._event_bytes = 0
         self._failure: RemoteError | None = None
         self._changed = asyncio.Event()
         self.reply: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        """The answer, at the end that asked."""
+        """The answer, at the requesting end."""
 
     # Called by the link.
 
     def receive(self, stream: int, payload: bytes) -> None:
-        """Take a data frame. Raises RemoteProtocolError if it must not be sent."""
+        """Take a data frame. Raises RemoteProtocolError if it was not allowed."""
         name = self._link.peer.name
         if stream & wire.CREDIT:
             if len(payload) != 4:
@@ -102,7 +102,7 @@ class Channel:
         if not payload:
             self._ended.add(stream)
         elif self._pieces and self._pieces[-1].stream == stream:
-            # Joined: as objects, pieces of one byte would take fifty times their size.
+            # Joined, because as objects, pieces of one byte would take fifty times their size.
             last = self._pieces[-1].data
             if last and len(last) + len(payload) <= CRUMB_MAX:
                 self._pieces[-1] = Piece(stream, last + payload)
@@ -118,18 +118,18 @@ class Channel:
         self._changed.set()
 
     def fail(self, error: RemoteError) -> None:
-        """End the channel: whoever waits for it gets ``error``."""
+        """End the channel: all who wait for it get ``error``."""
         self._failure = self._failure or error
         if not self.reply.done():
             self.reply.set_exception(error)
-            self.reply.exception()  # if nobody waits for it, asyncio must not log it
+            self.reply.exception()  # if nobody waits, asyncio must not log the error
         self._changed.set()
 
     # Called by the user of the channel.
 
     async def piece(self) -> Piece:
-        """Return the next piece of a stream; reading it lets the other end send more. Raises what
-        the link has `fail`ed with, once all that came before has been read."""
+        """Return the next piece of a stream; reading lets the other end send more. Raises the
+        link's error, given to `fail`, once all earlier pieces have been read."""
         while not self._pieces:
             await self._change()
         found = self._pieces.popleft()
@@ -143,7 +143,7 @@ class Channel:
         return found
 
     async def event(self) -> dict[str, Any]:
-        """Return the next event, which overtakes streams that are unread. Raises as `piece`."""
+        """Return the next event, which may overtake unread streams. Raises as `piece`."""
         while not self._events:
             await self._change()
         event, size = self._events.popleft()
@@ -179,7 +179,7 @@ class Channel:
             await self._link.drain()
 
     def finish(self, stream: int) -> None:
-        """End a stream. Does nothing if it has ended, or the link."""
+        """End a stream. Does nothing if the stream or the link has ended."""
         if stream not in self._finished:
             self._finished.add(stream)
             self._link.post(wire.encode_data(self.number, stream, b""))
@@ -189,11 +189,11 @@ class Channel:
         self._link.post(wire.encode_message({"event": event, "channel": self.number, **facts}))
 
     def abandon(self, stream: int) -> None:
-        """End our stream, by which the other end sees that nobody is there, and forget the
+        """End our stream, so that the other end sees that nobody is there, and forget the
         channel."""
         self.finish(stream)
         self.close()
 
     def close(self) -> None:
-        """Forget the channel; what still arrives for it is passed over."""
+        """Forget the channel; frames that still arrive for it are dropped."""
         self._link.forget(self)

@@ -1,4 +1,4 @@
-"""Carries commands out for another machine: each is a process of our own program."""
+"""Carries out commands for another machine: each is a process of our own program."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 from quicksand.base.errors import RemoteError, RemoteRefusedError
 from quicksand.guest.agent.wire import Stream
 from quicksand.remote.channel import Channel
+from quicksand.remote.client_files import BYTES_MAX as FILES_BYTES_MAX
+from quicksand.remote.client_files import CLIENT_FILES, ClientFiles
 from quicksand.remote.hello import HEX32
 from quicksand.remote.link import Request
 from quicksand.remote.passed_on import BYTES_MAX, PASSED_ON, encode_values
@@ -22,18 +24,18 @@ from quicksand.remote.places import Places
 from quicksand.remote.started import Started, start_in_terminal, start_with_pipes
 
 KEPT_S = 600.0
-"""Seconds for which the end of a command that must not be done twice is kept for its client."""
+"""Seconds for which the result of a command that must not be done twice is kept for its client."""
 
 KEPT_COMMANDS_MAX = 64
 WORDS_MAX = 10_000
 CELLS_MAX = 10_000
-"""Columns or rows of a terminal."""
+"""The most columns or rows of a terminal."""
 
 VARIABLES = re.compile(
     r"TERM|COLORTERM|TERM_PROGRAM(_VERSION)?|KITTY_WINDOW_ID|NO_COLOR|LANG|LC_[A-Z]+|QUICKSAND_TELL"
 )
-"""The variables that a client may set: how its terminal shows text, and how the command tells of
-its progress."""
+"""The variables that a client may set: how its terminal shows text, and how the command reports its
+progress."""
 
 VALUE_MAX = 256
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -42,11 +44,11 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 SIGNALS = {"INT": signal.SIGINT, "TERM": signal.SIGTERM, "HUP": signal.SIGHUP}
 
 CheckArgv = Callable[[Sequence[str]], None]
-"""Raises RemoteRefusedError for a command that is not carried out for others."""
+"""Checks a command. Raises RemoteRefusedError for one that is not carried out for others."""
 
 
 class Wanted(NamedTuple):
-    """A command as a client asks for it."""
+    """A command as requested by a client."""
 
     argv: list[str]
     env: dict[str, str]
@@ -60,9 +62,11 @@ class Wanted(NamedTuple):
     """The directory of its files (`places.Places`), in which it runs; "" for the home
     directory."""
     values: str
-    """What it passes on to a guest (`passed_on.encode_values`); "" if that is nothing."""
+    """The values that it passes on to a guest (`passed_on.encode_values`); "" for none."""
+    files: str
+    """The client's names for its files there (`client_files`); "" for none."""
     have: dict[Stream, int]
-    """How much of its output the client has read before, in bytes."""
+    """Bytes of each output stream that the client has already read."""
 
 
 class Commands:
@@ -71,7 +75,7 @@ class Commands:
     def __init__(
         self, program: Sequence[str], check: CheckArgv, places: Places, on_kept: Callable[[], Any]
     ) -> None:
-        """``program`` is what runs a command line. ``on_kept`` is called, and awaited, before the
+        """``program`` is the command that runs a command line. ``on_kept`` is awaited before the
         first command that must not be done twice."""
         self._program = tuple(program)
         self._check = check
@@ -80,11 +84,11 @@ class Commands:
         self._kept: dict[str, Started] = {}
         self._starting = asyncio.Lock()
         self._beginning = 0
-        """Commands that will be kept, and are about to begin."""
+        """The number of kept commands that are about to begin."""
 
     async def carry_out(self, request: Request) -> None:
-        """Answer the request ``command``: run one, or go on with one that this client has begun
-        over an earlier connection."""
+        """Answer the request ``command``: run one, or resume one that this client began over an
+        earlier connection."""
         wanted = parse(request.params)
         self._beginning += bool(wanted.once)
         try:
@@ -103,7 +107,7 @@ class Commands:
                 flow.let_go()
 
     async def _start(self, wanted: Wanted) -> tuple[Started, bool]:
-        async with self._starting:  # the same one may be asked for twice at the same time
+        async with self._starting:  # the same command may be requested twice at the same time
             if (known := self._kept.get(wanted.once)) is not None:
                 return known, False
             self._check(wanted.argv)
@@ -115,8 +119,10 @@ class Commands:
             env = {**_own_env(), **wanted.env}
             if wanted.values:
                 env[PASSED_ON] = wanted.values
+            if wanted.files:
+                env[CLIENT_FILES] = wanted.files
             keeps = bool(wanted.once)
-            # Ours is the user's home, or that of a local node.
+            # Ours is the user's home, or the directory of a local node.
             cwd = self._places.find(wanted.place) if wanted.place else Path.cwd()
             if wanted.terminal is None:
                 command = await start_with_pipes(argv, env, cwd, stdin=wanted.stdin, keeps=keeps)
@@ -130,27 +136,27 @@ class Commands:
             return command, True
 
     def forget(self, once: object) -> None:
-        """The client knows how that command ended. One that still runs is not forgotten."""
+        """Forget a command whose result the client knows. One that still runs is not forgotten."""
         if isinstance(once, str) and once in self._kept and self._kept[once].over.done():
             del self._kept[once]
 
     def forget_ended(self) -> None:
-        """The client does not come again."""
+        """Forget the ended commands of a client that does not come back."""
         for once in list(self._kept):
             self.forget(once)
 
     def end_input(self) -> None:
-        """The client types no more: what waits for an answer must not do so for ever."""
+        """End all input, since the client types no more: no command must wait for it for ever."""
         for command in self._kept.values():
             command.end_input()
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is kept, or about to be."""
+        """Whether no command is kept, or about to be."""
         return not self._kept and not self._beginning
 
     async def settle(self) -> None:
-        """Wait until all that is kept has ended."""
+        """Wait until all kept commands have ended."""
         async with self._starting:
             kept = list(self._kept.values())
         for command in kept:
@@ -166,7 +172,7 @@ class _Serving:
         self._have = have
 
     async def run(self) -> None:
-        """Return once the client has been told how the command ended. Raises RemoteError if it has
+        """Serve until the client has been told the command's result. Raises RemoteError if it has
         gone."""
         for flow in self._command.flows.values():
             flow.hold()
@@ -179,7 +185,7 @@ class _Serving:
             for stream in self._command.flows
         ]
         try:
-            # The events end with the connection, also while there is nothing to be sent.
+            # The events end with the connection, even if there is nothing to send.
             waiting = {*senders, helpers[1]}
             while not all(task.done() for task in senders):
                 done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -243,6 +249,7 @@ def parse(params: dict[str, Any]) -> Wanted:
         once=once,
         place=place,
         values=_values(params.get("values_b64", {})),
+        files=_files(params.get("files_b64", {}), params.get("directory_b64", "")),
         have=_amounts(have),
     )
 
@@ -283,6 +290,16 @@ def _values(coded: object) -> str:
     return text
 
 
+def _files(coded: object, directory: object) -> str:
+    if not isinstance(coded, dict):
+        raise _bad("files_b64 has a wrong type")
+    named = {name: _word(value) for name, value in coded.items()}
+    text = ClientFiles(_word(directory), named).encode() if named else ""
+    if len(text) > FILES_BYTES_MAX:
+        raise RemoteRefusedError("the files have too many names", code="too_large")
+    return text
+
+
 def _read_terminal(value: object) -> tuple[int, int]:
     match value:
         case {"columns": int(columns), "rows": int(rows)}:
@@ -312,6 +329,6 @@ def _bad(what: str) -> RemoteRefusedError:
 
 
 def _own_env() -> dict[str, str]:
-    """Return our environment for a command. It acts here, whatever is set here."""
-    left_out = ("QUICKSAND_HOST", PASSED_ON)
+    """Return our environment for a command, without variables that would lead it elsewhere."""
+    left_out = ("QUICKSAND_HOST", PASSED_ON, CLIENT_FILES)
     return {key: value for key, value in os.environ.items() if key not in left_out}

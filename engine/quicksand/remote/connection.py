@@ -1,4 +1,4 @@
-"""The near end: a connection to another machine, which can be made anew after it broke."""
+"""The near end: a connection to another machine, which can be renewed after a break."""
 
 from __future__ import annotations
 
@@ -6,22 +6,24 @@ import asyncio
 import os
 from collections.abc import Callable
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from quicksand.base.errors import RemoteError, RemoteUnreachableError
-from quicksand.remote.askpass import Askpass
 from quicksand.remote.destination import Destination
-from quicksand.remote.hello import PROTOCOL, Hello, Welcome
+from quicksand.remote.hello import Hello, Welcome
 from quicksand.remote.link import Link
 from quicksand.remote.node import NodeDestination
 from quicksand.remote.ssh import Ssh, greet, start_way
 
+if TYPE_CHECKING:
+    from quicksand.remote.askpass import Askpass
+
 AGAIN_S = (1.0, 30.0)
-"""The first and the longest pause between two attempts to connect again, in seconds; each is twice
-as long as the one before."""
+"""The first and the longest pause in seconds between two attempts to reconnect; the pause
+doubles."""
 
 AWAY_MAX_S = 300.0
-"""Seconds for which a machine is tried again."""
+"""Seconds for which attempts to reach a machine go on."""
 
 
 class Connection:
@@ -35,8 +37,8 @@ class Connection:
         asks: bool,
         askpass: Askpass | None = None,
     ) -> None:
-        """``asks``: ssh may ask the user for passwords, on our terminal, but not when it connects
-        again. With ``askpass`` it asks there, each time."""
+        """``asks``: ssh may ask the user for passwords on our terminal, but not when it reconnects.
+        With ``askpass`` it asks there, each time."""
         self.destination = destination
         self._asks = asks
         self._askpass = askpass
@@ -46,7 +48,7 @@ class Connection:
         self._tasks: list[asyncio.Task[object]] = []
         self._opening = asyncio.Lock()
         self._deadline: float | None = None
-        """When the machine is given up; None once it has got on."""
+        """The time at which the machine is given up; None once it has got on."""
         self._pause = 0.0
         self.welcome: Welcome | None = None
         """The other machine's answer to the last hello."""
@@ -94,7 +96,7 @@ class Connection:
             return welcome
 
     async def again(self, error: RemoteError, *, told: Callable[[RemoteError], None]) -> bool:
-        """Connect again after the connection broke by ``error``, trying for `AWAY_MAX_S`, also over
+        """Reconnect after the connection broke with ``error``, trying for `AWAY_MAX_S`, even over
         several connections that break before `got_on`. Return whether the other machine still knows
         what was begun. ``told`` gets the error of each attempt. Raises the last one."""
         loop = asyncio.get_running_loop()
@@ -113,7 +115,7 @@ class Connection:
                 told(error)
 
     def got_on(self) -> None:
-        """Say that the machine did more than to answer: the next time it is away is another one."""
+        """Note that the machine did more than answer: a later break counts anew."""
         self._deadline, self._pause = None, 0.0
 
     def can(self, capability: str) -> bool:
@@ -121,8 +123,8 @@ class Connection:
         return self.welcome is not None and capability in self.welcome.capabilities
 
     async def close(self) -> None:
-        """Say goodbye and end the connection: what was begun to be done once is forgotten there
-        when it is over. Idempotent."""
+        """Say goodbye and end the connection: the other machine then forgets each command once it
+        is over. Idempotent."""
         if self._link is not None:
             self._link.leave()
         await self._end()
@@ -136,8 +138,3 @@ class Connection:
         if self._tasks:
             await asyncio.wait(self._tasks)
         self._tasks = []
-
-
-def version_words(welcome: Welcome) -> str:
-    """Return what is told of the other machine's program."""
-    return f"quicksand-tui {welcome.version or '(unknown version)'}, protocol {PROTOCOL}"

@@ -1,4 +1,4 @@
-"""Where another machine is: what the user writes, checked before ssh gets to see it."""
+"""The address of another machine, as written by the user and checked before ssh sees it."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ _HOST = re.compile(
     r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,254}|\[[0-9A-Fa-f:.]{2,45}(?:%[A-Za-z0-9_.-]+)?\]"
 )
 """Names and addresses, and the aliases of the user's ssh config. None begins with "-", which ssh
-would take for an option, and none has a character that a shell acts on: ssh gives both to the
-user's ProxyCommand."""
+would take for an option, and none has a character that is special to a shell: ssh passes host and
+user to the user's ProxyCommand."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Destination:
-    """Another machine, as ssh is told of it."""
+    """Another machine, as ssh needs to know it."""
 
     host: str
-    """Without the brackets of an IPv6 address."""
+    """The host, without the brackets of an IPv6 address."""
     user: str = ""
-    """"" leaves it to ssh."""
+    """The user; "" leaves it to ssh."""
     port: int = 0
-    """0 leaves it to ssh."""
+    """The port; 0 leaves it to ssh."""
 
     @classmethod
-    def parse(cls, text: str) -> Self:
-        """Read ``ssh://[USER@]HOST[:PORT]``. Raises ConfigError."""
-        if not text.startswith(SCHEME):
+    def parse(cls, text: str, *, bare: bool = False) -> Self:
+        """Read ``ssh://[USER@]HOST[:PORT]``; ``bare``: without the scheme. Raises ConfigError."""
+        if (not text.startswith(SCHEME) and not bare) or (bare and "://" in text):
             raise ConfigError(f"{text!r:.300} is no address of a machine", hint=HINT)
         place = text.removeprefix(SCHEME).removesuffix("/")
         user, at, rest = place.rpartition("@")
@@ -66,12 +66,12 @@ class Destination:
 
     @property
     def trial(self) -> str:
-        """A command that shows whether ssh gets there."""
+        """Return a command that shows whether ssh gets there."""
         return f"ssh {self._words} true"
 
     def tunnel(self, port: int) -> str:
-        """A command that brings a TCP port of the machine's loopback to this one's until Ctrl-C:
-        to the same port, or one above 8000 where that is only for root."""
+        """Return a command that brings a TCP port of the machine's loopback to this machine until
+        Ctrl-C: to the same port, or to one above 8000 where the port is only for root."""
         here = port if port >= UNPRIVILEGED else port + 8000
         return f"ssh -N -L {here}:127.0.0.1:{port} {self._words}"
 

@@ -1,4 +1,4 @@
-"""The first words of a connection between two machines: who is there, and what it can."""
+"""The first words of a connection between two machines: their identities and capabilities."""
 
 from __future__ import annotations
 
@@ -14,22 +14,24 @@ from quicksand.guest.agent import wire
 from quicksand.guest.agent.values import bounded
 
 PROTOCOL = 1
-"""Raised only when what older versions send or expect is no longer understood; what is merely new
-is a capability."""
+"""The version of the protocol, raised only when the messages of older versions are no longer
+understood; additions are capabilities."""
 
 CAPABILITIES = ("agent", "command", "files", "resume")
-"""What this version can do for another machine (docs/internals/hosts.md)."""
+"""The abilities that this version offers other machines (docs/internals/hosts.md)."""
 
 WATCH = "watch"
-"""The capability of a far end that tells an app what happens there."""
+"""The capability of a far end to tell an app about changes there."""
 
 HELLO_S = 60.0
-"""Seconds within which a client must have said hello."""
+"""Seconds within which a client must say hello."""
 
 HELLO_MAX = 4096
-"""Bytes of the frame with the client's hello."""
+"""The most bytes of the frame with the client's hello."""
 
 CAPABILITIES_MAX = 64
+
+SAME_VERSION = "install the same version on both machines"
 
 HEX32 = re.compile(r"[0-9a-f]{32}")
 _ASKER = wire.Peer("the other end", RemoteProtocolError)
@@ -37,19 +39,19 @@ _ASKER = wire.Peer("the other end", RemoteProtocolError)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
-    """What a client says first."""
+    """The first message of a client."""
 
     nonce: str = field(default_factory=lambda: os.urandom(wire.NONCE_BYTES).hex())
     client: str
-    """32 hex digits that it keeps over its connections, and that nobody else knows."""
+    """The client's id, 32 hex digits, kept over its connections and known to nobody else."""
     resume: bool = False
-    """Whether it had a connection to this machine before, which broke."""
+    """Whether the client had an earlier connection to this machine, which broke."""
     protocol: int = PROTOCOL
     version: str = field(default_factory=version_text)
 
     @property
     def marker(self) -> bytes:
-        """What the answer begins with; what comes before it is not ours."""
+        """Return the beginning of the answer; bytes before it are not ours."""
         return wire.MARKER + bytes.fromhex(self.nonce)
 
     def encode(self) -> bytes:
@@ -65,13 +67,13 @@ class Hello:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Welcome:
-    """What the other machine answers."""
+    """The other machine's answer to a hello."""
 
     protocol: int
     version: str
     capabilities: frozenset[str]
     resumed: bool
-    """Whether what the client began over its last connection is still known."""
+    """Whether the work that the client began over its last connection is still known."""
 
     def encode(self, hello: Hello) -> bytes:
         result = {
@@ -84,7 +86,7 @@ class Welcome:
 
 
 def welcome(*more: str, resumed: bool) -> Welcome:
-    """Return what this version answers; ``more`` are further capabilities."""
+    """Return this version's answer; ``more`` are further capabilities."""
     return Welcome(
         protocol=PROTOCOL,
         version=version_text(),
@@ -151,7 +153,7 @@ async def read_welcome(reader: asyncio.StreamReader, name: str) -> Welcome:
                 f"{name}: {bounded(message)}; here is quicksand-tui {version_text()}, which speaks "
                 f"{PROTOCOL}",
                 code=bounded(code, 64),
-                hint="install the same version on both machines",
+                hint=SAME_VERSION,
             )
         case {
             "result": {
@@ -161,6 +163,13 @@ async def read_welcome(reader: asyncio.StreamReader, name: str) -> Welcome:
                 **more,
             }
         } if len(capabilities) <= CAPABILITIES_MAX:
+            if protocol != PROTOCOL:
+                raise RemoteRefusedError(
+                    f"{name}: quicksand-tui {bounded(version, 64)} speaks the protocol {protocol}; "
+                    f"here is {version_text()}, which speaks {PROTOCOL}",
+                    code="unsupported",
+                    hint=SAME_VERSION,
+                )
             return Welcome(
                 protocol=protocol,
                 version=bounded(version, 64),

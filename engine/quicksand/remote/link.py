@@ -1,5 +1,5 @@
-"""A connection between two machines' quicksand-tui, without the way that leads there: requests,
-answers and channels, in the frames of the guest's agent. Both ends use it; only one answers."""
+"""A connection between the quicksand-tui of two machines, without its transport: requests, answers
+and channels, in the frames of the guest's agent. Both ends use it; only one answers."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ from quicksand.remote.channel import Channel
 READ = 64 * 1024
 
 REQUESTS_MAX = 256
-"""Requests of one link that are under way; one for each sandbox whose guest is spoken to."""
+"""The most requests of one link under way; each sandbox whose guest is in use takes one."""
 
 BACKLOG_MAX = 4 * 1024 * 1024
-"""Bytes that may wait for the other end to read; `drain` keeps streams far below that."""
+"""The most bytes that may wait for the other end to read; `drain` keeps streams far below."""
 
 ID_MAX = 2**32
 OUTPUT = (Stream.STDOUT, Stream.STDERR)
 INPUT = (Stream.INPUT,)
 
 ALIVE_EVERY_S = 15.0
-"""Seconds between two signs of life that each end sends."""
+"""Seconds between the signs of life that each end sends."""
 
 SILENCE_MAX_S = 60.0
-"""Seconds without any, after which an end takes the other one for gone: a connection that broke
-without a word is closed by TCP after hours only."""
+"""Seconds without any, after which an end considers the other one gone: without this, TCP closes a
+connection that broke silently only after hours."""
 
 HINT_DEPTH = 12
-"""How deep the JSON of a hint may be. Words in words in words have 9."""
+"""The greatest depth of a hint's JSON. Words nested three deep have 9."""
 
 
 class Request:
@@ -59,7 +59,7 @@ class Request:
         self._link.post(wire.encode_message({"id": self.channel.number, "result": result}))
 
     def refuse(self, code: str, message: str, hint: str | Words = "") -> None:
-        """Send an error, also after an answer. ``code`` is a word of the protocol
+        """Send an error, even after an answer. ``code`` is a word of the protocol
         (docs/internals/hosts.md)."""
         self.is_answered = True
         words = hint.to_json() if isinstance(hint, Words) else bounded(hint)
@@ -68,11 +68,11 @@ class Request:
 
 
 Answer = Callable[[Request], Awaitable[None]]
-"""Carries a request out and answers it; its channel ends when this returns."""
+"""Carries out a request and answers it; its channel ends when this returns."""
 
 
 class Link:
-    """One connection. `run` reads it until it ends; all else may be used meanwhile."""
+    """One connection. `run` reads it until it ends; everything else may be used meanwhile."""
 
     def __init__(
         self,
@@ -82,8 +82,8 @@ class Link:
         name: str,
         answer: Answer | None = None,
     ) -> None:
-        """``name`` is what the other end is called in errors. ``answer`` gets its requests; without
-        one it must not send any."""
+        """``name`` is the other end's name in errors. ``answer`` gets its requests; without one it
+        must not send any."""
         self.peer = wire.Peer(name, RemoteProtocolError)
         self._reader = reader
         self._writer = writer
@@ -97,13 +97,13 @@ class Link:
         self.is_left = False
         """Whether the other end has said goodbye."""
         self.ended = asyncio.Event()
-        """Set when `run` returns: no more can be sent or will come."""
+        """Set when `run` returns: nothing more can be sent or received."""
 
     async def run(self) -> RemoteError:
-        """Read the connection until it ends; return how it ended. What is under way gets that as
-        its error. A cancellation ends it, too."""
+        """Read the connection until it ends, and return how it ended. All work under way gets that
+        as its error. A cancellation ends it, too."""
         reading = asyncio.create_task(self._read(), name="quicksand-link-read")
-        # With pipes, what is read does not end with what is written.
+        # With pipes, the incoming stream does not end with the outgoing one.
         ending = asyncio.create_task(self.ended.wait(), name="quicksand-link-end")
         error: RemoteError = RemoteUnreachableError(
             f"the connection to {self.peer.name} was closed"
@@ -121,7 +121,7 @@ class Link:
         return self._failure
 
     async def _read(self) -> RemoteError:
-        """Read until the connection ends; return how it did."""
+        """Read until the connection ends; return how it ended."""
         try:
             while data := await self._reader.read(READ):
                 self._heard = asyncio.get_running_loop().time()
@@ -136,7 +136,7 @@ class Link:
         return RemoteUnreachableError(f"the connection to {self.peer.name} broke")
 
     def _break(self, error: RemoteError) -> None:
-        # Where this end has ended it, that is why, and not that the reading ended then.
+        # If this end has ended it, that is the reason, and not the end of reading that followed.
         self._failure = self._failure or error.with_traceback(None)
         for channel in list(self._channels.values()):
             channel.fail(error)
@@ -146,12 +146,12 @@ class Link:
         self.ended.set()
 
     def end(self, error: RemoteError) -> None:
-        """End the connection from this side: what is under way gets ``error``. Idempotent."""
+        """End the connection from this side: all work under way gets ``error``. Idempotent."""
         if self._failure is None:
             self._break(error)
 
     async def watch(self) -> None:
-        """End a connection whose other end gives no sign of life."""
+        """End the connection if the other end gives no sign of life."""
         loop = asyncio.get_running_loop()
         while not self.ended.is_set():
             left = self._heard + SILENCE_MAX_S - loop.time()
@@ -161,6 +161,11 @@ class Link:
                 return
             await asyncio.sleep(left)
 
+    @property
+    def silent_s(self) -> float:
+        """Return the seconds since something last came from the other end."""
+        return asyncio.get_running_loop().time() - self._heard
+
     async def show_life(self) -> None:
         """Give signs of life until cancelled."""
         while True:
@@ -168,18 +173,18 @@ class Link:
             self.post(wire.encode_message({"event": "alive"}))
 
     def leave(self) -> None:
-        """Say goodbye: nothing that this end has begun needs to be kept for it."""
+        """Say goodbye: nothing that this end has begun must be kept for it."""
         self.post(wire.encode_message({"event": "bye"}))
 
     async def settle(self) -> None:
-        """Wait until all requests that were taken have been carried out."""
+        """Wait until all accepted requests have been carried out."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 
     # Asking
 
     def open(self, method: str, **params: Any) -> Channel:
-        """Send a request; its answer is the channel's ``reply``. Raises RemoteError if the
+        """Send a request, whose answer will be the channel's ``reply``. Raises RemoteError if the
         connection has ended, RemoteRefusedError for a request above 1 MiB."""
         if self._failure is not None:
             raise self._failure
@@ -195,7 +200,7 @@ class Link:
 
     async def request(self, method: str, *, timeout: float = 30.0, **params: Any) -> dict[str, Any]:
         """Send a request without streams, and return its result. Raises RemoteRefusedError, and
-        RemoteUnreachableError if there is none within ``timeout`` seconds."""
+        RemoteUnreachableError if there is no result within ``timeout`` seconds."""
         channel = self.open(method, **params)
         try:
             async with asyncio.timeout(timeout):
@@ -218,7 +223,7 @@ class Link:
             self.end(RemoteProtocolError(f"{self.peer.name} does not read what it is sent"))
 
     async def drain(self) -> None:
-        """Wait until the connection takes more. Raises what it ended with."""
+        """Wait until the connection takes more. Raises the error that ended it."""
         try:
             await self._writer.drain()
         except OSError:
@@ -227,7 +232,7 @@ class Link:
             raise self._failure
 
     def forget(self, channel: Channel) -> None:
-        """Drop a channel; frames that still arrive for it are passed over."""
+        """Drop a channel; frames that still arrive for it are ignored."""
         self._channels.pop(channel.number, None)
 
     # Incoming
@@ -268,7 +273,7 @@ class Link:
         channel = self._find(message.get("id"))
         if channel is None:
             return
-        # Who has given up may not have had the time to forget the channel.
+        # An end that has given up may not have had the time to forget the channel.
         was_answered = channel.reply.done() and not channel.reply.cancelled()
         if self._answer is not None or (was_answered and "error" not in message):
             raise RemoteProtocolError(f"{self.peer.name} answers what was not asked")
@@ -279,7 +284,7 @@ class Link:
         if "error" not in message and isinstance(message.get("result"), dict):
             channel.reply.set_result(message["result"])
         else:
-            # After a result, too: what had begun has failed.
+            # Even after a result: the work that had begun has failed.
             channel.fail(refusal(message.get("error"), self.peer.name))
 
     def _take_request(self, message: dict[str, Any]) -> None:
@@ -309,7 +314,7 @@ class Link:
         try:
             await answer(request)
         except RemoteUnreachableError:
-            return  # nobody is there who would read an answer
+            return  # nobody is left to read an answer
         except RemoteRefusedError as error:
             request.refuse(error.code, str(error), error.advice)
         except QuicksandError as error:
@@ -323,7 +328,7 @@ class Link:
 
 
 def refusal(error: object, name: str) -> RemoteRefusedError:
-    """Make an exception of the error in an answer. Raises RemoteProtocolError for what is none."""
+    """Return the error in an answer as an exception. Raises RemoteProtocolError without one."""
     match error:
         case {"code": str(code), "message": str(message), **more}:
             return RemoteRefusedError(
@@ -335,7 +340,7 @@ def refusal(error: object, name: str) -> RemoteRefusedError:
 
 
 def read_hint(hint: Any) -> str | Words:
-    """Read a hint. One that cannot be understood is left out: a newer version may know other
+    """Read a hint. One that is not understood is left out: a newer version may know other
     remedies."""
     match hint:
         case str():
@@ -351,7 +356,7 @@ def read_hint(hint: Any) -> str | Words:
 
 
 def _bounded_words(value: Any, depth: int) -> Any:
-    """Return what `Words.to_json` wrote with its texts bounded. Raises ValueError if it is deep."""
+    """Return `Words.to_json`'s result with its texts bounded. Raises ValueError if it is deep."""
     if depth == 0:
         raise ValueError("the words are too deep")
     match value:

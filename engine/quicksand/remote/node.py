@@ -1,4 +1,4 @@
-"""Local nodes of a fleet: reached by running our program directly, with directories of its own."""
+"""Local nodes of a fleet: our program is run directly, with directories of its own."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from quicksand.base.paths import SHARED_IMAGES, Paths, make_private_dir, paths
 from quicksand.base.remedies import Remedy, Words
 from quicksand.base.removal import make_marked
 from quicksand.records.fleet_files import NODE_HOME
-from quicksand.records.fleet_record import NODE_NAME, NodeRecord, read_fleet
+from quicksand.records.fleet_record import NODE_NAME, NodeRecord, read_fleet, require_node
 from quicksand.records.memory_budget import BUDGET, CPUS
 from quicksand.remote.destination import Destination
 
 NODE_SCHEME = "node://"
 PROGRAM = ("-P", "-m", "quicksand_tui", "serve", "--stdio")
-"""-P: what lies in the working directory is not imported."""
+"""-P keeps the working directory off the import path."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeDestination:
-    """A local node, as `Connection` is told of it."""
+    """A local node, as `Connection` needs to know it."""
 
     name: str
     data: Path
@@ -34,7 +34,7 @@ class NodeDestination:
 
     @classmethod
     def of(cls, node: NodeRecord, ours: Paths) -> NodeDestination:
-        """The way to a node of the fleet of these directories."""
+        """Return the way to a node of the fleet of these directories."""
         return cls(
             name=node.name,
             data=node.data(ours),
@@ -53,17 +53,17 @@ class NodeDestination:
 
     @property
     def home(self) -> Path:
-        """The working directory of its program, like a user's home on another machine: saves
-        without a workspace go there, and not to wherever the client is."""
+        """Return the working directory of its program, in place of a home directory on another
+        machine: saves without a workspace go there, instead of the client's directory."""
         return self.data / NODE_HOME
 
     @property
     def trial(self) -> str:
-        """A command that shows whether it can be reached."""
+        """Return a command that shows whether the node can be reached."""
         return "quicksand-tui fleet status"
 
     def environment(self) -> dict[str, str]:
-        """The variables that make it another one than this machine."""
+        """Return the variables that give the node directories of its own."""
         return {
             "QUICKSAND_DATA_DIR": str(self.data),
             "QUICKSAND_RUNTIME_DIR": str(self.runtime),
@@ -74,8 +74,9 @@ class NodeDestination:
 
 
 async def start_node(destination: NodeDestination) -> asyncio.subprocess.Process:
-    """Start the program of a node, which answers on its stdin and stdout. Raises OSError, and
-    RemoteUnreachableError if the node has been ended."""
+    """Start the program of a node, which answers on its stdin and stdout. Raises OSError, PathError
+    if something else is in its place, and RemoteUnreachableError if the node has been ended."""
+    require_node(destination.name, destination.data, destination.runtime)
     try:
         destination.home.mkdir(mode=0o700, exist_ok=True)
     except FileNotFoundError:
@@ -92,13 +93,13 @@ async def start_node(destination: NodeDestination) -> asyncio.subprocess.Process
         stderr=pipe,
         env=env | destination.environment(),
         cwd=destination.home,
-        # As with ssh, Ctrl-C at our terminal is for us alone.
+        # As with ssh, Ctrl-C at our terminal is for us only.
         start_new_session=True,
     )
 
 
 def find_node(name: str) -> NodeDestination | None:
-    """The local node of that name; None if the fleet that is up has none. Raises FleetError."""
+    """Return the node of that name, None if the fleet that is up has none. Raises FleetError."""
     ours = paths()
     record = read_fleet(ours) if NODE_NAME.fullmatch(name) else None
     for node in () if record is None else record.nodes:
@@ -108,7 +109,7 @@ def find_node(name: str) -> NodeDestination | None:
 
 
 def parse_address(text: str) -> Destination | NodeDestination:
-    """Read an address: ``ssh://…``, or ``node://NAME`` for a local node of the fleet that is up.
+    """Parse an address: ``ssh://…``, or ``node://NAME`` for a local node of the fleet that is up.
     Raises ConfigError, FleetError."""
     if not text.startswith(NODE_SCHEME):
         return Destination.parse(text)

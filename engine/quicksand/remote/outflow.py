@@ -1,26 +1,26 @@
-"""The output of a command on its way to a client that may go and come again."""
+"""The output of a command for a client that may go and come back."""
 
 from __future__ import annotations
 
 import asyncio
 
 ROOM = 256 * 1024
-"""Bytes that wait for a slow client before the command has to."""
+"""Bytes that wait for a slow client before the command must wait."""
 
 KEPT_MAX = 1024 * 1024
-"""Bytes that are kept of a stream for a client that may come again."""
+"""Bytes of a stream kept for a client that may come back."""
 
 
 class Outflow:
-    """One stream. The command's side `put`s and `end`s; the client's side `take`s from a place on,
-    which may be one that it had read before, as far as that is kept."""
+    """One stream. The command's side calls `put` and `end`; the client's side calls `take` from a
+    position on, even one that it has already read, as far as the output is kept."""
 
     def __init__(self, *, keeps: bool) -> None:
-        """``keeps``: what was taken is kept, and nobody waits while no client is there."""
+        """``keeps``: output that was taken is kept, and nobody waits while no client is there."""
         self._keeps = keeps
         self._bytes = bytearray()
         self._first = 0
-        """The place in the stream of the first byte that is kept."""
+        """The position in the stream of the first byte that is kept."""
         self._taken = 0
         self._waits = not keeps
         """Whether the command waits for a client that reads slowly."""
@@ -28,7 +28,7 @@ class Outflow:
         self._changed = asyncio.Event()
 
     async def put(self, data: bytes) -> None:
-        """Add output. Waits while a client is there that has not taken what came before."""
+        """Add output. Wait while a connected client has not taken the earlier output."""
         self._bytes += data
         self._wake()
         while self._end - self._taken > ROOM and self._waits:
@@ -44,8 +44,8 @@ class Outflow:
         self._wake()
 
     async def take(self, at: int) -> tuple[int, bytes]:
-        """Return the place of the next output from ``at`` on, and that output; b"" at the end. The
-        place is a later one if what lies between was not kept."""
+        """Return the position of the next output from ``at`` on, and that output; b"" at the end.
+        The position is later than ``at`` if output in between was not kept."""
         self._taken = max(at, self._first)
         self._wake()
         while self._taken >= self._end and not self.is_over:
@@ -59,11 +59,11 @@ class Outflow:
         return place, data
 
     def hold(self) -> None:
-        """A client is there: wait for it."""
+        """Wait for the client from now on: it is there."""
         self._waits = True
 
     def let_go(self) -> None:
-        """The client has gone: nobody waits for it. What is not kept is dropped."""
+        """Stop waiting for the client, which has gone. Output that is not kept is dropped."""
         self._waits = False
         self._wake()
 

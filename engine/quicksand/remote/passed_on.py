@@ -1,6 +1,6 @@
 """The values of variables that a command passes on to a guest (`-e NAME`), on their way from its
-client. They must not be in the command's argv, which all users of the machine can read, and they
-are no variables of the command itself."""
+client. They must not be in the command's argv, which all users of the machine can read, nor are
+they variables of the command itself."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import json
 from collections.abc import Mapping, MutableMapping
 
 PASSED_ON = "QUICKSAND_PASSED_ON"
-"""The one variable with all of them, as JSON."""
+"""The one variable that holds all of them, as JSON."""
 
 BYTES_MAX = 96 * 1024
-"""Bytes of that JSON. Linux allows 128 KiB for one variable (MAX_ARG_STRLEN)."""
+"""The most bytes of that JSON. Linux allows 128 KiB for one variable (MAX_ARG_STRLEN)."""
 
 
 def encode_values(values: Mapping[str, str]) -> str:
@@ -20,8 +20,8 @@ def encode_values(values: Mapping[str, str]) -> str:
 
 
 def take_values(environ: MutableMapping[str, str]) -> dict[str, str] | None:
-    """Remove the variable from ``environ``, and return what it holds; None if there is none, or if
-    it was not written by `encode_values`."""
+    """Remove the variable from ``environ``, and return its values; None if it is missing, or was
+    not written by `encode_values`."""
     text = environ.pop(PASSED_ON, None)
     if text is None:
         return None

@@ -1,4 +1,4 @@
-"""Bytes of a channel that are passed on unread, to and from a socket."""
+"""Passes the bytes of a channel on unread, to and from a socket."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ async def pass_on(
     writer: asyncio.StreamWriter,
     at_end: Callable[[], None] = lambda: None,
 ) -> None:
-    """Pass bytes on between a channel and a socket; ``mine`` is the stream that this end sends, and
-    ``at_end`` is called before its end. Return when one of them has ended."""
+    """Pass bytes on between a channel and a socket, until one of them ends. ``mine`` is the stream
+    that this end sends; ``at_end`` is called before its end."""
 
     async def out() -> None:
         while data := await reader.read(READ):

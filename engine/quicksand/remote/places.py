@@ -1,5 +1,5 @@
-"""Directories at the far end for the files of a client's commands: those that it sends, and those
-that a command writes for it. A command that has one runs in it."""
+"""Directories at the far end for the files of a client's commands, sent by the client or written by
+a command. A command that has one runs in it."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from quicksand.remote.link import Request
 
 PLACES_MAX = 64
 NAME_MAX = 255
-"""Bytes of a file's name, as Linux has them."""
+"""The most bytes of a file's name, as in Linux."""
 READ = 256 * 1024
 
 
 class Places:
-    """The directories of one client. They are removed at the end, and after a crash by the next one
-    that makes such a directory."""
+    """The directories of one client. They are removed at the end, or after a crash by the next
+    client that makes such a directory."""
 
     def __init__(self) -> None:
         self._stack = contextlib.ExitStack()
@@ -65,7 +65,7 @@ class Places:
         return place / name
 
     async def put(self, request: Request) -> None:
-        """Answer the request ``put``: write what comes to a new file, then answer."""
+        """Answer the request ``put``: write the incoming stream to a new file, then answer."""
         path = self._file(request)
         with map_os_errors(path):
             descriptor = open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
@@ -96,7 +96,7 @@ class Places:
 
 
 def is_name(name: str) -> bool:
-    """Whether a text can be the name of a file in a directory."""
+    """Whether a text can be a file's name in a directory."""
     return (
         name not in ("", ".", "..")
         and "/" not in name

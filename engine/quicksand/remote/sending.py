@@ -1,4 +1,4 @@
-"""Files of this machine for a command at another one, and those that it writes for us."""
+"""Sends files of this machine to a command at another one, and fetches those that it writes."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ READ = 256 * 1024
 
 
 async def make_place(link: Link) -> str:
-    """Have a directory made at the other machine, and return what it is called there. Raises
-    RemoteError."""
+    """Have a directory made at the other machine, and return its name there. Raises RemoteError."""
     match await link.request("place"):
         case {"place": str(place)}:
             return place
@@ -32,8 +31,8 @@ async def make_place(link: Link) -> str:
 
 
 async def send_file(link: Link, source: Path, place: str, name: str) -> None:
-    """Write a file of ours to ``place``, as ``name``. Raises RemoteError, PathError, and
-    ConfigError for what is no file."""
+    """Write a local file to ``place``, as ``name``. Raises RemoteError, PathError, and ConfigError
+    for anything that is not a file."""
     try:
         descriptor = open_regular(source)
     except NotAFileError as error:
@@ -56,16 +55,16 @@ async def send_file(link: Link, source: Path, place: str, name: str) -> None:
 
 
 def require_replaceable(target: Path) -> None:
-    """Raise PathError if there is something that is no regular file: no link either, which could
-    lead the file to where somebody else wants it."""
+    """Raise PathError if something other than a regular file is there. Links are refused, too: one
+    could lead the file to where somebody else wants it."""
     with map_os_errors(target), contextlib.suppress(FileNotFoundError):
         if not stat.S_ISREG(target.lstat().st_mode):
             raise PathError(f"{target} exists and is not a regular file", hint="name a new file")
 
 
 async def fetch_file(link: Link, place: str, name: str, target: Path, mode: int = 0o600) -> None:
-    """Write a file of the other machine to ``target``, with those permissions, replacing a file
-    that is there once it is complete. Raises RemoteError, PathError, DiskSpaceError."""
+    """Write a file of the other machine to ``target``, with those permissions; an existing file is
+    replaced once the new one is complete. Raises RemoteError, PathError, DiskSpaceError."""
     require_replaceable(target)
     channel = link.open("get", place=place, name=name)
     temporary = target.with_name(f".{target.name[:200]}.{os.urandom(4).hex()}")
@@ -87,7 +86,7 @@ async def fetch_file(link: Link, place: str, name: str, target: Path, mode: int 
                         )
                     await asyncio.to_thread(_write_all, file.fileno(), data)
                 await asyncio.to_thread(os.fsync, file.fileno())
-            # Without it, an error at the other end looked like the end of the file.
+            # Without this, an error at the other end would look like the end of the file.
             if received != size or (await channel.event()).get("event") != "end":
                 raise RemoteUnreachableError(f"{link.peer.name} did not send all of {target}")
             require_replaceable(target)

@@ -1,4 +1,4 @@
-"""The far end: answers one client on stdin and stdout, and waits for it if it must come again."""
+"""The far end: answers one client on stdin and stdout, and waits for its return if need be."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from quicksand.base.errors import RemoteError, RemoteUnreachableError
 from quicksand.base.paths import make_private_dir, paths
 from quicksand.records.host_sockets import HOST_SOCKETS, host_socket
 from quicksand.remote.abandoned import remove_abandoned
-from quicksand.remote.agents import relay
+from quicksand.remote.agents import Finish, relay
 from quicksand.remote.commands import KEPT_S, CheckArgv, Commands
 from quicksand.remote.hello import (
     PROTOCOL,
@@ -31,11 +31,11 @@ Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Offer(Protocol):
-    """Requests that a room above answers, beside our own."""
+    """Requests that a room above answers, in addition to our own."""
 
     @property
     def capability(self) -> str:
-        """How the hello names it."""
+        """Return its name in the hello."""
 
     @property
     def methods(self) -> Collection[str]:
@@ -50,25 +50,25 @@ class Offer(Protocol):
         """Whether nothing is kept for the client."""
 
     def away(self) -> None:
-        """The connection has ended; the client may come again."""
+        """Note that the connection has ended; the client may come back."""
 
     def back(self) -> None:
-        """The client is there."""
+        """Note that the client is back."""
 
     async def leave(self) -> None:
-        """The client does not come again."""
+        """Note that the client does not come back."""
 
     async def settle(self) -> None:
         """Wait until nothing is kept."""
 
 
 async def serve_stdio(
-    program: Sequence[str], check: CheckArgv, offers: Sequence[Offer] = ()
+    program: Sequence[str], check: CheckArgv, finish: Finish, offers: Sequence[Offer] = ()
 ) -> None:
-    """Answer the client at the other end of stdin and stdout. Return when it has gone, and all that
-    was kept for it is over. Raises RemoteProtocolError if it does not speak our protocol at all.
+    """Answer the client at the other end of stdin and stdout until it has gone and everything kept
+    for it is over. Raises RemoteProtocolError if it does not speak our protocol at all.
 
-    ``program`` and ``check`` are those of `Commands`.
+    ``program`` and ``check`` are those of `Commands`, ``finish`` is that of `relay`.
     """
     reader, writer = await _stdio()
     try:
@@ -83,14 +83,14 @@ async def serve_stdio(
         there[1].write(frame)
         await _pass_on((reader, writer), there)
         return
-    await _Service(hello.client, program, check, offers).serve(hello, (reader, writer))
+    await _Service(hello.client, program, check, finish, offers).serve(hello, (reader, writer))
 
 
 async def _stdio() -> Ends:
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin.buffer)
-    # What Python or a library prints must not come between the frames.
+    # Output of Python or a library must not come between the frames.
     mine = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     transport, protocol = await loop.connect_write_pipe(
@@ -100,7 +100,7 @@ async def _stdio() -> Ends:
 
 
 async def _find_other(hello: Hello) -> Ends | None:
-    """Connect to the process that answered this client before, if it is still there."""
+    """Connect to the process that answered this client earlier, if it still exists."""
     try:
         return await asyncio.open_unix_connection(host_socket(paths(), hello.client))
     except OSError:
@@ -136,19 +136,21 @@ class _Service:
         client: str,
         program: Sequence[str],
         check: CheckArgv,
+        finish: Finish,
         offers: Sequence[Offer] = (),
     ) -> None:
         self._client = client
+        self._finish = finish
         self._offers = offers
         self._places = Places()
         self._commands = Commands(program, check, self._places, self._await_return)
         self._links: list[Link] = []
-        """All connections until now; the last one is, or was, the present one."""
+        """All connections so far; the last one is, or was, the present one."""
         self._next: asyncio.Queue[tuple[Hello, Ends]] = asyncio.Queue()
         self._acceptor: Acceptor | None = None
 
     async def serve(self, hello: Hello, ends: Ends) -> None:
-        """Answer the client until it does not come any more, and all it began is over."""
+        """Answer the client until it does not come back, and all its work is over."""
         connection: tuple[Hello, Ends] | None = (hello, ends)
         try:
             while connection is not None:
@@ -176,7 +178,7 @@ class _Service:
             writer.close()
 
     async def _talk(self, hello: Hello, ends: Ends) -> None:
-        """Answer over one connection until it ends."""
+        """Answer requests over one connection until it ends."""
         link = Link(*ends, name="the client", answer=self._answer)
         more = (offer.capability for offer in self._offers)
         ends[1].write(welcome(*more, resumed=bool(self._links)).encode(hello))
@@ -201,7 +203,7 @@ class _Service:
                 await offer.leave()
 
     async def _settle(self) -> None:
-        """Wait until all that is kept is over."""
+        """Wait until all kept work is over."""
         await self._commands.settle()
         for offer in self._offers:
             await offer.settle()
@@ -236,7 +238,7 @@ class _Service:
             case "command":
                 await self._commands.carry_out(request)
             case "agent":
-                await relay(request)
+                await relay(request, self._finish)
             case "place":
                 await self._places.make(request)
             case "put":
@@ -256,7 +258,7 @@ class _Service:
                 request.refuse("no_such_method", f"there is no {request.method:.80}")
 
     async def _await_return(self) -> None:
-        """Listen for the client's next connection, from the first command that is kept on."""
+        """Listen for the client's next connection, as soon as the first command is kept."""
         if self._acceptor is None:
             make_private_dir(paths().runtime)
             listening = bind_private(host_socket(paths(), self._client))
@@ -264,7 +266,7 @@ class _Service:
             await remove_abandoned(paths().runtime, HOST_SOCKETS)
 
     async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Take the client's next connection, which ends the present one."""
+        """Take the client's next connection, and end the present one."""
         with contextlib.ExitStack() as unless_taken:
             unless_taken.callback(writer.close)
             with contextlib.suppress(RemoteError, EOFError, OSError):

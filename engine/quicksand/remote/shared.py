@@ -1,4 +1,4 @@
-"""One connection to a machine for all that a program does there, made anew when it breaks."""
+"""One connection to a machine for everything that a program does there, renewed when it breaks."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ from quicksand.remote.link import Link
 from quicksand.remote.node import NodeDestination
 
 Way = Destination | NodeDestination
-"""Where a connection leads."""
+"""The machine to which a connection leads."""
 
 
 class Sharing(Protocol):
-    """What `quicksand.hosted` needs of a connection that others use, too. See
-    `SharedConnection`."""
+    """The part of a shared connection that `quicksand.hosted` needs. See `SharedConnection`."""
 
     @property
     def destination(self) -> Way: ...
@@ -36,16 +35,16 @@ class Sharing(Protocol):
 
 
 class SharedConnection:
-    """The connection to one machine. It is made when it is needed first, made anew as soon as it
-    breaks (the other machine ends what has no client), and ended when nobody uses it any more."""
+    """The shared connection to one machine. It is made when it is first needed, renewed as soon as
+    it breaks (the other machine ends sandboxes without a client), and ended with its last user."""
 
     def __init__(self, destination: Way, *, asks: bool) -> None:
-        """``asks``: ssh may ask the user for passwords, on our terminal."""
+        """``asks``: ssh may ask the user for passwords on our terminal."""
         self.destination = destination
         self.generation = 0
-        """Grows when the other machine no longer knows what was begun there."""
+        """Grows when the other machine no longer knows the work begun there."""
         self.bulk = asyncio.Lock()
-        """Held by what moves much."""
+        """Held by large transfers."""
         self._asks = asks
         self._lock = asyncio.Lock()
         self._connection: Connection | None = None
@@ -57,7 +56,7 @@ class SharedConnection:
 
     @contextlib.contextmanager
     def use(self) -> Iterator[None]:
-        """Use it: it lasts at least as long as this."""
+        """Use the connection: it lasts at least as long as this block."""
         self._users += 1
         self._unused.clear()
         try:
@@ -69,12 +68,12 @@ class SharedConnection:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it is there at this moment."""
+        """Whether the connection exists at this moment."""
         return self._connection is not None and not self._connection.link.ended.is_set()
 
     async def link(self) -> Link:
-        """The present connection, which is made if there is none, or waited for if it is being made
-        anew. Raises RemoteError, HostError if there is no ssh here."""
+        """Return the present connection; make one if there is none, and wait for one that is being
+        renewed. Raises RemoteError, HostError if there is no ssh here."""
         while True:
             async with self._lock:
                 if self._connection is None:
@@ -85,7 +84,7 @@ class SharedConnection:
             await asyncio.sleep(0)  # the keeper takes the lock next
 
     def present(self) -> Link:
-        """The present connection, without waiting. Raises RemoteUnreachableError."""
+        """Return the present connection, without waiting. Raises RemoteUnreachableError."""
         if not self.is_alive:
             raise RemoteUnreachableError(f"{self.destination.short} cannot be reached now")
         assert self._connection is not None
@@ -108,7 +107,7 @@ class SharedConnection:
         self._keeper = asyncio.create_task(self._keep(connection), name="quicksand-host")
 
     async def _keep(self, connection: Connection) -> None:
-        """Make the connection anew each time that it breaks; end it when nobody uses it."""
+        """Renew the connection whenever it breaks; end it with its last user."""
         unused = asyncio.create_task(self._unused.wait(), name="quicksand-unused")
         try:
             while True:
@@ -132,7 +131,7 @@ class SharedConnection:
             await connection.close()
 
     async def _make_anew(self, connection: Connection) -> None:
-        """Give up when nobody uses it any more: a machine that is lost is tried for minutes."""
+        """Renew the connection, unless it has no users: a lost machine is tried for minutes."""
         broke = RemoteUnreachableError(f"the connection to {self.destination.short} broke")
         again = asyncio.create_task(connection.again(broke, told=lambda _: None))
         unused = asyncio.create_task(self._unused.wait())
@@ -146,13 +145,13 @@ class SharedConnection:
             await asyncio.wait([again, unused])
 
     async def ended(self) -> None:
-        """Wait until the connection has ended, if nobody uses it."""
+        """Wait until the connection has ended, if it has no users."""
         if not self._users and self._keeper is not None:
             await asyncio.wait([self._keeper])
 
 
 class SharedConnections:
-    """The connections of one event loop, by the machines that they lead to."""
+    """The connections of one event loop, by machine."""
 
     _of_loops: ClassVar[
         MutableMapping[asyncio.AbstractEventLoop, MutableMapping[Way, SharedConnection]]
@@ -160,7 +159,7 @@ class SharedConnections:
 
     @classmethod
     def find(cls, destination: Way, *, asks: bool) -> SharedConnection:
-        """The connection of this loop to a machine, which need not be there yet."""
+        """Return this loop's connection to a machine, which need not be made yet."""
         of_loop = cls._of_loops.setdefault(asyncio.get_running_loop(), {})
         if destination not in of_loop:
             of_loop[destination] = SharedConnection(destination, asks=asks)

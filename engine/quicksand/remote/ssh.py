@@ -1,14 +1,16 @@
-"""The way to another machine: the user's own ssh, with his config, keys, agents and jump hosts."""
+"""The way to another machine: the user's own ssh, with its config, keys, agents and jump hosts."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import os
+import re
 import shutil
 import signal
 from collections import deque
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from quicksand.base.errors import (
     HostError,
@@ -18,51 +20,66 @@ from quicksand.base.errors import (
     RemoteUnreachableError,
 )
 from quicksand.base.text import printable
-from quicksand.remote.askpass import Asker, Askpass
 from quicksand.remote.destination import Destination
 from quicksand.remote.hello import Hello, Welcome, read_welcome
 from quicksand.remote.node import NodeDestination, start_node
 
+if TYPE_CHECKING:
+    from quicksand.remote.askpass import Asker, Askpass
+
 OPTIONS = (
     *("-T", "-e", "none"),
-    # A terminal, a command or forwards of the user's config would come between.
+    # A terminal, a command or forwards from the user's config would interfere.
     *("-o", "RequestTTY=no", "-o", "RemoteCommand=none", "-o", "PermitLocalCommand=no"),
-    # It must not become the master that other connections of the user depend on.
+    # This ssh must not become the master on which other connections of the user depend.
     *("-o", "ControlMaster=no"),
     *("-o", "ClearAllForwardings=yes", "-o", "ForwardAgent=no", "-o", "ForwardX11=no"),
     *("-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=3"),
 )
 
+ASIDE = "quicksand-there: "
+"""The beginning of lines on stderr about the other machine, for the error if nothing answers."""
+
 THERE = (
     "exec sh -c '"
+    f'echo "{ASIDE}shell" >&2; '
     'PATH="$PATH:$HOME/.local/bin"; '
     "command -v quicksand-tui >/dev/null 2>&1 && exec quicksand-tui serve --stdio; "
     'python3 -P -c "import quicksand_tui" 2>/dev/null '
     "&& exec python3 -P -m quicksand_tui serve --stdio; "
+    f'echo "{ASIDE}$(python3 -V 2>&1)" >&2; '
     "exit 127'"
 )
-"""What is run there, for sh, bash, zsh, fish and csh as login shells. A shell that is no login
-shell often lacks ~/.local/bin in its PATH. -P: what lies in the working directory is not
-imported."""
+VERSION_THERE = THERE.replace("serve --stdio", "--version")
+VERSION_S = 20.0
+"""The command line that is run there, for sh, bash, zsh, fish and csh as login shells. A shell that
+is no login shell often lacks ~/.local/bin in its PATH. -P keeps the working directory off the
+import path."""
 
+WRONG_LINE = 2
+"""The exit code of a quicksand-tui that does not know `serve`."""
 MISSING = 127
-"""The exit code of that if there is no quicksand-tui, and of shells that have not even sh."""
+"""The exit code of the line if there is no quicksand-tui, and of shells that lack even sh."""
 SSH_FAILED = 255
-"""The exit code of ssh for its own failures."""
+"""The exit code of ssh when ssh itself fails."""
 
 WITHOUT_INTERRUPTS = ("/bin/sh", "-c", "trap '' INT QUIT; exec \"$@\"", "sh")
-"""Starts what follows so that Ctrl-C does not end it: ssh leaves signals ignored that it finds
-so (clientloop.c). The command at the other end gets that Ctrl-C, and what it says then must come
-back."""
+"""Starts the following command so that Ctrl-C does not end it: ssh leaves signals ignored that were
+ignored when it started (clientloop.c). The command at the other end gets the Ctrl-C, and its output
+must still come back."""
 
 NOISE_MAX = 256 * 1024
-"""Bytes before the marker that are skipped: what a login shell's start-up files print."""
+"""The most bytes before the marker that are skipped: output of a login shell's start-up files."""
 
 NOISE_SHOWN = 1024
 STDERR_KEPT = 8 * 1024
 ANSWER_S = 30.0
 ANSWER_WITH_USER_S = 180.0
-"""Seconds until the other machine must have answered; a user may have to type a passphrase."""
+"""Seconds within which the other machine must answer; a user may have to type a passphrase."""
+
+PYTHON_LEAST = (3, 11)
+_least = ".".join(map(str, PYTHON_LEAST))
+_VERSION = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})[0-9A-Za-z.+-]{0,40}")
 
 INSTALL = "install it there: `pipx install quicksand-tui`, or `pip install --user quicksand-tui`"
 
@@ -76,22 +93,22 @@ class Ssh:
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
     noise: bytearray = field(default_factory=bytearray)
-    """The beginning of what came before the marker."""
+    """The beginning of the bytes before the marker."""
     said: deque[bytes] = field(default_factory=deque)
     """The last lines of its stderr."""
     listening: asyncio.Task[None] | None = None
     asker: Asker | None = None
-    """Its right to ask the user in a dialog."""
+    """The right of ssh to ask the user in a dialog."""
 
     async def end(self) -> None:
-        """End ssh, and wait for that. What was written is still sent. Idempotent."""
+        """End ssh, and wait for its end. Bytes already written are still sent. Idempotent."""
         self.writer.close()
         with contextlib.suppress(OSError, TimeoutError):
             async with asyncio.timeout(2.0):
                 await self.process.wait()
         for end in (self.process.terminate, self.process.kill):
             if self.process.returncode is None:
-                # SIGTERM first: ssh puts the terminal right on which it asks.
+                # SIGTERM first: ssh then restores the terminal on which it asks.
                 with contextlib.suppress(ProcessLookupError, TimeoutError):
                     end()
                     async with asyncio.timeout(2.0):
@@ -103,31 +120,41 @@ class Ssh:
             await asyncio.wait([self.listening])
 
     async def abandon(self) -> None:
-        """End ssh without waiting for what was written. It gets SIGTERM, so that a terminal on
-        which it asks for a passphrase is put right."""
+        """End ssh without sending the bytes that wait. It gets SIGTERM, so that it restores a
+        terminal on which it asks for a passphrase."""
         with contextlib.suppress(ProcessLookupError):
             self.process.terminate()
         await self.end()
 
     @property
     def words(self) -> str:
-        """What ssh, and the other machine, have written to stderr, cleaned."""
-        return _shown(b"".join(self.said))
+        """Return what ssh and the other machine have written to stderr, cleaned."""
+        lines = _shown(b"".join(self.said)).splitlines()
+        return "\n".join(line for line in lines if not line.startswith(ASIDE))
+
+    @property
+    def asides(self) -> list[str]:
+        """Return the report of the line that was run there (`THERE`)."""
+        lines = _shown(b"".join(self.said)).splitlines()
+        return [line.removeprefix(ASIDE) for line in lines if line.startswith(ASIDE)]
 
 
 async def start_way(
     destination: Destination | NodeDestination, *, asks: bool, askpass: Askpass | None = None
 ) -> Ssh:
-    """Start what leads to a machine: ssh, or the program of a local node. ``asks``: ssh may ask the
-    user for passwords, on our terminal; with ``askpass`` it does so there, and never on a terminal.
+    """Start the way to a machine: ssh, or the program of a local node. ``asks``: ssh may ask the
+    user for passwords on our terminal; with ``askpass`` it asks there, and never on a terminal.
     Raises HostError if there is no ssh here."""
     if isinstance(destination, NodeDestination):
         return _listened(destination, await start_node(destination))
     return await start_ssh(destination, asks=asks, askpass=askpass)
 
 
-async def start_ssh(destination: Destination, *, asks: bool, askpass: Askpass | None = None) -> Ssh:
-    """Start ssh to a machine, as `start_way`. Raises HostError if there is no ssh here."""
+async def start_ssh(
+    destination: Destination, *, asks: bool, askpass: Askpass | None = None, line: str = THERE
+) -> Ssh:
+    """Start ssh to a machine, as `start_way`, and run ``line`` there. Raises HostError if there is
+    no ssh here."""
     program = shutil.which("ssh")
     if program is None:
         raise HostError("there is no ssh on this machine", hint="install the OpenSSH client")
@@ -142,12 +169,12 @@ async def start_ssh(destination: Destination, *, asks: bool, askpass: Askpass | 
     try:
         process = await asyncio.create_subprocess_exec(
             *WITHOUT_INTERRUPTS,
-            *(program, *options, "--", destination.host, THERE),
+            *(program, *options, "--", destination.host, line),
             stdin=pipe,
             stdout=pipe,
             stderr=pipe,
             env=env if asker is None else env | asker.environment,
-            # Without a terminal, an ssh before 8.4 fails instead of asking there all the same.
+            # Without a terminal, an ssh before 8.4 fails instead of asking there anyway.
             start_new_session=asker is not None,
         )
     except BaseException:
@@ -162,7 +189,7 @@ def _listened(
     process: asyncio.subprocess.Process,
     asker: Asker | None = None,
 ) -> Ssh:
-    """Follow a process that has started."""
+    """Read the stderr of a process that has started."""
     assert process.stdin is not None
     assert process.stdout is not None
     assert process.stderr is not None
@@ -172,7 +199,7 @@ def _listened(
 
 
 async def _listen(stderr: asyncio.StreamReader, said: deque[bytes]) -> None:
-    """Keep the end of what ssh writes to stderr."""
+    """Keep the end of ssh's stderr."""
     kept = 0
     while data := await stderr.read(STDERR_KEPT):
         said.append(data)
@@ -182,10 +209,9 @@ async def _listen(stderr: asyncio.StreamReader, said: deque[bytes]) -> None:
 
 
 async def greet(ssh: Ssh, hello: Hello, *, asks: bool) -> Welcome:
-    """Say hello, and return the answer. Raises RemoteUnreachableError if ssh does not get there,
-    RemoteUnansweredError if the user left its question without an answer, RemoteError if there is
-    no quicksand-tui or none that answers, RemoteRefusedError for one that
-    does not speak our protocol. ssh runs on."""
+    """Say hello, and return the answer. ssh runs on. Raises RemoteUnreachableError if ssh does not
+    get there, RemoteUnansweredError if the user left its question unanswered, RemoteError if no
+    quicksand-tui answers, RemoteRefusedError if one answers that does not speak our protocol."""
     name = ssh.destination.short
     seconds = ANSWER_WITH_USER_S if asks else ANSWER_S
     try:
@@ -205,11 +231,11 @@ async def greet(ssh: Ssh, hello: Hello, *, asks: bool) -> Welcome:
 
 
 async def _skip_to(ssh: Ssh, marker: bytes) -> None:
-    """Read up to the end of the marker, and keep the beginning of what comes before."""
+    """Read up to the end of the marker, and keep the beginning of the bytes before it."""
     seen = bytearray()
     skipped = 0
     while not seen.endswith(marker):
-        # One byte at a time: what follows the marker must stay unread. The buffer has it already.
+        # One byte at a time: bytes after the marker must stay unread. The buffer has them already.
         try:
             seen += await ssh.reader.readexactly(1)
         except EOFError:
@@ -228,7 +254,7 @@ async def _skip_to(ssh: Ssh, marker: bytes) -> None:
 
 
 def _heard(ssh: Ssh) -> str:
-    """Say what was heard instead of an answer."""
+    """Describe the output that came instead of an answer."""
     printed = _shown(bytes(ssh.noise))
     words = "\n".join(one for one in (printed, ssh.words) if one)
     return f"; it printed:\n{words}" if words else ""
@@ -240,7 +266,7 @@ def _shown(data: bytes) -> str:
 
 
 async def _why_ended(ssh: Ssh) -> RemoteError | HostError:
-    """Return the error for an ssh that ended before the other machine has answered."""
+    """Return the error for an ssh that ended before the other machine had answered."""
     name = ssh.destination.short
     code = await ssh.process.wait()
     if ssh.listening is not None:
@@ -255,10 +281,52 @@ async def _why_ended(ssh: Ssh) -> RemoteError | HostError:
             f"cannot connect to {name}{_heard(ssh)}",
             hint=f"`{ssh.destination.trial}` must work first",
         )
+    if code < 0:
+        return RemoteUnreachableError(
+            f"ssh to {name} was ended on this machine by {signal.Signals(-code).name}{_heard(ssh)}",
+            hint="do it again; if nobody ended it, it was the system, short of memory perhaps",
+        )
+    if code == WRONG_LINE and isinstance(ssh.destination, Destination):
+        version = await _version_at(ssh.destination)
+        return RemoteError(
+            f"quicksand-tui on {name} is too old to be used from here{version}",
+            hint="install the same version on both machines",
+        )
+    return _why_not_served(ssh, code)
+
+
+async def _version_at(destination: Destination) -> str:
+    """Return the version of a quicksand-tui that does not know `serve`, after a colon; "" if it
+    cannot be found out without a question of ssh's."""
+    probe = await start_ssh(destination, asks=False, line=VERSION_THERE)
+    said = b""
+    try:
+        async with asyncio.timeout(VERSION_S):
+            said = await probe.reader.read(STDERR_KEPT)
+    except TimeoutError:
+        pass
+    finally:
+        await probe.abandon()
+    found = _VERSION.search(said.decode("utf-8", "replace"))
+    return f": {found[0]}" if found else ""
+
+
+def _why_not_served(ssh: Ssh, code: int) -> RemoteError:
+    """Return the error for a machine that ssh reached, but where no quicksand-tui answered."""
+    name, asides = ssh.destination.short, "\n".join(ssh.asides)
     if code == MISSING:
-        return RemoteError(f"there is no quicksand-tui on {name}{_heard(ssh)}", hint=INSTALL)
-    how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        python = _VERSION.search(asides)
+        hint = INSTALL
+        if python is not None and (int(python[1]), int(python[2])) < PYTHON_LEAST:
+            hint += f"; it needs Python {_least} or newer, and python3 there is {python[0]}"
+        return RemoteError(f"there is no quicksand-tui on {name}{_heard(ssh)}", hint=hint)
+    if not asides and isinstance(ssh.destination, Destination):
+        return RemoteUnreachableError(
+            f"{name} ran nothing for this login (exit code {code}){_heard(ssh)}",
+            hint="the login's shell, or a command that is forced on its key, must run what ssh "
+            "asks for",
+        )
     return RemoteUnreachableError(
-        f"ssh to {name} ended before quicksand-tui answered there ({how}){_heard(ssh)}",
-        hint="what is run there by ssh must reach quicksand-tui, with nothing else in between",
+        f"quicksand-tui on {name} ended before it answered (exit code {code}){_heard(ssh)}",
+        hint=f"quicksand-tui must work there first, by Python {_least} or newer",
     )

@@ -1,4 +1,4 @@
-"""A command as a process of ours, with pipes or a terminal of its own."""
+"""A command as a process of ours, with pipes or its own terminal."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from quicksand.remote.outflow import Outflow
 READ = 64 * 1024
 
 IN_TERMINAL = ("/bin/sh", "-c", 'exec "$@" <>"$0" >&0 2>&0')
-"""Starts what follows in the terminal of that name, which becomes that of the new session: the
-first terminal that the leader of a session opens does."""
+"""Starts the following command in the terminal of that name, which becomes the terminal of the new
+session, since the session's leader opens it first."""
 
 END_OF_FILE = b"\x04"
 """Ctrl-D ends the input in a terminal."""
 
 END_S = 60.0
-"""Seconds that a command has to end once its client has gone: `run` stops its sandbox first."""
+"""Seconds that a command has to end once its client has gone: `run` first stops its sandbox."""
 
 
 class Started:
-    """A command that runs, or has ended. It leads a session, and so a process group, of its own."""
+    """A command that runs, or has ended. It leads its own session, and so its own process group."""
 
     def __init__(
         self,
@@ -41,9 +41,9 @@ class Started:
         self._terminal = terminal
         self.flows = flows
         self.exit_code = 0
-        """As a shell tells it, once it has ended."""
+        """The exit code as a shell gives it, once the command has ended."""
         self.over = asyncio.create_task(self._wait(), name="quicksand-command")
-        """Done when it has ended and all its output has been read."""
+        """Done when the command has ended and all its output has been read."""
 
     async def _wait(self) -> None:
         async with asyncio.TaskGroup() as pumps:
@@ -62,7 +62,7 @@ class Started:
             flow.end()
 
     async def feed(self, data: bytes) -> None:
-        """Write to its input; b"" ends that. What it does not take any more is dropped."""
+        """Write to the command's input; b"" ends it. Bytes that it no longer takes are dropped."""
         if self._terminal is not None:
             await self._terminal.write(data)
         elif (stdin := self._process.stdin) is not None:
@@ -74,14 +74,14 @@ class Started:
                     stdin.close()
 
     def end_input(self) -> None:
-        """End its input without waiting. What reads a terminal gets the character for that."""
+        """End the input without waiting. A command with a terminal gets Ctrl-D."""
         if self._terminal is not None:
             self._terminal.end_input()
         elif self._process.stdin is not None:
             self._process.stdin.close()
 
     def resize(self, columns: int, rows: int) -> None:
-        """Give its terminal another size."""
+        """Change the size of its terminal."""
         if self._terminal is not None:
             self._terminal.resize(columns, rows)
 
@@ -92,7 +92,7 @@ class Started:
                 os.killpg(self._process.pid, number)
 
     async def hang_up(self) -> None:
-        """End it as if its terminal had gone, and wait for that."""
+        """End the command as if its terminal had gone, and wait for its end."""
         for flow in self.flows.values():
             flow.let_go()
         self.signal(signal.SIGHUP)
@@ -103,12 +103,12 @@ class Started:
 
 
 class _Terminal:
-    """A pseudo-terminal of a command; we are at its outer end."""
+    """The pseudo-terminal of a command; we hold its outer end."""
 
     def __init__(self, columns: int, rows: int) -> None:
         self._outer, inner = os.openpty()
         self._inner: int | None = inner
-        """Open until the command has ended: with none open, reading fails."""
+        """Open until the command has ended: reading fails while no process has it open."""
         os.set_blocking(self._outer, False)
         self.name = os.ttyname(inner)
         self.resize(columns, rows)
@@ -127,7 +127,7 @@ class _Terminal:
                 data = os.read(self._outer, READ)
             except BlockingIOError:
                 continue
-            except OSError:  # EIO, on Linux: nobody has it open any more
+            except OSError:  # EIO, on Linux: no process has it open any more
                 return
             if not data:
                 return
@@ -146,11 +146,11 @@ class _Terminal:
 
     def end_input(self) -> None:
         if self._inner is not None:
-            with contextlib.suppress(OSError):  # it is full: what reads it has enough
+            with contextlib.suppress(OSError):  # it is full: its reader has enough
                 os.write(self._outer, END_OF_FILE)
 
     def close_inner(self) -> None:
-        """Close the command's end, which has ended."""
+        """Close the inner end, after the command has ended."""
         if self._inner is not None:
             os.close(self._inner)
             self._inner = None
@@ -183,7 +183,7 @@ async def _pump(source: asyncio.StreamReader | None, flow: Outflow) -> None:
 async def start_with_pipes(
     argv: Sequence[str], env: Mapping[str, str], cwd: Path, *, stdin: bool, keeps: bool
 ) -> Started:
-    """Start a command with pipes. ``keeps`` is that of `Outflow`. Raises OSError."""
+    """Start a command with pipes. ``keeps`` is as in `Outflow`. Raises OSError."""
     pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
     process = await asyncio.create_subprocess_exec(
         *argv,
@@ -201,7 +201,7 @@ async def start_with_pipes(
 async def start_in_terminal(
     argv: Sequence[str], env: Mapping[str, str], cwd: Path, *, columns: int, rows: int, keeps: bool
 ) -> Started:
-    """Start a command in a terminal of its own. ``keeps`` is that of `Outflow`. Raises OSError."""
+    """Start a command in its own terminal. ``keeps`` is as in `Outflow`. Raises OSError."""
     terminal = _Terminal(columns, rows)
     nothing = asyncio.subprocess.DEVNULL
     try:

@@ -1,27 +1,20 @@
 """Saves: copies of a sandbox's disk that outlive it (format 6 of the specification, with
 additions). A store is a directory of saves.
 
-A name is looked for first in the workspace of the current directory (``.quicksand/sandboxes``),
-then among the user's own saves. All errors are QuicksandErrors.
+A name is looked up first in the workspace of the current directory (``.quicksand/sandboxes``), then
+among the user's own saves. All errors are QuicksandErrors.
 """
 
-from collections.abc import Sequence
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from quicksand.base.on_demand import on_demand
 
 if TYPE_CHECKING:
-    from quicksand.saves.public import delete, export, import_, list, restore, verify  # noqa: A004
-
-__all__ = ["delete", "export", "import_", "list", "restore", "verify"]
-
-
-def __getattr__(name: str) -> Any:
-    """Import the functions when one of them is used (PEP 562): a program that only reads a manifest
-    does without the reading and writing of bundles."""
-    if name not in __all__:
-        raise AttributeError(f"module 'quicksand.saves' has no attribute {name!r}")
-    return getattr(import_module("quicksand.saves.public"), name)
-
-
-def __dir__() -> Sequence[str]:
-    return sorted({*globals(), *__all__})
+    from quicksand.saves.public import delete as delete
+    from quicksand.saves.public import export as export
+    from quicksand.saves.public import import_ as import_
+    from quicksand.saves.public import list as list  # noqa: A004 - saves.list()
+    from quicksand.saves.public import restore as restore
+    from quicksand.saves.public import verify as verify
+else:
+    __getattr__, __dir__ = on_demand()

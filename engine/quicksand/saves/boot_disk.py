@@ -92,10 +92,10 @@ def _find_head(place: SandboxDir, ended: str) -> Head | None:
 
 
 def finish_start(place: SandboxDir, head: Head, at: Node) -> None:
-    """Make ``head`` the sandbox's head, now that its machine runs, which continues from ``at``. The
-    disk before that is kept as an automatic checkpoint.
+    """Make ``head`` the sandbox's head, now that its machine, which continues from ``at``, runs.
+    The earlier disk is kept as an automatic checkpoint.
 
-    The caller holds the history's lock. Raises HostError; the head before then still counts.
+    The caller holds the history's lock. Raises HostError; then the earlier head still counts.
     """
     history = History(place)
     if head.previous is not None:

@@ -61,11 +61,11 @@ class SaveInfo:
     """Names of the sandboxes that started with it."""
     problems: tuple[str, ...]
     is_own: bool
-    """This user made it on this host; only then are all its options accepted."""
+    """Whether this user made it on this host; only then are all its options accepted."""
     left_out: tuple[str, ...]
-    """The options in it that sandboxes which start with it do not get."""
+    """Its options that are withheld from sandboxes which start with it."""
     footprint: Footprint = field(repr=False, compare=False)
-    """Its files. Deleting several saves may free more than the sum of what each would free."""
+    """Its files. Deleting several saves may free more than the sum of what each of them frees."""
 
     @property
     def name(self) -> str:
@@ -239,9 +239,9 @@ def list_trash(stores: Iterable[SaveStore]) -> list[Trashed]:
 
 
 def expire_trash(stores: Iterable[SaveStore], now: float) -> list[Trashed]:
-    """Remove for good what has been in the trash for longer than TRASH_KEPT_S before ``now`` (Unix
-    time), and was found so a day before, too (base/ageing.py); returns it. Raises HostError,
-    SaveError."""
+    """Remove for good the entries that have been in the trash for longer than TRASH_KEPT_S before
+    ``now`` (Unix time), and were found so a day earlier, too (base/ageing.py); returns them. Raises
+    HostError, SaveError."""
     gone = []
     for store in stores:
         old = [found for found in store.trash() if found.was_save and _is_old(found, now)]
@@ -252,7 +252,7 @@ def expire_trash(stores: Iterable[SaveStore], now: float) -> list[Trashed]:
 
 
 def _is_old(found: Trashed, now: float) -> bool:
-    """Whether it may go at that time (Unix): it is no older than the files in it."""
+    """Whether it may go at that Unix time: its age is not greater than that of its files."""
     if now - found.removed <= TRASH_KEPT_S:
         return False
     inside = [found.root / "trash.json", found.save.root / MANIFEST]

@@ -24,8 +24,8 @@ def workspace_store(workspace: Path | None = None) -> SaveStore:
 
 
 def store_at(root: Path, paths: Paths | None = None) -> SaveStore:
-    """The store in a directory. Unless ``paths`` say that this user has saved there, it is only
-    read."""
+    """Return the store in a directory. It is only read, unless ``paths`` show that this user has
+    saved there."""
     root = root.absolute()
     kept = paths is not None and is_kept(root, paths)
     is_plain = _is_plain(root) or (paths is not None and root == paths.saves)
@@ -33,8 +33,8 @@ def store_at(root: Path, paths: Paths | None = None) -> SaveStore:
 
 
 def _is_plain(root: Path) -> bool:
-    """Whether the directory is only for saves, by its name or because an earlier version used it
-    like that."""
+    """Whether the directory is only for saves, by its name or because an earlier version used it in
+    that way."""
     if root.name != PLAIN:
         return False
     is_used = (root / LOCK).exists() and not (root / HOUSE).exists()

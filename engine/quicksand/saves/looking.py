@@ -12,7 +12,7 @@ from quicksand.saves.manifest import OVERLAYS, SaveManifest, read_manifest
 _LOOKS = 4
 """Attempts to read a save before it counts as damaged."""
 _LOOKS_AT_OTHERS = 100
-"""Attempts while each finds that another one has replaced it."""
+"""Attempts to read a save while each finds that another save has replaced it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,11 +27,6 @@ class Save:
     """Why it cannot be used."""
     identity: tuple[int, int] | None = None
     """Device and inode of its directory when it was read."""
-
-    def is_still_there(self) -> bool:
-        """Whether its path still leads to it and not to a replacement. To be called after its files
-        were used by their paths."""
-        return self.identity is not None and identity_of(self.root) == self.identity
 
     def require(self) -> SaveManifest:
         """Its manifest. Raises SaveError if it cannot be used."""

@@ -18,6 +18,7 @@ from quicksand.base.arch import Architecture
 from quicksand.base.errors import ConfigError, SaveError, SaveNotFoundError
 from quicksand.base.files import read_json
 from quicksand.records.config import SandboxConfig
+from quicksand.records.notes import read_note
 
 VERSION = 6
 """The version of the format (specification, "Saves")."""
@@ -79,7 +80,7 @@ class SaveManifest:
     arch: str
     version: int = VERSION
     id: str = ""
-    """In saves of the published packages this and all following fields have their defaults."""
+    """The save's id. In published packages' saves this and all later fields have their defaults."""
     created: float = 0.0
     """Unix time."""
     note: str = ""
@@ -91,7 +92,7 @@ class SaveManifest:
     frozen: bool = False
     """The guest's file system was frozen at the moment of the save."""
     unsynced: bool = False
-    """The guest was paused or did not answer, so what it had not yet written to disk is missing."""
+    """Whether the guest was paused or did not answer, so that its unwritten data are missing."""
     volatile: tuple[str, ...] = ()
     """Paths in the guest whose files are only in memory (tmpfs) and so not in the save."""
     other: Mapping[str, Any] = field(default_factory=dict)
@@ -163,8 +164,8 @@ def _parse_config(value: object) -> tuple[SandboxConfig, dict[str, Any]]:
 
 
 def _unknown_mounts(config: Mapping[str, Any]) -> set[str]:
-    """The name of the mounts in a config if there are some that are not understood. They are never
-    made from a save, so it can be used all the same."""
+    """Return the name of the mounts in a config if some are not understood. Mounts are never made
+    from a save, so it can be used anyway."""
     try:
         SandboxConfig.parse({"image": "x", "mounts": config.get("mounts")})
     except ConfigError:
@@ -199,7 +200,7 @@ def _add_ours(common: SaveManifest, value: Mapping[str, Any]) -> SaveManifest:
         common,
         id=_match(_ID, value["id"], "id"),
         created=created,
-        note=_text(value, "note"),
+        note=read_note(value.get("note")),
         engine=_text(value, "engine"),
         base=_parse_part(Base, value.get("base"), "base"),
         parent=_parse_part(Parent, value.get("parent"), "parent"),

@@ -1,4 +1,4 @@
-"""Directories that a store has made for its own work, told from those of others by their names."""
+"""Directories that a store has made for its own work, told apart from others by their names."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def is_own_dir(path: Path) -> bool:
 
 
 def own_directories(directory: Path) -> list[Path]:
-    """The subdirectories that have names that a store gives."""
+    """Return the subdirectories whose names are those that a store gives."""
     try:
         found = sorted(directory.iterdir())
     except OSError:

@@ -31,10 +31,10 @@ IMPORTED = "imported.json"
 """The file that marks a save which came in a bundle."""
 
 DIGITS = 32
-"""How many hexadecimal digits of each digest are in a mark's name."""
+"""The number of hexadecimal digits of each digest in a mark's name."""
 
 MARKS_KEPT = 16
-"""How many marks are kept per path: that of the present save, and those of replaced saves, which
+"""The number of marks kept per path: that of the present save, and those of replaced saves, which
 may be restored from the trash."""
 
 
@@ -113,7 +113,7 @@ def _manifest_digest(files: Path) -> str:
 
 
 def _identity(files: Path) -> list[list[Any]]:
-    """Returns values that change when one of the files is replaced or written to."""
+    """Returns the values that change when one of the files is replaced or written to."""
     layers = sorted((files / OVERLAYS).iterdir()) if files.is_dir() else [files]
     found = [(layer.name, layer.lstat()) for layer in layers]
     return [[name, was.st_ino, was.st_size, was.st_mtime_ns] for name, was in found]

@@ -1,5 +1,5 @@
-"""Where saves are kept, and a first look whether a name can be one's. It imports little: most names
-are those of images."""
+"""The places of saves, and a first look whether a name can be a save's. It imports little: most
+names are those of images."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ READY = ".ready-"
 
 
 def may_be_save(name: str, paths: Paths, workspace: Path | None = None) -> bool:
-    """Whether a save can have that name or path, which `resolving.find_meaning` finds out. Blocks
-    for I/O."""
+    """Whether a save can have that name or path; `resolving.find_meaning` decides it. Blocks for
+    I/O."""
     if is_file(name):
         return True
     here = Path.cwd()
@@ -41,5 +41,5 @@ def _may_hold(root: Path, name: str, *, is_only_saves: bool) -> bool:
         return is_only_saves and any(path.name.startswith(READY) for path in root.iterdir())
     except FileNotFoundError:
         return False
-    except (OSError, ValueError):  # whoever looks closer says what is wrong
+    except (OSError, ValueError):  # the closer look reports the error
         return True

@@ -17,7 +17,8 @@ from quicksand.base.progress import Progress
 from quicksand.disks.images.merge import write_merged
 from quicksand.disks.images.qcow2 import check_qcow2
 from quicksand.disks.images.resolve import ResolvedImage
-from quicksand.disks.images.store import ImageStore, sha256_file
+from quicksand.disks.images.same_files import sha256_file
+from quicksand.disks.images.store import ImageStore
 from quicksand.disks.images.stored_image import StoredImage
 from quicksand.records.nodes import new_id
 from quicksand.saves.manifest import SavedLayer, SaveManifest
@@ -86,7 +87,7 @@ def write_portable(
         manifest = replace(manifest, layers=(layer,))
         write_metadata(made, manifest.to_json())
         with map_os_errors(target):
-            # The file contains the metadata; the copy beside it is for when that is lost.
+            # The file contains the metadata; the copy beside it is used when that is lost.
             sidecar(made).replace(sidecar(target))
             made.replace(target)
             sync_dir(target.parent)

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from quicksand.saves.store import Save
     from quicksand.saves.verifying import Report, Verdict
 
-__all__ = ["delete", "export", "import_", "list", "restore", "verify"]
-
 
 def list(*, everywhere: bool = False) -> builtins.list[SaveInfo]:  # noqa: A001 - saves.list()
     """All saves with their sizes, images, parents and problems; with ``everywhere`` also those of

@@ -14,9 +14,9 @@ from quicksand.base.progress import Progress
 from quicksand.disks.images.merge import write_merged
 from quicksand.disks.images.qcow2 import check_qcow2
 from quicksand.disks.images.resolve import ImageResolver
-from quicksand.disks.images.store import sha256_file
+from quicksand.disks.images.same_files import sha256_file
 from quicksand.records.nodes import new_id
-from quicksand.saves.manifest import MANIFEST, OVERLAYS, Base, Parent, SavedLayer
+from quicksand.saves.manifest import MANIFEST, OVERLAYS, Base, Parent, SavedLayer, SaveManifest
 from quicksand.saves.ownership import is_own, mark_imported, mark_made
 from quicksand.saves.resuming import find_base, save_files
 from quicksand.saves.save_removal import find_stored
@@ -58,7 +58,7 @@ def rebase(save: Save, image: str, paths: Paths, *, report: Progress | None = No
             parent=Parent(name=save.name, id=manifest.id),
             layers=(layer,),
         )
-        write_json(made / MANIFEST, changed.to_json())
+        write_json(made / MANIFEST, changed.to_json(), read=SaveManifest.from_json)
         # The options are unchanged, so the new save is trusted exactly if the old one was.
         if was_own:
             mark_made(made, store.root / save.name, paths)

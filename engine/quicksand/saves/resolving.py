@@ -159,7 +159,7 @@ def explain(meaning: Meaning, left_out: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _address(save: Save) -> str:
-    """How a command can name a save whose plain name means something else."""
+    """Return the words by which a command can name a save whose plain name means something else."""
     here = Path.cwd()
     near = (here, here / WORKSPACE / PLAIN)
     return f"./{save.name}" if save.root.parent in near else str(save.root)

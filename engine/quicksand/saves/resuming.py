@@ -59,8 +59,8 @@ def stack_of(save: Save, paths: Paths) -> list[Save]:
 
 
 def _find_lower(save: Save, paths: Paths) -> Save | None:
-    """The save below one of the published packages, if that is a save. The one beside it, which
-    came with it, is preferred to others of that name."""
+    """Return the save below one of the published packages, if there is one. The save beside it,
+    which came with it, is preferred to others of that name."""
     name = save.require().config.image
     beside = None if is_path(name) else store_at(save.root.parent).get(name)
     if beside is not None:
@@ -154,7 +154,7 @@ def adopt(source: SaveSource, place: SandboxDir, image: ResolvedImage, size: int
                 raise SaveError(f"the save at {root} was just being replaced; try again")
     lower = check_qcow2(place.layer(ids[-1]), allow_backing=True).virtual_size
     base = check_qcow2(image.chain[-1], allow_backing=len(image.chain) > 1).virtual_size
-    # The size in the save's own config is no request, so it is not checked.
+    # The size in the save's own config is not a request, so it is not checked.
     if size != (manifest.config.disk_size_bytes or 0):
         check_disk_size(size, max(lower, base), f"the save {Path(source.path).name!r}")
     head = Head(layers=tuple(ids), top=new_id(), machine=FIRST)

@@ -30,8 +30,8 @@ class Removed:
 
 
 def find_stored(name: str | Path, paths: Paths, cwd: Path | None = None) -> tuple[SaveStore, Save]:
-    """A save, by name or path, and the store that it is in. Raises SaveNotFoundError, SaveError if
-    it is in no known store."""
+    """Return a save, by name or path, and its store. Raises SaveNotFoundError, SaveError if it is
+    in no known store."""
     save = find_save(name, paths, cwd)
     for store in known_stores(paths, cwd):
         if save.root.parent.resolve() == store.root.resolve():
@@ -164,6 +164,6 @@ def freed_together(saves: Iterable[SaveInfo]) -> int:
 
 
 def sweep(paths: Paths, cwd: Path | None = None) -> list[Trashed]:
-    """Remove for good what has been in the trash for a week; commands that change saves call it.
-    Returns what it removed. Raises HostError, SaveError."""
+    """Remove for good the entries that have been in the trash for a week; commands that change
+    saves call this. Returns these entries. Raises HostError, SaveError."""
     return expire_trash(known_stores(paths, cwd), time.time())

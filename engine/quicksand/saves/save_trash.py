@@ -1,4 +1,4 @@
-"""The trash of a store of saves: what was removed or replaced, until it expires."""
+"""The trash of a store of saves: removed or replaced saves, until they expire."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from quicksand.base.paths import make_private_dir
 from quicksand.base.removal import make_marked
 from quicksand.records.trash import TRASH, when_removed
 from quicksand.saves.looking import Save, load_save
-from quicksand.saves.manifest import OVERLAYS, check_save_name, require_file
+from quicksand.saves.manifest import check_save_name, require_file
 from quicksand.saves.own_directories import is_own_dir, own_directories, remove_tree
+from quicksand.saves.proof import why_no_save
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,23 +32,29 @@ class Trashed:
     """Unix time."""
     root: Path = field(repr=False)
     was_save: bool = True
-    """If not, it is something else that a save has replaced: it does not expire."""
+    """Whether it is a save. Otherwise it was replaced by a save: nothing removes it for good, since
+    the mark of the entry around it does not prove that it is ours."""
 
 
 class SaveTrash:
     """The trash of one store. Whoever changes it holds the store's lock."""
 
     def __init__(self, house: Path, *, is_kept: bool) -> None:
-        """``house``: the store's directory for its own work. Unless it ``is_kept``, because this
-        user has saved there, nothing is in its trash."""
+        """``house``: the store's directory for its own work. Unless ``is_kept``, because this user
+        has saved there, its trash counts as empty."""
         self.path = house / TRASH
         self._house = house
         self._is_kept = is_kept
 
     def add(self, root: Path, name: str) -> Trashed:
-        """Move what is at ``root`` to the trash, where it has that name. Raises HostError."""
+        """Move the directory at ``root`` to the trash under that name. Raises HostError."""
         entry = make_private_dir(self.path) / secrets.token_hex(6)
-        about = {"id": entry.name, "name": name, "removed": time.time(), "save": _is_save(root)}
+        about = {
+            "id": entry.name,
+            "name": name,
+            "removed": time.time(),
+            "save": not why_no_save(root),
+        }
         try:
             with map_os_errors(entry):
                 make_marked(entry)
@@ -70,17 +77,18 @@ class SaveTrash:
         return sorted(found, key=lambda trashed: trashed.removed)
 
     def entries(self) -> builtins.list[Path]:
-        """The directories of what is in the trash; those of this user, and only if they were made
-        by a store."""
+        """Return the directories in the trash; only those of this user that were made by a
+        store."""
         is_ours = self._is_kept and is_own_dir(self._house) and is_own_dir(self.path)
         return own_directories(self.path) if is_ours else []
 
 
 def _read(entry: Path) -> Trashed:
-    was_save = True
+    # Its contents decide, too: earlier versions may have moved other things there.
+    was_save = not why_no_save(entry / "save")
     try:
         about = read_json(require_file(entry / "trash.json"))
-        was_save = about.get("save") is not False
+        was_save = was_save and about.get("save") is not False
         name, removed = check_save_name(about["name"]), when_removed(about)
     except (OSError, ValueError, KeyError, TypeError, OverflowError):
         # The process that removed it was killed between two writes; the save is complete.
@@ -92,8 +100,3 @@ def _read(entry: Path) -> Trashed:
         root=entry,
         was_save=was_save,
     )
-
-
-def _is_save(path: Path) -> bool:
-    """Whether what goes to the trash is a save, possibly a damaged one."""
-    return not path.is_symlink() and (path / OVERLAYS).is_dir()

@@ -29,10 +29,11 @@ from quicksand.base.threads import in_thread_to_the_end, to_the_end
 from quicksand.base.version import DISTRIBUTION, version_text
 from quicksand.disks.images.merge import write_merged
 from quicksand.disks.images.resolve import ImageResolver, ResolvedImage
-from quicksand.disks.images.store import sha256_file
+from quicksand.disks.images.same_files import sha256_file
 from quicksand.guest.agent.session import Ask
 from quicksand.qemu.planning import resolve_image
 from quicksand.records.nodes import new_id
+from quicksand.records.notes import check_note
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record
 from quicksand.saves.manifest import (
@@ -50,6 +51,7 @@ from quicksand.saves.portable import write_portable
 from quicksand.saves.store import Save, SaveStore
 from quicksand.saves.workspaces import remember
 from quicksand.snapshots.history import History, history_of
+from quicksand.snapshots.keeping import locked_history
 from quicksand.snapshots.pivot import Pivot, freeze_stopped
 from quicksand.snapshots.taking import RunningSandbox, working_on
 
@@ -72,7 +74,7 @@ HASHERS = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaveOptions:
-    """How to save."""
+    """The options of a save."""
 
     compress: bool = False
     delete_checkpoints: bool = False
@@ -85,6 +87,10 @@ class SaveOptions:
     progress: Progress | None = None
     """Called with the stage, bytes done and bytes in all."""
 
+    def __post_init__(self) -> None:
+        """Raises ConfigError for a bad note."""
+        check_note(self.note)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Guest:
@@ -92,9 +98,9 @@ class _Guest:
 
     volatile: tuple[str, ...] = ()
     can_freeze: bool = False
-    """It syncs within QUICK_S."""
+    """Whether the guest syncs within QUICK_S."""
     synced: bool = False
-    """It has flushed its page cache."""
+    """Whether the guest has flushed its page cache."""
 
 
 @dataclass(slots=True)
@@ -104,7 +110,7 @@ class _Frozen:
     guest: _Guest
     layers: tuple[str, ...] = ()
     descriptors: dict[str, int] = field(default_factory=dict)
-    """Open files of layers on another file system, by id. They are still to be copied, even if the
+    """Open files of layers on another file system, by id. They are copied later, even if the
     sandbox is removed meanwhile."""
     digests: dict[str, str] = field(default_factory=dict)
     was_live: bool = False
@@ -279,7 +285,7 @@ async def _freeze(
         return
     lock = registry.lock(record.id)
     try:
-        async with history.locked():
+        async with locked_history(history):
             await _drop_checkpoints(history, options)
             frozen.layers = await in_thread_to_the_end(lambda: freeze_stopped(history, record.name))
             await in_thread_to_the_end(lambda: _take_hold(history, frozen, made))
@@ -345,8 +351,8 @@ def _take_hold(history: History, frozen: _Frozen, made: Path) -> None:
 def _bring(
     history: History, frozen: _Frozen, made: Path, options: SaveOptions, image: ResolvedImage
 ) -> tuple[SavedLayer, ...]:
-    """Copy what could not be linked, compress if asked to, sync all layers and return their
-    records."""
+    """Copy the layers that could not be linked, compress if requested, sync all layers and return
+    their records."""
     overlays = made / OVERLAYS
     paths = {id_: overlays / f"{n}.qcow2" for n, id_ in enumerate(frozen.layers)}
     _copy(frozen.descriptors, paths, options)
@@ -428,8 +434,8 @@ def _publish(
     manifest: SaveManifest,
     replace_it: bool,
 ) -> Save:
-    write_json(made / MANIFEST, manifest.to_json())
-    # Marked before it gets its name, so that it is never there without the mark.
+    write_json(made / MANIFEST, manifest.to_json(), read=SaveManifest.from_json)
+    # Marked before it gets its name, so that it never exists without the mark.
     mark_made(made, store.root / name, places)
     return store.publish(made, name, replace=replace_it)
 

@@ -47,6 +47,7 @@ from quicksand.saves.manifest import MANIFEST, OVERLAYS, check_save_name, requir
 from quicksand.saves.own_directories import GONE, OURS, is_own_dir, own_directories, remove_tree
 from quicksand.saves.places import HOUSE, READY
 from quicksand.saves.precious import refuse_precious
+from quicksand.saves.proof import why_no_save
 from quicksand.saves.save_trash import SaveTrash, Trashed
 
 __all__ = ["Save", "SaveStore", "check_save", "load_save", "overlay_paths", "taken"]
@@ -155,7 +156,7 @@ class SaveStore:
 
         Raises ConfigError for a bad name; SaveError if the name is taken and ``replace`` is false,
         or taken by something precious (precious.py); PathError, DiskSpaceError. The name then still
-        leads to what it led to before or, if only the last sync failed, to the new save.
+        leads to the old thing or, if only the last sync failed, to the new save.
         """
         with self._locked():
             self.check_target(name, replace=replace)
@@ -205,8 +206,8 @@ class SaveStore:
             remove_tree(ready)
 
     def remove(self, name: str) -> Trashed:
-        """Move a save to the trash. Raises SaveNotFoundError, SaveError if another program holds
-        the store's lock for too long, HostError."""
+        """Move a save to the trash. Raises SaveNotFoundError, SaveError if it is not proven to be
+        one or another program holds the store's lock for too long, HostError."""
         with self._locked_and_whole():
             return self._trash.add(self._require(name), name)
 
@@ -216,10 +217,16 @@ class SaveStore:
             self._remove_for_good(self._require(name))
 
     def _require(self, name: str) -> Path:
-        """The directory of a save. The caller holds the lock."""
+        """The directory of a save that is to go. The caller holds the lock."""
         if name not in self._names():
             raise self._not_found(name)
-        return self.root / name
+        root = self.root / name
+        if why := why_no_save(root):
+            raise SaveError(
+                f"{root} is left alone, since {why}",
+                hint="look at what is in it; if nobody needs it, remove it yourself",
+            )
+        return root
 
     def _remove_for_good(self, root: Path) -> None:
         # Renamed first, so that nobody sees a part of it: to its mark's id, which takes no space on
@@ -262,21 +269,29 @@ class SaveStore:
         return load_save(target)
 
     def confirm(self, overdue: Collection[str], now: float) -> builtins.list[str]:
-        """Those of the ``overdue`` entries of the trash that were found so a day before ``now``
-        already (base/ageing.py)."""
+        """Return those ``overdue`` entries of the trash that were already found overdue a day
+        before ``now`` (base/ageing.py)."""
         return confirm(self._trash.path, overdue, now)
 
     def empty_trash(self, ids: builtins.list[str]) -> None:
-        """Remove the entries with these ids for good. Raises HostError, SaveError."""
+        """Remove the entries with these ids for good. Raises HostError, and SaveError if one of
+        them is not a save; the others are then removed."""
         with self._locked_and_whole():
-            for found in self.trash():
-                if found.id in ids:
+            doomed = [found for found in self.trash() if found.id in ids]
+            for found in doomed:
+                if found.was_save:
                     self._remove_for_good(found.root)
+        if left := [found for found in doomed if not found.was_save]:
+            raise SaveError(
+                f"{left[0].save.root} is left in the trash: it is no save, but had the name "
+                f"{left[0].save.name!r} before one",
+                hint="if nobody needs it, remove it yourself",
+            )
 
     def recover(self) -> None:
-        """Finish what processes that died have begun: a finished save gets its name, an unfinished
-        one is removed. Does nothing in a store where this user has not saved. Raises HostError if
-        one cannot be finished, SaveError."""
+        """Finish the work of dead processes: a finished save gets its name, an unfinished one is
+        removed. Does nothing in a store where this user has not saved. Raises HostError if one
+        cannot be finished, SaveError."""
         if self.is_kept and is_own_dir(self.house):
             with self._locked():
                 self._recover_all()
@@ -314,7 +329,7 @@ class SaveStore:
             self._finish(ready, name)
             return
         if os.path.lexists(ready / "save"):
-            # It is the old save, or unknown; in the trash it can still be brought back.
+            # It is the old save, or unknown; from the trash it can still be brought back.
             self._trash.add(ready / "save", name)
         remove_tree(ready)
 
@@ -331,7 +346,7 @@ class SaveStore:
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
         path = make_private_dir(self.house) / LOCK
-        if path.is_symlink():  # opening it would create the file that it leads to
+        if path.is_symlink():  # opening it would create the file to which it leads
             raise PathError(f"{path} is a link", hint="remove it, or choose another workspace")
         with map_os_errors(self.root):
             lock = lock_within(path, LOCK_WAIT_S)
@@ -344,7 +359,7 @@ class SaveStore:
 
 
 def _inode(path: Path) -> int | None:
-    """The inode of what is at ``path`` (of a link itself); None if nothing is."""
+    """Return the inode at ``path`` (of a link itself); None if there is none."""
     try:
         return path.lstat().st_ino
     except OSError:

@@ -222,7 +222,7 @@ def _parts_of_save(save: Save, prefix: str, problems: dict[str, str]) -> Iterato
 
 def _parts_of_image(image: ResolvedImage) -> Iterator[_Part]:
     """The files of an image, with the digests from its manifest."""
-    with contextlib.suppress(QuicksandError):  # one outside of the store has none
+    with contextlib.suppress(QuicksandError):  # an image outside of the store has none
         stored = ImageStore.load(image.kernel.parent)
         for found in stored.files.values():
             path = stored.root / str(found["name"])

@@ -1,7 +1,7 @@
 """The first connection to the agent of a guest that goes on from a checkpoint.
 
 It is made before the devices' state is loaded: then the guest does not see the checkpoint's client
-leave and another one come. It goes on as that of the client who has the guest reverted.
+leave and another one come. For the guest it is the connection of the client that reverts it.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from quicksand.snapshots import restore
 
 
 class Moments(NamedTuple):
-    """The moments of a revert that its user feels, by `time.perf_counter`."""
+    """The moments of a revert that its user notices, by `time.perf_counter`."""
 
     frozen_at: float
     """The guest was paused."""
     resumed_at: float
-    """It ran again, from the checkpoint."""
+    """The guest ran again, from the checkpoint."""
     answered_at: float
-    """Its agent had done what it was asked to."""
+    """The guest's agent had carried out the first request."""
 
 
 class Awakening:
     """The connection to one guest. `dial` comes first, then `wake`; `close` in any case."""
 
     def __init__(self, machine: MachineDir, record: Record, node: Node) -> None:
-        """``machine``: where its sockets are."""
+        """``machine`` has the sockets."""
         self._machine = machine
         self._record = record
         self._node = node
@@ -50,8 +50,8 @@ class Awakening:
         self._session = await dial(self._machine.agent_socket(self._node.port))
 
     async def wake(self, hypervisor: Hypervisor) -> str:
-        """Resume the guest, and renew what must not be old or shared in it. Returns its agent's
-        token. Raises MachineError, AgentError."""
+        """Resume the guest, and renew everything in it that must not be old or shared. Returns its
+        agent's token. Raises MachineError, AgentError."""
         assert self._session is not None, "dial comes first"
         self._session, self._resumed_at = await restore.wake(
             self._session, self._again, self._node, hypervisor
@@ -61,11 +61,11 @@ class Awakening:
         return token
 
     def moments(self, frozen_at: float) -> Moments:
-        """When what happened, once the guest is awake."""
+        """The moments of the revert, once the guest is awake."""
         return Moments(frozen_at, self._resumed_at, self._answered_at)
 
     async def _again(self) -> Session:
-        """Say hello anew, and again: a hello can get lost (`ATTEMPT_S`)."""
+        """Say hello anew, and repeat it: a hello can get lost (`ATTEMPT_S`)."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + restore.HELLO_S
         while True:
@@ -82,8 +82,8 @@ class Awakening:
                 raise
 
     def hand_over(self, link: AgentLink | None) -> None:
-        """Give the connection to ``link``: to connect anew would cost the guest another hundredth
-        of a second. If another client has the port already, it waits for this session to end."""
+        """Give the connection to ``link``: a new one would cost the guest another hundredth of a
+        second. If another client already has the port, it waits for this session to end."""
         if link is None or self._session is None:
             return
         with contextlib.suppress(OSError):

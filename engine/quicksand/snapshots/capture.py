@@ -30,8 +30,7 @@ from quicksand.records.sandboxes import RunState
 from quicksand.records.tier import Tier
 from quicksand.snapshots.copying import Fate, Taken
 from quicksand.snapshots.history import History
-from quicksand.snapshots.layers import seal_layers
-from quicksand.snapshots.merging import merge_layers
+from quicksand.snapshots.merging import seal_disk
 from quicksand.snapshots.pivot import Pivot
 from quicksand.snapshots.stepwise import THREAD
 from quicksand.snapshots.storing import memory_files
@@ -57,8 +56,8 @@ class Capture(ABC):
         arch: str,
         why: str = "",
     ) -> None:
-        """``run`` is the state of ``machine``, which ``hypervisor`` runs. ``why`` says why no
-        better tier is used; "" for the best one."""
+        """``run`` is the state of ``machine``, which ``hypervisor`` runs. ``why`` is the reason why
+        no better tier is used; "" for the best one."""
         self.id = new_id()
         self.pause_s = 0.0
         self._place = history.place
@@ -85,12 +84,12 @@ class Capture(ABC):
 
     @property
     def devices(self) -> Path:
-        """Where the state of the devices is from the pause on, in the tier "pages"."""
+        """The path of the devices' state from the pause on, in the tier "pages"."""
         return self.directory / "devices"
 
     @property
     def taken(self) -> Taken | None:
-        """The pages that were captured, once it is frozen; None in tiers that write all memory."""
+        """The captured pages, once the guest is frozen; None in tiers that write all memory."""
         return None
 
     @property
@@ -99,8 +98,8 @@ class Capture(ABC):
         return self._disk.layer
 
     async def prepare(self, *, fate: Fate = Fate.RUNS_ON) -> None:
-        """Do everything that is possible before the pause. ``fate``: what becomes of the guest
-        after it. Raises HistoryError, HostError, MachineError."""
+        """Do everything that is possible before the pause. ``fate``: what happens to the guest
+        afterwards. Raises HistoryError, HostError, MachineError."""
         self._fate = fate
         with map_os_errors(self.directory):
             self.directory.mkdir(mode=0o700)
@@ -120,7 +119,7 @@ class Capture(ABC):
         try:
             await to_the_end(self._freeze(resume))
         except asyncio.CancelledError:
-            # The caller is told of the cancellation, even if QEMU has ended meanwhile.
+            # The caller learns of the cancellation, even if QEMU has ended meanwhile.
             with best_effort("resume the guest", self._place.engine_log):
                 if not resume and not self._run.paused:
                     await to_the_end(self._hypervisor.resume())
@@ -176,42 +175,43 @@ class Capture(ABC):
     ) -> Node:
         # Syncing the files takes most of the time, and the disk can sync several at once.
         with ThreadPoolExecutor(1, THREAD) as pool:
-            sealing = pool.submit(self._seal_disk, merge=not marks.get("hidden", False))
+            merge = not marks.get("hidden", False)
+            sealing = pool.submit(seal_disk, self._place, self._disk.frozen, merge=merge)
             memory = self._store_memory()
             sync_dir(self._place.memory)
             sync_dir(self.directory)
             layers = sealing.result()
-        node = Node(
+        memory |= {"tier": self.tier, "tier_note": tier_note or self.note, "layers": layers}
+        node = self._describe(tag, note, shape, marks, memory)
+        self._history.commit(node)
+        return node
+
+    def _describe(
+        self,
+        tag: str,
+        note: str,
+        shape: dict[str, Any],
+        marks: dict[str, bool],
+        stored: dict[str, Any],
+    ) -> Node:
+        """Return its record; ``stored``: the fields that name its files."""
+        return Node(
             id=self.id,
             tag=tag,
             parent=self._history.find_visible(self._head.node),
             created=time.time(),
             note=note,
-            tier=self.tier,
-            tier_note=tier_note or self.note,
             auto=marks.get("auto", False),
             hidden=marks.get("hidden", False),
             pinned=False,
             pause_s=self.pause_s,
-            layers=layers,
             shape=shape,
             token=self._run.token,
             owner=self._place.root.name,
             shares=self._shares,
             port=self._port,
-            **memory,
+            **stored,
         )
-        self._history.commit(node)
-        return node
-
-    def _seal_disk(self, *, merge: bool) -> tuple[str, ...]:
-        """Seal the layers of the frozen disk, and return them. With ``merge`` they may be fewer
-        than those of the running machine, with the same content."""
-        layers = self._disk.frozen
-        if merge:
-            layers = merge_layers(self._place, layers)
-        seal_layers(self._place, layers)
-        return layers
 
     def _look_at_sockets(self) -> None:
         """Find a port of the agent that has a client now (see `Node.port`), and whether the guest
@@ -223,7 +223,7 @@ class Capture(ABC):
     @property
     @abstractmethod
     def note(self) -> str:
-        """Why the checkpoint is not taken in a better way; "" for the best."""
+        """The reason why the checkpoint is not taken in a better way; "" for the best."""
 
     @abstractmethod
     def _store_memory(self) -> dict[str, Any]:
@@ -234,18 +234,18 @@ class Capture(ABC):
         """Write a head that descends from the new checkpoint. Raises HostError."""
 
     async def follow(self, node: Node) -> None:
-        """Let the running machine read the checkpoint's layers instead of its own, if they are
-        fewer: with hundreds of them a pause would take longer."""
+        """Let the running machine read the checkpoint's layers instead of its own if they are
+        fewer: with hundreds of layers a pause would take longer."""
         if node.layers != self._disk.frozen:
-            # Without it all goes on with the layers that QEMU has: before 6.1 it cannot, and it
-            # refuses a layer above one that it was never told of, because a client died.
+            # If this fails, QEMU keeps its layers: before 6.1 it cannot replace them, and it
+            # refuses a layer above one of which a client that died did not tell it.
             with best_effort(
                 "read the merged layers", self._place.engine_log, MachineError, StateError
             ):
                 await self._disk.follow(node.layers)
 
     async def discard(self) -> None:
-        """Remove what a failed attempt has left."""
+        """Remove the files that a failed attempt has left."""
         await asyncio.to_thread(self._discard_files)
         await self._disk.undo()
 
@@ -256,7 +256,7 @@ class Capture(ABC):
 
     def _discard_files(self) -> None:
         (self.directory / "node.json").unlink(missing_ok=True)
-        with contextlib.suppress(OSError):  # the next sweep removes what is left
+        with contextlib.suppress(OSError):  # the next sweep removes the rest
             remove(self._place.root, part=f"{self.directory.parent.name}/{self.id}")
         for path in memory_files(self._place, self.id):
             path.unlink(missing_ok=True)
@@ -269,7 +269,7 @@ Track = Callable[[SandboxDir, MachineDir, Node, Hypervisor, RunState], Awaitable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """How checkpoints of one tier are taken, and how a QEMU continues from one."""
+    """A way to take checkpoints of one tier, and to continue from one in a QEMU."""
 
     tier: Tier
     capture: type[Capture]
@@ -277,18 +277,18 @@ class Way:
     """Whether a hypervisor can do what the tier needs."""
     refusal: Callable[[int | None], tuple[str, str]]
     """Called with QEMU's process id, or None for any QEMU of this user. Returns why the tier is not
-    possible ("" if it is), and a hint how to make it possible."""
+    possible ("" if it is), and a hint on how to make it possible."""
     note: Callable[[int | None], str]
-    """Why pauses are longer than they could be; "" if they are not. Parameter as for `refusal`."""
+    """Returns why pauses are longer than they could be, or "". Parameter as for `refusal`."""
     copied: Callable[[str], str]
-    """Called with that note; says for people what a pause copies."""
+    """Called with that note; returns, in words for people, what a pause copies."""
     load_memory: LoadMemory
-    """Loads a checkpoint's memory into a fresh QEMU (its machine's directory, its process id).
+    """Loads a checkpoint's memory into a fresh QEMU, given its machine's directory and process id.
     Raises HistoryError naming a damaged file, MachineError."""
     load_devices: LoadDevices
     """Loads the devices' state, if it did not come with the memory; the VM is paused afterwards.
     Raises HistoryError, MachineError."""
     track: Track | None = None
-    """Has what the guest writes from now on tracked, if possible, so that the next checkpoint of
-    the run costs only that. QEMU has exactly the checkpoint's memory. Raises MachineError. None
-    where each checkpoint has all of the memory."""
+    """Starts tracking the guest's writes, if possible, so that the run's next checkpoint stores
+    only these. QEMU has exactly the checkpoint's memory. Raises MachineError. None in a tier whose
+    checkpoints each have all of the memory."""

@@ -10,7 +10,7 @@ from quicksand.records.layout import SandboxDir
 from quicksand.records.nodes import Head
 
 EMPTY_LAYER = 64 * 1024
-"""Bytes: one qcow2 cluster. A layer that nothing was written to occupies less."""
+"""Bytes of one qcow2 cluster. A layer to which nothing was written occupies less."""
 
 
 def written_since(place: SandboxDir, head: Head, layers: Sequence[str]) -> int:

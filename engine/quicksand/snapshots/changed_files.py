@@ -23,13 +23,13 @@ from quicksand.records.layout import SandboxDir, runtime_dir, sandbox_dir
 from quicksand.records.nodes import Head, Node
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record
-from quicksand.snapshots.history import History
+from quicksand.snapshots.history import History, history_of
 
 T = TypeVar("T")
 
 LIVE_TRIES = 3
-"""Attempts on a running sandbox: its guest may write while the disk is read, and what was read then
-does not fit together."""
+"""Attempts on a running sandbox: its guest may write while the disk is read, and then the parts
+that were read do not fit together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class DiskFiles:
     name: str
     """Its name in messages."""
     paths: tuple[Path, ...]
-    """The lowest layer first."""
+    """The paths of its layers, the lowest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +51,8 @@ class Pair:
     b: str | None = None
     """The later one; None for the present disk."""
     parent: bool = False
-    """``a`` is the later one, and its parent the earlier; of the first checkpoint that is the
-    image. ``b`` is then None."""
+    """Whether ``a`` is the later one and its parent the earlier, which for the first checkpoint is
+    the image. ``b`` is then None."""
 
     @property
     def has_present(self) -> bool:
@@ -90,7 +90,7 @@ async def with_both(
     *,
     step: Callable[[], None] = lambda: None,
 ) -> T:
-    """Return what ``work`` finds out about two disks, in a thread; again if the guest wrote to the
+    """Return the result of ``work`` on two disks, in a thread; repeat it if the guest wrote to the
     present disk meanwhile. ``step`` is called there at every step of reading.
 
     Only reads; the sandbox may be running. Raises CheckpointNotFoundError, ImageError for a damaged
@@ -118,8 +118,7 @@ async def _once(
     work: Callable[[Both], T],
     step: Callable[[], None],
 ) -> T:
-    place = sandbox_dir(registry.paths, record.id)
-    history = History(place)
+    history = history_of(registry, record.id)
     with contextlib.ExitStack() as stack:
 
         def open_both() -> tuple[DiskFiles, DiskFiles, dict[Path, Layer]]:
@@ -136,7 +135,7 @@ async def _once(
                 check()
                 step()
 
-            return _with_files(files_a, files_b, layers, both_checks, work)
+            return with_files(files_a, files_b, layers, both_checks, work)
 
         # The thread must end before the files are closed: their descriptors could be reused.
         return await in_stoppable_thread(read)
@@ -150,7 +149,7 @@ def _open(stack: contextlib.ExitStack, path: Path) -> Layer:
 
 def _find_both(registry: Registry, record: Record, pair: Pair) -> tuple[DiskFiles, DiskFiles]:
     place = sandbox_dir(registry.paths, record.id)
-    history = History(place)
+    history = history_of(registry, record.id)
     first = history.find(pair.a)
     second = None if pair.b is None else history.find(pair.b)
     image, _ = resolve_image(registry, record)
@@ -187,27 +186,18 @@ def _present(registry: Registry, place: SandboxDir, id_: str) -> Head:
     return head if head.machine == machine else head.previous
 
 
-def diff_files(
-    a: DiskFiles,
-    b: DiskFiles,
-    layers: dict[Path, Layer],
-    check: Callable[[], None] = lambda: None,
-) -> list[FileChange]:
-    """List what changed from ``a`` to ``b``; ``layers`` holds the open files of both. ``check`` is
-    called at every step and may raise.
-
-    Raises HistoryError for a file system that cannot be read, ImageError for a damaged layer.
-    """
-    return _with_files(a, b, layers, check, lambda both: both.changes())
-
-
-def _with_files(
+def with_files(
     a: DiskFiles,
     b: DiskFiles,
     layers: dict[Path, Layer],
     check: Callable[[], None],
     work: Callable[[Both], T],
 ) -> T:
+    """Do ``work`` with two disks; ``layers`` holds the open files of both. ``check`` is called at
+    every step and may raise.
+
+    Raises HistoryError for a file system that cannot be read, ImageError for a damaged layer.
+    """
     chain_a, chain_b = (_chain(files, layers) for files in (a, b))
     filesystem_a = _open_filesystem(a, chain_a, check)
     filesystem_b = _open_filesystem(b, chain_b, check)

@@ -20,18 +20,18 @@ class Checkpoint:
     tag: str
     id: str
     parent: str | None
-    """The id of the checkpoint that it descends from."""
+    """The id of its parent in the tree of checkpoints."""
     created: float
     """Unix time."""
     note: str
     tier: str
-    """How its memory is kept: "pages", "internal", or "disk" if it has none."""
+    """The way its memory is kept: "pages", "internal", or "disk" if it has none."""
     tier_note: str
     """Why no better tier was used; "" for the best one."""
     auto: bool
-    """The engine took it (before a revert, a start at a checkpoint, or removal)."""
+    """Whether the engine took it (before a revert, a start at a checkpoint, or removal)."""
     pinned: bool
-    """It cannot be deleted, and does not expire as an old automatic checkpoint."""
+    """Whether it cannot be deleted, and does not expire as an old automatic checkpoint."""
     pause_s: float
     """Seconds for which the VM was paused to take it."""
     bytes_written: int
@@ -41,15 +41,15 @@ class Checkpoint:
     shared: int = 0
     """Bytes on disk that it shares with other checkpoints, clones or the present disk."""
     revert_form: str = ""
-    """How the sandbox was reverted to it, of the checkpoint that a revert returns: "warm" (in the
-    QEMU that runs), "flushed" (the same, but QEMU translates the guest's code anew), "new QEMU"."""
+    """Of the checkpoint that a revert returns, the form of that revert: "warm" (in the QEMU that
+    runs), "flushed" (the same, but QEMU translates the guest's code anew), "new QEMU"."""
     revert_why: str = ""
-    """Why it was done in no better form; "" for the best one."""
+    """The reason why no better form was used; "" for the best one."""
     revert_answer_s: float = 0.0
     """Seconds from the call to the guest's answer. The call itself takes longer: it ends when the
-    state before is on disk."""
+    earlier state is on disk."""
     revert_pause_s: float = 0.0
-    """Seconds for which the VM was paused for it."""
+    """Seconds for which that revert paused the VM."""
 
     @property
     def has_memory(self) -> bool:
@@ -67,12 +67,36 @@ class Checkpoint:
         return cls(**{**fields, "tier": node.tier.name, "size": size, "shared": shared})
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredTree:
+    """The checkpoints of a sandbox, the oldest first, and their total sizes."""
+
+    checkpoints: list[Checkpoint]
+    size: int
+    """Bytes on disk that deleting all of them would free."""
+    shared: int
+    """Further bytes, which the present state, clones or templates need as well."""
+
+
 def list_checkpoints(history: History) -> list[Checkpoint]:
     """All checkpoints with their sizes, the oldest first. Blocks for I/O. Raises OSError."""
-    nodes = history.all_nodes()
+    return measure_tree(history).checkpoints
+
+
+def measure_tree(history: History) -> MeasuredTree:
+    """Measure all checkpoints. Blocks for I/O. Raises OSError."""
+    nodes, present = history.all_nodes(), _present(history)
     everybody = Counter(name for node in nodes for name in _files(node))
-    everybody.update(_present(history))
+    everybody.update(present)
     measures = {name: _measure(history.place.root / name) for name in everybody}
+    staying = {*present, *(name for node in nodes if node.hidden for name in _files(node))}
+    freed = stays = 0
+    for name in {name for node in nodes if not node.hidden for name in _files(node)}:
+        allocated, links = measures[name]
+        if name in staying or links > 1:
+            stays += allocated
+        else:
+            freed += allocated
     found = []
     for node in (node for node in nodes if not node.hidden):
         own = shared = 0
@@ -83,12 +107,12 @@ def list_checkpoints(history: History) -> list[Checkpoint]:
             else:
                 shared += size
         found.append(Checkpoint.from_node(node, size=own, shared=shared))
-    return found
+    return MeasuredTree(checkpoints=found, size=freed, shared=stays)
 
 
 def _files(node: Node) -> Iterator[str]:
-    """Names relative to the sandbox's directory. They are plain strings for speed: hundreds of
-    checkpoints may have hundreds of layers each."""
+    """Yield names relative to the sandbox's directory. They are plain strings for speed: hundreds
+    of checkpoints may have hundreds of layers each."""
     yield from (f"layers/{name}.qcow2" for name in node.layers)
     yield from {f"memory/{file.name}" for file in node.files}
     yield from (f"checkpoints/{node.id}/{name}" for name, _ in node.own_files)

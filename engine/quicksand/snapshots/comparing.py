@@ -1,5 +1,5 @@
 """A check of the engine itself, for tests and for doubts about a kernel: each checkpoint of the
-tier "pages" is compared with all of the guest's memory, which is copied in the pause for that."""
+tier "pages" is compared with all of the guest's memory, of which the pause makes a copy."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class MemoryCheck:
         self._ram.read([(0, self._pages)], self._copy)
 
     def compare(self, place: SandboxDir, stored: Stored) -> None:
-        """Raise MemoryDiffersError, naming pages, if what is stored is not what the memory was."""
+        """Raise MemoryDiffersError, naming pages, if the stored memory differs from the copy."""
         with ExitStack() as stack:
             files = [
                 stack.enter_context(MappedFile(place.memory / file.name, file)).data

@@ -1,4 +1,4 @@
-"""What differs between two disks of a sandbox, with the lines of small texts, and as a patch."""
+"""The differences between two disks of a sandbox, with the lines of small texts, and as a patch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REPORT_EVERY = 2_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """What changed between two disks."""
+    """The changes between two disks."""
 
     before: str
     """The earlier disk in words."""
@@ -32,11 +32,11 @@ class Difference:
     packages: Mapping[str, Sequence[PackageChange]] = field(default_factory=dict)
     """Path of a changed database of dpkg or apk -> the packages that differ, sorted by name."""
     read: float
-    """Unix time at which reading began: the present is not newer."""
+    """Unix time at which reading began: the present disk is not newer."""
     is_live: bool = False
-    """The present of a running sandbox was read: its guest may have written on."""
+    """Whether the disk of a running sandbox was read: its guest may have written on."""
     is_synced: bool = False
-    """Its guest was asked just before to write all that it held in memory."""
+    """Whether its guest was asked just before to write all its unwritten data."""
 
 
 class Meter:
@@ -91,7 +91,7 @@ async def compare_disks(
 
 
 async def read_file(registry: Registry, record: Record, pair: Pair, path: str) -> FileVersions:
-    """Read what a path holds on both disks, with files of at most TEXT_MAX bytes. Raises as
+    """Read both disks' versions of a path, with files of at most TEXT_MAX bytes. Raises as
     `with_both`."""
     return await with_both(
         registry,
@@ -109,7 +109,7 @@ async def write_patch(
     below: str = "/",
     report: Callable[[int], None] = ignore,
 ) -> Patch:
-    """Write what differs as a patch; only ``below`` a path, or that path. Raises as `with_both`."""
+    """Write the differences as a patch, at or ``below`` a path only. Raises as `with_both`."""
     inside = below.rstrip("/") + "/"
 
     def work(both: Both) -> Patch:

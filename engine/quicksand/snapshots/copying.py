@@ -1,16 +1,16 @@
-"""Copying the guest memory that a checkpoint needs, with as little as possible in the pause.
+"""Copying the guest memory that a checkpoint needs, as little as possible of it in the pause.
 
-The way depends on what the kernel tells about written pages (tracking.py). Where it tracks them,
-only those written since the last checkpoint are copied. While there are many of them, they are
-copied in rounds while the guest runs, each round those written during the one before; the rest
-goes to memory in the pause, and to the file after it. The rounds go to the file if the guest runs
-on, and to memory, as far as that is not too much, if its own is overwritten at once. Of a guest
-that stays paused nothing needs to be copied in the pause. Where nothing is tracked, all anonymous
-pages are copied to memory in the pause.
+The way depends on how the kernel tracks written pages (tracking.py). Where it does, only pages
+written since the last checkpoint are copied. As long as there are many of them, they are copied in
+rounds while the guest runs, each round those written during the round before; the rest is copied to
+memory in the pause, and to the file after it. The rounds go to the file if the guest runs on. If
+its memory is overwritten at once, they go to the memory of a file (page_buffer.py), where they
+survive the death of any process. For a guest that stays paused, nothing needs to be copied in the
+pause. Where nothing is tracked, all anonymous pages are copied to memory in the pause.
 
-Tracking is of use only if it is known since when. A file beside QEMU's sockets, the mark
-(`MachineDir.tracked`), names the level and the checkpoint in whose pause the tracking began anew,
-or from which a revert goes on (`track_from`). It is removed before that and written when that
+Tracking is useful only if its beginning is known. A file beside QEMU's sockets, the mark
+(`MachineDir.tracked`), names the level, and the checkpoint in whose pause the tracking began anew
+or from which a revert goes on (`track_from`). The mark is removed before that and written when that
 checkpoint is committed; without it the next checkpoint copies all anonymous pages.
 """
 
@@ -20,7 +20,7 @@ import asyncio
 import contextlib
 import enum
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import NamedTuple
@@ -29,15 +29,17 @@ from quicksand.base.errors import MachineError
 from quicksand.base.files import write_word
 from quicksand.base.memory import available_memory
 from quicksand.base.regular import read_word
+from quicksand.base.text import size_text
 from quicksand.base.threads import in_stoppable_thread, in_thread_to_the_end
 from quicksand.snapshots.guest_ram import PAGE, GuestRam, Runs, count_pages, unite_runs
 from quicksand.snapshots.page_buffer import PageBuffer
+from quicksand.snapshots.pages import PageRun
 from quicksand.snapshots.storing import Storage
 from quicksand.snapshots.tracking import ANONYMOUS, Level, start_tracking
 
 SLACK = 2 * 1024 * 1024
-"""Bytes of prefaulted memory for what the guest writes between the last count and the pause, some
-two milliseconds. If it writes more, the pause is some milliseconds longer."""
+"""Bytes of prefaulted memory for the guest's writes between the last count and the pause, some two
+milliseconds. If it writes more, the pause is some milliseconds longer."""
 
 ROUNDS = 6
 """Rounds of copying before the pause, at most: a guest may write as fast as pages are copied."""
@@ -47,34 +49,34 @@ ROUND_MIN = 4 * 1024 * 1024
 """
 
 HELD_MAX = 640 * 1024 * 1024
-"""Bytes of a guest that will be overwritten which are held in memory, at most, and never more than
-a quarter of what the host has available. What exceeds that goes to the file before the pause."""
+"""The most bytes that are held in memory for a guest that will be overwritten; never more than a
+quarter of the host's available memory."""
 
 HELD_ROUND_MIN = 320 * 1024 * 1024
-"""Bytes above which a round to memory is worthwhile before such a guest is paused. Pages that are
-copied in a round are protected again, which costs whoever overwrites them as much time as to copy
-them in the pause."""
+"""Bytes above which a round to memory is worthwhile before such a guest is paused. Pages copied in
+a round are protected again, and overwriting a protected page takes as much time as copying it in
+the pause."""
 
 NOT_YET = "nothing tracked what was written since the last checkpoint"
 
 
 class Fate(enum.Enum):
-    """Says what is done with the guest after the pause in which it is captured."""
+    """The guest's fate after the pause in which it is captured."""
 
     RUNS_ON = "runs on"
-    """It runs again at once: what counts is that the pause is short."""
+    """The guest runs again at once: what counts is that the pause is short."""
     STAYS_PAUSED = "stays paused"
-    """It runs no further, and its memory stays until the checkpoint is on disk."""
+    """The guest runs no further, and its memory stays until the checkpoint is on disk."""
     OVERWRITTEN = "overwritten"
-    """Its memory is overwritten right after the pause has begun, so everything is copied by then:
-    what counts is the whole call."""
+    """The guest's memory is overwritten right after the beginning of the pause, so everything is
+    copied by then: the duration of the whole call counts."""
 
 
 class Taken(NamedTuple):
-    """Pages of a paused guest that may differ from what is on disk."""
+    """The pages of a paused guest that may differ from those on disk."""
 
     since: str | None
-    """The checkpoint from which the others do not differ; None for the image that QEMU maps."""
+    """The checkpoint with which all other pages agree; None for the image that QEMU maps."""
     runs: Runs
 
 
@@ -87,8 +89,10 @@ class Copier:
     """
 
     def __init__(
-        self, ram: GuestRam, mark: Path, run: str, storage: Storage, *, fate: Fate
+        self, ram: GuestRam, mark: Path, run: str, storage: Storage, *, fate: Fate, held_at: Path
     ) -> None:
+        """``held_at``: the file for the pages of a guest that will be overwritten."""
+        self._held_at = held_at
         self._ram = ram
         self._mark = mark
         self._run = run
@@ -109,7 +113,7 @@ class Copier:
 
     @property
     def note(self) -> str:
-        """The pages that are copied, and the reason why not fewer; for people."""
+        """The pages that are copied, and the reason why not fewer, in words for people."""
         if self._since is not None:
             return f"the pages written since the last checkpoint were copied ({self._level.name})"
         why = self._level.why if self._level.tracker is None else NOT_YET
@@ -129,7 +133,10 @@ class Copier:
         if self._fate is Fate.OVERWRITTEN:
             # The guest may write as much again meanwhile.
             wanted = 2 * self._rest + HELD_ROUND_MIN
-            self._held = PageBuffer(min(wanted, HELD_MAX, available_memory() // 4) // PAGE)
+            most = min(wanted, HELD_MAX, available_memory() // 4)
+            if self._rest > most:
+                raise _too_much(most)
+            self._held = PageBuffer(most // PAGE, self._held_at)
         return self._rest
 
     def _count(self) -> Runs:
@@ -146,7 +153,7 @@ class Copier:
         least = ROUND_MIN
         if self._held is not None:
             least = min(HELD_ROUND_MIN, self._kept_back * PAGE)
-            # Here already, while others prepare something else.
+            # Already here, while other parts are being prepared.
             wanted = (self._rest + SLACK) // PAGE
             await in_thread_to_the_end(lambda: self._prefault(wanted))
         while rounds and self._rest > least:
@@ -161,13 +168,13 @@ class Copier:
 
     @property
     def _lets_vm_wait(self) -> bool:
-        """Whether pages are copied from the paused VM after all else. If it runs nevertheless,
-        which only a tracker notices, the checkpoint is worth nothing."""
+        """Whether pages are copied from the paused VM after everything else. If the VM runs
+        nevertheless, which only a tracker notices, the checkpoint is useless."""
         return self._fate is Fate.STAYS_PAUSED and self._level.tracker is not None
 
     @property
     def _kept_back(self) -> int:
-        """Pages of the memory that no round may take: for what is copied in the pause."""
+        """Pages of the memory that no round may take, reserved for those copied in the pause."""
         assert self._held is not None
         return min(HELD_ROUND_MIN // PAGE, self._held.capacity // 2)
 
@@ -191,20 +198,21 @@ class Copier:
 
     @property
     def _is_tracked_on(self) -> bool:
-        """Whether the kernel has to note later writes. It need not if the guest is paused and will
-        be overwritten, which is faster when nothing is noted."""
+        """Whether the kernel must track later writes. It need not if the guest is paused and will
+        be overwritten, which is faster without tracking."""
         return not (self._is_paused and self._fate is Fate.OVERWRITTEN)
 
     @property
     def taken(self) -> Taken:
-        """All pages that it has copied, or is to copy from the paused VM."""
+        """All pages that were copied, or will be copied from the paused VM."""
         return Taken(self._since, self._taken)
 
     def _copy_round(self, runs: Runs, check: Callable[[], None]) -> None:
         check()
-        if self._held is not None:
-            runs = self._held.copy(runs, self._ram, leave=self._kept_back)
-        self._storage.add(runs, self._ram, check)
+        if self._held is None:
+            self._storage.add(runs, self._ram, check)
+        elif self._held.copy(runs, self._ram, leave=self._kept_back):
+            raise _too_much(self._held.capacity * PAGE)
         self._count()
 
     def _prefault(self, pages: int) -> None:
@@ -228,14 +236,23 @@ class Copier:
             self._left = runs
             return
         assert self._held is not None, "reserve comes first"
-        # More than expected: more memory for them could be more than the host has.
-        self._storage.add(self._held.copy(runs, self._ram), self._ram, is_paused=True)
+        surplus = self._held.copy(runs, self._ram)
+        if surplus and self._fate is Fate.OVERWRITTEN:
+            raise _too_much(self._held.capacity * PAGE)
+        # More memory for them could be more than the host has.
+        self._storage.add(surplus, self._ram, is_paused=True)
+
+    @property
+    def held(self) -> Sequence[PageRun]:
+        """The places in the file of the pages of a guest that will be overwritten."""
+        assert self._held is not None
+        return self._held.places
 
     def store(self) -> None:
-        """Write what was copied to memory. Raises MachineError if the VM was to stay paused and did
-        not."""
+        """Write the pages copied to memory. Raises MachineError if the VM was to stay paused and
+        did not."""
         if self._held is not None:
-            # After all that went to the file: what is held was copied later, or is only here.
+            # After all pages in the file: held pages were copied later, or are only here.
             self._storage.add(self._held.runs, self._held)
             self.close()
             return
@@ -259,9 +276,13 @@ class Copier:
             _write_mark(self._mark, self._run, node, self._level)
 
 
+def _too_much(most: int) -> MachineError:
+    return MachineError(f"more than {size_text(most)} were written since the last checkpoint")
+
+
 def track_from(node: str, ram: GuestRam, mark: Path, run: str) -> None:
-    """Have the kernel track what a machine writes that has exactly the memory of the checkpoint
-    ``node`` at this moment, if that is possible. The VM must not run. Raises MachineError."""
+    """Have the kernel track, if possible, the writes of a machine whose memory is exactly that of
+    the checkpoint ``node`` at this moment. The VM must not run. Raises MachineError."""
     level = start_tracking(ram)
     if level.tracker is not None:
         level.tracker.clear()
@@ -269,7 +290,7 @@ def track_from(node: str, ram: GuestRam, mark: Path, run: str) -> None:
 
 
 def is_tracked_since(mark: Path, run: str, node: str, level: Level) -> bool:
-    """Whether the kernel tracks what the run of QEMU has written since the checkpoint ``node``."""
+    """Whether the kernel has tracked QEMU's writes in this run since the checkpoint ``node``."""
     try:
         return level.tracker is not None and read_word(mark).split(" ") == [run, node, level.name]
     except (OSError, ValueError):

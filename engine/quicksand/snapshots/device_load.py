@@ -1,8 +1,8 @@
 """Loading the devices' state of a checkpoint into a QEMU that has run.
 
-QEMU has done so with loadvm for ever: it loads an internal snapshot of a disk. So the state becomes
-the only content of a small disk (state_disk.py). All of it is opened ahead; in the pause only the
-clocks in it are changed.
+QEMU has always done so with loadvm, which loads an internal snapshot of a disk. So the state
+becomes the only content of a small disk (state_disk.py). The disk is opened ahead; in the pause
+only the clocks in it are changed.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ TAG = "state"
 """The state's name in the disk."""
 
 RUNS_MAX = 8192
-"""Runs of pages above which QEMU forgets everything: to translate that anew takes it a tenth of a
-second, and each run some ten microseconds."""
+"""Runs of pages above which QEMU forgets all its translations: renewing these takes it a tenth of a
+second, and forgetting each run some ten microseconds."""
 
 FILLER = 0xA5
-"""What QEMU fills pages with to forget them. It shows that it was their memory that was written."""
+"""The byte with which QEMU fills pages to forget them: proof that their memory was written."""
 
 COVERED = range(0xA0000 // PAGE, 0x100000 // PAGE)
 """Pages of a PC's memory over which the guest can have something else: its firmware, or a device's
-registers (Intel Q35 datasheet, PAM and SMRAM). What is written to these addresses may go there."""
+registers (Intel Q35 datasheet, PAM and SMRAM). Writes to these addresses may go there."""
 
 
 def _is_covered(runs: Runs) -> bool:
@@ -53,18 +53,18 @@ class DeviceLoad:
         self._node = node
         self._hypervisor = hypervisor
         self._translates = accel == Accelerator.TCG
-        # A client that was killed may have left one in QEMU.
+        # A client that was killed may have left a disk in QEMU.
         self._name = f"revert-{new_id()}"
         self._stack = AsyncExitStack()
         self._disk: Path | None = None
         self._translations: Translations | None = None
         self._wakings: list[tuple[int, int]] = []
         self.why_flushed = ""
-        """Why QEMU forgets all translations; "" if it keeps them."""
+        """The reason why QEMU forgets all translations; "" if it keeps them."""
 
     async def prepare(self, machine: MachineDir, expected: Runs) -> None:
         """Write the state to a file in the directory of ``machine``, and open it in its QEMU.
-        ``expected``: the pages that would have to be written now."""
+        ``expected``: the pages that would have to be written at this moment."""
         self._disk = machine.state_disk
         await in_thread_to_the_end(lambda: self._write(expected))
         await self._hypervisor.open_state(self._name, self._disk)
@@ -90,8 +90,8 @@ class DeviceLoad:
             return bytes(mapped.data)
 
     def _choose(self, state: DeviceState, expected: Runs) -> DeviceState:
-        """What of the state is loaded. QEMU forgets its translations with the sections CPU_COMMON,
-        which are needed only if a processor was in the middle of something."""
+        """The part of the state to load. QEMU forgets its translations with the sections
+        CPU_COMMON, which are needed only if a processor was in the middle of something."""
         found = wakings(state.processors())
         if found is None:
             self.why_flushed = "a processor was waiting for what only a full load gives back to it"
@@ -112,19 +112,19 @@ class DeviceLoad:
 
     @property
     def filler(self) -> int | None:
-        """What the bytes of forgotten pages are, if QEMU forgets by pages."""
+        """The byte that fills forgotten pages, if QEMU forgets by pages."""
         return FILLER if self._translations is not None else None
 
     async def forget(self, runs: Runs, memory: int, filler: int | None) -> None:
-        """Drop what QEMU has translated of these pages of the guest's memory of ``memory`` bytes,
-        which are full of ``filler`` then, unless it drops everything."""
+        """Drop QEMU's translations of these pages of the guest's memory of ``memory`` bytes, which
+        are then full of ``filler``, unless it drops all translations."""
         if self._translations is not None and filler is not None:
             ranges = [(first * PAGE, count * PAGE) for first, count in runs]
             await self._translations.forget(ranges, memory, filler)
 
     def set_clocks(self, now: bytes) -> None:
-        """Let the guest's clocks go on from where they were, in a QEMU whose state is ``now``: its
-        own cannot go back (`rewound`)."""
+        """Let the guest's clocks continue from the checkpoint, in a QEMU whose state is ``now``:
+        its own clocks cannot go back (`rewound`)."""
         if self._state is None:
             return
         assert self._disk is not None

@@ -1,10 +1,10 @@
-"""Reads and changes what QEMU has written of a machine's devices with ``xen-save-devices-state``.
+"""Reads and changes the devices' state that QEMU writes with ``xen-save-devices-state``.
 
-Such a state is a migration stream without RAM (QEMU docs/devel/migration, "Stream structure"):
-a head, sections that each end with a footer that repeats the section's number, and an end. Nothing
-says how long a section is, so its end is where such a footer is followed by another section, or by
-the end of all. The guest decides much of what is in there: if a section could end at two places,
-the state is refused, since QEMU would take the guest's bytes for sections of its own.
+Such a state is a migration stream without RAM (QEMU docs/devel/migration, "Stream structure"): a
+head, sections that each end with a footer that repeats the section's number, and an end. Sections
+have no length field, so a section ends where such a footer is followed by another section, or by
+the end of the stream. The guest controls much of the contents: if a section could end at two
+places, the state is refused, since QEMU might take the guest's bytes for sections.
 
 The fields are those of x86 machines, at the places where QEMU 7.2 to 10 write them
 (target/i386/machine.c, hw/intc/apic_common.c, softmmu/cpu-timers.c, hw/core/cpu).
@@ -33,11 +33,11 @@ CPU_COMMON, CPU_COMMON_VERSION = "cpu_common", 1
 APIC, APIC_VERSION = "apic", 3
 
 TSC_OFFSET_AT = 896
-"""Where ``env.tsc_offset`` is in the section of a processor."""
+"""The offset of ``env.tsc_offset`` in the section of a processor."""
 PAT_AT = 868
-"""Where its page attribute table is, whose few usual values prove the place of what follows."""
+"""The offset of its page attribute table, whose few usual values prove the later fields' places."""
 USUAL_PATS = frozenset({0x0407050600070106, 0x0007040600070406})
-"""What Linux sets, and what a processor has after a reset (Intel SDM 3A, 12.12.4)."""
+"""The values that Linux sets and that a processor has after a reset (Intel SDM 3A, 12.12.4)."""
 RFLAGS_AT = 136
 INTERRUPTS_ENABLED = 0x200
 """The flag IF in ``rflags``."""
@@ -45,12 +45,11 @@ HARD = 0x2
 EXIT_TB = 0x10
 HARMLESS = HARD | EXIT_TB
 """The pending interrupts that QEMU finds again by itself: an external one, which the APIC has, and
-the wish that a processor looks for others."""
+the request that a processor look for others."""
 IRR_AT, TMR_AT, ID_AT = 77, 45, 4
-"""Where an APIC has its pending vectors, which of them are level-triggered, and its id."""
+"""The offsets in an APIC of pending vectors, of those that are level-triggered, and of its id."""
 RESCHEDULE = 0xFD
-"""Linux's vector that has a processor look for work and does nothing else
-(arch/x86/include/asm/irq_vectors.h)."""
+"""Linux's vector that only makes a processor look for work (arch/x86/include/asm/irq_vectors.h)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +58,11 @@ class Section:
     instance: int
     version: int
     start: int
-    """Where it begins in the stream, with its head."""
+    """The offset of its head in the stream."""
     data: int
-    """Where its fields begin."""
+    """The offset of its fields."""
     end: int
-    """Where the next one begins."""
+    """The offset of the next section."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +81,8 @@ class DeviceState:
     """The state of a machine's devices. ``data`` is not changed."""
 
     def __init__(self, data: bytes, sections: Sequence[Section] | None = None) -> None:
-        """``sections``: those that it has, if they are known. Raises HistoryError if it is not such
-        a state."""
+        """``sections``: its sections, if known. Raises HistoryError if ``data`` is not such a
+        state."""
         self.data = data
         self.sections = tuple(_sections(data) if sections is None else sections)
 
@@ -119,8 +118,8 @@ class DeviceState:
         return DeviceState(bytes(data + self.data[at:]), sections)
 
     def tsc_offsets_at(self) -> list[int]:
-        """Where the offset of each processor's TSC is, 8 bytes. Raises HistoryError if it cannot be
-        proven."""
+        """The offsets of each processor's TSC offset, 8 bytes long. Raises HistoryError if a place
+        cannot be proven."""
         found = []
         for section in self.find(CPU, CPU_VERSION):
             (pat,) = self._read(">Q", section, PAT_AT)
@@ -131,7 +130,7 @@ class DeviceState:
         return found
 
     def processors(self) -> list[Processor]:
-        """What each processor does. Raises HistoryError."""
+        """The state of each processor. Raises HistoryError."""
         apics = {section.instance: section for section in self.find(APIC, APIC_VERSION)}
         units = {section.instance: section for section in self.find(CPU, CPU_VERSION)}
         found = []
@@ -171,7 +170,7 @@ class DeviceState:
 
 
 def ticks_of(data: bytes) -> int:
-    """QEMU's offset of its ticks in a state, whose first section has it. Raises HistoryError."""
+    """QEMU's offset of its ticks in a state, which is in the first section. Raises HistoryError."""
     head = _head(data, len(HEAD), after=-1) if data.startswith(HEAD) else None
     if head is None or head[1] != TIMER or head[2] + 8 > len(data):
         raise HistoryError("the devices' state does not begin with QEMU's clocks")
@@ -182,8 +181,8 @@ def ticks_of(data: bytes) -> int:
 
 
 def rewound(saved: DeviceState, present: bytes) -> list[tuple[int, bytes]]:
-    """What to change in ``saved`` so that a QEMU whose state is ``present`` can load it without a
-    jump of the guest's clock: the places, and the bytes.
+    """The changes to ``saved``, as offsets and bytes, with which a QEMU whose state is ``present``
+    can load it without a jump of the guest's clock.
 
     TCG never lets its ticks go back (``cpu_ticks_prev``), so they stay as they are, and each
     processor's TSC gets the difference as its offset. Raises HistoryError.
@@ -198,11 +197,11 @@ def rewound(saved: DeviceState, present: bytes) -> list[tuple[int, bytes]]:
 
 
 def wakings(processors: list[Processor]) -> list[tuple[int, int]] | None:
-    """The interrupts that have each processor look at its APIC again after a load without the
-    sections `CPU_COMMON`: APIC ids and vectors. None if that cannot be done without them.
+    """The interrupts, as APIC ids and vectors, that make each processor look at its APIC again
+    after a load without the sections `CPU_COMMON`. None if the load needs these sections.
 
-    A vector that is pending there already changes nothing; a processor beside the first that was
-    not halted is woken by `RESCHEDULE`.
+    A vector that is already pending there changes nothing; a processor other than the first that
+    was not halted is woken by `RESCHEDULE`.
     """
     found = []
     for one in processors:
@@ -249,8 +248,8 @@ def _sections(data: bytes) -> Iterator[Section]:
 
 
 def _possible_ends(data: bytes) -> dict[int, list[int]]:
-    """Where sections may end, by their numbers: behind what looks like a footer, and before what
-    looks like the beginning of another section or is the end."""
+    """The possible ends of sections, by section number: after an apparent footer, and before an
+    apparent beginning of another section or the end of the stream."""
     found: dict[int, list[int]] = {}
     for match in _END.finditer(data):
         (number,) = struct.unpack(">I", match[1])
@@ -259,8 +258,8 @@ def _possible_ends(data: bytes) -> dict[int, list[int]]:
 
 
 def _head(data: bytes, at: int, *, after: int) -> tuple[int, str, int] | None:
-    """The number and the name of the section that begins there, and where its fields do; None if
-    none does. Numbers rise."""
+    """The number and the name of the section that begins there, and the offset of its fields; None
+    if none begins there. Numbers rise."""
     if at + 6 > len(data) or data[at] not in (SECTION_START, SECTION_FULL):
         return None
     number, length = struct.unpack_from(">IB", data, at + 1)

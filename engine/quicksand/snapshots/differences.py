@@ -1,4 +1,4 @@
-"""Finding which pages copied from a guest are new, by comparing them with those on disk."""
+"""Finding the new pages among those copied from a guest, by comparison with the pages on disk."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from quicksand.snapshots.pages import ZEROS, PageRun
 
 
 class MemoryDiffersError(HistoryError):
-    """A guest's memory is not what it should be. Raised only where that is compared, in tests."""
+    """Raised when a guest's memory is not as expected. Only tests compare it."""
 
 
 BLOCK = 512
-"""Pages of which the first words are looked at together."""
+"""Pages whose first words are compared together."""
 
 _WORDS = PAGE // 8
 _Words = ctypes.c_uint64 * (BLOCK * _WORDS)
@@ -24,7 +24,7 @@ _Words = ctypes.c_uint64 * (BLOCK * _WORDS)
 
 class Comparer:
     """Compares pages by address. Loops in Python are far slower than memory, so a page's first word
-    is looked at before all of it: pages differ there more often than not."""
+    is compared before the whole page: pages differ there more often than not."""
 
     def __init__(self) -> None:
         self._memcmp = ctypes.CDLL(None).memcmp
@@ -115,7 +115,7 @@ def sort_pages(
 
 
 class _Sorted:
-    """The pages that were sorted so far; the parameters are those of `sort_pages`."""
+    """The pages sorted so far; the parameters are those of `sort_pages`."""
 
     def __init__(
         self, copied: Sequence[int], addresses: Sequence[int], new_file: int, new_at: int
@@ -129,7 +129,7 @@ class _Sorted:
         self._next = new_at
 
     def add_known(self, run: PageRun, copy: PageRun) -> None:
-        """Add pages that the last checkpoint has at ``run`` and the guest now at ``copy``."""
+        """Add pages that the last checkpoint has at ``run`` and the guest's copy at ``copy``."""
         here = self._copied[copy.file] + copy.at * PAGE
         if run.file == ZEROS:
             same = self._compare.find_zeros(here, run.count)
@@ -144,7 +144,7 @@ class _Sorted:
                 self.add_unknown(copy.part(first, end))
 
     def add_unknown(self, copy: PageRun) -> None:
-        """Add pages that the last checkpoint does not have; those of zeros need not be stored."""
+        """Add pages that are not in the last checkpoint; pages of zeros need not be stored."""
         zeros = self._compare.find_zeros(self._copied[copy.file] + copy.at * PAGE, copy.count)
         for start, pages, is_zero in stretches(zeros):
             part = copy.part(copy.first + start, copy.first + start + pages)

@@ -1,9 +1,10 @@
-"""Finishing a revert in place that its client has begun and not finished: its mark, and the program
-that the keeper starts then (keeper_parts/finishing.py), which goes on from the checkpoint in a new
-QEMU.
+"""Finishing a revert in place that its client has left unfinished: its marks, and the program that
+the keeper then starts (keeper_parts/finishing.py).
 
-What the guest has in memory is neither the present, which is given up, nor the checkpoint. So what
-is simplest is right: all of it is thrown away.
+While the machine is marked as unfinished, the guest's memory is neither the present, which is given
+up, nor the checkpoint. So the simplest way is right: the memory is thrown away, and the guest goes
+on from the checkpoint in a new QEMU. In any case the present, which is complete in files by then,
+is made a checkpoint (keeping.py).
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ PROGRAM = "quicksand.snapshots.finisher"
 
 PASSED = ("HOME", "LANG", "PATH", "PYTHONPATH", "TMPDIR", "USER")
 PASSED_PREFIXES = ("QUICKSAND_", "XDG_")
-"""The variables of the environment that the program gets: they tell where everything is."""
+"""Prefixes of the environment variables that the program gets: they locate all directories."""
 
 
 def write_mark(machine: MachineDir, record: Record, node: Node) -> None:
-    """Write the mark of a machine whose memory is about to be written anew. Raises HostError."""
+    """Write the mark of a machine whose memory is about to be overwritten. Raises HostError."""
     program = {
         "argv": [sys.executable, "-P", "-m", PROGRAM],
         "env": {name: value for name, value in os.environ.items() if _is_passed(name)},
@@ -47,15 +48,23 @@ def _is_passed(name: str) -> bool:
     return name in PASSED or name.startswith(PASSED_PREFIXES)
 
 
-def remove_mark(machine: MachineDir) -> None:
-    """Remove the mark: the guest has answered. Raises HostError."""
+def pass_mark(machine: MachineDir) -> None:
+    """Note that the guest has answered: only the present must still be stored. Raises HostError."""
     with map_os_errors(machine.unfinished):
-        machine.unfinished.unlink(missing_ok=True)
+        machine.unfinished.replace(machine.unstored)
+
+
+def remove_marks(machine: MachineDir) -> None:
+    """Note that the revert is finished and the present stored. Raises HostError."""
+    for mark in (machine.unfinished, machine.unstored):
+        with map_os_errors(mark):
+            mark.unlink(missing_ok=True)
 
 
 async def finish(registry: Registry, sandbox_id: str, node_id: str) -> None:
-    """Have the sandbox go on from the checkpoint to which it was being reverted, unless somebody
-    has done that, or reverted it to another one, meanwhile. Raises as `revert`."""
+    """Keep the present, and have the sandbox go on from the checkpoint to which it was being
+    reverted, unless another program has meanwhile done that, or reverted it to another checkpoint.
+    Raises as `revert`."""
     entry = registry.inspect(sandbox_id)
     if entry is None or entry.record is None:
         return
@@ -64,6 +73,7 @@ async def finish(registry: Registry, sandbox_id: str, node_id: str) -> None:
             node = live.history.get(node_id)
             present = Present(live, node, {}, keep=False)
             await revert_in_new_qemu(registry, live, node, present, None)
+        remove_marks(live.machine)
 
 
 def _work(task: str) -> None:

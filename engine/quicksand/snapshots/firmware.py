@@ -29,8 +29,8 @@ SIZE_MAX = 16 * 1024 * 1024
 
 
 async def find_firmware(hypervisor: Hypervisor, pid: int, arch: str) -> GuestRam | None:
-    """Where the firmware is in QEMU's memory; None if the architecture needs none to be kept.
-    Raises MachineError."""
+    """The firmware's place in QEMU's memory; None if no firmware must be kept. Raises
+    MachineError."""
     if arch != PC:
         return None
     return await _locate(hypervisor, pid, await hypervisor.firmware_size())

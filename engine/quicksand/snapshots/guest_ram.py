@@ -34,13 +34,13 @@ PART = 128 * 1024
 """Pages of which the page map is read at once: 1 MiB of it."""
 
 NEAR = 256
-"""Pages whose entries are read though nobody wants them: less work than another call."""
+"""The most unwanted pages whose entries are read, too: less work than another call."""
 
 IOV_MAX = 1024
 """Pieces that one call of process_vm_readv(2) accepts (Linux, UIO_MAXIOV)."""
 
 CALL_MAX = 256 * 1024 * 1024
-"""Bytes that one call copies, at most: the thread can be interrupted between two calls."""
+"""The most bytes that one call copies: the thread can be interrupted between two calls."""
 
 RAM_START = {"x86_64": 0, "aarch64": 0x40000000}
 """Guest address of the memory's first byte (QEMU, hw/i386/pc.c and hw/arm/virt.c)."""
@@ -50,13 +50,13 @@ _WRITTEN = re.compile(rb"[\x40-\x5f\x80-\x9f\xc0-\xdf]+")
 not of a file (bit 61)."""
 
 _IS_WRITTEN = bytes(bool(byte & 0xC0) and not byte & 0x20 for byte in range(256))
-"""The same as a table for `bytes.translate`: 1 for the top bytes of written pages."""
+"""The same test as a table for `bytes.translate`: 1 for the top bytes of written pages."""
 
 _IS_SOFT_DIRTY = bytes(byte >> 7 for byte in range(256))
 """A table for the second-highest bytes: 1 if the soft-dirty bit (55) is set."""
 
 Runs = list[tuple[int, int]]
-"""Runs of consecutive pages: (number of the first, how many), ascending, never adjacent."""
+"""Runs of consecutive pages: (first page, number of pages), ascending, never adjacent."""
 
 
 def _pieces(places: Iterable[tuple[int, int]]) -> bytes:
@@ -70,7 +70,7 @@ def count_pages(runs: Iterable[tuple[int, int]]) -> int:
 
 
 def join_runs(runs: Iterable[tuple[int, int]]) -> Runs:
-    """The same pages in as few runs as possible; ``runs`` are ascending."""
+    """Return the same pages in as few runs as possible; ``runs`` are ascending."""
     found: Runs = []
     for first, count in runs:
         if found and sum(found[-1]) == first:
@@ -114,8 +114,8 @@ def without_runs(runs: Runs, other: Runs) -> Runs:
 
 
 def split_runs(runs: Runs, pages: Callable[[], int]) -> Iterator[Runs]:
-    """Split ``runs`` into parts of as many pages as ``pages`` returns when each is begun; the last
-    one may have fewer."""
+    """Split ``runs`` into parts of as many pages as ``pages`` returns at the beginning of each; the
+    last one may have fewer."""
     part: Runs = []
     room = pages()
     for first, count in runs:
@@ -133,7 +133,7 @@ def split_runs(runs: Runs, pages: Callable[[], int]) -> Iterator[Runs]:
 
 @dataclass(frozen=True, slots=True)
 class GuestRam:
-    """Where the guest's memory is in QEMU's address space."""
+    """The place of the guest's memory in QEMU's address space."""
 
     pid: int
     address: int
@@ -184,13 +184,13 @@ class GuestRam:
         return join_runs(self.written_of(self._parts()))
 
     def written_of(self, runs: Runs) -> Runs:
-        """Those pages of ``runs`` that were written since QEMU started. Raises MachineError."""
+        """Return the pages of ``runs`` written since QEMU started. Raises MachineError."""
         spans, wanted = _spans(runs)
         found: Runs = []
         for (first, entries), mask in zip(self._pagemap(spans), wanted, strict=True):
             tops = entries[7::8]
             if mask is not None:
-                # An entry of zeros is not of a written page.
+                # An entry of zeros does not belong to a written page.
                 tops = _and(tops, mask)
             found += [(first + m.start(), m.end() - m.start()) for m in _WRITTEN.finditer(tops)]
         return found
@@ -214,7 +214,7 @@ class GuestRam:
             raise MachineError(f"soft-dirty bits cannot be cleared: {error}") from error
 
     def _parts(self) -> Runs:
-        """All pages, in parts of which the page map is small."""
+        """All pages, in parts whose page maps are small."""
         pages = self.size // PAGE
         return [(first, min(PART, pages - first)) for first in range(0, pages, PART)]
 
@@ -244,8 +244,8 @@ class GuestRam:
     def read_to(
         self, runs: Sequence[tuple[int, int]], into: memoryview, places: Sequence[int]
     ) -> None:
-        """Copy the pages of ``runs`` to ``into``, each run to the page of it that ``places`` says.
-        Raises MachineError."""
+        """Copy the pages of ``runs`` to ``into``, each run to its page in ``places``. Raises
+        MachineError."""
         _check_places(runs, into, places)
         self._move("process_vm_readv", runs, into, places)
 
@@ -257,8 +257,8 @@ class GuestRam:
     def write_from(
         self, runs: Sequence[tuple[int, int]], data: memoryview, places: Sequence[int]
     ) -> None:
-        """Copy pages of ``data`` to the pages of ``runs``, each run from the page of it that
-        ``places`` says. The VM must be paused. Raises MachineError."""
+        """Copy pages of ``data`` to the pages of ``runs``, each run from its page in ``places``.
+        The VM must be paused. Raises MachineError."""
         _check_places(runs, data, places)
         self._move("process_vm_writev", runs, data, places)
 
@@ -273,7 +273,7 @@ class GuestRam:
         buffer: memoryview,
         places: Sequence[int],
     ) -> None:
-        """``places``: the page of ``buffer`` that belongs to the first of each run."""
+        """``places``: for each run, the page of ``buffer`` that belongs to its first page."""
         call = _from_libc(function)
         here = ctypes.addressof(ctypes.c_char.from_buffer(buffer)) if buffer.nbytes else 0
         for batch in _batches(runs, places):
@@ -296,13 +296,13 @@ def _check_places(
 
 
 def in_order(runs: Iterable[tuple[int, int]]) -> list[int]:
-    """Where each of ``runs`` begins, in pages, if they follow each other without gaps."""
+    """The position of each of ``runs``, in pages, if they follow each other without gaps."""
     return [0, *itertools.accumulate(count for _, count in runs)][:-1]
 
 
 @functools.cache
 def _from_libc(function: str) -> Any:
-    """The function of the C library. Opening that takes longer than to copy some pages."""
+    """The function of the C library. Opening the library takes longer than copying some pages."""
     call = getattr(ctypes.CDLL(None, use_errno=True), function)
     call.restype = ctypes.c_ssize_t
     return call
@@ -330,7 +330,7 @@ def _batches(
 
 def _spans(runs: Runs) -> tuple[Runs, list[bytes | None]]:
     """Join runs that lie close together, so that the page map is read in few calls. Returns the
-    spans, and for each 0xFF for each page that is of ``runs``, 0 for others; None if all are."""
+    spans, and for each of them 0xFF for each page of ``runs`` and 0 for others; None if all are."""
     spans: Runs = []
     masks: list[bytes | None] = []
     for near in _near(runs):
@@ -347,8 +347,8 @@ def _spans(runs: Runs) -> tuple[Runs, list[bytes | None]]:
 
 
 def _near(runs: Runs) -> Iterator[Runs]:
-    """Groups of runs with at most NEAR pages between two, and PART from the first to the last,
-    unless one is longer."""
+    """Yield groups of runs with at most NEAR pages between two, and at most PART pages in all
+    unless one run is longer."""
     group: Runs = []
     for first, count in runs:
         if group and (first > sum(group[-1]) + NEAR or first + count > group[0][0] + PART):

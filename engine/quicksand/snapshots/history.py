@@ -30,8 +30,10 @@ from quicksand.base.files import (
 from quicksand.base.listing import TEMPORARY, own_files
 from quicksand.base.remedies import Remedy, Words
 from quicksand.base.removal import remove
+from quicksand.records.given_up import read_given_up
 from quicksand.records.layout import SandboxDir
-from quicksand.records.nodes import Head, Node, is_id
+from quicksand.records.nodes import File, Head, Node, is_id
+from quicksand.records.notes import check_note
 from quicksand.records.registry import Registry
 from quicksand.snapshots.pages import TICK_NS
 
@@ -47,11 +49,11 @@ LOCK_POLL_S = 0.01
 _LASTING = {errno.EIO, errno.EISDIR, errno.ELOOP, errno.EACCES, errno.EINVAL}
 """Read errors that do not go away by themselves."""
 
-_HEAD_LEFT = re.compile(rf"\.head\.json{TEMPORARY}")
+_HEAD_LEFT = re.compile(rf"\.(head|given-up)\.json{TEMPORARY}")
 _NODE_LEFT = re.compile(rf"\.node\.json{TEMPORARY}")
 _OF_A_LAYER_OR_MEMORY = re.compile(r"\.?[0-9a-f]{8,64}(?:\.[0-9a-z]+)+")
-"""Files in ``layers`` and ``memory``: an id or a digest with its suffix; while it is made, with a
-dot before it and perhaps random digits at either end."""
+"""Files in ``layers`` and ``memory``: an id or a digest with its suffix; unfinished, with a dot
+before it and perhaps random digits at either end."""
 
 
 def history_of(registry: Registry, id_: str) -> History:
@@ -68,6 +70,9 @@ class History:
         self._seen: dict[str, tuple[tuple[int, int, int], Node]] = {}
         """A cache: id -> the file's (inode, size, modification time) and its checkpoint. One
         operation reads all checkpoints several times, and there may be many."""
+        self._files: dict[File, File] = {}
+        """The files of these checkpoints, each once: most checkpoints need those of the one before
+        as well."""
 
     @contextlib.asynccontextmanager
     async def locked(self) -> AsyncIterator[None]:
@@ -97,12 +102,12 @@ class History:
 
     def set_head(self, head: Head) -> None:
         """Write the head. Raises DiskSpaceError, PathError."""
-        write_json(self.place.head, head.to_json())
+        write_json(self.place.head, head.to_json(), read=Head.from_json)
 
     def prepare_head(self, head: Head) -> PendingJson:
         """Write a head to a temporary file now, to be set later even if the disk is full by then.
         Raises DiskSpaceError, PathError."""
-        return PendingJson(self.place.head, head.to_json())
+        return PendingJson(self.place.head, head.to_json(), read=Head.from_json)
 
     def settle(self, machine: str) -> None:
         """Complete or revoke a hand-over between two machines that was cut short: ``machine`` is
@@ -127,12 +132,14 @@ class History:
         return self.look()[1]
 
     def look(self) -> tuple[list[Node], dict[str, str]]:
-        """The checkpoints that can be read, and id -> reason for those that cannot, from reading
-        each once: a second read might fail (no descriptors left, say) and give another picture."""
+        """The checkpoints that can be read, and id -> reason for those that cannot, with each read
+        only once: a second read might fail (no descriptors left, say) and give another result."""
         found: list[Node] = []
         broken: dict[str, str] = {}
         ids = set(self._ids())
-        self._seen = {id_: seen for id_, seen in self._seen.items() if id_ in ids}
+        if gone := self._seen.keys() - ids:
+            self._seen = {id_: seen for id_, seen in self._seen.copy().items() if id_ not in gone}
+            self._files.clear()
         for id_ in ids:
             try:
                 found.append(self._read(id_))
@@ -149,8 +156,8 @@ class History:
             return []
 
     def _read(self, id_: str) -> Node:
-        # No `Path` until the file is read: of hundreds, which most operations look at three times,
-        # making the paths would take longer than all else.
+        # No `Path` until the file is read: most operations look at hundreds of files three times,
+        # and making the paths would take longer than everything else.
         path = f"{self._checkpoints}/{id_}/node.json"
         found = os.stat(path)  # noqa: PTH116
         state = (found.st_ino, found.st_size, found.st_mtime_ns)
@@ -159,6 +166,8 @@ class History:
             node = Node.from_json(read_json(Path(path)))
             if node.id != id_:
                 raise ValueError(f"it is the checkpoint {node.id}")
+            pages = tuple(self._files.setdefault(file, file) for file in node.pages)
+            node = replace(node, pages=pages)
             if time.time_ns() - found.st_mtime_ns > TICK_NS:
                 self._seen[id_] = (state, node)
         return node
@@ -187,7 +196,7 @@ class History:
         """Write a checkpoint's ``node.json``; all its other files must be on disk already. Raises
         HostError."""
         directory = self.place.checkpoints / node.id
-        write_json(directory / "node.json", node.to_json())
+        write_json(directory / "node.json", node.to_json(), read=Node.from_json)
         sync_dir(self.place.checkpoints)
 
     def position(self) -> str | None:
@@ -247,8 +256,8 @@ class History:
         self.commit(replace(node, pinned=pinned))
 
     def write_note(self, node: Node, note: str) -> None:
-        """Replace a checkpoint's note. Raises HostError."""
-        self.commit(replace(node, note=note))
+        """Replace a checkpoint's note. Raises ConfigError for a bad one, HostError."""
+        self.commit(replace(node, note=check_note(note)))
 
     def _remove_files(self, id_: str) -> None:
         """Remove a checkpoint's directory, ``node.json`` first."""
@@ -261,19 +270,25 @@ class History:
     def sweep(self) -> None:
         """Remove unfinished checkpoints and files that neither a checkpoint nor the head needs.
 
-        Does nothing while a checkpoint cannot be read, since its files are then unknown. Layers
-        stay while the head cannot be read or is set aside (`set_head_aside`). Raises HostError.
+        Does nothing while a checkpoint, or the record of a given-up present, cannot be read, since
+        its files are then unknown. Layers stay while the head cannot be read or is set aside
+        (`set_head_aside`). Raises HostError.
         """
+        try:
+            given = read_given_up(self.place)
+        except HistoryError:
+            return
         ids = self._ids()
         all_nodes, broken = self.look()
         if broken:
             return
         head = self._leave_hidden(self._head_or_none())
-        heads = [place for place in (head, head.previous if head else None) if place is not None]
+        places = (head, head.previous if head else None, given.head if given else None)
+        heads = [place for place in places if place is not None]
         stood_on = {place.node for place in heads if place.run is not None}
         lost = head is None and self.place.head.exists()
         nodes = [node for node in all_nodes if not node.hidden or node.id in stood_on or lost]
-        alive = {node.id for node in nodes}
+        alive = {node.id for node in (*nodes, *([given.node] if given else []))}
         for id_ in ids:
             if id_ not in alive:
                 self._remove_files(id_)
@@ -290,6 +305,9 @@ class History:
         # A memory image is needed only while a machine maps it: a cold start maps none.
         if is_locked(self.place.lock):
             memory |= {place.memory for place in heads}
+        if given is not None:
+            memory |= {given.head.memory, self.place.held(given.node.id).name}
+            memory |= {given.firmware.name} if given.firmware is not None else set()
         _remove_others(self.place.memory, pages | memory)
 
     def _leave_hidden(self, head: Head | None) -> Head | None:
@@ -304,8 +322,8 @@ class History:
         return head
 
     def _remove_temporaries(self) -> None:
-        """Remove what `write_json` leaves when it is killed. Writers hold the history's lock, so
-        none of these files is still being written."""
+        """Remove the files that `write_json` leaves when it is killed. Writers hold the history's
+        lock, so none of these files is still being written."""
         left = own_files(self.place.root, _HEAD_LEFT)
         for id_ in self._ids():
             left += own_files(self.place.checkpoints / id_, _NODE_LEFT)
@@ -367,7 +385,7 @@ def _name_at(place: SandboxDir) -> str:
 
 
 def _remove_others(directory: Path, kept: set[str]) -> None:
-    # The directory for memory may be in another place, by a link that we have made.
+    # The memory's directory may be in another place, behind a link that we have made.
     real = directory.readlink() if directory.is_symlink() else directory
     for path in own_files(real, _OF_A_LAYER_OR_MEMORY):
         if path.name not in kept:

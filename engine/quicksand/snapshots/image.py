@@ -44,19 +44,19 @@ OVER_MIN = 64 * 1024 * 1024
 writes them within some hundredths of a second."""
 
 BRIDGE = 16
-"""Fewer pages of zeros than this between two stretches of data are written: it takes less time than
-another write."""
+"""The least pages of zeros between two stretches of data that are skipped: fewer are written, which
+takes less time than another write."""
 
 _PUNCH_HOLE = 3  # FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE (linux/falloc.h)
 
 
 def not_of_image(runs: Sequence[PageRun], image: int) -> list[PageRun]:
-    """Those of ``runs`` whose pages are not as in the memory image, file number ``image``."""
+    """Return the pages of ``runs`` that differ from the memory image, file number ``image``."""
     return [run for run in runs if run.file != image or run.at != run.first]
 
 
 def own_pages(runs: Sequence[tuple[int, int]], image: int) -> list[PageRun]:
-    """Runs which say that these pages are as in the memory image, file number ``image``."""
+    """Runs for pages that are as in the memory image, file number ``image``."""
     return [PageRun(first, count, image, first) for first, count in runs]
 
 
@@ -65,13 +65,13 @@ class Plan:
     """The sources of a new complete image, besides the pages that are copied from the guest."""
 
     runs: list[PageRun]
-    """Ascending; pages that are in none of them are zeros. The guest's pages count as zeros."""
+    """Ascending; all other pages are zeros. The guest's pages count as zeros."""
     base: int
     """The file number in ``runs`` of the present image, from which the new one is made."""
     over: int
     """Bytes of pages that differ from the present image, without zeros."""
     size: int
-    """Bytes of data in the new image, at most."""
+    """The most bytes of data in the new image."""
 
     @classmethod
     def make(cls, runs: Sequence[PageRun], base: int, extents: Sequence[tuple[int, int]]) -> Plan:
@@ -93,8 +93,8 @@ class Plan:
 
         Each restore writes the pages over the image to memory, and each clone has its own copy of
         them, so they should be few (OVER_MIN) and less than half of the memory. An image may cost
-        at most four times what this run has stored before it: then the sum of all images stays
-        proportional to what was written, whatever the tree of checkpoints and reverts.
+        at most four times the bytes that this run has stored before it: then the sum of all images
+        stays proportional to the bytes written, whatever the tree of checkpoints and reverts.
         """
         over, size = self.over + over, self.size + data
         return over > OVER_MIN and 2 * over > size and 4 * stored > size
@@ -102,7 +102,7 @@ class Plan:
 
 def can_pay(*, over: int, stored: int) -> bool:
     """Whether a plan can pay with at most so many bytes over the present image and so many stored
-    (see `Plan.pays`). To ask this takes much less time than to make the plan."""
+    (see `Plan.pays`). This question takes much less time than making the plan."""
     return over > OVER_MIN and 4 * stored > OVER_MIN
 
 
@@ -112,7 +112,7 @@ def count_bytes(runs: Sequence[PageRun]) -> int:
 
 
 class PageSource(Protocol):
-    """Where the guest's pages are copied from. Raises MachineError."""
+    """A source from which the guest's pages are copied. Raises MachineError."""
 
     def read(self, runs: Runs, into: memoryview) -> None:
         """Copy the pages of ``runs``, in order, to ``into``."""
@@ -127,7 +127,7 @@ class Content:
 
     plan: Plan
     files: Sequence[memoryview]
-    """The contents of the files that the plan's runs number, except for the base."""
+    """The contents of the files in the plan's runs, by number, except for the base."""
     guest: Runs
     """The pages that are copied from the guest."""
     source: PageSource
@@ -231,8 +231,8 @@ class _Filling:
         return self._content.base[1].crcs[offset // CHUNK]
 
     def _find_ranges(self, parts: Runs, first: int, data: memoryview) -> list[tuple[int, int]]:
-        """Return the ranges to write, as (start, end) in bytes, of a step: the pages from ``first``
-        on, of which ``parts`` are wanted. Long stretches of zeros become holes."""
+        """Return the ranges to write of a step, as (start, end) in bytes: those of its pages from
+        ``first`` on that are in ``parts``. Long stretches of zeros become holes."""
         is_zero = self._compare.find_zeros(address_of(data), data.nbytes // PAGE)
         found: list[tuple[int, int]] = []
         for page, count in parts:
@@ -250,8 +250,8 @@ class _Filling:
 
 def seal_image(path: Path, verified: Verified | None = None) -> File:
     """Sync a file that another program such as QEMU has written, add it to ``verified`` and return
-    its checksums. Nothing of a file with several hard links is changed, not even its time of
-    modification, by which a save is known: it belongs to a save or another sandbox, too.
+    its checksums. A file with several hard links is not changed, not even its modification time,
+    which identifies a save: it belongs to a save or another sandbox, too.
 
     Raises PathError, DiskSpaceError.
     """
@@ -281,7 +281,7 @@ def identify_image(path: Path) -> File:
 
 
 def image_extents(path: Path) -> list[tuple[int, int]]:
-    """Where an image has data: (start, end) in bytes. Raises HistoryError."""
+    """The ranges of an image that hold data: (start, end) in bytes. Raises HistoryError."""
     try:
         descriptor = open_regular(path)
         try:

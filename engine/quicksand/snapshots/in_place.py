@@ -1,15 +1,15 @@
-"""A revert in the QEMU that runs: its guest's memory is written anew, and the devices' state loaded
-into it, while it stands still for some hundredths of a second.
+"""A revert in the running QEMU: its guest's memory is rewritten, and the devices' state loaded,
+while the guest stands still for some hundredths of a second.
 
 Until `_commit` the present is untouched, and the guest can go on in it. From then on the guest is
-another machine, with a directory of its own whose sockets are links to those of the same QEMU; so
-whatever compares machines finds a revert as if another QEMU had taken over. Its mark ``unfinished``
-says that the memory is neither one state nor the other; it goes when the guest has answered. If the
-client dies before, the keeper has the revert finished by a new QEMU (finisher.py).
+another machine, whose own directory has sockets that are links to those of the same QEMU. So code
+that compares machines sees another QEMU take over. Its mark ``unfinished`` says that the memory is
+neither one state nor the other; it goes when the guest has answered. If the client dies before, the
+keeper has the revert finished by a new QEMU (finisher.py).
 
-There are two forms. A *warm* revert keeps what QEMU's TCG has translated, but for the pages that
-are written; in a *flushed* one it forgets everything, as it does by itself when it loads the state
-of the processors' common part (device_load.py).
+There are two forms. A *warm* revert keeps the translations of QEMU's TCG except for the pages that
+are written; in a *flushed* one QEMU forgets all of them, as it does by itself when it loads the
+state of the processors' common part (device_load.py).
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ from quicksand.snapshots.taking import RunningSandbox
 from quicksand.snapshots.tier_choice import choose_tier
 
 ANSWER_S = 30.0
-"""Seconds for QEMU to change its disk and to load the state of its devices, which takes it some
-hundredths of a second."""
+"""Seconds for QEMU to change its disk and to load its devices' state; this takes some hundredths of
+one."""
 
 WAKE_S = 5.0
-"""Seconds for which a cancellation waits until the guest answers. It takes a twentieth of one; one
-that does not answer would take minutes."""
+"""Seconds for which a cancellation waits for the guest's answer, which takes a twentieth of one. A
+guest that does not answer would take minutes."""
 
 CLOSE_S = 5.0
-"""Seconds for QEMU to close what was opened for a revert."""
+"""Seconds for QEMU to close the disks that were opened for a revert."""
 
 PART = 4096
 """Pages of memory that are written at once."""
@@ -68,13 +68,13 @@ PART = 4096
 BOOTED = "the first revert after a boot needs one"
 
 CONNECTIONS_MAX = 200
-"""Connections in QEMU's network above which a new QEMU is worth its time. Each load leaves one of
-each mounted share, with its buffer of up to 256 KiB, which QEMU never forgets."""
+"""Connections in QEMU's network above which a new QEMU is worth its time. Each load leaves one
+connection of each mounted share, with its buffer of up to 256 KiB, which QEMU never frees."""
 
 
 async def why_not(live: RunningSandbox, node: Node) -> str:
-    """Why the sandbox cannot be reverted to ``node`` in the QEMU that runs; "" if it can, as far as
-    one can see. Raises HistoryError, MachineError."""
+    """The reason why the sandbox cannot be reverted to ``node`` in the running QEMU; "" if it
+    apparently can. Raises HistoryError, MachineError."""
     head, machine, config = live.history.head(), live.machine, live.record.config
     tier = choose_tier(live.run.qemu_pid, features=live.hypervisor.features).way.tier
     facts = {
@@ -121,27 +121,29 @@ class InPlace:
         self._awakening = Awakening(self._machine, live.record, node)
         self._devices = DeviceLoad(live.place, node, live.hypervisor, live.run.accel)
         self._memory: Rewriting | None = None
+        self._found: Runs = []
+        """The pages of the memory that may differ."""
         self._reserved: PendingJson | None = None
         self._port: Lease | None = None
-        """Of the agent's port at which this client is since before the pause."""
+        """The lease of the agent's port at which this client has been since before the pause."""
         self._open_before: frozenset[str] = frozenset()
         self._old_top = ""
         self._generation: bytes | None = None
         """See `Hypervisor.generation`."""
         self._is_committed = False
-        """Whether the present is given up."""
+        """Whether the present has been given up."""
 
     @property
     def why_flushed(self) -> str:
-        """Why QEMU has forgotten its translations; "" if it has kept them."""
+        """The reason why QEMU has forgotten its translations; "" if it has kept them."""
         return self._devices.why_flushed
 
     async def revert(self, present: Present, link: AgentLink | None) -> Moments:
         """Have the guest go on from the checkpoint. Its agent's connection becomes that of
         ``link``.
 
-        Raises QuicksandError: then the guest goes on in the present, or the present is given up,
-        though it is kept, and only a new QEMU can go on (`RunningSandbox.is_unfinished`).
+        Raises QuicksandError. Then either the guest goes on in the present, or the present is given
+        up, though it is kept, and only a new QEMU can go on (`RunningSandbox.is_unfinished`).
         """
         live = self._live
         try:
@@ -154,7 +156,7 @@ class InPlace:
             with best_effort("undo a revert that failed", live.log):
                 await to_the_end(self._leave(present))
             raise
-        await to_the_end(self._tidy())
+        await to_the_end(self._tidy(present))
         return self._awakening.moments(present.frozen_at)
 
     async def _cross(self, present: Present, link: AgentLink | None) -> None:
@@ -163,24 +165,24 @@ class InPlace:
         await self._wake(ended, link)
 
     async def _go_back(self, present: Present) -> list[str]:
-        """Make the paused guest what it was. Returns as `_restore`."""
+        """Restore the paused guest's state before the attempt. Returns as `_restore`."""
         await present.freeze()
-        found = await self._find(present)
+        await both(self._find(present), present.secure())
         await self._commit(present)
         try:
-            return await self._restore(found)
+            return await self._restore()
         finally:
-            present.store()  # what is in memory is no present any more
+            present.store()  # the memory no longer is the present
 
     # While the guest runs
 
     async def _prepare(self) -> None:
-        """Open all that is needed. Raises HistoryError naming a damaged file, HostError,
+        """Open all files that are needed. Raises HistoryError naming a damaged file, HostError,
         MachineError."""
         await both(self._prepare_memory(), self._prepare_disk())
         await in_thread_to_the_end(self._make_machine)
-        # QEMU does not see who comes to a port, or leaves it, while the guest is paused. So either
-        # this client is at the port already, or another one is, whose place is taken then.
+        # While the guest is paused, QEMU does not notice clients coming to a port or leaving it. So
+        # either this client is at the port already, or it takes the place of another one.
         port = self._old_machine.agent_socket(self._node.port)
         with map_os_errors(port):
             self._port = take_at_once(port)
@@ -188,12 +190,12 @@ class InPlace:
             await self._awakening.dial()
 
     def _make_machine(self) -> None:
-        """Make the directory of the machine as which the guest goes on."""
+        """Make the directory of the machine that the guest will be."""
         live, node = self._live, self._node
         with map_os_errors(live.runtime.root):
             made = live.runtime.make(self._machine.name)
             for number in range(QMP_MONITORS):
-                # Made now, so that no client makes one in the other directory alone.
+                # Made now, so that no client makes one in the other directory only.
                 live.machine.qmp_socket(number).with_suffix(".lock").touch(mode=0o600)
             for entry in os.scandir(live.machine.root):
                 if _goes_along(entry.name):
@@ -230,7 +232,7 @@ class InPlace:
         self._generation = await live.hypervisor.generation()
 
     async def _prepare_disk(self) -> None:
-        """Open the new layer, and those that are to lie below it."""
+        """Open the new layer, and the layers that will lie below it."""
         live, layers, top = self._live, self._node.layers, self._head.top
         self._open_before = await live.hypervisor.open_layers()
         if layers[0] not in self._open_before:
@@ -242,22 +244,21 @@ class InPlace:
         await live.hypervisor.open_layer(top, writable=True)
 
     def _reserve(self) -> None:
-        """Reserve disk space for the new head. What the head is now is final."""
+        """Reserve disk space for the new head. The present head is final."""
         history = self._live.history
         self._reserved = history.prepare_head(replace(self._head, previous=history.head()))
 
     # While it is paused
 
-    async def _find(self, present: Present) -> Runs:
-        """The pages to write. Raises MachineError if they cannot be."""
+    async def _find(self, present: Present) -> None:
+        """Find the pages to write. Raises MachineError if that is impossible."""
         assert self._memory is not None
-        found = await asyncio.to_thread(self._memory.find, present.taken)
-        self._devices.require_reachable(found)
-        return found
+        self._found = await asyncio.to_thread(self._memory.find, present.taken)
+        self._devices.require_reachable(self._found)
 
     async def _commit(self, present: Present) -> None:
-        """Give up the present, which is frozen. Raises MachineError, HostError: it is not given up
-        then."""
+        """Give up the present, which is frozen. Raises MachineError, HostError: then it is not
+        given up."""
         live = self._live
         assert self._reserved is not None
         now = await present.devices()
@@ -265,7 +266,7 @@ class InPlace:
         await in_thread_to_the_end(lambda: self._devices.set_clocks(now))
         await in_thread_to_the_end(self._reserved.put)
         try:
-            # A cancelled request would close the link: nobody would know whether it was served.
+            # A cancelled request would close the link, and nobody would know whether it was served.
             await to_the_end(live.keeper.ask("turn", name=self._machine.name))
         except MachineError:
             if live.runtime.current().name != self._machine.name:
@@ -273,10 +274,10 @@ class InPlace:
         self._is_committed = True
         live.machine, live.run = self._machine, self._run
 
-    async def _restore(self, found: Runs) -> list[str]:
-        """Make the guest what it was; the pages ``found`` may differ. Returns the agent's ports, by
-        the names of their sockets, at which other clients were. Raises MachineError, AgentError,
-        HostError: a new QEMU has to go on then."""
+    async def _restore(self) -> list[str]:
+        """Restore the guest's state. Returns the agent's ports at which other clients were, by
+        their sockets' names. Raises MachineError, AgentError, HostError: then only a new QEMU can
+        go on."""
         live = self._live
         assert self._memory is not None
         assert self._head.run is not None
@@ -286,7 +287,7 @@ class InPlace:
         )
         if self._port is None:
             await self._awakening.dial()
-        await self._write_memory(memory, found)
+        await self._write_memory(memory, self._found)
         async with self._answering():
             await live.hypervisor.pivot(self._old_top, self._head.top)
             await live.hypervisor.put_below(self._head.top, self._node.layers[-1])
@@ -296,7 +297,7 @@ class InPlace:
 
     @contextlib.asynccontextmanager
     async def _answering(self) -> AsyncIterator[None]:
-        """QEMU has some time to do what it is told; then it is killed. Raises QemuDiedError."""
+        """Kill QEMU if it does not obey in time within the block. Raises QemuDiedError."""
         try:
             async with asyncio.timeout(ANSWER_S):
                 yield
@@ -323,7 +324,7 @@ class InPlace:
         """Write the pages that differ. While some are written, QEMU forgets its translations of the
         next ones."""
         filler = self._devices.filler
-        # Pages that are to hold zeros are filled with them at once.
+        # Pages that will hold zeros are filled with them at once.
         zeros = [] if filler is None else await asyncio.to_thread(memory.zeros_of, found)
         parts = [(part, 0) for part in split_runs(zeros, lambda: PART)]
         others = split_runs(without_runs(found, zeros), lambda: PART)
@@ -338,22 +339,20 @@ class InPlace:
         await in_thread_to_the_end(lambda: memory.watch(found))
 
     def _tell(self, ended: Sequence[str]) -> None:
-        """Tell the guest of the clients that are gone, and everybody that it is whole."""
+        """Tell the guest of the lost clients, and everybody that the guest is whole."""
         live, ours = self._live, self._machine.agent_socket(self._node.port)
         paths = [self._machine.root / name for name in ended]
         other_clients.tell_of([path for path in paths if path != ours], live.log)
         publish_state(self._machine, live.run)
-        finisher.remove_mark(self._machine)
+        finisher.pass_mark(self._machine)
 
     # Afterwards
 
-    async def _tidy(self) -> None:
-        """Close what is needed no more, and write a head that forgets the present. Raises nothing
-        of its own."""
+    async def _tidy(self, present: Present) -> None:
+        """Close everything no longer needed, write a head that forgets the present, and wait until
+        the present is stored. Raises nothing of its own."""
         live = self._live
         await self._close()
-        with best_effort("tell the keeper that the revert is done", live.log, MachineError):
-            await live.keeper.ask("guard", on=False)
         with best_effort("write the new head", live.log, HostError, HistoryError):
             await in_thread_to_the_end(lambda: live.history.set_head(self._head))
         with best_effort("close layers that are needed no more", live.log):
@@ -364,6 +363,10 @@ class InPlace:
             await live.hypervisor.close_layers([*(others - {*known}), *known])
         with best_effort("remove the directory of the machine before", live.log):
             await asyncio.to_thread(live.runtime.remove_machine, self._old_machine.name)
+        await present.settle()
+        with best_effort("tell the keeper that the revert is done", live.log):
+            finisher.remove_marks(self._machine)
+            await live.keeper.ask("guard", on=False)
 
     async def _leave(self, present: Present) -> None:
         """Clean up after a failure or a cancellation."""
@@ -375,17 +378,14 @@ class InPlace:
             await self._close()
             return
         if self._is_committed:
-            await self._tidy()
+            await self._tidy(present)
             return
-        if not live.run.paused:
-            with best_effort("resume the guest", live.log):
-                await live.hypervisor.resume()
-        await present.discard()
+        await (present.discard() if await live.resume() else present.leave())
         await self._give_up()
         await live.keeper.ask("guard", on=False)
 
     async def _give_up(self) -> None:
-        """Undo what was prepared. Raises nothing of its own."""
+        """Undo the preparation. Raises nothing of its own."""
         live = self._live
         await self._close()
         added = [self._head.top, *reversed(self._node.layers)]
@@ -397,7 +397,7 @@ class InPlace:
             await asyncio.to_thread(live.runtime.remove_machine, self._machine.name)
 
     async def _close(self) -> None:
-        """Close what this client has open. Raises nothing of its own."""
+        """Close this client's connections and files. Raises nothing of its own."""
         steps: list[Callable[[], object]] = [self._awakening.close]
         if self._port is not None:
             steps.append(self._port.release)
@@ -414,8 +414,8 @@ class InPlace:
 
 
 def _goes_along(name: str) -> bool:
-    """Whether a file of a machine's directory belongs to its QEMU, and so to the machine as which
-    the guest goes on: the sockets, the locks of those whose clients stay connected, and the count
-    of servers of mounts."""
+    """Whether a file of a machine's directory belongs to its QEMU, and so also to the guest's next
+    machine: the sockets, the locks of those whose clients stay connected, and the count of servers
+    of mounts."""
     is_monitors = name.startswith("qmp") and name.endswith(".lock")
     return name.endswith(".sock") or is_monitors or name in ("input.lock", "smb.starts")

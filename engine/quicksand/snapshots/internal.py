@@ -1,9 +1,9 @@
 """The tier "internal": QEMU itself writes memory and devices as an internal snapshot.
 
 QEMU stores a snapshot's memory in any qcow2 file that it is given (QMP ``snapshot-save``, QEMU 6.0
-and later). Each checkpoint has a separate file for it, which is attached to no device of the guest.
-So the layers of the disk hold no memory, deleting a checkpoint deletes its memory, and all the rest
-(layers, clones, checksums) is as in the tier "pages".
+and later). Each checkpoint has a separate file for it, which is not attached to any device of the
+guest. So the layers of the disk hold no memory, deleting a checkpoint deletes its memory, and
+everything else (layers, clones, checksums) is as in the tier "pages".
 
 The tier needs nothing of the host but QEMU. The VM is paused until all of its memory is written.
 """
@@ -68,7 +68,7 @@ class InternalCapture(Capture):
         await _close_file(self._hypervisor, self._place)
 
     async def _copy_paused(self) -> None:
-        # The VM is paused already and the job leaves it paused, so the disk is of the same moment.
+        # The VM is already paused and the job leaves it paused, so the disk has the same moment.
         try:
             await self._hypervisor.save_state(NODE, self.id)
         except QemuDiedError:

@@ -1,4 +1,4 @@
-"""Keeping the disk that a start at a checkpoint leaves behind, as the sandbox was last stopped."""
+"""Keeping the disk as the sandbox was last stopped, which a start at a checkpoint leaves behind."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from quicksand.snapshots.tags import automatic_tag
 BLOCK = 512
 """Bytes of a block as stat(2) counts them."""
 
-NOTE = "the sandbox was stopped: there is a disk but no memory"
+NOTE = "the sandbox was stopped, and what was in memory is gone"
 
 
 def keep_left_behind(history: History, left: Head, at: Node) -> Node | None:
     """Make the disk of the head ``left`` an automatic checkpoint of the tier "disk". Returns None
     if a checkpoint has the same disk already.
 
-    The caller holds the history's lock, and the head on disk names ``left`` as previous; then a
-    new layer over that disk, before it becomes the checkpoint's. Raises HostError, HistoryError.
+    The caller holds the history's lock, and the head on disk names ``left`` as previous. Previous
+    then gets a new layer over that disk. Raises HostError, HistoryError.
     """
     place = history.place
     has_data = _has_data(history, left.top)
@@ -67,7 +67,7 @@ def keep_left_behind(history: History, left: Head, at: Node) -> Node | None:
 
 
 def _has_data(history: History, layer: str) -> bool:
-    """Whether something was written to the layer; also true if it cannot be read."""
+    """Whether data was written to the layer; also true if it cannot be read."""
     path = history.place.layer(layer)
     try:
         opened = Layer(path)

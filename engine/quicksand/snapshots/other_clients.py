@@ -1,8 +1,8 @@
-"""Other programs that are connected to a guest which is reverted in the QEMU that runs.
+"""Other programs that are connected to a guest while it is reverted in the running QEMU.
 
-What they have open there is unknown to the guest that goes on. So their connections are ended from
-outside, and the guest is told: while it is paused, QEMU does not notice who comes to a port of its
-agent or leaves it (hw/char/virtio-console.c, ``virtconsole_enable_backend``).
+The guest of the checkpoint does not know what they have open. So their connections are ended from
+outside, and the guest is told: while it is paused, QEMU does not notice clients coming to a port of
+its agent or leaving it (hw/char/virtio-console.c, ``virtconsole_enable_backend``).
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def end_all(
 ) -> list[str]:
     """End the connections of other programs to the guest of the paused ``machine``, and those of
     its network; viewers of the screen stay, and so does the client with the lease ``ours``. Returns
-    the agent's ports, by the names of their sockets, at which somebody was. Blocks for I/O. Raises
-    HostError, MachineError."""
+    the agent's ports that were in use, by their sockets' names. Blocks for I/O. Raises HostError,
+    MachineError."""
     agents = {f"agent{port}.sock" for port in range(AGENT_PORTS)}
     if ours is not None:
         agents.remove(ours.socket.name)
@@ -47,8 +47,8 @@ def end_all(
 
 
 def tell_of(ended: Sequence[Path], log: Path) -> None:
-    """Have a guest that runs know that nobody is any more at these sockets of its agent: QEMU
-    notices that somebody comes there and leaves. Blocks for I/O."""
+    """Tell a running guest that these sockets of its agent have no client any more: QEMU notices
+    that a client comes and leaves. Blocks for I/O."""
     for path in ended:
         with contextlib.ExitStack() as stack:
             stack.enter_context(best_effort("tell the guest of a client that is gone", log))

@@ -29,11 +29,11 @@ ZEROS_AT_ONCE = 1024
 """Pages of zeros that are written as one piece."""
 
 GAP = 64
-"""Pages between two that are fetched from a file which are fetched, too: a disk reads more at once
-than asked for anyway."""
+"""The most unwanted pages between two wanted ones that are fetched from a file, too: a disk reads
+more at once than asked for anyway."""
 
 Check = Callable[[], None]
-"""Called now and then; may break the work off by an exception."""
+"""Called now and then; may stop the work by an exception."""
 
 
 def _go_on() -> None: ...
@@ -65,7 +65,7 @@ class PageSet:
         self._image_data = join_runs(
             (start // PAGE, -(-end // PAGE) - start // PAGE) for start, end in extents
         )
-        """The pages of the image that are in no hole of it."""
+        """The pages of the image that are not in its holes."""
         self._stack = ExitStack()
         try:
             self._files = [
@@ -84,28 +84,28 @@ class PageSet:
         return self._index.size
 
     def runs_for(self, wanted: Runs) -> list[PageRun]:
-        """Where each of the pages ``wanted`` is: in the file of that number, or ZEROS."""
+        """The place of each of the pages ``wanted``: in the file of that number, or ZEROS."""
         return overlay_runs(list(_clip(self._over, wanted)), self._unlisted(wanted))
 
     def _unlisted(self, wanted: Runs) -> list[PageRun]:
-        """Where pages are that are not listed: in the image or, if there is none, nowhere."""
+        """The places of pages that are not listed: in the image or, without one, nowhere."""
         own = own_pages(wanted, self._image)
         return [replace(run, file=ZEROS, at=0) for run in own] if self._is_blank else own
 
     def zeros_of(self, wanted: Runs) -> Runs:
-        """Those of these pages of which the files say that they hold zeros alone."""
+        """Return the pages of ``wanted`` that hold only zeros according to the files."""
         runs = self.runs_for(wanted)
         zeros = [(run.first, run.count) for run in runs if run.file == ZEROS]
         imaged = [(run.first, run.count) for run in runs if run.file == self._image]
         return join_runs(sorted([*zeros, *without_runs(imaged, self._image_data)]))
 
     def listed(self) -> Runs:
-        """The pages that its index lists; the others are as in the memory image."""
+        """The pages that its index lists; all others are as in the memory image."""
         return join_runs((run.first, run.count) for run in self._index.runs)
 
     def differing(self, other: Node) -> Runs:
-        """The pages that are not at the same place in the checkpoint ``other`` of this sandbox, so
-        that they may differ. Raises HistoryError if its index is damaged or of another memory."""
+        """The pages whose place differs in the checkpoint ``other`` of this sandbox, so that their
+        contents may differ. Raises HistoryError if its index is damaged or of another memory."""
         index = load_index(self._place, other)
         if index.size != self.size:
             raise HistoryError(
@@ -141,8 +141,8 @@ class PageSet:
         return [run.first + page for page, equal in enumerate(same) if not equal]
 
     def fetch(self, wanted: Runs, check: Check = _go_on) -> None:
-        """Read what will be written for the pages ``wanted`` from the disk, unless it is in memory,
-        and map it: much less is left to do for `write`. Other threads run meanwhile."""
+        """Read the contents of the pages ``wanted`` from the disk, unless they are in memory, and
+        map them, which leaves much less to do for `write`. Other threads run meanwhile."""
         by_file: dict[int, list[tuple[int, int]]] = {}
         for run in self.runs_for(wanted):
             if run.file != ZEROS:
@@ -197,7 +197,7 @@ class PageSet:
 
 
 def _number_of_image(node: Node) -> int:
-    """The memory image's number among the checkpoint's files, or the next one if it is not."""
+    """The memory image's number among the checkpoint's files, or the next free one."""
     names = [file.name for file in node.pages]
     return names.index(node.memory) if node.memory in names else len(names)
 
@@ -258,19 +258,19 @@ def _bridge(ranges: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where consecutive pages are, up to the page ``end``. Two pages of the same number are at the
-    same place if ``file`` and ``shift`` are the same."""
+    """The place of consecutive pages, up to the page ``end``. Two pages of the same number are at
+    the same place if ``file`` and ``shift`` are equal."""
 
     end: int
     file: str
     """"" for zeros."""
     shift: int
-    """How many pages further they are in the file than in the memory."""
+    """The page's number in the file less its number in the memory."""
 
 
 def _places(node: Node, index: PageIndex, pages: int) -> list[_Place]:
-    """Where all pages of a checkpoint's memory are, whether they are listed or not."""
-    # A new image has other places for pages that nobody has written: their origin is the same.
+    """The places of all pages of a checkpoint's memory, listed or not."""
+    # A new image has other places for pages that nobody has written, but their origin is the same.
     origin = node.line
     names = [*(file.name for file in node.pages), origin]
     rest = PageRun(0, pages, ZEROS if origin == BLANK else len(node.pages), 0)

@@ -16,24 +16,28 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from quicksand.base.errors import MachineError
+from quicksand.base.boot import boot_id
+from quicksand.base.effort import best_effort
+from quicksand.base.errors import HostError, MachineError
 from quicksand.base.files import map_os_errors
 from quicksand.base.hypervisor import Hypervisor
-from quicksand.base.regular import open_regular, read_file
+from quicksand.base.regular import create, open_regular
 from quicksand.base.space import check_space
 from quicksand.base.threads import in_stoppable_thread, in_thread_to_the_end
+from quicksand.records.given_up import GivenUp
 from quicksand.records.layout import MachineDir, SandboxDir
-from quicksand.records.nodes import File, Head, Node
+from quicksand.records.nodes import BLANK, File, Head, Node
 from quicksand.records.sandboxes import RunState
-from quicksand.records.tier import PAGES
+from quicksand.records.tier import DISK, PAGES
 from quicksand.snapshots import comparing
 from quicksand.snapshots.capture import Capture, Way
 from quicksand.snapshots.comparing import MemoryCheck
 from quicksand.snapshots.copying import Copier, Taken, track_from
 from quicksand.snapshots.firmware import find_firmware, keep_firmware, put_firmware, read_firmware
 from quicksand.snapshots.guest_ram import PAGE, GuestRam
+from quicksand.snapshots.keeping import forget
 from quicksand.snapshots.page_set import PageSet
-from quicksand.snapshots.pages import MappedFile, PageIndex, write_file
+from quicksand.snapshots.pages import MappedFile, PageIndex
 from quicksand.snapshots.storing import Storage, Stored, find_image
 from quicksand.snapshots.tracking import ANONYMOUS, find_level
 from quicksand.snapshots.verified import Verified
@@ -51,6 +55,7 @@ class PagesCapture(Capture):
     _storage: Storage | None = None
     _check: MemoryCheck | None = None
     _stored: Stored | None = None
+    _is_announced = False
 
     async def _prepare_memory(self) -> None:
         image = find_image(self._place, self._head.memory)
@@ -63,7 +68,7 @@ class PagesCapture(Capture):
         await self._copier.copy_before(self._briefly_paused)
 
     def _prepare_copy(self) -> None:
-        # Now, since this QEMU may be given another state as soon as the pause is over.
+        # Now, since this QEMU may get another state as soon as the pause is over.
         self._rom = read_firmware(self._rom_at) if self._rom_at is not None else None
         self._storage = Storage(
             self._history, self.id, self._head, run=self._run.run, size=self._size
@@ -74,6 +79,7 @@ class PagesCapture(Capture):
             self._run.run,
             self._storage,
             fate=self._fate,
+            held_at=self._place.held(self.id),
         )
         check_space(self._place.memory, self._copier.prepare())
 
@@ -82,7 +88,7 @@ class PagesCapture(Capture):
 
     async def _copy_paused(self) -> None:
         copying = asyncio.to_thread(self._copier.copy_rest)
-        # Both are awaited, so that neither is still at work when the VM runs again.
+        # Both are awaited, so that neither is still working when the VM runs again.
         found = await asyncio.gather(copying, self._freeze_rest(), return_exceptions=True)
         for failed in (result for result in found if isinstance(result, BaseException)):
             raise failed
@@ -104,41 +110,74 @@ class PagesCapture(Capture):
         return self._copier.taken
 
     def _store_memory(self) -> dict[str, Any]:
-        devices = self._seal_devices()
         assert self._storage is not None
         self._copier.store()
         stored = self._stored = self._storage.finish()
         self._storage.close()
         if self._check is not None:
             self._check.compare(self._place, stored)
-        rom = keep_firmware(self._rom, self._place.memory) if self._rom is not None else None
-        index = write_file(
-            self.directory / "pages.index", iter([PageIndex(self._size, stored.runs).encode()])
-        )
-        return {
-            "bytes_written": stored.written + index.size + devices.size,
-            "memory": stored.memory,
-            "pages": stored.files,
-            "index": index,
-            "devices": devices,
-            "firmware": rom,
-            "image": stored.image,
-            "origin": stored.origin,
+        return stored.describe(self.directory, self._size, self._keep_firmware())
+
+    def _keep_firmware(self) -> File | None:
+        return keep_firmware(self._rom, self._place.memory) if self._rom is not None else None
+
+    def announce(self, tag: str, shape: dict[str, Any]) -> None:
+        """Note on disk that this present is about to be given up, and the tag of its checkpoint.
+        Raises MachineError if the earlier present could not be kept yet, HostError."""
+        if self._place.given_up.exists():
+            raise MachineError("the state before the last revert could not be kept yet")
+        none: dict[str, Any] = {
+            **{"tier": DISK, "tier_note": "", "layers": self._disk.frozen, "bytes_written": 0},
+            **{"memory": BLANK, "pages": (), "index": None, "devices": None},
         }
+        given = GivenUp(
+            node=self._describe(tag, "", shape, {"auto": True}, none),
+            head=self._head,
+            run=self._run.run,
+            size=self._size,
+            since=self._copier.taken.since,
+            firmware=self._keep_firmware(),
+            boot=boot_id(),
+        )
+        self._is_announced = True
+        given.write(self._place)
+
+    def secure(self) -> None:
+        """Have everything, once frozen and announced, where it outlives this process. Raises
+        HistoryError, HostError."""
+        index = PageIndex(self._size, tuple(self._copier.held)).encode()
+        path = self._place.held_index(self.id)
+        with map_os_errors(path), create(path) as file:
+            file.write(index)
+
+    async def leave(self) -> None:
+        """Leave the storing to other clients, since this one cannot."""
+
+        def close() -> None:
+            self._copier.close()
+            if self._storage is not None:
+                self._storage.close()
+
+        await in_thread_to_the_end(close)
+
+    def _store(self, *args: Any) -> Node:
+        node = super()._store(*args)
+        self._forget_held()
+        return node
 
     def _discard_files(self) -> None:
         if self._storage is not None:
             self._copier.close()
             self._storage.close()
+        self._forget_held()
         super()._discard_files()
 
-    def _seal_devices(self) -> File:
-        """Write the device state again, synced and with checksums."""
-        path = self.directory / "devices"
-        with map_os_errors(path):
-            data = read_file(path)
-            path.unlink()
-        return write_file(path, iter([data]))
+    def _forget_held(self) -> None:
+        with best_effort("remove what was held", self._place.engine_log, HostError, OSError):
+            if self._is_announced:
+                self._is_announced = False
+                forget(self._place, self.id)
+            self._place.held(self.id).unlink(missing_ok=True)
 
     async def advance_head(self, node: Node) -> None:
         assert self._stored is not None, "store comes first"
@@ -179,7 +218,7 @@ async def track(
 
 def load_pages(place: SandboxDir, node: Node, ram: GuestRam, check: Callable[[], None]) -> None:
     """Write the checkpoint's pages to the memory of a fresh QEMU. ``check`` is called now and then,
-    and may break it off by an exception. Raises HistoryError naming a damaged file, MachineError.
+    and may stop the work by an exception. Raises HistoryError naming a damaged file, MachineError.
     """
     with contextlib.closing(PageSet(place, node, Verified.of_user(), check)) as pages:
         pages.load(ram, check)
@@ -209,7 +248,7 @@ def why_not(pid: int | None) -> tuple[str, str]:
 
 
 def _why_slow(pid: int | None) -> str:
-    # For a running QEMU the capture's own note says it.
+    # For a running QEMU the capture's own note tells this.
     if pid is not None:
         return ""
     level = find_level()
@@ -225,15 +264,15 @@ def _copied(note: str) -> str:
 
 
 def why_not_readable(pid: int | None = None) -> str:
-    """Why this process may not read the memory of the QEMU ``pid``, or, without it, of a child
-    process; "" if it may. It is tried, since security modules, seccomp filters and kernels differ.
+    """The reason why this process may not read the memory of the QEMU ``pid`` or, without it, of a
+    child; "" if it may. It is tried, since security modules, seccomp filters and kernels differ.
     """
     if pid is not None:
         return _try_reading(pid)
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdin is not None
         assert child.stdout is not None
-        # Popen returns before the program is mapped; once it answers it is.
+        # Popen returns before the program is mapped; when the program answers, it is.
         child.stdin.write(b"?")
         child.stdin.flush()
         child.stdout.read(1)

@@ -34,7 +34,7 @@ from quicksand.snapshots.guest_ram import PAGE
 from quicksand.snapshots.verified import Verified
 
 CHUNK = 4 * 1024 * 1024
-"""Bytes of a file per CRC-32."""
+"""Bytes of a file for each CRC-32."""
 
 ZEROS = 0xFFFFFFFF
 VERSION = 1
@@ -69,15 +69,15 @@ class PageRun:
 
 @dataclass(frozen=True, slots=True)
 class PageIndex:
-    """Where the pages of a checkpoint's memory are. Runs are ascending and never overlap."""
+    """The places of the pages of a checkpoint's memory. Runs are ascending and never overlap."""
 
     size: int
     """Bytes of the memory."""
     runs: tuple[PageRun, ...]
 
     def encode(self) -> bytes:
-        """Raises HistoryError if pages overlap or lie outside of the memory: nobody could read such
-        an index, so none must be written."""
+        """Encode the index. Raises HistoryError if pages overlap or lie outside of the memory: such
+        an index could not be read, so it must not be written."""
         end = 0
         for run in self.runs:
             if run.first < end or not run.count:
@@ -92,7 +92,7 @@ class PageIndex:
 
     @classmethod
     def decode(cls, data: bytes, *, files: Sequence[int]) -> PageIndex:
-        """``files``: the number of pages in each file. Raises ValueError for a damaged index."""
+        """Decode an index. ``files``: each file's pages. Raises ValueError if it is damaged."""
         size, runs = _read_index(data, files)
         return cls(size, tuple(PageRun(*run) for run in runs))
 
@@ -266,7 +266,7 @@ def crc_of_zeros(length: int) -> int:
 
 
 def read_all(descriptor: int, into: memoryview, offset: int) -> None:
-    """Fill ``into`` with what is at ``offset``. Raises OSError."""
+    """Fill ``into`` with the bytes at ``offset``. Raises OSError."""
     while into:
         count = os.preadv(descriptor, [into], offset)
         if not count:
@@ -289,8 +289,8 @@ class MappedFile:
         verified: Verified | None = None,
         check: Callable[[], None] | None = None,
     ) -> None:
-        """The comparison is skipped if ``verified`` knows the file. ``check`` is called now and
-        then during it, and may break it off by an exception.
+        """``verified``: a file that it knows is not compared. ``check`` is called now and then
+        during the comparison, and may stop it by an exception.
 
         Raises HistoryError naming the file if it is missing, truncated or damaged.
         """
@@ -343,7 +343,7 @@ class MappedFile:
     def close(self) -> None:
         self.data.release()
         if self._map is not None:
-            # If an exception's traceback still holds a view, the map is closed with that.
+            # If an exception's traceback still holds a view, the map is closed with the traceback.
             with contextlib.suppress(BufferError):
                 self._map.close()
             self._map = None

@@ -99,8 +99,8 @@ class Pivot:
         await self._close(self.frozen[len(kept) :][::-1])
 
     async def undo(self) -> None:
-        """Remove what a failed attempt has left. If QEMU writes to the new layer already, it stays:
-        that costs only a file."""
+        """Remove the files that a failed attempt has left. If QEMU already writes to the new layer,
+        it stays, which costs only a file."""
         if self._before is None or self.turned or not await self._is_unused():
             return
         await in_thread_to_the_end(lambda: self._history.set_head(self.before))
@@ -112,8 +112,8 @@ class Pivot:
             await self._hypervisor.close_layers(layers)
 
     async def _is_unused(self) -> bool:
-        """Whether QEMU says that the guest does not write to the new layer. If it does not answer,
-        nobody knows."""
+        """Whether QEMU confirms that the guest does not write to the new layer. If it does not
+        answer, this is unknown."""
         with best_effort("ask which layer is written to", self._history.place.engine_log):
             return await self._hypervisor.top_layer() != self.layer
         return False

@@ -1,5 +1,5 @@
-"""The present of a sandbox that is about to be reverted: it is paused, and kept as an automatic
-checkpoint if that is wished."""
+"""The present of a sandbox that is about to be reverted: it is paused, and on request kept as an
+automatic checkpoint."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from quicksand.base.effort import best_effort
 from quicksand.base.errors import HistoryError, MachineError, QuicksandError
 from quicksand.base.files import map_os_errors
 from quicksand.base.regular import read_file
-from quicksand.base.threads import to_the_end
+from quicksand.base.threads import in_thread_to_the_end, to_the_end
 from quicksand.records.nodes import Node
 from quicksand.snapshots.capture import Capture
 from quicksand.snapshots.copying import Fate, Taken
+from quicksand.snapshots.paged import PagesCapture
 from quicksand.snapshots.tags import automatic_tag
 from quicksand.snapshots.taking import RunningSandbox, start_capture
 from quicksand.snapshots.thumbnails import keep_thumbnail, look_at_screen
@@ -25,15 +26,15 @@ if TYPE_CHECKING:
 
 
 class Present:
-    """Call `prepare` and `look` while the guest runs, `freeze`, and `store` once the revert is
-    certain; then `kept` tells what became of it, and `settle` waits for that. If the guest goes on
-    instead, `discard` it; then it may be prepared again. Once it is frozen, preparing and freezing
-    it again does nothing."""
+    """The present of one revert. Call `prepare` and `look` while the guest runs, `freeze`, and
+    `store` once the revert is certain; then `kept` tells the result, and `settle` waits for it. If
+    the guest goes on instead, call `discard`; then it may be prepared again. Preparing and freezing
+    it again once it is frozen does nothing."""
 
     def __init__(
         self, live: RunningSandbox, node: Node, shape: dict[str, Any], *, keep: bool
     ) -> None:
-        """``node``: the checkpoint to which the sandbox is reverted; ``shape``: that of the present
+        """``node``: the checkpoint to which the sandbox is reverted; ``shape``: the present one
         (`find_shape`)."""
         self._live = live
         self._node = node
@@ -43,26 +44,39 @@ class Present:
         self._screen: Picture | None = None
         self._is_frozen = False
         self.frozen_at = 0.0
-        """When the pause began, by `time.perf_counter`."""
+        """The moment when the pause began, by `time.perf_counter`."""
         self._keeping: asyncio.Task[Node] | None = None
+        self._tag = ""
+        self._announced: PagesCapture | None = None
+        """The capture, if its guest will be overwritten."""
 
     async def prepare(self, fate: Fate) -> None:
-        """Do what is possible before the pause. Raises HistoryError, HostError, MachineError."""
+        """Do everything possible before the pause. Raises HistoryError, HostError, MachineError."""
         if self._keep and not self._is_frozen:
             if self._live.is_unfinished:
                 raise MachineError("what the guest has in memory is no state of the sandbox")
-            self._capture = start_capture(self._live)
-            await self._capture.prepare(fate=fate)
+            capture = self._capture = start_capture(self._live)
+            await capture.prepare(fate=fate)
+            if fate is Fate.OVERWRITTEN:
+                # Only this tier can be reverted in place.
+                assert isinstance(capture, PagesCapture)
+                self._tag = await asyncio.to_thread(self._find_tag)
+                await in_thread_to_the_end(lambda: capture.announce(self._tag, self._shape))
+                self._announced = capture
+
+    def _find_tag(self) -> str:
+        what = "before undo" if self._node.auto else f"before revert to {self._node.tag}"
+        return automatic_tag(self._live.history, what)
 
     async def look(self) -> None:
-        """Look at its screen."""
+        """Take the picture of its screen."""
         if self._is_frozen:
             return
         has_display = self._live.record.config.enable_display and self._capture is not None
         self._screen = await look_at_screen(self._live.machine, has_display=has_display)
 
     async def freeze(self) -> None:
-        """Pause the guest, and capture its state if that is to be kept. Raises StateError,
+        """Pause the guest, and capture its state if that will be kept. Raises StateError,
         HostError, MachineError."""
         if self._is_frozen:
             return
@@ -72,6 +86,12 @@ class Present:
         else:
             await self._capture.freeze(resume=False)
         self._is_frozen = True
+
+    async def secure(self) -> None:
+        """Have the frozen state where it no longer depends on this process. Raises HistoryError,
+        HostError."""
+        if self._announced is not None:
+            await in_thread_to_the_end(self._announced.secure)
 
     async def devices(self) -> bytes:
         """The state of the devices of the paused guest. Raises HostError, MachineError."""
@@ -86,7 +106,7 @@ class Present:
 
     @property
     def taken(self) -> Taken | None:
-        """The pages that were captured, if it is kept, once it is frozen."""
+        """The captured pages once it is frozen, if it is kept."""
         return self._capture.taken if self._capture is not None else None
 
     async def top_layer(self) -> str:
@@ -96,7 +116,7 @@ class Present:
         return await self._live.hypervisor.top_layer()
 
     def store(self) -> None:
-        """Begin to write it to disk, in the background."""
+        """Begin to write the state to disk, in the background."""
         if self._capture is not None and self._keeping is None:
             self._keeping = asyncio.create_task(
                 self._store(self._capture), name="quicksand-keep-present"
@@ -104,23 +124,29 @@ class Present:
 
     async def _store(self, capture: Capture) -> Node:
         live, node = self._live, self._node
-        what = "before undo" if node.auto else f"before revert to {node.tag}"
         try:
-            tag = automatic_tag(live.history, what)
+            tag = self._tag or await asyncio.to_thread(self._find_tag)
             await keep_thumbnail(self._screen, live.place, capture.id)
             return await capture.store(tag=tag, note="", auto=True, tier_note="", shape=self._shape)
         except BaseException as error:
-            await to_the_end(capture.forget())
+            hint = ""
+            if self._announced is not None:
+                await to_the_end(self._announced.leave())
+                hint = (
+                    "it is held until the host's next boot: the next checkpoint or revert stores it"
+                )
+            else:
+                await to_the_end(capture.forget())
             if isinstance(error, QuicksandError):
                 raise HistoryError(
-                    f"the sandbox is reverted to {node.tag!r}, but its state before could not be "
-                    f"kept: {error}"
+                    f"the state before the revert to {node.tag!r} could not be stored: {error}",
+                    hint=hint,
                 ) from error
             raise
 
     async def kept(self) -> Node | HistoryError | None:
-        """The automatic checkpoint, once it is on disk; or why it could not be kept; or None if it
-        was not to be. A cancellation ends the waiting, but not the storing."""
+        """The automatic checkpoint, once it is on disk; the error for which it could not be kept;
+        or None if it was not requested. A cancellation ends the waiting, but not the storing."""
         if self._keeping is None:
             return None
         await asyncio.wait((self._keeping,))
@@ -130,22 +156,29 @@ class Present:
             return error
 
     async def settle(self) -> None:
-        """Wait until nothing is being stored any more. Raises nothing: what failed otherwise is
-        raised."""
+        """Wait until nothing is being stored any more. Raises nothing of its own."""
         if self._keeping is not None:
             await asyncio.wait((self._keeping,))
             if not self._keeping.cancelled():
                 self._keeping.exception()
 
+    async def leave(self) -> None:
+        """Leave it: the sandbox has ended, and it is unknown here as which of two machines. The
+        next start keeps the present, or finds that the guest ended in it."""
+        await self.settle()
+        if self._announced is not None and self._keeping is None:
+            await self._announced.leave()
+
     async def discard(self) -> None:
-        """Forget it, since the guest goes on; also if it is on disk already."""
+        """Forget the state, since the guest goes on; also if it is already on disk."""
         await self.settle()
         self._keeping = None
         self._is_frozen = False
         if self._capture is not None:
             with best_effort("remove the unfinished checkpoint", self._live.log):
                 await self._capture.discard()
-            self._capture = None
+            self._capture = self._announced = None
+            self._tag = ""
 
 
 def _read(path: Path) -> bytes:

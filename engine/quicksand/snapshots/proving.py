@@ -1,5 +1,5 @@
-"""Trying out how a QEMU gets its userfaultfd and a checkpoint the use of it, with a program that
-does nothing. Run as a script, because it forks, and a filter of system calls may kill it:
+"""Trying out how a QEMU gets its userfaultfd and a checkpoint its use, with a program that does
+nothing. Run as a script, because it forks, and a filter of system calls may kill it:
 
     python -m quicksand.snapshots.proving
 
@@ -24,8 +24,8 @@ KILLED = "a filter of system calls kills for userfaultfd, ptrace or pidfd_getfd"
 
 @functools.cache
 def find_refusal() -> str:
-    """Why programs that are launched as the keeper does it cannot be tracked; "" if they can. The
-    first call takes as long as starting Python; its result stays true for this process."""
+    """The reason why programs that are launched in the keeper's way cannot be tracked; "" if they
+    can. The first call takes as long as starting Python; its result stays true for this process."""
     argv = [sys.executable, "-P", "-m", __name__]
     tried = subprocess.run(argv, capture_output=True, text=True, check=False)
     if tried.returncode < 0:
@@ -48,7 +48,7 @@ def _try() -> str:
 def _try_with_program() -> None:
     # The keeper, which is a script, finds the module under this name.
     sys.modules["injection"] = injection
-    # A program that is there whatever PATH says: what is found here is kept by its process.
+    # A program that exists whatever PATH says: this process keeps the result.
     idle = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(60)"]
     pid, *pipes = launch(idle, dict(os.environ), {}, "/", None, None)
     try:

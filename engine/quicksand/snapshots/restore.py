@@ -1,8 +1,8 @@
 """Continuing from a checkpoint in a new QEMU, without modifying the checkpoint.
 
 In the tier "pages" QEMU maps the memory image, the other pages are written over it, and QEMU loads
-the devices' state; in the tier "internal" it loads the snapshot that another QEMU has written. The
-shape of a machine is what must be equal for it to accept another machine's checkpoint.
+the devices' state; in the tier "internal" it loads another QEMU's snapshot. The shape of a machine
+is the set of facts in which it must equal a checkpoint's machine to accept that checkpoint.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ SHAPE_NAMES = {
     "directories": "number of 9p directories",
 }
 HELD = "held"
-"""A key of shapes, too, which need not be equal: whether something may have been held down on the
-keyboard or the pointer. Older checkpoints do not record it."""
+"""A further key of shapes, which need not be equal: whether a key or button may have been held
+down. Older checkpoints do not record it."""
 
 BEFORE = {"display": False, "directories": 0}
-"""The value for checkpoints that do not record it."""
+"""The values for checkpoints that do not record them."""
 
 
 async def shape_of(
@@ -94,7 +94,7 @@ def cpu_for(accel: str) -> str:
 
 
 def differences(node: Node, shape: dict[str, Any]) -> list[str]:
-    """Why a machine of ``shape`` cannot continue from ``node``; empty if it can."""
+    """The reasons why a machine of ``shape`` cannot continue from ``node``; empty if it can."""
     if not node.tier.has_memory:  # a machine of any shape can boot from it
         return []
     taken = {**BEFORE, **node.shape}
@@ -122,8 +122,8 @@ def _short(value: object) -> str:
 
 
 def check_disk_and_image(place: SandboxDir, node: Node) -> None:
-    """Compare the files that QEMU opens at its start with their checksums; it would create missing
-    ones. Raises HistoryError naming the damaged file."""
+    """Compare the files that QEMU opens at its start, and would create if missing, with their
+    checksums. Raises HistoryError naming the damaged file."""
     check_layers(place, node)
     if node.state is not None:
         verify(place.memory / node.state.name, node.state, Verified.of_user())
@@ -142,8 +142,8 @@ async def go_on(
     run: RunState,
     link: AgentLink,
 ) -> str:
-    """Let a fresh QEMU that waits for incoming state continue from ``node``, and renew what must
-    not be old or shared in its guest. ``link`` knows the node's token and is connected afterwards.
+    """Let a fresh QEMU that waits for incoming state continue from ``node``, and renew its guest's
+    clock, secrets and names. ``link`` knows the node's token and is connected afterwards.
 
     Returns the agent's token from now on. Raises HistoryError, MachineError, AgentError.
     """
@@ -155,7 +155,7 @@ async def go_on(
         await way.load_memory(place, machine, node, hypervisor, run.qemu_pid)
         if way.track is not None:
             # Memory that is tracked is mapped page by page. Otherwise the kernel would map up to 15
-            # neighbours with each page that is read: 20 MiB more for an idle guest.
+            # neighbours with each page read: 20 MiB more for an idle guest.
             await way.track(place, machine, node, hypervisor, run)
         await way.load_devices(place, node, hypervisor)
         session, _ = await wake(session, lambda: link.session(timeout=HELLO_S), node, hypervisor)
@@ -170,14 +170,13 @@ async def wake(
     node: Node,
     hypervisor: Hypervisor,
 ) -> tuple[Session, float]:
-    """Resume a VM whose state is loaded, shake hands with its agent, and release what was held down
-    on its keyboard and its pointer. Returns the session, and when the VM ran again, by
-    `time.perf_counter`.
+    """Resume a VM whose state is loaded, shake hands with its agent, and release held keys and
+    buttons. Returns the session, and the moment when the VM ran again, by `time.perf_counter`.
 
-    ``session`` is connected to the node's port since before the devices' state was loaded. So the
-    guest does not see the checkpoint's client leave and another one arrive, which would add a tenth
-    to the time until its first command. ``again`` makes another connection if the agent does not
-    answer on this one. Raises MachineError, AgentError.
+    ``session`` has been connected to the node's port since before the devices' state was loaded. So
+    the guest does not see the checkpoint's client leave and another one arrive, which would add a
+    tenth to the time until its first command. ``again`` makes another connection if the agent does
+    not answer on this one. Raises MachineError, AgentError.
     """
     resumed = time.perf_counter()
     try:

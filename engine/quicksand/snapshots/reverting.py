@@ -1,6 +1,6 @@
-"""Reverting to a checkpoint: in the QEMU that runs (in_place.py), or, where that is not possible,
-in a new one that takes over (successor.py). Before that the present is captured (present.py), which
-is kept as an automatic checkpoint."""
+"""Reverting to a checkpoint: in the running QEMU (in_place.py), or, where that is not possible, in
+a new one that takes over (successor.py). First the present is captured (present.py), and kept as an
+automatic checkpoint."""
 
 from __future__ import annotations
 
@@ -38,32 +38,31 @@ if TYPE_CHECKING:
 
 
 class Form(StrEnum):
-    """How a sandbox is reverted."""
+    """The form of a revert."""
 
     WARM = "warm"
-    """In the QEMU that runs, which keeps what it has translated of the guest's code."""
+    """In the running QEMU, which keeps its translations of the guest's code."""
     FLUSHED = "flushed"
-    """In the QEMU that runs, which translates the guest's code anew."""
+    """In the running QEMU, which translates the guest's code anew."""
     NEW_QEMU = "new QEMU"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reverted:
-    """What a revert has done."""
+    """The result of a revert."""
 
     node: Node
     """The checkpoint."""
     kept: Node | HistoryError | None
-    """The automatic checkpoint of the state before; or why it could not be kept; None if it was not
-    to be."""
+    """The automatic checkpoint of the earlier state; the error for which it could not be kept; None
+    if it was not requested."""
     form: Form
     why: str
-    """Why it was done in no better form; "" for the best one."""
+    """The reason why no better form was used; "" for the best one."""
     pause_s: float
     """Seconds for which the guest was paused."""
     answer_s: float
-    """Seconds from the call to the guest's answer: what is done after that concerns the state
-    before."""
+    """Seconds from the call to the guest's answer: all later work concerns the earlier state."""
 
 
 async def revert(
@@ -76,7 +75,7 @@ async def revert(
 ) -> Reverted:
     """Revert to the checkpoint ``tag`` or, if that is None, to the last automatic one, which undoes
     the last revert of any client. With ``keep_now`` the present is kept as an automatic checkpoint.
-    The caller's ``link`` goes on with the connection to the guest.
+    The caller's ``link`` takes over the connection to the guest.
 
     Raises StateError if the sandbox is not running or there is nothing to undo,
     CheckpointNotFoundError, HistoryError, HostError, MachineError, AgentError. Until the present is
@@ -97,7 +96,7 @@ async def revert(
             form, why, moments = await _reach(registry, live, node, present, link)
             kept = await present.kept()
         except BaseException:
-            # Nobody else waits for it, and the history's lock is held until then.
+            # Nobody else waits for this, and the history's lock is held until then.
             await to_the_end(present.settle())
             raise
         await in_thread_to_the_end(lambda: prune_automatic(live.history))
@@ -118,8 +117,8 @@ async def _reach(
     present: Present,
     link: AgentLink | None,
 ) -> tuple[Form, str, Moments]:
-    """Have the sandbox go on from ``node``, in the best form that is possible; returns it, why
-    there is no better one, and when what happened."""
+    """Have the sandbox go on from ``node``, in the best possible form; returns the form, the reason
+    why there is no better one, and the moments."""
     why = await why_not(live, node)
     if not why:
         change = InPlace(live, node)
@@ -146,7 +145,8 @@ async def _find_goal(registry: Registry, live: RunningSandbox, tag: str | None) 
         node = await find_or_import(registry, live, tag)
     if not node.tier.has_memory:
         raise HistoryError(
-            f"the checkpoint {node.tag!r} has a disk but no memory to revert to",
+            f"the checkpoint {node.tag!r} has a disk but no memory to revert to"
+            + (f": {node.tier_note}" if node.tier_note else ""),
             hint=Words("stop the sandbox, then ", Remedy("start_at", at=node.id, name=name)),
         )
     return node

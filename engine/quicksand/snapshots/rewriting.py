@@ -28,16 +28,16 @@ from quicksand.snapshots.tracking import start_tracking
 from quicksand.snapshots.verified import Verified
 
 GENERATION = slice(GENERATION_AT, GENERATION_AT + 16)
-"""Bytes of a page."""
+"""The bytes of the generation in its page."""
 
 LOOK = 256
-"""Pages that are looked at in one step, by one buffer: threads would keep larger ones."""
+"""Pages that one step compares with one buffer: threads would keep larger ones."""
 
 
 class Rewriting:
     """The memory of one guest, which is to become that of the checkpoint ``node``; its QEMU maps
-    the image over which that lies. Call `find` while the guest is paused, and `write` what it
-    finds; then `watch` and `finish`; `close` in any case. Blocks for I/O. Raises HistoryError
+    the image below the checkpoint's pages. Call `find` while the guest is paused, and `write` with
+    the result; then `watch` and `finish`; `close` in any case. Blocks for I/O. Raises HistoryError
     naming a damaged file, MachineError."""
 
     def __init__(
@@ -55,7 +55,7 @@ class Rewriting:
             listed = self._pages.listed()
             self._differs: dict[str | None, Runs] = {None: listed}
             if (before := node_of_run(history, head, run)) is not None:
-                # What it lists is not as in the image from which both lines come.
+                # The pages in its list are not as in the common image of both lines.
                 theirs = join_runs(
                     (r.first, r.count) for r in load_index(history.place, before).runs
                 )
@@ -66,7 +66,7 @@ class Rewriting:
                 if is_tracked_since(machine.tracked, run, before.id, level):
                     self._since = before.id
             self.expected = self.find(None)
-            """The pages that would have to be written now."""
+            """The pages that would have to be written at this moment."""
             self._pages.fetch(self.expected)
         except BaseException:
             self._pages.close()
@@ -78,7 +78,7 @@ class Rewriting:
         return self._pages.size
 
     def find(self, captured: Taken | None) -> Runs:
-        """The pages that may be other than the checkpoint's. ``captured`` are those that a capture
+        """The pages that may differ from the checkpoint's. ``captured`` are those that a capture
         has listed before: the kernel does not list them again."""
         taken = captured or Taken(self._since, [])
         if self._tracker is None or (captured is None and self._since is None):
@@ -88,14 +88,13 @@ class Rewriting:
         return unite_runs(taken.runs, written, self._differs[taken.since])
 
     def zeros_of(self, runs: Runs) -> Runs:
-        """Those of these pages that are to hold zeros alone."""
+        """Return the pages of ``runs`` that will hold only zeros."""
         return self._pages.zeros_of(runs)
 
     def write(self, runs: Runs, filler: int | None) -> None:
-        """Write these pages. With ``filler``, they are full of that byte; MachineError is raised if
-        one is not: then the guest has something else at its address, and QEMU may still have
-        translations of it. Nothing more is written if that is what they are to hold: a filler of 0
-        is for the pages of `zeros_of`."""
+        """Write these pages. With ``filler``, each must be full of that byte. Otherwise
+        MachineError is raised: the guest has something else at its address, and QEMU may still have
+        translations of it. With a filler of 0, for the pages of `zeros_of`, nothing is written."""
         if filler is not None:
             self._require_filled(runs, filler)
         if filler != 0:
@@ -111,19 +110,19 @@ class Rewriting:
                     raise MachineError("the guest has put something else over its memory")
 
     def watch(self, written: Runs) -> None:
-        """Let only what is written from now on count for `finish`. What was written besides
-        ``written``, which is all that was to be, is written once more."""
+        """Let only later writes count for `finish`. Pages that were written in addition to
+        ``written``, the intended ones, are written once more."""
         if self._tracker is not None:
             self._pages.write(self._ram, without_runs(self._tracker.take(), written))
             self._tracker.clear()
 
     def finish(self, machine: MachineDir, run: str, generation: bytes | None) -> None:
-        """Write once more what QEMU has written meanwhile. From now on the kernel tracks what is
-        written by the ``run`` in ``machine``.
+        """Write once more the pages that QEMU has written meanwhile. From now on the kernel tracks
+        the writes of the ``run`` in ``machine``.
 
-        What QEMU has written is ``generation`` (`Hypervisor.generation`), of which it tells the
-        guest, too. The guest is to find another one there than ever before: then it renews its
-        random generator before any program runs."""
+        QEMU has written ``generation`` (`Hypervisor.generation`), of which it also tells the guest.
+        The guest must find a generation that it has never seen: then it renews its random generator
+        before any program runs."""
         written = self._ram.written() if self._tracker is None else self._tracker.look()
         page = None if generation is None else self._find_generation(written, generation)
         self._pages.write(self._ram, written)
@@ -137,7 +136,7 @@ class Rewriting:
                 self._ram.write([(page, 1)], data)
 
     def _find_generation(self, written: Runs, generation: bytes) -> int | None:
-        """The page of these that has it."""
+        """The one of these pages that has the generation."""
         for part in split_runs(written, lambda: LOOK):
             pages = [page for first, count in part for page in range(first, first + count)]
             with memoryview(self._seen)[: len(pages) * PAGE] as data:
@@ -158,8 +157,8 @@ def node_of_run(history: History, head: Head, run: str) -> Node | None:
 
 
 def why_not(history: History, head: Head, run: str, node: Node) -> str:
-    """Why the memory of a QEMU's ``run`` cannot become that of ``node``; "" if it can. Raises
-    HistoryError."""
+    """The reason why the memory of a QEMU's ``run`` cannot become that of ``node``; "" if it can.
+    Raises HistoryError."""
     before = node_of_run(history, head, run)
     if head.memory == node.memory or (before is not None and before.line == node.line):
         return ""

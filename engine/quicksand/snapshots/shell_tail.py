@@ -1,7 +1,7 @@
-"""The last output of a terminal that a checkpoint has beside it, so that people recognise it.
+"""The last output of a terminal, kept beside a checkpoint so that people recognise it.
 
-It is what the program wrote just before the pause, as it wrote it: a terminal's size and bytes. A
-checkpoint without it is a good one, as all older ones are.
+It is the program's output just before the pause, unchanged: a terminal's size and bytes. A
+checkpoint without it is valid, like all older ones.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from quicksand.base.files import read_json, write_json
 from quicksand.records.layout import SandboxDir
 
 OUTPUT_MAX = 16 * 1024
-"""Bytes of output that are kept: what fills a large screen."""
+"""The most bytes of output that are kept: enough for a large screen."""
 SIDE_MAX = 1000
-"""Columns and rows of a terminal."""
+"""The most columns or rows of a terminal."""
 PROGRAM_MAX = 200
-"""Characters of its program's command line."""
+"""The most characters of its program's command line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class ShellTail:
     """The end of a terminal's output. All of it comes from the guest."""
 
     program: str
-    """The command line of the program in its foreground."""
+    """The command line of the terminal's foreground program."""
     columns: int
     rows: int
     output: bytes
@@ -44,7 +44,7 @@ class ShellTail:
 
     @classmethod
     def from_json(cls, value: object) -> ShellTail:
-        """Parse one. Raises ValueError."""
+        """Parse a stored one. Raises ValueError."""
         found = Fields(value, "bad end of a shell")
         columns, rows = found.whole("columns"), found.whole("rows")
         if not (0 < columns <= SIDE_MAX and 0 < rows <= SIDE_MAX):
@@ -63,11 +63,12 @@ class ShellTail:
 
 def keep_shell(tail: ShellTail, place: SandboxDir, checkpoint: str) -> None:
     """Write it beside the checkpoint with that id. Blocks. Raises HostError."""
-    write_json(_path(place, checkpoint), tail.to_json(), durable=False)
+    path = _path(place, checkpoint)
+    write_json(path, tail.to_json(), read=ShellTail.from_json, durable=False)
 
 
 def read_shell(place: SandboxDir, checkpoint: str) -> ShellTail | None:
-    """What stands beside the checkpoint with that id; None if it has none. Blocks. Raises
+    """Return the tail beside the checkpoint with that id; None if it has none. Blocks. Raises
     HistoryError if it is there but cannot be read."""
     path = _path(place, checkpoint)
     try:

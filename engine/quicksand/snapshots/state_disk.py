@@ -1,7 +1,7 @@
-"""Makes the qcow2 file from which a running QEMU loads the state of its devices.
+"""Makes the qcow2 file from which a running QEMU loads its devices' state.
 
-QEMU loads a state without starting anew only as an internal snapshot (QMP ``snapshot-load``), so
-the state becomes the only content of a small file (QEMU docs/interop/qcow2.txt, version 3).
+QEMU can load a state without a restart only as an internal snapshot (QMP ``snapshot-load``), so the
+state becomes the only content of a small file (QEMU docs/interop/qcow2.txt, version 3).
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ CLUSTER = 1 << CLUSTER_BITS
 REFCOUNT_ORDER = 4
 """References are counted in 16 bits."""
 COUNTED = CLUSTER * 8 // (1 << REFCOUNT_ORDER)
-"""Clusters that one cluster of references counts."""
+"""Clusters whose references are counted in one cluster."""
 STATE_MAX = 64 * 1024 * 1024
-"""Bytes of a state. States have 0.2 to 0.4 MiB, and besides what a screen's device holds of
-pictures: 8 MiB for a desktop of 1280 x 800."""
+"""The most bytes of a state. States have 0.2 to 0.4 MiB, plus the pictures that a screen's device
+holds: 8 MiB for a desktop of 1280 x 800."""
 HEADER_BYTES = 104
 _REFCOUNT_TABLE, _ACTIVE_L1, _SNAPSHOTS, _SNAPSHOT_L1, _L2 = 1, 2, 3, 4, 5
 _ID = b"1"
@@ -32,7 +32,7 @@ class StateDisk:
     data: bytes
     """The file."""
     state_at: int
-    """Where the state begins in it; it lies in one piece."""
+    """The offset of the state in the file; it is contiguous."""
 
 
 def make_state_disk(state: bytes, tag: str) -> StateDisk:
@@ -45,7 +45,7 @@ def make_state_disk(state: bytes, tag: str) -> StateDisk:
     counts = -(-(_L2 + tables + used) // (COUNTED - 1))  # their own clusters are counted, too
     counted_at = _L2 + tables
     first = counted_at + counts
-    # The VM state lies behind the disk, whose one cluster has the first L2 table's place.
+    # The VM state lies behind the disk, whose one cluster is in the place of the first L2 table.
     l1_entries = 1 + tables
     out = bytearray((first + used) * CLUSTER)
     _put(out, 0, _header(l1_entries))

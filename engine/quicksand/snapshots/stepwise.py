@@ -1,8 +1,8 @@
-"""Writing large files in steps, in the background while the next one is filled: a file of any size
-takes a few small buffers.
+"""Writing large files in steps, each in the background while the next one is filled: a file of any
+size takes a few small buffers.
 
-Where possible the page cache is left out (O_DIRECT, open(2)): it would take as much memory as the
-file, whose first touch can cost more than the disk.
+Where possible the page cache is bypassed (O_DIRECT, open(2)): it would take as much memory as the
+file, and its first touch can cost more than the disk.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ THREAD = "quicksand-write"
 """The name of the thread that writes."""
 
 BUFFERS = 3
-"""One that is written, one that is filled, and one between them, since neither of the two takes
-equally long for each step. Without it a file of 1 GiB takes a third longer; more gain nothing."""
+"""One buffer that is written, one that is filled, and one between them, since the times of both
+vary. Without the third a file of 1 GiB takes a third longer; a fourth gains nothing."""
 
 NOT_DIRECT = {errno.EINVAL, errno.EOPNOTSUPP, errno.ENOTSUP}
 """Errors of file systems that need the page cache."""
@@ -41,7 +41,7 @@ class StepWriter:
     `close` in any case. Raises DiskSpaceError, PathError."""
 
     def __init__(self, path: Path, *, cached: bool = False) -> None:
-        """``cached``: the file is to be read soon, so it goes through the page cache."""
+        """``cached``: the file will be read soon, so it goes through the page cache."""
         self._path = path
         self._pool = ThreadPoolExecutor(1, THREAD)
         self._pending: deque[Future[None]] = deque()
@@ -65,8 +65,8 @@ class StepWriter:
 
     def write(self, offset: int, ranges: Sequence[tuple[int, int]], *, last: bool = False) -> None:
         """Begin to write these ranges (start, end) of the buffer at ``offset`` + start; all are
-        multiples of a page. `buffer` is another one then. The ``last`` step is written at once. An
-        error that it raises may be of an earlier step."""
+        multiples of a page. Then `buffer` is another one. The ``last`` step is written at once. Its
+        error may be that of an earlier step."""
         buffer = self.buffer
         self._turn = (self._turn + 1) % BUFFERS
         if last:
@@ -127,26 +127,25 @@ class StepWriter:
 
 
 class PagesFile:
-    """A new file to which pages are appended, without copying them once more: they are read to the
-    memory from which they are written. Raises DiskSpaceError, PathError; `close` in any
-    case."""
+    """A new file to which pages are appended without another copy: they are read into the memory
+    from which they are written. Raises DiskSpaceError, PathError; call `close` in any case."""
 
     def __init__(self, path: Path, *, cached: bool = False) -> None:
         """``cached``: as for `StepWriter`."""
         self._steps = StepWriter(path, cached=cached)
         self.pages = 0
-        """Pages that it has."""
+        """The number of its pages."""
         self._filled = 0
         """Bytes of the step that is being filled."""
         self._crcs: list[int] = []
 
     @property
     def room(self) -> int:
-        """How many pages the present step can still take."""
+        """The number of pages that the present step can still take."""
         return (CHUNK - self._filled) // PAGE
 
     def free(self) -> memoryview:
-        """The memory for that many pages, to be filled before `keep`, and released."""
+        """The memory for that many pages, to be filled before `keep` is called, and released."""
         return memoryview(self._steps.buffer)[self._filled :]
 
     def keep(self, parts: Iterable[tuple[int, int]]) -> None:

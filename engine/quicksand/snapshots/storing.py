@@ -1,8 +1,8 @@
 """Writing the guest's pages to disk while they are copied, through a small buffer.
 
-Pages that the last checkpoint has are only referred to. New ones are appended to a file of their
-own or, if many pages differ from the memory image already, all of the memory is written to a new
-image; pages that the guest writes meanwhile are then appended to a file of pages over it.
+Pages of the last checkpoint are only referred to. New ones are appended to a file of their own. If
+many pages already differ from the memory image, all of the memory is written to a new image, and
+pages that the guest writes meanwhile are appended to a file of pages over it.
 """
 
 from __future__ import annotations
@@ -11,8 +11,11 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from quicksand.base.errors import DiskSpaceError, HistoryError
+from quicksand.base.files import map_os_errors
+from quicksand.base.regular import read_file
 from quicksand.base.space import check_space
 from quicksand.records.layout import SandboxDir
 from quicksand.records.nodes import BLANK, File, Head, Node
@@ -40,12 +43,13 @@ from quicksand.snapshots.pages import (
     merge_runs,
     overlay_runs,
     verify,
+    write_file,
 )
 from quicksand.snapshots.stepwise import PagesFile
 from quicksand.snapshots.verified import Verified
 
 SAMPLE = 1024
-"""Pages by which it is estimated how many of all are new."""
+"""Pages in the sample by which the share of new pages is estimated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +67,31 @@ class Stored:
     stored: int
     """The new value of `Head.stored`."""
 
+    def describe(self, directory: Path, size: int, firmware: File | None) -> dict[str, Any]:
+        """Write the index of a guest's memory of ``size`` bytes to the checkpoint's directory, and
+        the devices' state there once more, synced; returns the fields of `Node` that describe them.
+        Raises HistoryError, HostError."""
+        devices = _seal_devices(directory / "devices")
+        index = write_file(directory / "pages.index", iter([PageIndex(size, self.runs).encode()]))
+        return {
+            "bytes_written": self.written + index.size + devices.size,
+            "memory": self.memory,
+            "pages": self.files,
+            "index": index,
+            "devices": devices,
+            "firmware": firmware,
+            "image": self.image,
+            "origin": self.origin,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class KnownPages:
     """The part of the captured run's memory that is on disk already.
 
     Pages that are not in ``runs`` are as in the image ``memory``. They are also as in the image
-    that QEMU itself maps, and in the one from which the line comes (`Node.origin`), whether or not
-    these are the same one, because:
+    that QEMU itself maps, and as in the line's first image (`Node.origin`), even if these are
+    different images, because:
 
     - the run's first checkpoint, or one whose predecessor is lost, names the image that QEMU maps
       and lists all pages that are not as there: those that were ever written (anonymous ones). So
@@ -103,8 +124,8 @@ class Storage:
     """
 
     def __init__(self, history: History, id_: str, head: Head, *, run: str, size: int) -> None:
-        """``run``: the run of QEMU that is captured; ``head``: the head at that time; ``size``: the
-        guest's memory in bytes."""
+        """``run``: the captured run of QEMU; ``head``: the head at that time; ``size``: the guest's
+        memory in bytes."""
         self._history = history
         self._place = history.place
         self._pages_path, self._image_path = memory_files(history.place, id_)
@@ -118,9 +139,9 @@ class Storage:
         """The contents of the known files."""
         self._addresses: list[int] = []
         self._below = RunMap([])
-        """Where the pages are with which those of the guest are compared."""
+        """The places of the pages with which those of the guest are compared."""
         self._here: list[PageRun] = []
-        """Where the pages are that were added; new ones are in the file after the known ones."""
+        """The places of the added pages; new ones are in the file after the known ones."""
         self._pages: PagesFile | None = None
         self._image: File | None = None
         self._imaged: list[PageRun] = []
@@ -130,23 +151,28 @@ class Storage:
         """Whether the next checkpoints read this one's pages, to compare them."""
 
     def open(self) -> str | None:
-        """Open what is on disk of this run's memory. Returns the id of the checkpoint that has it,
-        if its files are undamaged; else all pages count as new."""
+        """Open the part of this run's memory that is on disk. Returns the id of the checkpoint that
+        has it, if its files are undamaged; else all pages count as new."""
         try:
-            self._known = self._map_known()
+            self.open_known()
         except HistoryError:
             self._data = []
             name = self._head.memory
             self._known = KnownPages([], [], name, self._find_image(name), name)
             return None
-        self._addresses = [address_of(data) for data in self._data]
-        self._below = RunMap(self._known.runs)
         return self._head.node
 
+    def open_known(self) -> None:
+        """Open the files of the checkpoint that has the part of this run's memory that is on disk.
+        Raises HistoryError if there is none, or if one of them is damaged."""
+        self._known = self._map_known()
+        self._addresses = [address_of(data) for data in self._data]
+        self._below = RunMap(self._known.runs)
+
     def expect_new_pages(self) -> None:
-        """All pages that will be added were written since the known checkpoint. They are not
-        compared with its pages: reading those from the disk would take longer than writing the few
-        that are the same again."""
+        """Note that all pages to be added were written since the known checkpoint. They are not
+        compared with its pages: reading those would take longer than writing the few that are the
+        same again."""
         self._below = RunMap([])
 
     def _map_known(self) -> KnownPages:
@@ -163,7 +189,7 @@ class Storage:
         return KnownPages(list(index.runs), list(node.pages), node.memory, image, node.line)
 
     def _find_image(self, name: str) -> File | None:
-        """The checksums of the image of that name: a checkpoint's record of them, else computed."""
+        """The checksums of the image of that name: from a checkpoint's record, else computed."""
         path = find_image(self._place, name)
         if path is None:
             return None
@@ -180,7 +206,7 @@ class Storage:
         *,
         is_paused: bool = False,
     ) -> None:
-        """Copy the guest's pages ``runs`` from ``source``; they supersede those added before.
+        """Copy the guest's pages ``runs`` from ``source``; they supersede pages added before.
         ``check`` is called now and then, and may raise. While the VM ``is_paused`` no image is
         written."""
         if not runs:
@@ -210,8 +236,8 @@ class Storage:
     def _sort(
         self, part: Runs, source: PageSource, data: memoryview
     ) -> tuple[list[PageRun], list[PageRun]]:
-        """Copy pages from the guest to ``data``, and find where each is on disk, or is to be.
-        Returns that, and those that are new, with their places in ``data``."""
+        """Copy pages from the guest to ``data``, and find each one's present or future place on
+        disk. Returns these places, and the new pages with their places in ``data``."""
         source.read(part, data)
         placed = [
             PageRun(first, count, 0, at)
@@ -223,8 +249,8 @@ class Storage:
         return sort_pages(placed, [address_of(data)], known, self._addresses, new_file, stored)
 
     def _plan_image(self, runs: Runs, source: PageSource) -> Content | None:
-        """The sources of a new image, if one pays. How many of the pages are new is estimated by
-        some of them."""
+        """The sources of a new image, if one pays. The number of new pages is estimated from a
+        sample."""
         known, total = self._known, count_pages(runs) * PAGE
         number = known.number_of_image()
         over = total + count_bytes(not_of_image(known.runs, number))
@@ -269,11 +295,11 @@ class Storage:
         self._image = write_image(self._image_path, self._size, content, self._verified, check)
         zeros = [PageRun(first, count, ZEROS, 0) for first, count in content.guest]
         self._imaged = overlay_runs(zeros, self._known.runs)
-        # Pages added later lie over the image and all that was on disk before.
+        # Pages added later lie over the image and over everything that was on disk before.
         self._below = RunMap([])
 
     def finish(self) -> Stored:
-        """Sync the files, and say where every page is."""
+        """Sync the files, and return the place of every page."""
         new = self._finish_pages()
         appended = new.size if new is not None else 0
         known, number = self._known, len(self._known.files)
@@ -288,7 +314,7 @@ class Storage:
                 for run in self._here
                 if run.file in (number, ZEROS)
             ]
-            # The others that were added are as they were on disk, and so in the image.
+            # The other added pages are as they were on disk, and so in the image.
             listed = overlay_runs(self._here, self._imaged)
             own = own_pages(join_runs((run.first, run.count) for run in listed), 0)
             every = overlay_runs(over, own)
@@ -302,7 +328,7 @@ class Storage:
         return Stored(tuple(runs), tuple(used), memory, image, known.origin, written, stored)
 
     def _finish_pages(self) -> File | None:
-        """Sync the file of new pages; one without any is removed."""
+        """Sync the file of new pages; remove it if it has none."""
         if self._pages is None or self._pages.pages:
             return self._pages.finish(self._verified) if self._pages is not None else None
         self._pages.close()
@@ -316,7 +342,7 @@ class Storage:
 
 
 def _spread(runs: Runs, most: int) -> Runs:
-    """All of ``runs`` or, if they have more than ``most`` pages, so many of them from all over."""
+    """Return ``runs`` or, if they have more than ``most`` pages, so many pages spread over them."""
     total = count_pages(runs)
     if total <= most:
         return runs
@@ -331,8 +357,18 @@ def _spread(runs: Runs, most: int) -> Runs:
     return join_runs(found)
 
 
+def _seal_devices(path: Path) -> File:
+    """Write the devices' state again, synced and with checksums, without a moment without it."""
+    sealed = path.with_name("devices.sealed")
+    with map_os_errors(path):
+        sealed.unlink(missing_ok=True)
+        found = write_file(sealed, iter([read_file(path)]))
+        sealed.replace(path)
+    return replace(found, name=path.name)
+
+
 def memory_files(place: SandboxDir, id_: str) -> tuple[Path, Path]:
-    """The files that storing a checkpoint may create: pages, image."""
+    """The files that storing a checkpoint may create, apart from held pages: pages, image."""
     return place.memory / f"{id_}.pages", place.memory / f"{id_}.ram"
 
 

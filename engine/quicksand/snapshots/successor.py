@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Self
 
 from quicksand.base.effort import best_effort
-from quicksand.base.errors import HostError, MachineError, QemuDiedError
+from quicksand.base.errors import HistoryError, HostError, MachineError, QemuDiedError
 from quicksand.base.files import PendingJson, map_os_errors
 from quicksand.base.hypervisor import Hypervisor
 from quicksand.base.threads import both, in_thread_to_the_end, to_the_end
@@ -41,7 +41,7 @@ class Successor:
         self._live = live
         self._node = node
         self.head = head
-        """The sandbox's head once it has taken over."""
+        """The sandbox's head once this QEMU has taken over."""
         self._directory = live.runtime.machine(head.machine)
         self._launched = False
         self._hypervisor: Hypervisor | None = None
@@ -69,7 +69,7 @@ class Successor:
 
     @property
     def run(self) -> RunState:
-        """Its state; it must have been started."""
+        """The state of its run; it must have been started."""
         assert self._run is not None
         return self._run
 
@@ -117,17 +117,18 @@ class Successor:
         return [replace(device, mounted=False) for device in found]
 
     async def reserve(self) -> None:
-        """Reserve disk space for the head that `take_over` writes. To be called when the old one's
-        disk is frozen. Raises DiskSpaceError, HistoryError, PathError."""
+        """Reserve disk space for the head that `take_over` writes. Called once the old QEMU's disk
+        is frozen. Raises DiskSpaceError, HistoryError, PathError."""
         history = self._live.history
         self._reserved = await in_thread_to_the_end(
             lambda: history.prepare_head(replace(self.head, previous=history.head()))
         )
 
-    async def take_over(self, link: AgentLink | None) -> None:
-        """Make this QEMU, whose devices are loaded, the sandbox's machine; the old one is paused.
-        The connection to its agent becomes that of ``link``. `settle` comes next. Raises
-        MachineError, AgentError, HostError."""
+    async def take_over(self, link: AgentLink | None, present: Present) -> None:
+        """Make this QEMU, whose devices are loaded, the sandbox's machine once the ``present`` is
+        stored; the old QEMU is paused. ``link`` takes over the connection to its agent. `settle`
+        comes next. Raises HistoryError if the present cannot be kept, MachineError, AgentError,
+        HostError."""
         live = self._live
         assert self._reserved is not None
         assert self._hypervisor is not None
@@ -139,11 +140,16 @@ class Successor:
             started=live.run.started,
             forwards=live.run.forwards,
             udp_forwards=live.run.udp_forwards,
+            owner_pid=live.run.owner_pid,
+            owner_started=live.run.owner_started,
             http_port=live.run.http_port,
             vnc_port=live.run.vnc_port,
         )
         await asyncio.to_thread(widen_backlogs, run.qemu_pid, run.forwarded)
         publish_state(self._directory, run)
+        kept = await present.kept()
+        if isinstance(kept, HistoryError) and not live.is_unfinished:
+            raise kept
         await in_thread_to_the_end(self._reserved.put)
         try:
             # A cancelled request would close the link: both QEMUs would end.
@@ -153,13 +159,13 @@ class Successor:
             await self._let_go()
 
     def settle(self) -> None:
-        """Write a head that forgets the old QEMU's. If that fails, or a client dies before, the
-        next one (`History.settle`) or the next start does it."""
+        """Write a head that forgets the old QEMU's. If that fails, or the client dies before, the
+        next client (`History.settle`) or the next start does it."""
         with best_effort("write the new head", self._live.log, HostError):
             self._live.history.set_head(self.head)
 
     async def _move_forwards(self) -> None:
-        """Move the ports of QEMU's own here: two processes cannot listen on the same port."""
+        """Move QEMU's own forwarded ports here: two processes cannot listen on the same port."""
         assert self._hypervisor is not None
         for rule in forward_rules(self._live.run.http_port):
             await self._live.hypervisor.remove_forward(rule)
@@ -169,14 +175,14 @@ class Successor:
             await listen(self._hypervisor, self._directory, port)
 
     async def _let_go(self) -> None:
-        """Close this client's connections to it. Idempotent."""
+        """Close this client's connections to the new QEMU. Idempotent."""
         self.awakening.close()
         if self._hypervisor is not None:
             await self._hypervisor.close()
 
     async def remove(self) -> None:
-        """End it and remove its directory. The next sweep removes its layer, unless the head names
-        it."""
+        """End the new QEMU and remove its directory. The next sweep removes its layer, unless the
+        head names it."""
         live = self._live
         if self._reserved is not None:
             self._reserved.drop()
@@ -201,11 +207,11 @@ async def revert_in_new_qemu(
     present: Present,
     link: AgentLink | None,
 ) -> Moments:
-    """Have a sandbox go on from ``node`` in a new QEMU. Its agent's connection becomes that of
-    ``link``.
+    """Have a sandbox go on from ``node`` in a new QEMU. ``link`` takes over the connection to its
+    agent.
 
     Raises as `revert`; until the new QEMU has taken over, the old one goes on after any failure,
-    unless its memory is given up already."""
+    unless its memory is already given up."""
     successor = Successor.new(live, node)
     try:
         await both(_launch(registry, live, successor), present.prepare(Fate.STAYS_PAUSED))
@@ -214,10 +220,9 @@ async def revert_in_new_qemu(
         await both(present.freeze(), successor.load_devices())
         await successor.reserve()
         present.store()  # while the new guest is resumed
-        await successor.take_over(link)
-        await present.kept()  # the old QEMU has its memory
+        await successor.take_over(link, present)
     except BaseException:
-        # Errors of the cleanup must not replace the one that is raised to the caller.
+        # Errors of the cleanup must not replace the one raised to the caller.
         with best_effort("undo a revert that failed", live.log):
             await to_the_end(_give_up(live, successor, present))
         raise
@@ -226,7 +231,8 @@ async def revert_in_new_qemu(
 
 
 async def _launch(registry: Registry, live: RunningSandbox, successor: Successor) -> None:
-    await successor.launch(await gather_parts(registry, live.record))
+    parts = await gather_parts(registry, live.record, beside=live.run.qemu_command)
+    await successor.launch(parts)
 
 
 async def _give_up(live: RunningSandbox, successor: Successor, present: Present) -> None:
@@ -238,8 +244,8 @@ async def _give_up(live: RunningSandbox, successor: Successor, present: Present)
 
 
 async def _end_old(live: RunningSandbox) -> None:
-    """End the old QEMU after the successor has taken over, without waiting for it: to free much
-    memory takes long. Raises MachineError if the whole sandbox or its keeper has ended."""
+    """End the old QEMU after the successor has taken over, without waiting for its end: freeing
+    much memory takes long. Raises MachineError if the whole sandbox or its keeper has ended."""
     try:
         await live.keeper.ask("kill", name=live.machine.name, behind=True)
     except MachineError:
@@ -257,7 +263,7 @@ async def _stay(live: RunningSandbox, successor: Successor, present: Present) ->
     """After a failed revert: remove the successor and let the old QEMU continue."""
     with best_effort("remove the new machine", live.log):
         await successor.remove()
-    # The successor's ports are free now. The old QEMU refuses those that it still has.
+    # The successor's ports are free now. The old QEMU refuses to add those that it still has.
     for rule in _rules(live):
         with best_effort(f"forward {rule} again, unless it is still", live.log):
             await live.hypervisor.add_forward(rule)
@@ -265,18 +271,14 @@ async def _stay(live: RunningSandbox, successor: Successor, present: Present) ->
     if live.run.vnc_port is not None:
         with best_effort("serve the screen at its port again", live.log):
             await listen(live.hypervisor, live.machine, live.run.vnc_port)
-    if not live.run.paused and not live.is_unfinished:
-        with best_effort("resume the guest", live.log):
-            await live.hypervisor.resume()
+    goes_on = not live.is_unfinished and await live.resume()
     with best_effort("write the head of the old machine", live.log):
         await in_thread_to_the_end(live.settle_head)
-    if live.is_unfinished:
-        await present.settle()  # it is no present any more, and being stored
-    else:
-        await present.discard()
+    # Otherwise it is no longer the present, or the sandbox has ended.
+    await (present.discard() if goes_on else present.leave())
     with best_effort("remove files that nothing needs", live.log):
         await in_thread_to_the_end(live.history.sweep)
-    # A revert in place that is not finished is finished when this client has gone.
+    # An unfinished revert in place is finished when this client has gone.
     await live.keeper.ask("guard", on=live.is_unfinished)
 
 

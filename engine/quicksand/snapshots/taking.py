@@ -23,11 +23,13 @@ from quicksand.qemu.keeper_check import ensure_keeper
 from quicksand.qemu.keeper_link import KeeperLink
 from quicksand.records.layout import MachineDir, RuntimeDir, SandboxDir, runtime_dir, sandbox_dir
 from quicksand.records.nodes import Node, check_tag
+from quicksand.records.notes import check_note
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record, RunState
 from quicksand.snapshots import restore
 from quicksand.snapshots.capture import Capture
 from quicksand.snapshots.history import History, history_of
+from quicksand.snapshots.keeping import keep_given_up
 from quicksand.snapshots.thumbnails import keep_thumbnail, look_at_screen
 from quicksand.snapshots.tier_choice import choose_tier
 
@@ -48,7 +50,7 @@ class RunningSandbox:
 
     @property
     def log(self) -> Path:
-        """Where it is noted what was tried and not possible."""
+        """The log of attempts that failed."""
         return self.place.engine_log
 
     @property
@@ -57,9 +59,20 @@ class RunningSandbox:
         and not finished."""
         return self.machine.unfinished.exists()
 
+    async def resume(self) -> bool:
+        """Let the guest go on, unless its user has paused it; returns whether QEMU was there to do
+        it."""
+        with best_effort("resume the guest", self.log):
+            if self.run.paused:
+                await self.hypervisor.is_running()
+            else:
+                await self.hypervisor.resume()
+            return True
+        return False
+
     def settle_head(self) -> None:
-        """Write the head of the machine that runs, after a hand-over to another one that failed.
-        Raises HistoryError, HostError."""
+        """Write the head of the running machine, after a failed hand-over to another one. Raises
+        HistoryError, HostError."""
         if (current := self.runtime.current()).root.exists():
             self.history.settle(current.name)
         # Otherwise the sandbox has ended, and the next start decides which head counts.
@@ -71,7 +84,7 @@ FINISH_S = 60.0
 FINISH_POLL_S = 0.05
 
 FINISH_ATTEMPTS = 3
-"""Reverts in a row that are waited for which others begin and leave."""
+"""The most reverts in a row, begun and left by other clients, for which this one waits."""
 
 
 @contextlib.asynccontextmanager
@@ -80,7 +93,7 @@ async def working_on(
 ) -> AsyncIterator[RunningSandbox]:
     """Lock the history of a running sandbox and connect to its QEMU and its keeper.
 
-    A revert that a client has not finished is finished before, unless the caller takes the sandbox
+    An unfinished revert of another client is finished first, unless the caller takes the sandbox
     ``even_unfinished``, to give it another memory. Raises StateError if it is not running,
     HistoryError if another client works on it, MachineError.
     """
@@ -97,6 +110,7 @@ async def working_on(
             if not machine.root.exists():  # it has just ended
                 raise StateError(f"the sandbox {record.name!r} is not running")
             history.settle(machine.name)
+            await keep_given_up(history)
             _remove_unborn(runtime, machine)
             hypervisor = await Qemu.connect(machine, entry.run.qemu_command)
             try:
@@ -116,12 +130,12 @@ async def working_on(
 
 @contextlib.asynccontextmanager
 async def finished_history(registry: Registry, record: Record) -> AsyncIterator[None]:
-    """Lock the history of a sandbox. A revert that a client has left unfinished, also while this
-    one waits for the lock, is finished before. Raises StateError if it is not finished then,
-    HistoryError if another client works on it, MachineError."""
+    """Lock the history of a sandbox. A revert that another client leaves unfinished, even while
+    this one waits for the lock, is finished first. Raises StateError if it is not finished
+    afterwards, HistoryError if another client works on the sandbox, MachineError."""
     machines = runtime_dir(registry.paths, record.id)
     for _ in range(FINISH_ATTEMPTS):
-        await _until_finished(registry, record)
+        await until_finished(registry, record)
         async with history_of(registry, record.id).locked():
             if not machines.current().unfinished.exists():
                 yield
@@ -129,7 +143,9 @@ async def finished_history(registry: Registry, record: Record) -> AsyncIterator[
     raise _unfinished(record)
 
 
-async def _until_finished(registry: Registry, record: Record) -> None:
+async def until_finished(registry: Registry, record: Record) -> None:
+    """Have an abandoned revert finished, and wait for its end. Raises StateError if it is not
+    finished then, MachineError."""
     runtime = runtime_dir(registry.paths, record.id)
     if not runtime.current().unfinished.exists():
         return
@@ -143,8 +159,8 @@ async def _until_finished(registry: Registry, record: Record) -> None:
 
 
 async def _have_finished(registry: Registry, record: Record, *, again: bool) -> bool:
-    """Have a revert finished, if nobody is at it, and ``again`` is true or that was not tried;
-    returns whether somebody is at it."""
+    """Have a revert finished if nobody is doing so, and ``again`` is true or it was not tried;
+    returns whether somebody is doing so."""
     runtime = runtime_dir(registry.paths, record.id)
     await ensure_keeper(registry, record)
     if not runtime.current().unfinished.exists():
@@ -179,14 +195,15 @@ async def take_checkpoint(
     replace_tag: bool = False,
     tier: str | None = None,
 ) -> Node:
-    """Take a checkpoint of a running sandbox; without ``tag`` it is numbered. ``tier``: the tier to
-    use instead of the best one that is possible (tier_choice.py).
+    """Take a checkpoint of a running sandbox; without ``tag`` it is numbered. ``tier``: a tier
+    instead of the best possible one (tier_choice.py).
 
-    Raises ConfigError for a bad or taken tag or a bad tier, StateError, HistoryError, HostError,
-    MachineError. There is then no checkpoint, and the sandbox keeps running.
+    Raises ConfigError for a bad or taken tag, a bad note or tier, StateError, HistoryError,
+    HostError, MachineError. After an error there is no checkpoint, and the sandbox keeps running.
     """
     if tag is not None:
         check_tag(tag)
+    check_note(note)
     async with working_on(registry, record) as live:
         old = None
         if tag is None:
@@ -209,22 +226,22 @@ async def take_checkpoint(
 async def checkpoint_live(
     live: RunningSandbox, tag: str, *, note: str = "", hidden: bool = False, tier: str | None = None
 ) -> Node:
-    """Take a checkpoint of a sandbox that the caller works on. Raises as `take_checkpoint`."""
+    """Take a checkpoint of a sandbox on which the caller works. Raises as `take_checkpoint`."""
     await refuse_unsavable(live)
     await in_thread_to_the_end(live.history.sweep)
     check_space(live.place.root)
     if live.record.config.enable_display:
-        # A guest that is paused or takes no input keeps it; then a revert releases it (`lift_all`).
+        # A paused guest, or one that takes no input, keeps them; a revert lifts them (`lift_all`).
         with best_effort("release keys and buttons", live.log, StateError, DisplayError):
             await let_go_all(live.machine, live.hypervisor)
     capture = start_capture(live, tier)
     await live.keeper.ask("guard", on=not live.run.paused)
     try:
         await capture.prepare()
-        # Clones take a hidden one over, with its picture.
+        # Clones take over a hidden checkpoint, with its picture.
         has_display = live.record.config.enable_display
         screen = await look_at_screen(live.machine, has_display=has_display)
-        shape = await find_shape(live)  # before the pause: viewers may disconnect in it
+        shape = await find_shape(live)  # before the pause: viewers may disconnect during it
         await capture.freeze(resume=not live.run.paused)
         await live.keeper.ask("guard", on=False)
         await keep_thumbnail(screen, live.place, capture.id)
@@ -261,8 +278,8 @@ def start_capture(live: RunningSandbox, tier: str | None = None) -> Capture:
 
 
 async def find_shape(live: RunningSandbox) -> dict[str, Any]:
-    """The shape of the running machine (restore.py), and whether something may be held down on its
-    keyboard or its pointer. Raises MachineError."""
+    """The shape of the running machine (restore.py), and whether a key or button may be held down.
+    Raises MachineError."""
     digest = live.record.image_digest
     shape = await restore.shape_of(live.run, live.hypervisor, live.record.config, digest)
     if live.record.config.enable_display:

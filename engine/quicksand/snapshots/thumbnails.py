@@ -1,8 +1,8 @@
 """The small picture of the guest's screen that a checkpoint has beside it.
 
 It is of the moment just before the pause, taken by a QMP connection of its own, so that the pause
-does not get longer. A checkpoint without a picture is a good one: whatever goes wrong here is
-logged (``quicksand.thumbnails``, level DEBUG) and raises nothing.
+does not get longer. A checkpoint without a picture is valid: any failure here is logged
+(``quicksand.thumbnails``, level DEBUG) and raises nothing.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ SIDE_MAX = 320
 """Pixels of the longer side."""
 
 BYTES_MAX = 512 * 1024
-"""Bytes of a file. A PNG of SIDE_MAX x SIDE_MAX pixels has at most 301 KiB."""
+"""The most bytes of a file. A PNG of SIDE_MAX x SIDE_MAX pixels has at most 301 KiB."""
 
 PATIENCE_S = 1.0
-"""Seconds to wait for QEMU's picture; a checkpoint does not wait longer for what it can lack."""
+"""Seconds to wait for QEMU's picture; a checkpoint does not wait longer for an extra."""
 
 
 async def look_at_screen(machine: MachineDir, *, has_display: bool) -> Picture | None:
-    """The screen as it is now; None without a display, and if there is no picture to be had."""
+    """The present screen; None without a display, or if no picture can be had."""
     if not has_display:
         return None
     try:

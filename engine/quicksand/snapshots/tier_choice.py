@@ -18,18 +18,18 @@ VARIABLE = TIER.variable
 UNCHECKED = f"{comparing.VARIABLE} compares nothing, since QEMU itself writes the memory"
 
 WAYS = (paged.WAY, internal.WAY)
-"""All tiers that have memory, the best first; the last one needs nothing of the host."""
+"""All tiers that have memory, the best first; the last one needs nothing special of the host."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """How checkpoints are taken on this host."""
+    """The chosen way to take checkpoints on this host."""
 
     way: Way
     note: str
-    """Why no better way is used; "" for the best."""
+    """The reason why no better way is used; "" for the best."""
     hint: str = ""
-    """How to make a better one possible; "" if unknown."""
+    """A hint on how to make a better one possible; "" if unknown."""
 
     @property
     def name(self) -> str:
@@ -68,14 +68,14 @@ def choose_tier(
 
 
 def _refusal(way: Way, pid: int | None, features: Features) -> tuple[str, str]:
-    """Why a tier is not possible, and a hint; see `Way.refusal`."""
+    """Return why a tier is not possible, and a hint; see `Way.refusal`."""
     if not way.fits(features):
         return f"the hypervisor does not have what the tier {way.tier.name!r} needs", ""
     return way.refusal(pid)
 
 
 def _with_check(choice: Choice) -> Choice:
-    """The choice, with a note if a check was asked for that its tier does not have."""
+    """Return the choice, with a note if a check was requested that its tier does not have."""
     if choice.way is paged.WAY or not comparing.is_on():
         return choice
     return replace(choice, note=f"{choice.note}; {UNCHECKED}")

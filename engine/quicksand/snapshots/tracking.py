@@ -1,4 +1,4 @@
-"""Which of the kernel's ways to track written memory is used.
+"""The choice among the kernel's ways to track written memory.
 
 There are three levels, the best first:
 
@@ -32,7 +32,7 @@ NO_SOFT_DIRTY = "the kernel has no soft-dirty bits (CONFIG_MEM_SOFT_DIRTY)"
 
 
 class Tracker(Protocol):
-    """Tells which pages were written since a moment that it sets. Raises MachineError."""
+    """Lists the pages written since a moment that it sets. Raises MachineError."""
 
     def clear(self) -> None:
         """Let only later writes count."""
@@ -51,7 +51,7 @@ class Level:
 
     name: str
     why: str = ""
-    """Why no better level is used; "" for the best."""
+    """The reason why no better level is used; "" for the best."""
     tracker: Tracker | None = None
     """None for ANONYMOUS."""
 
@@ -80,8 +80,8 @@ class SoftDirtyPages:
 
 
 def start_tracking(ram: GuestRam) -> Level:
-    """Have the kernel track writes to a QEMU's memory in the best way that works, which it may do
-    already. Works for any process that may read that memory. Raises ConfigError."""
+    """Have the kernel track writes to a QEMU's memory in the best way that works; it may do so
+    already. Any process that may read that memory can call this. Raises ConfigError."""
     best = TRACKING.read()
     why = f"{VARIABLE} is {best}"
     if best == WRITE_PROTECT:
@@ -107,7 +107,7 @@ def find_level() -> Level:
 
 
 def _without(why: str, ram: GuestRam | None) -> Level:
-    """The best level besides WRITE_PROTECT; without ``ram`` also besides SOFT_DIRTY."""
+    """The best level other than WRITE_PROTECT; without ``ram`` also other than SOFT_DIRTY."""
     if ram is None:
         return Level(name=ANONYMOUS, why=why)
     if tracks_soft_dirty():
@@ -116,8 +116,8 @@ def _without(why: str, ram: GuestRam | None) -> Level:
 
 
 def _try_write_protection() -> str:
-    """Why it is not possible; "" if it is. A filter of system calls that kills for it must not kill
-    this process, so under a filter only another one tries."""
+    """The reason why write protection is not possible; "" if it is. A filter of system calls may
+    kill the process that tries it, so under a filter only another process tries."""
     if not userfault.is_filtered():
         try:
             userfault.prove()

@@ -25,7 +25,7 @@ class Tree:
     changed: int | None = None
     """Bytes written to the disk since that checkpoint; None if unknown."""
     error: str = ""
-    """Why the head cannot be read; "" if it can, or if the sandbox was never started."""
+    """The reason why the head cannot be read; "" if it can, or if the sandbox was never started."""
 
 
 def read_tree(history: History) -> Tree:

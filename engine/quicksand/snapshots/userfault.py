@@ -1,11 +1,11 @@
-"""Which pages of a process were written, by write protection that the kernel itself removes at the
+"""Finds the written pages of a process, by write protection that the kernel itself removes at the
 first write (Linux 6.7).
 
 A userfaultfd of the process registers its memory for asynchronous write protection
 (UFFD_FEATURE_WP_ASYNC; Linux, Documentation/admin-guide/mm/userfaultfd.rst). The ioctl PAGEMAP_SCAN
 on /proc/PID/pagemap then lists the written pages and protects them again in one walk, page by page
 under the lock of the page's table (admin-guide/mm/pagemap.rst): a page written after it was listed
-is listed again by the next scan. Nothing needs to stand still for that.
+is listed again by the next scan. No process needs to stop for this.
 
 The keeper gives each QEMU a userfaultfd (qemu/keeper_parts/tracking.py), which stays open in it.
 Any process that may read QEMU's memory can use it.
@@ -33,7 +33,7 @@ from quicksand.snapshots.guest_ram import PAGE, GuestRam, Runs, join_runs
 LINK = "anon_inode:[userfaultfd]"
 
 REGIONS = 4096
-"""Regions that one scan can report; more of them take another one."""
+"""The most regions that one scan can report; for more, another scan is needed."""
 
 # linux/userfaultfd.h: struct uffdio_api, struct uffdio_register.
 _API, _REGISTER = 0xC018AA3F, 0xC020AA00
@@ -71,9 +71,9 @@ class WrittenPages:
         return self._written(self._scan(0))
 
     def _scan(self, flags: int) -> Runs:
-        """Pages that were written, and pages of the mapped file that were read for the first time.
-        The kernel could leave those out, but then looks at the description of each page there is,
-        which takes 8 ms for 1 GiB in the pause.
+        """Return pages that were written, and pages of the mapped file that were read for the first
+        time. The kernel could leave out the latter, but then looks at the description of every
+        present page, which takes 8 ms for 1 GiB in the pause.
 
         Pages without any content must not match: protecting those would put a marker in each, which
         costs page tables and looks like swapped memory.
@@ -102,7 +102,7 @@ class WrittenPages:
         return found
 
     def _written(self, runs: Runs) -> Runs:
-        """Those of ``runs`` that are not pages of the mapped file: these were only read."""
+        """Return the pages of ``runs`` outside the mapped file; the others were only read."""
         return join_runs(self.ram.written_of(runs))
 
 
@@ -111,7 +111,7 @@ def track(ram: GuestRam) -> WrittenPages:
     writes count as well. Raises OSError with a reason."""
     descriptor = fetch(ram.pid)
     try:
-        # A filter that lets the keeper make one may kill this process for it.
+        # A filter that allows the keeper to make one may kill this process for it.
         if not is_filtered():
             prove()
         _register(descriptor, ram)
@@ -121,8 +121,8 @@ def track(ram: GuestRam) -> WrittenPages:
 
 
 def fetch(pid: int) -> int:
-    """A descriptor for the userfaultfd of a QEMU, which is made in it if there is none. Raises
-    OSError with a reason."""
+    """A descriptor for the userfaultfd of a QEMU, which is made if there is none. Raises OSError
+    with a reason."""
     number = _find(pid)
     if number is None:
         number = _make_in(pid)
@@ -134,7 +134,7 @@ def fetch(pid: int) -> int:
 
 
 def prove() -> None:
-    """Prove with memory of this process that the kernel tells exactly what is written. Raises
+    """Prove with memory of this process that the kernel reports exactly the written pages. Raises
     OSError with a reason."""
     if not injection.is_possible():
         raise OSError(errno.ENOSYS, "it is for Linux on x86_64")
@@ -171,7 +171,7 @@ def is_filtered() -> bool:
 def _register(descriptor: int, ram: GuestRam) -> None:
     """Register memory for asynchronous write protection; it is no error if it is already."""
     request = bytearray(struct.pack("<3Q", _API_VERSION, _WP_ASYNC | _WP_UNPOPULATED, 0))
-    # This is said once for each descriptor, and refused later.
+    # The kernel reports this once for each descriptor, and refuses later.
     with contextlib.suppress(OSError):
         fcntl.ioctl(descriptor, _API, request)
     request = bytearray(struct.pack("<4Q", ram.address, ram.size, _MODE_WP, 0))
@@ -193,8 +193,8 @@ def _find(pid: int) -> int | None:
 
 
 def _make_in(pid: int) -> int:
-    """Let a running QEMU make one, if it was started without (by an older version, say). Raises
-    OSError."""
+    """Let a running QEMU make a userfaultfd, if it was started without one (by an older version,
+    say). Raises OSError."""
     if not injection.is_possible():
         raise OSError(errno.ENOSYS, "it is for Linux on x86_64")
     if is_filtered():

@@ -23,17 +23,17 @@ from quicksand.base.removal import make_marked, remove
 from quicksand.records.nodes import File
 
 ENTRIES_MAX = 4096
-"""Files that are recorded; when it is seen that there are more, all records are dropped."""
+"""The most files that are recorded; when more are found, all records are dropped."""
 
 COUNTED_EVERY = 64
-"""One in so many new marks has them counted: each file of each checkpoint gets a mark, and to count
+"""One in so many new marks causes a count: each file of each checkpoint gets a mark, and counting
 thousands takes milliseconds."""
 
 NAMES = re.compile(r"[0-9a-f]+(?:-[0-9a-f]+){4}")
 
 LAYOUT = "2"
-"""Part of the directory's name. Directories of earlier versions can have lost their proof that they
-are ours (`removal`), and can then never be emptied."""
+"""A part of the directory's name. Directories of earlier versions can have lost their proof that
+they are ours (`removal`), and can then never be emptied."""
 
 
 class Verified:
@@ -51,11 +51,11 @@ class Verified:
         return cls(paths().cache / "verified", boot_id())
 
     def mark(self, descriptor: int, file: File) -> Path:
-        """The mark which says that the open file, as it is now, has the checksums of ``file``."""
+        """The mark of the open file as it is now, with the checksums of ``file``."""
         return self._mark(os.fstat(descriptor), file)
 
     def knows(self, path: Path, file: File) -> bool:
-        """Whether the file ``path``, as it is now, was found to be ``file``. Raises OSError."""
+        """Whether the file ``path`` was found, as it is now, to be ``file``. Raises OSError."""
         found = path.stat()
         return found.st_size == file.size and self.has(self._mark(found, file))
 
@@ -68,9 +68,9 @@ class Verified:
         return mark.exists()
 
     def add(self, mark: Path) -> None:
-        """Create a mark, which must come from before the comparison, or from after this process
-        wrote the file: later changes then do not match it."""
-        with contextlib.suppress(OSError, HostError):  # without a mark it is compared again
+        """Create a mark. It must have been made before the comparison, or after this process wrote
+        the file: then it does not match later changes."""
+        with contextlib.suppress(OSError, HostError):  # without a mark the file is compared again
             try:
                 mark.touch(mode=0o600)
             except FileNotFoundError:
@@ -89,7 +89,7 @@ class Verified:
             make_marked(self._directory)
 
     def _bound(self) -> None:
-        """Drop all marks if there are too many. The directory stays: others write to it."""
+        """Drop all marks if there are too many. The directory stays, since others write to it."""
         names = os.listdir(self._directory)  # noqa: PTH208 - paths of thousands take long
         if len(names) > ENTRIES_MAX:
             for path in own_files(self._directory, NAMES):

@@ -1,5 +1,5 @@
-"""Waiting until a guest that has booted is what its user expects to see: the agent answers long
-before a desktop is there."""
+"""Waiting until a booted guest is ready for its user: the agent answers long before a desktop is
+there."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from quicksand.guest.agent.session import Session
 from quicksand.qemu.started_machine import StartedMachine
 
 READY = "/usr/lib/quicksand/ready"
-"""A program that an image may have; it ends with 0 when the guest is what its user expects to see.
-"""
+"""A program that an image may have; it ends with 0 when the guest is ready for its user."""
 
 START_S = 180.0
 """Seconds that a start waits for READY. A desktop takes a minute on a busy host that emulates."""
 
 COMMAND_S = 20
-"""Seconds for the agent to start a program, and to tell of its end."""
+"""Seconds for the agent to start a program, and to report its end."""
 
 DESKTOP = "desktop"
 """The stage of a start, after those of `Stopwatch`."""
@@ -65,7 +64,7 @@ async def with_desktop(
 
 
 def _why_not(code: object, limit_s: float) -> str:
-    """The notice for the user when READY ended with ``code``; "" if the desktop is there."""
+    """Return the notice for the user when READY ended with ``code``; "" if the desktop is there."""
     if code is None:
         return (
             f"the desktop was not there after {limit_s:g} s; the sandbox runs, and `screenshot` "

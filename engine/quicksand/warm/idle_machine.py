@@ -1,6 +1,5 @@
-"""Waiting until a machine that somebody uses needs the host no more, before work in the background
-takes from it what it needs: the first start of a desktop took five minutes beside the boot of its
-own template."""
+"""Waiting until a machine in use needs the host less, before background work takes resources from
+it: the first start of a desktop took five minutes beside the boot of its own template."""
 
 from __future__ import annotations
 
@@ -17,14 +16,14 @@ BUSY = 0.25
 """The share of a window above which a machine counts as busy, if it wants a processor for that."""
 
 QUIET_S = 3.0
-"""Seconds for which it must not be busy: a guest that boots waits for something at times."""
+"""Seconds for which it must not be busy: a booting guest waits for something at times."""
 
 PATIENCE_S = 600.0
-"""Seconds after which its user is not waited for any more."""
+"""Seconds after which work no longer waits for its user."""
 
 
 async def until_idle(pid: int, started: str) -> None:
-    """Wait until the QEMU with the process id ``pid``, which has ``started`` then, has not been
+    """Wait until the QEMU with the process id ``pid``, which started at ``started``, has not been
     busy for `QUIET_S`, or has ended; for at most `PATIENCE_S`. Where the system does not tell how
     busy it is, it counts as idle."""
     deadline = time.monotonic() + PATIENCE_S
@@ -40,9 +39,9 @@ async def until_idle(pid: int, started: str) -> None:
 
 
 def _wanted(pid: int) -> float:
-    """The seconds for which threads of a process have used a processor, or have waited for one: on
-    a busy host a guest that boots gets little. From /proc/PID/task/TID/schedstat, in nanoseconds
-    (Linux, Documentation/scheduler/sched-stats); without that, what was used."""
+    """Return the seconds for which threads of a process have used a processor, or waited for one:
+    on a busy host a booting guest gets little. From /proc/PID/task/TID/schedstat, in nanoseconds
+    (Linux, Documentation/scheduler/sched-stats); without that, the seconds used."""
     try:
         threads = [*Path(f"/proc/{pid}/task").iterdir()]
     except OSError:

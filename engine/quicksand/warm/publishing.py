@@ -1,5 +1,5 @@
-"""Ports of this host that lead to a sandbox from its start on (`run --publish`), by way of its
-guest's agent. One process carries them, and those that are added later (life/forwarder.py)."""
+"""Ports of this host that lead to a sandbox from its start (`run --publish`), by way of its guest's
+agent. One process carries them and those added later (life/forwarder.py)."""
 
 from __future__ import annotations
 
@@ -24,30 +24,30 @@ FORWARDER: Final = "quicksand.life.forwarder"
 """The module of that process."""
 
 LOCK_WAIT_S = 1.0
-"""Seconds to wait for the lock of a new sandbox, at which others only look."""
+"""Seconds to wait for the lock of a new sandbox, which others hold only for a look."""
 
 PATIENCE_S = 30.0
-"""Seconds between two attempts to replace a process that was killed."""
+"""Seconds between two attempts to replace a killed process."""
 
 
 class Published:
     """The ports of one start. They listen from its beginning, so nobody else can take them, and the
-    process that will carry them begins beside the boot. It has them when `hand_over` returns; who
-    connects earlier waits in the kernel.
+    process that will carry them begins during the boot. It has them when `hand_over` returns;
+    earlier connections wait in the kernel.
 
-    Until then they end with this process, or by `close`, which leaving ``with`` does, too. Nothing
-    is started for no ports."""
+    Until then they end with this process, or by `close`, which leaving ``with`` does, too. Without
+    ports nothing is started."""
 
     def __init__(self, forwards: tuple[PortForward, ...], sockets: list[socket.socket]) -> None:
         self.forwards = forwards
-        """With the host's ports that were chosen."""
+        """The forwards, with the chosen host ports."""
         self._sockets = sockets
         self._process: StandBy | None = None
         self._lock: int | None = None
 
     @classmethod
     def listen(cls, wanted: Sequence[PortForward]) -> Self:
-        """Raises PortInUseError, naming the port; HostError."""
+        """Listen. Raises PortInUseError, naming the port; HostError."""
         chosen, sockets = [], []
         try:
             for forward in wanted:
@@ -68,7 +68,7 @@ class Published:
         self.close()
 
     def pairs(self, protocol: Protocol) -> tuple[tuple[int, int], ...]:
-        """(host port, guest port) of each of a protocol."""
+        """Return the (host port, guest port) pairs of a protocol."""
         return tuple((one.host, one.guest) for one in self.forwards if one.protocol is protocol)
 
     async def begin(self) -> None:
@@ -79,7 +79,7 @@ class Published:
 
     def claim(self, runtime_root: Path) -> None:
         """Take the lock that the process will hold (`ForwarderFiles`), so that nobody starts
-        another one: before the sandbox can be found by others. Blocks. Raises HostError."""
+        another one. This comes before others can find the sandbox. Blocks. Raises HostError."""
         if not self.forwards:
             return
         with _mapped():
@@ -89,8 +89,7 @@ class Published:
             raise HostError("another process carries the ports of this sandbox")
 
     def hand_over(self, id_: str) -> None:
-        """Give the ports to the process: the sandbox can be found by others now. Raises
-        HostError."""
+        """Give the ports to the process, now that others can find the sandbox. Raises HostError."""
         if self._process is None or self._lock is None:
             return
         with _mapped():
@@ -98,7 +97,7 @@ class Published:
         self.close()
 
     def close(self) -> None:
-        """Close this process's copies, and let a process that was given nothing end. Idempotent."""
+        """Close this process's copies, and let a process end that was given nothing. Idempotent."""
         for one in self._sockets:
             one.close()
         if self._process is not None:
@@ -115,8 +114,7 @@ def give(
     forwards: Sequence[PortForward] = (),
     sockets: Sequence[socket.socket] = (),
 ) -> None:
-    """Tell the process for which sandbox it is, with the lock that it is to hold, and its ports.
-    Raises OSError."""
+    """Give the process its sandbox, the lock that it will hold, and its ports. Raises OSError."""
     told = [[forward.host, forward.guest, forward.protocol.value] for forward in forwards]
     value = {"id": id_, "forwards": told}
     process.give(value, [lock, *(one.fileno() for one in sockets)])
@@ -144,8 +142,8 @@ class ForwarderCheck:
         self._not_before = 0.0
 
     async def ensure(self, runtime: RuntimeDir, id_: str, wanted: Sequence[PortForward]) -> None:
-        """``wanted``: those that the sandbox was started with. Attempts that fail are made again
-        later: somebody else may have a port meanwhile."""
+        """``wanted``: the forwards with which the sandbox was started. Failed attempts are repeated
+        later: another process may have a port meanwhile."""
         if not wanted or time.monotonic() < self._not_before:
             return
         if is_locked(ForwarderFiles(runtime.root).lock) or not runtime.root.exists():

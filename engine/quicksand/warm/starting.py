@@ -8,6 +8,7 @@ import contextlib
 import secrets
 from collections.abc import Awaitable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar
 
 from quicksand.base.boot_timing import COLD, BootTiming, Stopwatch
@@ -46,7 +47,7 @@ from quicksand.qemu.planning import (
     pick_ports,
     plan_machine,
 )
-from quicksand.qemu.process import Listeners, OwnedProcess, launch
+from quicksand.qemu.process import Listeners, OwnedProcess, launch, owned_here
 from quicksand.qemu.started_machine import (
     StartedMachine,
     remove_quietly,
@@ -54,6 +55,7 @@ from quicksand.qemu.started_machine import (
     why_panicked,
 )
 from quicksand.records.config import Accelerator
+from quicksand.records.held import Held, say_held
 from quicksand.records.last_run import find_panic
 from quicksand.records.layout import MachineDir, SandboxDir, runtime_dir, sandbox_dir
 from quicksand.records.nodes import Head, Node, new_id
@@ -62,6 +64,7 @@ from quicksand.records.registry import Registry, publish_state
 from quicksand.records.sandboxes import Record, RunState
 from quicksand.saves.boot_disk import finish_start, prepare_disk
 from quicksand.snapshots.history import History
+from quicksand.snapshots.keeping import keep_given_up
 from quicksand.snapshots.origins import Origin, import_node
 from quicksand.snapshots.restore import check_disk_and_image, go_on
 from quicksand.warm.publishing import Published
@@ -79,9 +82,9 @@ WANTS = (
     "Out of memory",
     "System is deadlocked on memory",
 )
-"""Panics that come again at each start, since the guest has no root file system, no driver for it,
-no init or too little memory (init/do_mounts.c, init/main.c, kernel/exit.c, mm/oom_kill.c). Any
-other panic at boot is a fault of the kernel or of the emulated processor."""
+"""Panics that recur at each start, since the guest has no root file system, no driver for it, no
+init or too little memory (init/do_mounts.c, init/main.c, kernel/exit.c, mm/oom_kill.c). Any other
+panic at boot is a fault of the kernel or of the emulated processor."""
 
 
 async def boot(
@@ -96,13 +99,14 @@ async def boot(
 ) -> StartedMachine:
     """Start the sandbox of ``record``, whose lock the caller holds as the descriptor ``lock``. It
     boots, or continues from its checkpoint ``at`` or, if ``warm``, from a template of its machine.
-    If there is no template, it boots and one is made in the background. ``found`` is what
-    `look_for_parts` returned for it, if that was called.
+    If there is no template, it boots and one is made in the background. ``found`` is the result of
+    `look_for_parts` for it, if that was called.
 
     Raises CheckpointNotFoundError, HistoryError, SaveError, HostError, ImageError, MachineError,
     AgentError. Nothing runs then and the runtime directory is removed; the caller keeps or removes
     the sandbox's directory.
     """
+    say_held(lock, Held.START)
     found = found or await look_for_parts(registry, record, progress)
     watch, parts = found.watch, found.parts
     watch.begin("disk")
@@ -130,8 +134,11 @@ async def boot(
     return machine
 
 
-def _publish(machine: MachineDir, run: RunState, published: Published, record: Record) -> None:
-    """Let others find the sandbox, and its ports lead to it. Raises HostError."""
+def _publish(
+    machine: MachineDir, run: RunState, published: Published, record: Record, lock: int
+) -> None:
+    """Let others find the sandbox, and connect its ports. Raises HostError."""
+    say_held(lock, Held.RUN)
     widen_backlogs(run.qemu_pid, run.forwarded)
     published.claim(machine.root.parent)
     publish_state(machine, run)
@@ -146,10 +153,10 @@ async def _start_again_after_fault(
     parts: Parts,
     at: str | None = None,
 ) -> StartedMachine:
-    """As `_start`. Once in some thousand boots of a busy host an emulated processor does something
-    wrong early: it runs an instruction that the kernel is replacing, or takes itself to be in an
-    interrupt. The kernel panics then in one place or another. It is started again, once, as the
-    sandbox's user would."""
+    """As `_start`. Once in some thousand boots on a busy host an emulated processor fails early: it
+    runs an instruction that the kernel is replacing, or believes that it is in an interrupt. The
+    kernel then panics in one place or another. It is started again, once, as the sandbox's user
+    would do."""
     try:
         return await _start(registry, record, lock, watch, parts, at=at)
     except GuestPanicError:
@@ -190,9 +197,8 @@ async def _start(
         undo.push_async_callback(mounts.give_up)
         await mounts.begin(machine_dir)
         run = start.run_state(parts, listeners, process, published)
-        link = AgentLink(
-            runtime, run.token, why_gone=lambda: why_gone(place, doing="the guest booted")
-        )
+        gone = partial(why_gone, place, doing="the guest booted")
+        link = AgentLink(record.name, runtime, run.token, why_gone=gone)
         undo.callback(link.close)
         clock = None
         if start.memory is None:
@@ -207,9 +213,10 @@ async def _start(
         said = "" if clock is None else await put_right(await link.session(), clock)
         if node is not None:
             await in_thread_to_the_end(lambda: finish_start(place, start.head, node))
+        await keep_given_up(History(place))
         watch.lap("connect_agent_s")
         notices = (*mounts.notices, *await asyncio.to_thread(_notices, record, place))
-        await in_thread_to_the_end(lambda: _publish(machine_dir, run, published, record))
+        await in_thread_to_the_end(lambda: _publish(machine_dir, run, published, record, lock))
         watch.lap("post_boot_s")
         # The machine is the caller's from here on, so nothing may be awaited any more.
         undo.pop_all()
@@ -226,12 +233,12 @@ async def _start(
 
 
 def _notices(record: Record, place: SandboxDir) -> tuple[str, ...]:
-    """What is told of the guest's network and its memory. Blocks for I/O."""
+    """Return the notices about the guest's network and its memory. Blocks for I/O."""
     return (*network_notices(record.config.network_mode), *_memory_notice(record, place))
 
 
 def _memory_notice(record: Record, place: SandboxDir) -> tuple[str, ...]:
-    """What a new sandbox with a directory for its memory is told: what that volume can."""
+    """Return the notice for a new sandbox about the volume with its memory's directory."""
     if record.committed or record.config.memory_dir is None:
         return ()
     try:
@@ -246,9 +253,9 @@ class _Planned:
     """The plan of a start."""
 
     node: Node | None
-    """The checkpoint to continue from."""
+    """The checkpoint from which it continues."""
     memory: Node | None
-    """The same, if it has memory; from one without the machine boots."""
+    """The same, if it has memory; without memory the machine boots."""
     head: Head
     ports: Ports
     mounts: MountsAtStart
@@ -259,7 +266,7 @@ class _Planned:
     ) -> RunState:
         """The state of the machine as it is launched."""
         node = self.node
-        return make_run_state(
+        made = make_run_state(
             self.machine,
             parts,
             listeners,
@@ -271,6 +278,7 @@ class _Planned:
             forwards=published.pairs(Protocol.TCP),
             udp_forwards=published.pairs(Protocol.UDP),
         )
+        return owned_here(made)
 
 
 async def _plan(
@@ -298,7 +306,7 @@ async def _launch(
     caller removes that directory after a failure. Raises PathError, MachineError."""
     runtime = runtime_dir(registry.paths, record.id)
     make_private_dir(registry.paths.runtime)
-    # The caller holds the lock, so a directory that is there is left from an earlier run.
+    # The caller holds the lock, so an existing directory is left from an earlier run.
     registry.clear_runtime(record.id)
     with map_os_errors(runtime.root):
         machine_dir = runtime.make(FIRST)
@@ -319,8 +327,8 @@ async def _launch(
 
 
 def _find_node(place: SandboxDir, at: str | None, origin: Origin | None) -> Node | None:
-    """The checkpoint to continue from, imported from ``origin`` if that is given; the files that
-    QEMU opens are checked. Raises CheckpointNotFoundError, HistoryError, HostError."""
+    """Return the checkpoint from which to continue, imported from ``origin`` if that is given; the
+    files that QEMU opens are checked. Raises CheckpointNotFoundError, HistoryError, HostError."""
     if origin is None and at is None:
         return None
     node = import_node(origin, place) if origin is not None else History(place).find(str(at))
@@ -331,7 +339,7 @@ def _find_node(place: SandboxDir, at: str | None, origin: Origin | None) -> Node
 async def _meet_agent(
     record: Record, place: SandboxDir, process: OwnedProcess, link: AgentLink
 ) -> Reading:
-    """Wait until the agent of a guest that boots has answered, and give a new sandbox its identity;
+    """Wait until the agent of a booting guest has answered, and give a new sandbox its identity;
     returns the guest's clock at the agent's answer. Raises as `_await_agent`, AgentError."""
     await _await_agent(record, place, process, link)
     session = await link.session()
@@ -365,7 +373,7 @@ async def _await_agent(
 
 
 async def _until_panic(place: SandboxDir) -> None:
-    """Return when the guest's kernel has panicked. QEMU ends then if the guest has the driver for
+    """Wait until the guest's kernel has panicked. QEMU ends then if the guest has the driver for
     that (pvpanic), which may be a module that is not loaded yet; without it the kernel reboots, and
     panics again."""
     while not await asyncio.to_thread(find_panic, place):  # noqa: ASYNC110 - no event tells
@@ -373,7 +381,7 @@ async def _until_panic(place: SandboxDir) -> None:
 
 
 async def first_of(wanted: Awaitable[T], ended: Awaitable[object]) -> None:
-    """Wait until either is done and cancel the other. Errors of ``wanted`` are raised."""
+    """Wait until either is done, and cancel the other. Errors of ``wanted`` are raised."""
     tasks = [asyncio.ensure_future(wanted), asyncio.ensure_future(ended)]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -51,8 +51,8 @@ READY_S = 600.0
 """Seconds that READY may take. A desktop takes a minute on a busy host that emulates."""
 
 WARM = "/usr/lib/quicksand/warm"
-"""A program that an image may have; it uses what will be used first, so that this is in the guest's
-page cache, and the files that a first use makes are there."""
+"""A program that an image may have; it uses the programs that will be used first, so that they are
+in the guest's page cache and their first use's files exist."""
 
 WARM_S = 600.0
 """Seconds that WARM may take. Firefox takes half a minute to start on a host that emulates, and
@@ -68,7 +68,7 @@ IDLE = 0.9
 WAIT_POLL_S = 0.1
 
 ATTEMPTS = 2
-"""How often a template is tried to be made whose guest is not fit to be one (fitness.py)."""
+"""The number of attempts to make a template whose guest proves unfit (fitness.py)."""
 
 STAT_MAX = 4096
 """Bytes of /proc/stat that are read; its first line has some 80."""
@@ -80,8 +80,8 @@ WARM_UP = ("true", "cat /etc/hostname", "ls /")
 async def warm(
     registry: Registry, config: SandboxConfig, *, progress: Progress | None = None
 ) -> tuple[Origin, bool]:
-    """The template for the first start of a sandbox with ``config``, and whether it was made just
-    now. Raises as `make_template`."""
+    """Return the template for the first start of a sandbox with ``config``, and whether it was made
+    just now. Raises as `make_template`."""
     new = Record(
         id=new_id(),
         name=TAG,
@@ -230,8 +230,8 @@ async def _warm_up(session: Session, limit_s: float = WARM_S) -> None:
 
 
 async def _settle(session: Session, names: dict[str, str]) -> None:
-    """Wait until the guest is idle after its boot, and leave in its memory little more than what
-    the next start and the next command need."""
+    """Wait until the guest is idle after its boot, and keep in its memory little more than the next
+    start and the next command need."""
     await _wait_until_idle(session)
     await session.request("sync", {})
     await session.request("drop_caches", {})
@@ -262,7 +262,7 @@ async def _idle_share(session: Session) -> float:
 
 async def _cpu_times(session: Session) -> list[int]:
     """The first line of /proc/stat (proc(5)): user, nice, system, idle, ..."""
-    # Read and not printed by a command: an image need not have any.
+    # Read, not printed by a command, which an image need not have.
     text = (await files_of(session).read("/proc/stat", length=STAT_MAX)).decode("ascii", "replace")
     return [int(word) for word in text.splitlines()[0].split()[1:9]]
 

@@ -45,27 +45,27 @@ from quicksand.snapshots.origins import Origin
 
 KEYS = re.compile(r"[0-9a-f]{32}")
 UNFINISHED = re.compile(r"\.[a-z]+-[0-9a-f]{32}")
-"""The names of templates, and of those that are being made or removed."""
+"""The names of templates that are being made or removed."""
 
 SCHEMA = 10
-"""Part of the key; to be raised when the contents of templates change."""
+"""A part of the key; raised when the contents of templates change."""
 
 TAG = "template"
 
 CHECKED = "checked"
 """The file in a template's directory which says that its guest was found fit (fitness.py), as
-a template of this `SCHEMA` must be. Others are never used, and are removed."""
+required for this `SCHEMA`. Other templates are never used, and are removed."""
 
 UNFIT_FOR_S = 6 * 3600.0
-"""Seconds for which no template is made in the background of a machine whose guest was found unfit:
-the next start would only boot two more of them, and fail again."""
+"""Seconds for which no template of a machine is made in the background after its guest was found
+unfit: the next start would only boot two more of them, and fail again."""
 _UNFIT = "unfit-templates.json"
 
 VARIABLE = TEMPLATES.variable
 """Environment variable: OFF boots always, USE makes no templates in the background."""
 
 KEPT = 8
-"""Templates that are kept, the most recently used ones; each takes about 100 MB."""
+"""The templates that are kept, the most recently used ones; each takes about 100 MB."""
 
 MAKER = "quicksand.warm.template_maker"
 
@@ -101,7 +101,7 @@ class Templates:
         )
         self.key = _key(record, parts)
         self.refusal = ""
-        """Why such a machine can have no template; "" if it can."""
+        """The reason why such a machine can have no template; "" if it can."""
         if not parts.image.digest:
             self.refusal = "the image is not in the store, so its files have no checksums"
         elif record.source is not None and not record.source.digest:
@@ -150,14 +150,13 @@ class Templates:
         return isinstance(noted, int | float) and 0 <= time.time() - noted < UNFIT_FOR_S
 
     def note_unfit(self) -> None:
-        """Its guest was found unfit. That it cannot be noted only costs time."""
+        """Note that its guest was found unfit. Failing to note that only costs time."""
         with contextlib.suppress(HostError):
             Findings(_UNFIT).put(self.key, time.time())
 
     @property
     def waiting(self) -> Path:
-        """Locked by the process in the background that will make it when the first machine is
-        idle."""
+        """Locked by the background process that will make it when the first machine is idle."""
         return self.root / f"{self.key}.waiting"
 
 
@@ -167,7 +166,7 @@ class TemplateOrder:
 
     record: Record
     beside: tuple[int, str] | None = None
-    """The process id of the QEMU that is to become idle first, and when that started."""
+    """The process id of the QEMU that must become idle first, and the time of its start."""
     waiting: str = ""
     """The file that is locked meanwhile, so that no second process waits (`Templates.waiting`)."""
 
@@ -191,10 +190,10 @@ class TemplateOrder:
 
 async def make_in_background(templates: Templates, *, beside: int) -> None:
     """Start a separate process that makes the template, without waiting for it. It begins when the
-    QEMU with the process id ``beside``, which somebody uses, is idle or has ended.
+    QEMU with the process id ``beside``, which is in use, is idle or has ended.
 
-    Does nothing if a process is making it already. Its errors are not reported;
-    The command `images warm` does the same in the foreground and reports them.
+    Does nothing if a process is already making the template. Its errors are not reported; the
+    command `images warm` does the same in the foreground and reports them.
     """
     if templates.refusal or templates.is_being_made or TEMPLATES.read() == USE:
         return
@@ -206,8 +205,8 @@ async def make_in_background(templates: Templates, *, beside: int) -> None:
 
 
 async def make_apart(templates: Templates) -> None:
-    """Have the template made by a process of its own, which gives way to all others, and wait until
-    it has ended, or another that makes the same. Its errors are not reported."""
+    """Have the template made by a separate process, which gives way to all others, and wait until
+    it, or another one that makes the same, has ended. Its errors are not reported."""
     if templates.refusal or TEMPLATES.read() == USE:
         return
     if not templates.is_being_made:
@@ -244,8 +243,8 @@ def _inspect(root: Path) -> TemplateInfo:
 
 
 def templates_dir(paths: Paths) -> Path:
-    """The directory of templates: in the cache, or beside the sandboxes if those are on another
-    file system, since sandboxes need hard links to the files of templates."""
+    """Return the directory of templates: in the cache, or beside the sandboxes if those are on
+    another file system, since sandboxes need hard links to the files of templates."""
     with contextlib.suppress(OSError):
         devices = {_nearest(path).stat().st_dev for path in (paths.cache, paths.data)}
         if len(devices) > 1:
@@ -259,8 +258,8 @@ def _nearest(path: Path) -> Path:
 
 
 def _key(record: Record, parts: Parts) -> str:
-    """A digest of everything that the machine consists of, except what is renewed after a start
-    (names, addresses, ports) and the paths of files."""
+    """Return a digest of everything of which the machine consists, except values that are renewed
+    after a start (names, addresses, ports) and the paths of files."""
     config = replace(record.config, vnc_port=None)
     neutral = replace(record, id="0" * 12, name=TAG, config=config)
     image = replace(
@@ -318,9 +317,9 @@ def discard(root: Path) -> None:
 
 
 def prune(root: Path, log: Path, *, kept: int = KEPT) -> None:
-    """Remove all but the ``kept`` most recently used templates, those that were not checked as they
-    are now, and the remains of processes that died while making one. Those that cannot be removed
-    are noted in ``log``."""
+    """Remove all but the ``kept`` most recently used templates, those without the present check,
+    and the remains of processes that died while making one. Those that cannot be removed are noted
+    in ``log``."""
     found, useless = [], []
     for path in own_directories(root, UNFINISHED):
         with contextlib.suppress(OSError):

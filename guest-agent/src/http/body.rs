@@ -14,8 +14,8 @@ use http_body::Frame;
 use serde::Serialize;
 use tokio::sync::mpsc;
 
-use crate::error::{Code, Error, Refusal, Result};
-use crate::params::Params;
+use crate::base::error::{Code, Error, Refusal, Result};
+use crate::base::params::Params;
 
 /// The largest JSON body of a request in bytes.
 pub const PARAMS_LIMIT: usize = 1 << 20;

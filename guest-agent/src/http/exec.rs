@@ -8,17 +8,17 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 
 use super::body::{Events, QUEUE, Reply, params};
-use crate::agent::Agent;
-use crate::channel::{Channel, DEFAULT_WINDOW};
-use crate::closed::Closed;
-use crate::command::{Command, Program};
-use crate::error::{Error, Result};
-use crate::events::StreamEvent;
-use crate::exec::{self, Collected, Running, Ties};
-use crate::feed::Stdin;
-use crate::methods::{Input, Streaming};
-use crate::output::{Sink, sse};
-use crate::wire::{STDERR, STDOUT};
+use crate::base::closed::Closed;
+use crate::base::error::{Error, Result};
+use crate::link::channel::{Channel, DEFAULT_WINDOW};
+use crate::link::events::StreamEvent;
+use crate::link::wire::{STDERR, STDOUT};
+use crate::processes::command::{Command, Program};
+use crate::processes::exec::{self, Collected, Running, Ties};
+use crate::processes::feed::Stdin;
+use crate::processes::output::{Sink, sse};
+use crate::requests::agent::Agent;
+use crate::requests::methods::{Input, Streaming};
 
 /// Sets the flag when the handler is dropped, which happens when the connection closes.
 struct HangUp(Closed);
@@ -37,28 +37,22 @@ pub async fn execute(State(agent): State<Arc<Agent>>, body: Body) -> Result<Repl
     let _hang_up = HangUp(closed.clone());
     // The command has a task of its own, which outlives the handler and reaps the process.
     let task = tokio::spawn(async move { run_collected(&agent, program, input, &closed).await });
-    let reply = task.await.map_err(|error| Error::Failed {
-        what: "execute",
-        why: error.to_string(),
-    })?;
+    let reply = task.await.map_err(|error| Error::failed("execute", error))?;
     reply.map(Reply)
 }
 
 async fn run_collected(agent: &Arc<Agent>, program: Program, input: Input, closed: &Closed) -> Result<Collected> {
-    let command = Command::new(program, &agent.me)?;
+    let command = Command::new(program, &agent.commands.me)?;
     let channel = Channel::new(agent.next_http_id(), DEFAULT_WINDOW, false);
-    let ties = Ties {
-        channel: &channel,
-        closed: Some(closed),
-    };
-    exec::collect(agent, command, input.stdin.map(|input| input.0), ties).await
+    let ties = Ties::new(&channel, Some(closed));
+    exec::collect(&agent.commands, command, input.stdin.map(|input| input.0), ties).await
 }
 
 /// Runs a command and streams its output. Replies with an error only if the command cannot be
 /// started.
 pub async fn execute_stream(State(agent): State<Arc<Agent>>, body: Body) -> Result<Events> {
     let mut params = params(body).await?;
-    let command = Command::new(params.take()?, &agent.me)?;
+    let command = Command::new(params.take()?, &agent.commands.me)?;
     let Streaming {
         stdin: takes_input,
         detach,
@@ -69,7 +63,7 @@ pub async fn execute_stream(State(agent): State<Arc<Agent>>, body: Body) -> Resu
     let channel = Arc::new(Channel::new(agent.next_http_id(), DEFAULT_WINDOW, takes_input));
     // Everything happens in one task, so that a client that leaves early leaves no zombie.
     tokio::spawn(async move {
-        match exec::start(&agent, command, takes_input).await {
+        match exec::start(&agent.commands, command, takes_input).await {
             Ok(running) => {
                 agent.http_channels.insert(channel.clone());
                 // If the client has left, the stream notices it.
@@ -98,10 +92,7 @@ async fn run_streamed(running: Running, channel: &Channel, sender: mpsc::Sender<
     };
     let (mut stdout, mut stderr) = (Sink::events(&sender, STDOUT), Sink::events(&sender, STDERR));
     let closed = Closed::default();
-    let ties = Ties {
-        channel,
-        closed: (!detach).then_some(&closed),
-    };
+    let ties = Ties::new(channel, (!detach).then_some(&closed));
     let run = exec::run(running, stdin, [&mut stdout, &mut stderr], ties);
     let mut run = std::pin::pin!(run);
     let outcome = tokio::select! {

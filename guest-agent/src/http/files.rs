@@ -12,12 +12,12 @@ use tokio::sync::mpsc;
 
 use super::body::{Chunks, QUEUE, Reply};
 use super::query::parse_query;
-use crate::agent::Agent;
-use crate::blocking::{self, OffRuntime};
-use crate::error::{Error, Result};
-use crate::file_reader::FileReader;
-use crate::file_writer::FileWriter;
-use crate::methods::ChannelAnswer;
+use crate::base::blocking::{self, OffRuntime};
+use crate::base::error::{Error, Result};
+use crate::files::reader::FileReader;
+use crate::files::writer::FileWriter;
+use crate::requests::agent::Agent;
+use crate::requests::methods::ChannelAnswer;
 
 const CHUNK: usize = 64 * 1024;
 

@@ -1,4 +1,7 @@
 //! The agent's methods over HTTP, for clients that can reach a port of the guest.
+//!
+//! Others may reach it, too: the number of connections is limited, and all but `ping` needs the
+//! token, which cannot be set from here.
 
 mod body;
 mod exec;
@@ -20,10 +23,10 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use serde::Deserialize;
 
-use crate::agent::Agent;
-use crate::channel::{CANCEL_GRACE, Channel, Stop};
-use crate::error::{Error, Result};
-use crate::methods::{self, Answer, ChannelAnswer, ChannelRequest, CommonRequest, PlainRequest, Request};
+use crate::base::error::{Error, Result};
+use crate::link::channel::{CANCEL_GRACE, Channel, Stop};
+use crate::requests::agent::Agent;
+use crate::requests::methods::{self, Answer, ChannelAnswer, ChannelRequest, CommonRequest, PlainRequest, Request};
 use body::{Name, Reply};
 
 /// Serves until the process ends. Fails when the address cannot be bound.
@@ -114,11 +117,10 @@ async fn call_on(agent: &Arc<Agent>, method: &str, request: ChannelRequest) -> R
         ChannelRequest::PtyOpen(program, terminal, size, _) => {
             let agent = agent.clone();
             // The task goes on when the client leaves, so that the child is reaped.
-            let open = async move { agent.ptys.open(program, terminal, size, &agent.me).await };
-            let pty = tokio::spawn(open).await.map_err(|error| Error::Failed {
-                what: "pty_open",
-                why: error.to_string(),
-            })??;
+            let open = async move { agent.ptys.open(program, terminal, size, &agent.commands.me).await };
+            let pty = tokio::spawn(open)
+                .await
+                .map_err(|error| Error::failed("pty_open", error))??;
             Ok(ChannelAnswer::Opened {
                 session: pty.id.clone(),
                 channel: None,

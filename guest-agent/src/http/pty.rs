@@ -10,14 +10,14 @@ use tokio::sync::mpsc;
 
 use super::body::{Events, Name, QUEUE, Reply, readable, whole};
 use super::query::parse_query;
-use crate::agent::Agent;
-use crate::error::{Error, Result};
-use crate::events::StreamEvent;
-use crate::feed;
-use crate::methods::ChannelAnswer;
-use crate::output::sse;
-use crate::pty::{Attachment, Next, replayed};
-use crate::scrollback::Role;
+use crate::base::error::{Error, Result};
+use crate::link::events::StreamEvent;
+use crate::processes::feed;
+use crate::processes::output::sse;
+use crate::processes::pty::{Attachment, Next, replayed};
+use crate::processes::scrollback::Role;
+use crate::requests::agent::Agent;
+use crate::requests::methods::ChannelAnswer;
 
 const CHUNK: usize = 32 * 1024;
 const INPUT_LIMIT: usize = 1 << 20;
@@ -49,7 +49,7 @@ async fn deliver(attachment: Attachment, sender: mpsc::Sender<Bytes>) {
             Next::Lagged => (StreamEvent::Lagged {}, false),
             Next::Exit(exit) => {
                 let event = StreamEvent::Exit {
-                    exit_code: exit.code,
+                    exit_code: exit.exit_code,
                     signal: exit.signal,
                     timed_out: false,
                 };

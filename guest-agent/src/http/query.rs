@@ -2,9 +2,9 @@
 
 use serde_json::Map;
 
-use crate::base64;
-use crate::error::{Error, Result};
-use crate::params::Params;
+use crate::base::base64;
+use crate::base::error::{Error, Result};
+use crate::base::params::Params;
 
 /// Reads the parameters from a query. Fails with `BadRequest` when it is not well formed.
 pub fn parse_query(query: Option<String>) -> Result<Params> {
@@ -42,7 +42,7 @@ fn percent_decode(text: &str) -> Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::params::{Mode, Place};
+    use crate::base::params::{Mode, Place};
     use serde::Deserialize;
     use std::os::unix::ffi::OsStrExt;
 

@@ -1,7 +1,7 @@
 //! Tests of the router without a socket.
 
 use super::*;
-use crate::boot_times::BootTimes;
+use crate::machine::boot_times::BootTimes;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use std::os::unix::ffi::OsStrExt;
@@ -102,7 +102,7 @@ async fn a_terminal_takes_input_and_gives_events() {
     let output: Vec<u8> = text
         .split("\n\n")
         .filter_map(|event| serde_json::from_str::<Value>(event.strip_prefix("data: ")?).ok())
-        .filter_map(|event| crate::base64::decode(event["data_b64"].as_str()?))
+        .filter_map(|event| crate::base::base64::decode(event["data_b64"].as_str()?))
         .flatten()
         .collect();
     assert!(String::from_utf8_lossy(&output).contains("got it"));
@@ -130,7 +130,7 @@ async fn bytes_that_are_no_text_name_files_commands_and_input() {
     let uri = format!("/files?path={name}");
     assert_eq!(ask(&app, "PUT", &uri, Some("t"), "old").await.0, 200);
     let raw = [path.as_os_str().as_encoded_bytes(), b"-\xff\xc3\xa9"].concat();
-    let coded = crate::base64::encode;
+    let coded = crate::base::base64::encode;
     let params = json!({"argv_b64": [coded(b"tee"), coded(&raw)], "stdin_b64": coded(b"\xfe")});
     let (status, reply) = post_json(&app, "/execute", params).await;
     assert_eq!((status, &reply["exit_code"]), (200, &json!(0)), "{reply}");

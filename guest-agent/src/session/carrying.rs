@@ -1,18 +1,15 @@
 //! The beginning and the end of an exchange between a client and a service in the guest.
 
 use super::state::{Origin, Session};
-use crate::channel::{Channel, Stop};
-use crate::error::{Error, Result};
-use crate::events::Event;
-use crate::methods::{Answer, ChannelAnswer};
-use crate::wire;
+use crate::base::error::{Error, Result};
+use crate::link::channel::{Channel, Stop};
+use crate::link::events::Event;
+use crate::requests::methods::ChannelAnswer;
 
 /// Tells the client that it is connected.
 pub async fn begin(session: &Session, origin: &Origin, channel: &Channel) {
     let connected = ChannelAnswer::Connected { channel: channel.id };
-    session
-        .reply(origin, Ok(Answer::Channel(connected)), wire::JSON_LIMIT)
-        .await;
+    session.answer(origin, connected).await;
 }
 
 /// Waits for the end of an exchange, unless the client or the end of the session breaks it off.

@@ -10,26 +10,24 @@ use tokio::io::unix::AsyncFd;
 use super::carrying::{begin, end, until_stopped};
 use super::state::{Origin, Session};
 use super::udp;
-use crate::address::{Address, Connected, Socket};
-use crate::channel::Channel;
-use crate::error::{Error, Result};
-use crate::events::Event;
-use crate::exec::Ties;
-use crate::feed;
-use crate::wire::{DATA_LIMIT, STDOUT};
-use crate::{sys, unix_socket};
+use crate::base::error::{Error, Result};
+use crate::base::sys;
+use crate::link::channel::Channel;
+use crate::link::events::Event;
+use crate::link::wire::{DATA_LIMIT, STDOUT};
+use crate::processes::exec::Ties;
+use crate::processes::feed;
+use crate::sockets::address::{Address, Connected, Socket};
+use crate::sockets::unix;
 
 const CHUNK: usize = 64 * 1024;
 
 /// Connects to an address and serves the connection on the channel.
 pub async fn dial(session: &Arc<Session>, origin: &Origin, address: Address, channel: &Arc<Channel>) -> Result<()> {
-    let target = address.target(&session.agent.me)?;
-    let ties = Ties {
-        channel,
-        closed: Some(&session.closed),
-    };
+    let target = address.target(&session.agent.commands.me)?;
+    let ties = Ties::new(channel, Some(&session.closed));
     let connected = tokio::select! {
-        connected = target.connect(&session.agent, ties) => connected?,
+        connected = target.connect(&session.agent.commands, ties) => connected?,
         _ = channel.stopped() => return Err(Error::BadRequest("canceled".into())),
         () = session.closed.wait() => return Err(Error::Gone),
     };
@@ -51,7 +49,7 @@ pub async fn serve(session: &Arc<Session>, origin: &Origin, socket: Socket, chan
     let result = until_stopped(session, channel, exchange).await;
     if result.is_err() {
         // The peer must not take what came so far for everything.
-        unix_socket::reset_at_close(socket.get_ref().as_fd());
+        unix::reset_at_close(socket.get_ref().as_fd());
     }
     drop(socket);
     feed::abandon(channel, Some(&session.out)).await;
@@ -69,9 +67,7 @@ async fn exchange(session: &Session, channel: &Channel, socket: &AsyncFd<OwnedFd
     let to_peer = async {
         while let Some(piece) = channel.input.take(CHUNK).await {
             feed::write_all(socket, &piece).await?;
-            let credit = channel.input.consumed(piece.len());
-            // When the session is gone, nobody needs the credit.
-            let _ = session.out.credit(channel.id, credit).await;
+            feed::give_back(channel, Some(&session.out), piece.len()).await;
         }
         // The peer may have closed its side already.
         let _ = rustix::net::shutdown(socket.get_ref(), rustix::net::Shutdown::Write);

@@ -4,25 +4,22 @@ use std::sync::Arc;
 
 use super::kept;
 use super::state::{Origin, Session};
-use crate::channel::Channel;
-use crate::command::{Command, Program};
-use crate::error::Result;
-use crate::events::OldEvent;
-use crate::exec::{self, Ties};
-use crate::feed::Stdin;
-use crate::methods::{Answer, ChannelAnswer, Input, SftpUser, Streaming};
-use crate::output::Sink;
-use crate::wire::{self, STDERR, STDOUT};
+use crate::base::error::Result;
+use crate::link::channel::Channel;
+use crate::link::events::OldEvent;
+use crate::link::wire::{STDERR, STDOUT};
+use crate::processes::command::{Command, Program};
+use crate::processes::exec::{self, Ties};
+use crate::processes::feed::Stdin;
+use crate::processes::output::Sink;
+use crate::requests::methods::{ChannelAnswer, Input, SftpUser, Streaming};
 
 /// Runs a command and returns its output.
 pub async fn execute(session: &Session, program: Program, input: Input, channel: &Channel) -> Result<ChannelAnswer> {
-    let command = Command::new(program, &session.agent.me)?;
-    let ties = Ties {
-        channel,
-        closed: Some(&session.closed),
-    };
+    let command = Command::new(program, &session.agent.commands.me)?;
+    let ties = Ties::new(channel, Some(&session.closed));
     let input = input.stdin.map(|input| input.0);
-    let collected = exec::collect(&session.agent, command, input, ties).await?;
+    let collected = exec::collect(&session.agent.commands, command, input, ties).await?;
     Ok(ChannelAnswer::Collected(collected))
 }
 
@@ -35,7 +32,7 @@ pub async fn execute_stream(
     streaming: &Streaming,
     channel: &Arc<Channel>,
 ) -> Result<()> {
-    let command = Command::new(program, &session.agent.me)?;
+    let command = Command::new(program, &session.agent.commands.me)?;
     if streaming.keep {
         return kept::start(session, origin, command, channel).await;
     }
@@ -44,7 +41,7 @@ pub async fn execute_stream(
 
 /// Starts the SFTP server of a user, which speaks on the channel.
 pub async fn sftp(session: &Arc<Session>, origin: &Origin, wanted: &SftpUser, channel: &Arc<Channel>) -> Result<()> {
-    let command = Command::of_sftp(wanted.user.as_deref(), &session.agent.me)?;
+    let command = Command::of_sftp(wanted.user.as_deref(), &session.agent.commands.me)?;
     stream(session, origin, command, false, channel).await
 }
 
@@ -55,7 +52,7 @@ async fn stream(
     detach: bool,
     channel: &Arc<Channel>,
 ) -> Result<()> {
-    let running = exec::start(&session.agent, command, channel.takes_input).await?;
+    let running = exec::start(&session.agent.commands, command, channel.takes_input).await?;
     // Clients without a handshake expect nothing but the stream.
     if session.framed {
         let started = ChannelAnswer::Started {
@@ -63,9 +60,7 @@ async fn stream(
             pid: running.pid(),
             command: None,
         };
-        session
-            .reply(origin, Ok(Answer::Channel(started)), wire::JSON_LIMIT)
-            .await;
+        session.answer(origin, started).await;
     }
     let stdin = if channel.takes_input {
         Stdin::Channel(channel, session.framed.then(|| session.out.clone()))
@@ -79,10 +74,7 @@ async fn stream(
             Sink::text(&session.out, &origin.id, stream)
         }
     });
-    let ties = Ties {
-        channel,
-        closed: (!detach).then_some(&session.closed),
-    };
+    let ties = Ties::new(channel, (!detach).then_some(&session.closed));
     let outcome = exec::run(running, stdin, [&mut stdout, &mut stderr], ties).await;
     if session.framed {
         session.event(&outcome.exit_event(channel.id)).await;

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use super::state::{Origin, Session};
-use crate::blocking::{self, OffRuntime};
-use crate::channel::{Channel, Stop};
-use crate::error::{Error, Result};
-use crate::events::Event;
-use crate::file_reader::{Extents, FileReader, RECORD_HEADER, ReadRequest};
-use crate::file_writer::{FileWriter, WriteRequest};
-use crate::methods::{Answer, ChannelAnswer};
-use crate::sparse_writer::SparseWriter;
-use crate::wire::{self, DATA_HEADER, DATA_LIMIT, STDOUT};
+use crate::base::blocking::{self, OffRuntime};
+use crate::base::error::{Error, Result};
+use crate::files::reader::{Extents, FileReader, RECORD_HEADER, ReadRequest};
+use crate::files::sparse::SparseWriter;
+use crate::files::writer::{FileWriter, WriteRequest};
+use crate::link::channel::{Channel, Stop};
+use crate::link::events::Event;
+use crate::link::wire::{self, DATA_HEADER, DATA_LIMIT, STDOUT};
+use crate::requests::methods::ChannelAnswer;
 
 /// A file to be sent.
 enum Contents {
@@ -87,9 +87,7 @@ pub async fn read_to_client(
     } else {
         Contents::Whole(OffRuntime::new(reader))
     };
-    session
-        .reply(origin, Ok(Answer::Channel(opened)), wire::JSON_LIMIT)
-        .await;
+    session.answer(origin, opened).await;
     let mut bytes = 0;
     let result = send(session, channel, contents, &mut bytes).await;
     let event = Event::End {

@@ -4,21 +4,21 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use super::state::{Origin, Session};
-use crate::agent::Agent;
-use crate::channel::Channel;
-use crate::command::Command;
-use crate::error::Result;
-use crate::exec::{self, Running, Ties};
-use crate::feed::{self, Stdin};
-use crate::kept::{Client, Kept, Seat};
-use crate::methods::{Answer, ChannelAnswer, CommandAttachment};
-use crate::output::Sink;
-use crate::wire::{self, STDERR, STDOUT};
+use crate::base::error::Result;
+use crate::link::channel::Channel;
+use crate::link::wire::{STDERR, STDOUT};
+use crate::processes::command::Command;
+use crate::processes::exec::{self, Running, Ties};
+use crate::processes::feed::{self, Stdin};
+use crate::processes::kept::{Client, Kept, Seat};
+use crate::processes::output::Sink;
+use crate::requests::agent::Agent;
+use crate::requests::methods::{ChannelAnswer, CommandAttachment};
 
 /// Starts a command and serves it on the channel. Fails as `exec::start` does.
 pub async fn start(session: &Arc<Session>, origin: &Origin, command: Command, channel: &Arc<Channel>) -> Result<()> {
     let agent = &session.agent;
-    let mut running = exec::start(agent, command, channel.takes_input).await?;
+    let mut running = exec::start(&agent.commands, command, channel.takes_input).await?;
     let stdin = running.take_stdin();
     let kept = agent.kept.add(running.pid(), channel, stdin);
     let seat = kept.seat().await;
@@ -56,9 +56,7 @@ async fn tell(session: &Session, origin: &Origin, channel: &Channel, kept: &Kept
         pid: kept.pid,
         command: Some(kept.id.clone()),
     };
-    session
-        .reply(origin, Ok(Answer::Channel(started)), wire::JSON_LIMIT)
-        .await;
+    session.answer(origin, started).await;
 }
 
 fn attach(session: &Session, channel: &Arc<Channel>, kept: &Kept) {
@@ -71,10 +69,7 @@ fn attach(session: &Session, channel: &Arc<Channel>, kept: &Kept) {
 /// Reads the command to its end, whoever is attached.
 async fn live(agent: Arc<Agent>, kept: Arc<Kept>, running: Running) {
     let [mut stdout, mut stderr] = [STDOUT, STDERR].map(|stream| Sink::kept(&kept, stream));
-    let ties = Ties {
-        channel: &kept.first,
-        closed: None,
-    };
+    let ties = Ties::new(&kept.first, None);
     let outcome = exec::run(running, Stdin::None, [&mut stdout, &mut stderr], ties).await;
     agent.kept.finish(&kept, outcome);
 }

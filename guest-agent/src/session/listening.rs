@@ -11,15 +11,14 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::time::sleep;
 
 use super::state::{Origin, Session};
-use crate::address::{Address, Socket, Target};
-use crate::blocking;
-use crate::channel::Channel;
-use crate::error::{Error, Result};
-use crate::events::Event;
-use crate::log::note;
-use crate::methods::{Answer, ChannelAnswer};
-use crate::unix_socket::{self, SocketFile};
-use crate::wire;
+use crate::base::blocking;
+use crate::base::error::{Error, Result};
+use crate::base::log::note;
+use crate::link::channel::Channel;
+use crate::link::events::Event;
+use crate::requests::methods::ChannelAnswer;
+use crate::sockets::address::{Address, Socket, Target};
+use crate::sockets::unix::{self, SocketFile};
 
 /// A connection that its client does not take in this time is closed.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -37,7 +36,7 @@ impl Listener {
         let what = target.describe();
         let failed = move |error| Error::io(what, error);
         if let Target::Unix { path, user } = target {
-            let (made, file) = blocking::run(move || unix_socket::listen(&path, &user).map_err(failed)).await?;
+            let (made, file) = blocking::run(move || unix::listen(&path, &user).map_err(failed)).await?;
             let listener = UnixListener::from_std(made).map_err(|error| Error::io("listen", error))?;
             return Ok((Self::Unix(listener, file), None));
         }
@@ -79,14 +78,12 @@ impl Listener {
 /// Listens at an address until the client cancels, or until the session ends: first the reply, then
 /// an event for each connection, then the event `end`.
 pub async fn listen(session: &Arc<Session>, origin: &Origin, address: Address, channel: &Arc<Channel>) -> Result<()> {
-    let (listener, port) = Listener::open(address.target(&session.agent.me)?).await?;
+    let (listener, port) = Listener::open(address.target(&session.agent.commands.me)?).await?;
     let listening = ChannelAnswer::Listening {
         channel: channel.id,
         port,
     };
-    session
-        .reply(origin, Ok(Answer::Channel(listening)), wire::JSON_LIMIT)
-        .await;
+    session.answer(origin, listening).await;
     tokio::select! {
         () = announce(session, channel, &listener) => {}
         _ = channel.stopped() => {}

@@ -1,109 +1,20 @@
-//! Sessions with clients, over a virtio port or a Unix socket.
+//! Clients that the host connects by virtio-serial, or by a Unix socket in tests: their sessions,
+//! and what runs on the channels of one.
+//!
+//! All that needs no channel is done by `requests`.
 
-mod carrying;
-mod connections;
-mod exec;
-mod files;
-mod kept;
-mod listening;
-mod pty;
-mod requests;
-mod state;
-mod udp;
-mod waiting;
-mod watching;
-
-use std::sync::Arc;
-
-use crate::agent::Agent;
-use crate::error::{Error, Result};
-use crate::link::{Link, Received};
-use crate::wire::{self, Decoder, Frame};
-use state::{Asked, Call, Origin, Session};
-
-/// Serves the link until the client is gone, or until it breaks the protocol on a socket. On a port
-/// the next session follows.
-pub async fn serve(agent: &Arc<Agent>, link: Arc<Link>) {
-    let mut decoder = Decoder::default();
-    let mut session = Session::new(agent, &link, false);
-    // A port may begin with what an earlier client has left there.
-    let mut seeking = link.is_port();
-    loop {
-        let result = if seeking {
-            wire::find_opening(decoder.buffer()).map(Frame::Json).map(Ok)
-        } else {
-            decoder
-                .next_frame()
-                .map_err(|error| Error::BadRequest(error.to_string()))
-                .transpose()
-        };
-        let broken = match result {
-            Some(Ok(frame)) => {
-                seeking = false;
-                handle(&session, frame, &link).await
-            }
-            Some(Err(error)) => Err(error),
-            None => match link.read(decoder.buffer()).await {
-                Ok(Received::Bytes) => Ok(None),
-                // This hang-up is that of the client before this one, noticed late.
-                Ok(Received::Reconnected) if session.is_fresh() => Ok(None),
-                Ok(_) | Err(_) => break,
-            },
-        };
-        match broken {
-            Ok(None) => {}
-            Ok(Some(fresh)) => session = fresh,
-            Err(error) => {
-                session.farewell(&error).await;
-                session.end();
-                if !link.is_port() {
-                    break;
-                }
-                session = Session::new(agent, &link, false);
-                seeking = true;
-            }
-        }
-    }
-    session.end();
-}
-
-/// Handles one frame. Returns the new session if the frame was a `hello`. An error means that the
-/// client broke the protocol.
-async fn handle(session: &Arc<Session>, frame: Frame, link: &Arc<Link>) -> Result<Option<Arc<Session>>> {
-    match frame {
-        Frame::Json(bytes) => {
-            let Call { origin, asked } = Call::parse(&bytes)?;
-            match asked {
-                Ok(Asked { method, params }) if method == "hello" => {
-                    session.end();
-                    let fresh = Session::new(&session.agent, link, true);
-                    fresh.greet(&origin, params).await;
-                    return Ok(Some(fresh));
-                }
-                asked => start(session, origin, asked).await,
-            }
-        }
-        Frame::Data { stream, channel, bytes } => session.take_input(stream, channel, &bytes),
-        Frame::Credit { stream, channel, count } => session.take_credit(stream, channel, count),
-    }
-    Ok(None)
-}
-
-/// Checks one request and starts a task for it. Its channel is opened before this returns, so that
-/// the input that follows finds it.
-async fn start(session: &Arc<Session>, origin: Origin, asked: Result<Asked>) {
-    let Some(place) = session.request_place().await else {
-        return;
-    };
-    let opened = session
-        .admit(&origin, asked)
-        .and_then(|request| requests::open_channel(session, &origin, request));
-    let session = session.clone();
-    tokio::spawn(async move {
-        match opened {
-            Ok(opened) => requests::run(&session, &origin, opened).await,
-            Err(error) => session.reply(&origin, Err(error), wire::JSON_LIMIT).await,
-        }
-        drop(place);
-    });
-}
+pub mod carrying;
+pub mod connections;
+pub mod datagrams;
+pub mod exec;
+pub mod files;
+pub mod kept;
+pub mod listening;
+pub mod pty;
+pub mod requests;
+pub mod serial;
+pub mod serving;
+pub mod state;
+pub mod udp;
+pub mod waiting;
+pub mod watching;

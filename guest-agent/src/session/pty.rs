@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use super::state::{Origin, Session};
-use crate::channel::Channel;
-use crate::closed::Closed;
-use crate::command::Program;
-use crate::error::{Error, Result};
-use crate::events::Event;
-use crate::feed;
-use crate::methods::{self, Answer, ChannelAnswer};
-use crate::pty::{self, Attachment, NewTerminal, Next, Size};
-use crate::scrollback::Role;
-use crate::wire::{self, STDOUT};
+use crate::base::closed::Closed;
+use crate::base::error::{Error, Result};
+use crate::link::channel::Channel;
+use crate::link::events::Event;
+use crate::link::wire::STDOUT;
+use crate::processes::command::Program;
+use crate::processes::feed;
+use crate::processes::pty::{self, Attachment, NewTerminal, Next, Size};
+use crate::processes::scrollback::Role;
+use crate::requests::methods::{self, ChannelAnswer};
 
 /// Opens a terminal and serves it on the channel. Fails as `Ptys::open` does.
 pub async fn open(
@@ -22,16 +22,14 @@ pub async fn open(
     channel: &Arc<Channel>,
 ) -> Result<()> {
     let agent = &session.agent;
-    let pty = agent.ptys.open(program, terminal, size, &agent.me).await?;
+    let pty = agent.ptys.open(program, terminal, size, &agent.commands.me).await?;
     let attachment = Attachment::new(&pty, 0, Role::Client);
     let opened = ChannelAnswer::Opened {
         session: pty.id.clone(),
         channel: Some(channel.id),
         pid: pty.pid,
     };
-    session
-        .reply(origin, Ok(Answer::Channel(opened)), wire::JSON_LIMIT)
-        .await;
+    session.answer(origin, opened).await;
     serve(session, channel, attachment).await;
     Ok(())
 }
@@ -52,9 +50,7 @@ pub async fn attach(
         pty.resize(size)?;
     }
     let attached = ChannelAnswer::Attached(pty.describe_attachment(channel.id, attachment.replay));
-    session
-        .reply(origin, Ok(Answer::Channel(attached)), wire::JSON_LIMIT)
-        .await;
+    session.answer(origin, attached).await;
     serve(session, channel, attachment).await;
     Ok(())
 }
@@ -106,7 +102,7 @@ async fn deliver(session: &Session, channel: &Channel, attachment: Attachment) -
                 let count = session.out.fill(STDOUT, channel.id, fill).await?;
                 channel.stdout.spend(count);
             }
-            Next::Exit(exit) => return session.out.json(&exit.event(channel.id)).await,
+            Next::Exit(exit) => return session.out.json(&exit.exit_event(channel.id)).await,
             Next::Nothing => tokio::select! {
                 changed = changes.changed() => changed.map_err(|_| Error::Gone)?,
                 _ = channel.stopped() => return Ok(()),

@@ -1,16 +1,15 @@
-//! Carries out the requests of a session that need its channels. All others are carried out in
-//! `methods`.
+//! Carries out the requests of a session that need its channels. `requests::methods` does all others.
 
 use std::sync::Arc;
 
 use super::state::{Origin, Session};
 use super::{connections, exec, files, kept, listening, pty, watching};
-use crate::channel::{CANCEL_GRACE, Channel, Stop, WindowSize};
-use crate::error::{Error, Result};
-use crate::methods::{self, Answer, ChannelAnswer, ChannelRequest, Request, Typed};
-use crate::params::wrong;
-use crate::signals::Signal;
-use crate::wire;
+use crate::base::error::{Error, Result};
+use crate::base::params::wrong;
+use crate::link::channel::{CANCEL_GRACE, Channel, Stop, WindowSize};
+use crate::link::wire;
+use crate::processes::signals::Signal;
+use crate::requests::methods::{self, Answer, ChannelAnswer, ChannelRequest, Request, Typed};
 
 /// A request, and its channel if it has one.
 type Opened = (Request, Option<Arc<Channel>>);

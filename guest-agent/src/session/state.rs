@@ -12,18 +12,18 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use super::waiting::Waiting;
-use crate::agent::Agent;
-use crate::channel::{Channel, Channels};
-use crate::closed::Closed;
-use crate::error::{Error, Refusal, Result};
-use crate::events::Event;
-use crate::link::Link;
-use crate::log::note;
-use crate::methods::{Answer, ChannelAnswer, ChannelRequest, Hello, Marked, Request};
-use crate::outbox::Outbox;
-use crate::params::{Params, wrong};
-use crate::sys;
-use crate::wire::{self, STDIN};
+use crate::base::closed::Closed;
+use crate::base::error::{Error, Refusal, Result};
+use crate::base::log::note;
+use crate::base::params::{Params, wrong};
+use crate::base::sys;
+use crate::link::channel::{Channel, Channels};
+use crate::link::events::Event;
+use crate::link::outbox::Outbox;
+use crate::link::port::Link;
+use crate::link::wire::{self, STDIN};
+use crate::requests::agent::Agent;
+use crate::requests::methods::{Answer, ChannelAnswer, ChannelRequest, Hello, Marked, Request};
 
 /// The number of requests that run at a time. More wait in the link.
 const MAX_REQUESTS: usize = 1024;
@@ -288,6 +288,11 @@ impl Session {
         let frame = encode_reply(origin, result, limit);
         // A client that is gone needs no reply.
         let _ = self.out.raw(&frame).await;
+    }
+
+    /// Sends the reply to a request whose channel goes on after it.
+    pub async fn answer(&self, origin: &Origin, answer: ChannelAnswer) {
+        self.reply(origin, Ok(Answer::Channel(answer)), wire::JSON_LIMIT).await;
     }
 
     /// Sends an event, unless the client is gone.

@@ -1,18 +1,19 @@
 //! Datagrams to and from a service in the guest, on a channel of a session.
 
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use tokio::net::UdpSocket;
 use tokio::sync::Notify;
 
 use super::carrying::{begin, end, until_stopped};
+use super::datagrams::{DATAGRAM_MAX, Queue, Splitter};
 use super::state::{Origin, Session};
-use crate::channel::Channel;
-use crate::datagrams::{DATAGRAM_MAX, Queue, Splitter};
-use crate::error::{Error, Result};
-use crate::feed;
-use crate::wire::STDOUT;
+use crate::base::error::{Error, Result};
+use crate::base::mutex::Mutex;
+use crate::link::channel::Channel;
+use crate::link::wire::STDOUT;
+use crate::processes::feed;
 
 const CHUNK: usize = 64 * 1024;
 
@@ -24,13 +25,9 @@ struct Arrived {
 }
 
 impl Arrived {
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Waits for a datagram.
     async fn some(&self) {
-        while self.queue().is_empty() {
+        while self.queue.lock().is_empty() {
             self.news.notified().await;
         }
     }
@@ -66,9 +63,7 @@ async fn send(session: &Session, channel: &Channel, socket: &UdpSocket) -> Resul
             // A datagram that cannot be sent is lost, as on a network.
             let _ = socket.send(&datagram).await;
         }
-        let credit = channel.input.consumed(piece.len());
-        // When the session is gone, nobody needs the credit.
-        let _ = session.out.credit(channel.id, credit).await;
+        feed::give_back(channel, Some(&session.out), piece.len()).await;
     }
     Ok(())
 }
@@ -80,7 +75,7 @@ async fn receive(socket: &UdpSocket, arrived: &Arrived) -> io::Error {
     loop {
         match socket.recv(&mut buffer).await {
             Ok(count) if count <= DATAGRAM_MAX => {
-                arrived.queue().push(&buffer[..count]);
+                arrived.queue.lock().push(&buffer[..count]);
                 arrived.news.notify_one();
             }
             Ok(_) => {}
@@ -123,7 +118,7 @@ async fn deliver(session: &Session, channel: &Channel, arrived: &Arrived, bytes:
         };
         let fill = |buffer: &mut [u8]| {
             let limit = room.min(buffer.len());
-            arrived.queue().take_into(&mut buffer[..limit])
+            arrived.queue.lock().take_into(&mut buffer[..limit])
         };
         match session.out.fill(STDOUT, channel.id, fill).await {
             Ok(count) => {

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
 
-use crate::address::Socket;
-use crate::error::{Error, Result};
+use crate::base::error::{Error, Result};
+use crate::base::mutex::Mutex;
+use crate::sockets::address::Socket;
 
 /// The number of connections of a session that may wait for their client. More wait in the kernel.
 const WAITING_MAX: usize = 64;
@@ -20,19 +20,19 @@ pub struct Waiting {
 
 impl Waiting {
     fn len(&self) -> usize {
-        self.sockets.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.sockets.lock().len()
     }
 
     pub fn put(&self, socket: Socket) -> u32 {
         let number = self.last.fetch_add(1, Relaxed).wrapping_add(1);
-        let mut sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sockets = self.sockets.lock();
         sockets.insert(number, socket);
         number
     }
 
     /// Takes a connection out. Fails with `NotFound` when there is none of this number.
     pub fn take(&self, number: u32) -> Result<Socket> {
-        let mut sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sockets = self.sockets.lock();
         let socket = sockets.remove(&number);
         drop(sockets);
         self.taken.notify_one();

@@ -8,13 +8,14 @@ use tokio::io::unix::AsyncFd;
 
 use super::carrying::{end, until_stopped};
 use super::state::{Origin, Session};
-use crate::blocking::{self, OffRuntime};
-use crate::channel::Channel;
-use crate::error::{Error, Result};
-use crate::methods::{Answer, ChannelAnswer};
-use crate::tree_watch::{Kind, READ_SIZE, TreeWatch, WatchRequest, record};
-use crate::wire::{self, DATA_HEADER, DATA_LIMIT, STDOUT};
-use crate::{feed, sys};
+use crate::base::blocking::{self, OffRuntime};
+use crate::base::error::{Error, Result};
+use crate::base::sys;
+use crate::files::watch::{Kind, READ_SIZE, TreeWatch, WatchRequest, record};
+use crate::link::channel::Channel;
+use crate::link::wire::{self, DATA_HEADER, DATA_LIMIT, STDOUT};
+use crate::processes::feed;
+use crate::requests::methods::ChannelAnswer;
 
 /// Marks that are answered at a time.
 const MARKS_MAX: usize = 64;
@@ -36,9 +37,7 @@ pub async fn watch(
         channel: channel.id,
         directories: watch.directories(),
     };
-    session
-        .reply(origin, Ok(Answer::Channel(watching)), wire::JSON_LIMIT)
-        .await;
+    session.answer(origin, watching).await;
     let mut bytes = 0;
     let telling = tell(session, channel, watch, &ready, &mut bytes);
     let result = until_stopped(session, channel, telling).await;

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 
-use crate::passwd::{parse_passwd, read_database};
-use crate::sys;
+use crate::base::sys;
+use crate::users::passwd;
 
 const MONTHS: [&str; 12] = [
     "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
@@ -23,16 +23,13 @@ pub struct Names {
 
 impl Names {
     pub fn read() -> Self {
-        let users = parse_passwd(&read_database("/etc/passwd"))
-            .map(|user| (user.uid, user.name))
-            .collect();
-        let group = |line: &str| {
-            let mut fields = line.split(':');
-            let name = fields.next()?.to_owned();
-            Some((fields.nth(1)?.parse().ok()?, name))
-        };
-        let groups = read_database("/etc/group").lines().filter_map(group).collect();
-        Self { users, groups }
+        let users = passwd::all_users().into_iter().map(|user| (user.uid, user.name));
+        let text = passwd::read_database("/etc/group");
+        let groups = passwd::parse_group(&text).map(|group| (group.gid, group.name.to_owned()));
+        Self {
+            users: users.collect(),
+            groups: groups.collect(),
+        }
     }
 
     /// Returns the line about a file.
@@ -93,7 +90,7 @@ fn time_text(seconds: i64, now: i64) -> String {
     }
 }
 
-/// Returns year, month and day of a day, which is counted from 1970-01-01.
+/// Converts a number of days since 1970-01-01 into year, month and day.
 fn date(mut day: i64) -> (i64, usize, i64) {
     let leap = |year: i64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     // 400 years have 146,097 days, whichever they are.

@@ -14,7 +14,7 @@ mod wire;
 use std::io::{self, BufReader, Read, Write};
 use std::process::ExitCode;
 
-use crate::spawn::{self, Credentials};
+use crate::base::spawn::{self, Credentials};
 use requests::Server;
 use wire::Answers;
 

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use crate::passwd::{parse_passwd, read_database};
+use crate::users::passwd;
 
 /// Returns the path that a client means. An empty one is the directory where the server began.
 pub fn path(bytes: &[u8]) -> PathBuf {
@@ -41,7 +41,8 @@ pub fn expand(bytes: &[u8]) -> io::Result<PathBuf> {
     let home = if name.is_empty() {
         std::env::var_os("HOME").map(PathBuf::from)
     } else {
-        parse_passwd(&read_database("/etc/passwd"))
+        passwd::all_users()
+            .into_iter()
             .find(|user| user.name.as_bytes() == name)
             .map(|user| user.home.into())
     };

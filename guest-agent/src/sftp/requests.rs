@@ -13,7 +13,7 @@ use super::handles::{self, Handles, Opened};
 use super::listing::Names;
 use super::paths;
 use super::wire::{Answers, Fields, PACKET_LIMIT, Short};
-use crate::sys;
+use crate::base::sys;
 
 const VERSION: u32 = 3;
 

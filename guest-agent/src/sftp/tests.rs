@@ -1,8 +1,8 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
+use super::wire::Fields;
 use super::*;
-use crate::sftp::wire::Fields;
 
 /// A directory of a test's own.
 struct Place(PathBuf);

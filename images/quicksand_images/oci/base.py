@@ -1,10 +1,9 @@
-"""The kernel, initrd and modules of an image of ours, which a container image is given."""
+"""The kernel, initrd and modules of an image of ours, which a container image gets."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from quicksand.base.arch import Architecture
 from quicksand.base.errors import ImageError
 from quicksand.base.files import map_os_errors
 from quicksand.base.regular import create
+from quicksand.base.sharing import copy_sparse
 from quicksand.base.text import size_text
 from quicksand.base.threads import in_stoppable_thread
 from quicksand.disks.diff.bounds import Malformed
@@ -43,14 +43,14 @@ class Module:
     """A module, or a table of them, of a kernel."""
 
     content: Path
-    """Where it waits."""
+    """The file with the contents, until they are added."""
     size: int
     mode: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Base:
-    """What boots the image."""
+    """The parts that boot the image."""
 
     name: str
     arch: Architecture
@@ -64,11 +64,13 @@ class Base:
 
 async def take_base(image: ResolvedImage, place: Path, staging: Path) -> Base:
     """Copy kernel and initrd of ``image`` to ``staging``, and its modules to the new directory
-    ``place``. Raises ImageError if the modules are not where they can be found, HostError."""
+    ``place``. This is done first: from then on the build does not need that image, which may be
+    removed. Raises ImageError if the modules are not in a known place, HostError."""
     place.mkdir(mode=0o700)
     with map_os_errors(staging):
-        await asyncio.to_thread(shutil.copyfile, image.kernel, staging / "kernel")
-        await asyncio.to_thread(shutil.copyfile, image.initrd, staging / "initrd")
+        # The store replaces them by links if it has the same files.
+        await asyncio.to_thread(copy_sparse, image.kernel, staging / "kernel")
+        await asyncio.to_thread(copy_sparse, image.initrd, staging / "initrd")
     with map_os_errors(place):
         modules = await in_stoppable_thread(lambda stop: _take_modules(image, place, stop))
     return Base(
@@ -82,8 +84,8 @@ async def take_base(image: ResolvedImage, place: Path, staging: Path) -> Base:
 
 
 def _take_modules(image: ResolvedImage, place: Path, stop: Callable[[], None]) -> dict[str, Module]:
-    """Copy the modules of the image's lowest layer, which has what boots it, and return them by
-    their paths below `MODULES`. Raises ImageError, OSError."""
+    """Copy the modules from the image's lowest layer, which holds its boot files, and return them
+    by their paths below `MODULES`. Raises ImageError, OSError."""
     try:
         with opened_file_system(image.chain[:1]) as filesystem:
             found = _find_modules(image, filesystem, stop)
@@ -102,7 +104,7 @@ def _take_modules(image: ResolvedImage, place: Path, stop: Callable[[], None]) -
 def _find_modules(
     image: ResolvedImage, filesystem: FileSystem, stop: Callable[[], None]
 ) -> dict[str, Inode]:
-    """Return the files of the one kernel whose modules there are. Raises Malformed, ImageError."""
+    """Return the files of the one kernel that has modules. Raises Malformed, ImageError."""
     releases: dict[str, Inode] = {}
     for root in (MODULES, f"/usr{MODULES}"):  # where /lib is a link to it
         directory = Finder(filesystem).find(root)
@@ -122,7 +124,7 @@ def _find_modules(
             inner = sorted(_entries(filesystem, inode).items(), reverse=True)
             waiting += [(f"{path}/{name}", one) for name, one in inner]
         elif inode.type is FileType.FILE:
-            # A link (build, source) leads to what only a compiler needs.
+            # A link (build, source) leads to files that only a compiler needs.
             found[path] = inode
     if bad := next((path for path in found if not _FILE.fullmatch(path)), None):
         raise _unfit(image, f"it has a module with the name {bad[:200]!r}")
@@ -134,7 +136,7 @@ def _find_modules(
 
 
 def _entries(filesystem: FileSystem, inode: Inode) -> dict[str, Inode]:
-    """Return what is in a directory. Raises Malformed, ImageError."""
+    """Return the entries of a directory. Raises Malformed, ImageError."""
     entries = filesystem.entries(inode, find_extents(filesystem, inode))
     return {
         name.decode("utf-8", "surrogateescape"): filesystem.inode(number)

@@ -1,5 +1,5 @@
-"""Builds an image of a container image: its layers and the kernel of an image of ours -> a disk ->
-the image store."""
+"""Builds an image from a container image: its layers and the kernel of an image of ours -> a disk
+-> the image store."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from quicksand.base.arch import Architecture
 from quicksand.base.errors import ConfigError
 from quicksand.base.files import map_os_errors
 from quicksand.base.paths import paths
-from quicksand.base.progress import Progress
+from quicksand.base.progress import Course, Progress
 from quicksand.base.regular import create
 from quicksand.base.threads import in_stoppable_thread, in_thread_to_the_end
 from quicksand.disks.images.qcow2 import check_qcow2
@@ -31,6 +31,7 @@ from quicksand.qemu.provision import ensure_qemu
 from quicksand_images import disk
 from quicksand_images.benches import Bench
 from quicksand_images.build import building, make_ahead, require_case
+from quicksand_images.log import BuildLog
 from quicksand_images.oci.base import Base, add_modules, take_base
 from quicksand_images.oci.documents import Config
 from quicksand_images.oci.layers import LayerWriter, require_digest
@@ -38,45 +39,49 @@ from quicksand_images.oci.places import open_place
 from quicksand_images.oci.reference import Reference, find_source
 from quicksand_images.oci.registry import fetch
 from quicksand_images.oci.source import FoundImage, find_image
+from quicksand_images.oci.tar import TIME_MAX
 from quicksand_images.oci.tree import Tree
 from quicksand_images.oci.writing import write_ext4
+from quicksand_images.shares import BASE_UNTIL, OF_CONTAINER
 from quicksand_images.workshop import find_bench
 
-FORM = 1
-"""Part of an image's digest; to be raised when the same container image gives other files."""
+FORM = 2
+"""A part of an image's digest; raised when the same container image gives other files."""
 
 KERNEL_FROM = "debian"
 """The image whose kernel is used unless another one is named."""
 
 DEFAULTS_FILE = "/usr/lib/quicksand/defaults.json"
-"""Where the agent finds what an image gives to commands (guest-agent/src/defaults.rs)."""
+"""The agent's file with an image's settings for commands (guest-agent/src/users/defaults.rs)."""
 
 KEY = "container"
-"""The field of the store's manifest with where the image comes from and what it gives to
-commands."""
+"""The field of the store's manifest with the image's origin and its settings for commands."""
 
 BUILD_BYTES = 2 * 1024**3
-"""The free space that is asked for at the beginning; what it really takes is seen later."""
+"""The free bytes required at the beginning; the real need is known later."""
 
 _NO_INIT = "quicksand.init=none"
-"""The agent stays the first process (guest-agent/src/cmdline.rs)."""
+"""The agent stays the first process (guest-agent/src/boot/cmdline.rs)."""
+
+ANY_TIME = 400_000_000
+"""A bound on dates: images that are meant to be reproducible often claim to be of 1970 or 1980,
+though their files are newer."""
 
 _DIRECTORIES = ("/dev", "/etc", "/proc", "/run", "/sys", "/tmp")  # noqa: S108 - in the guest
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-_STEPS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What is to be built."""
+    """The request for a build."""
 
     source: str
     """A directory, an archive, or a reference in a registry."""
     name: str = ""
-    """The image's name; "" makes one of the source."""
+    """The image's name; "" derives one from the source."""
     kernel_from: str = KERNEL_FROM
     pick: str = ""
-    """Which image, if the source has several."""
+    """The image to choose, if the source has several."""
     init: bool = False
     """Whether the image's own init becomes the first process, instead of none."""
     plain_http: bool = False
@@ -101,30 +106,36 @@ async def build_from_oci(
     is for another architecture than this host's.
 
     Builds of the same name wait for each other. A failure or a cancellation leaves the store
-    unchanged. ``build`` says whether the image with the kernel is built if it is missing, as for
+    unchanged. ``build``: whether to build the image with the kernel if it is missing, as for
     `build_if_missing`. Without e2fsprogs on this host, and with ``in_sandbox``, the file system is
-    made in a sandbox of another image. Raises ConfigError for a name that cannot be, ImageNotFound,
-    ImageError for what is refused, HostError (ToolError, DiskSpaceError, UnreachableError), and
+    made in a sandbox of another image. Raises ConfigError for an impossible name, ImageNotFound,
+    ImageError for a refused image, HostError (ToolError, DiskSpaceError, UnreachableError), and
     MachineError or AgentError of that sandbox.
     """
     store = store or ImageStore(paths().images)
     source = await asyncio.to_thread(find_source, order.source)
     name = order.name or _name_of(source, order.pick)
     await asyncio.to_thread(require_name, name, store)
+    course = Course(progress)
     await build_if_missing(
-        order.kernel_from, paths(), arch=order.guest_arch, build=build, progress=progress
+        order.kernel_from,
+        paths(),
+        arch=order.guest_arch,
+        build=build,
+        progress=None if progress is None else course.part(until=BASE_UNTIL),
     )
-    async with building(name, BUILD_BYTES, store, progress) as (place, log):
+    async with building(name, BUILD_BYTES, store, course.part()) as (place, log):
         # Once more: the name may have been taken while this waited for the lock of its builds.
         await asyncio.to_thread(require_name, name, store)
         bench = await find_bench(name, place, store, log, apt=False, in_sandbox=in_sandbox)
-        image = await _build(order, source, name, place, store, bench, log.stage)
+        log.follow(OF_CONTAINER)
+        image = await _build(order, source, name, place, store, bench, log)
     await asyncio.to_thread(make_ahead, image)
     return image
 
 
 def require_name(name: str, store: ImageStore) -> None:
-    """Raise ConfigError for a name that no image can have, or that means another one: its next
+    """Raise ConfigError for a name that no image can have, or that has another meaning: its next
     start would not be what its user expects."""
     hint = "--name NAME gives it another one"
     if not _NAME.fullmatch(name):
@@ -136,7 +147,7 @@ def require_name(name: str, store: ImageStore) -> None:
 
 
 def _name_of(source: Path | Reference, pick: str) -> str:
-    """Make a name: "app-1.0" of "example/app:1.0", "app" of "app.tar" and of "app:latest"."""
+    """Derive a name: "app-1.0" of "example/app:1.0", "app" of "app.tar" and of "app:latest"."""
     if pick:
         text = pick.rpartition("/")[2].replace(":", "-").removesuffix("-latest")
     elif isinstance(source, Reference):
@@ -153,37 +164,37 @@ async def _build(
     place: Path,
     store: ImageStore,
     bench: Bench,
-    say: Progress,
+    log: BuildLog,
 ) -> StoredImage:
     await asyncio.to_thread(require_case, place)
-    resolver = ImageResolver(paths())
+    resolver, say = ImageResolver(paths()), log.stage
     found_base = await asyncio.to_thread(resolver.resolve, order.kernel_from, order.guest_arch)
     staging = place / "staging"
     staging.mkdir(mode=0o755)
+    say("taking the kernel", 0, 0)
+    base = await take_base(found_base, place / "base", staging)
     if isinstance(source, Reference):
         path = place / "layout"
         await fetch(source, path, found_base.guest_arch, plain_http=order.plain_http, progress=say)
     else:
         path = source
     with map_os_errors(path):
-        say("reading the image", 0, _STEPS)
+        say("reading the image", 0, 0)
         found, tree = await in_stoppable_thread(
             lambda stop: _read(path, place, found_base.guest_arch, order.pick, stop, say)
         )
-    binaries = await ensure_qemu(say, arch=found_base.guest_arch.value)
-    say("taking the kernel", 2, _STEPS)
-    base = await take_base(found_base, place / "base", staging)
+    binaries = await ensure_qemu(log.aside, arch=found_base.guest_arch.value)
     with map_os_errors(place):
-        epoch = _newest(tree)
+        epoch = _newest(tree, found.config.created)
         await in_thread_to_the_end(lambda: _finish(tree, base, found.config, place, epoch))
-        say("making the file system", 3, _STEPS)
+        say("making the file system", 0, 0)
         recipe = _digest(found.config, base, init=order.init)
         uuid = uuid5(NAMESPACE_URL, f"quicksand-image:{recipe}")
         raw = place / "disk.raw"
         async with bench.opened(apt=False) as opened:
             makers = opened.makers
             await write_ext4(tree, place / "tree", raw, makers=makers, uuid=uuid, epoch=epoch)
-    say("compressing the disk", 4, _STEPS)
+    say("compressing the disk", 0, 0)
     await disk.make_qcow2(raw, staging / "disk.qcow2", binaries)
     header = await asyncio.to_thread(check_qcow2, staging / "disk.qcow2")
     manifest = {
@@ -231,12 +242,15 @@ def _read(
     return found, writer.tree
 
 
-def _newest(tree: Tree) -> int:
-    return max(node.mtime for _, node in tree.walk())
+def _newest(tree: Tree, created: int) -> int:
+    """Return the time of the newest file, for files without their own: among those not newer than
+    the image, if it has a time, and never too late for a file system."""
+    last = min(created if created > ANY_TIME else TIME_MAX, TIME_MAX - 1)
+    return max((node.mtime for _, node in tree.walk() if node.mtime <= last), default=last)
 
 
 def _finish(tree: Tree, base: Base, config: Config, place: Path, epoch: int) -> None:
-    """Add what a guest needs, and what the image gives to commands. Raises ImageError, OSError."""
+    """Add what a guest needs, and the image's settings for commands. Raises ImageError, OSError."""
     for path in _DIRECTORIES:
         is_new = tree.find(path) is None
         node = tree.make_directory(path)
@@ -257,7 +271,7 @@ def _finish(tree: Tree, base: Base, config: Config, place: Path, epoch: int) -> 
 
 
 def _without_parents(path: str) -> str:
-    """Resolve ".." in a working directory as a path, like every container engine."""
+    """Resolve ".." in a working directory as in a path, like every container engine."""
     parts: list[str] = []
     for part in path.split("/"):
         if part == "..":
@@ -278,8 +292,8 @@ def _digest(config: Config, base: Base, *, init: bool) -> str:
 
 
 def _container(order: Order, source: Path | Reference, found: FoundImage) -> dict[str, Any]:
-    """What the store's manifest says of where it comes from. A path of this host is nobody's
-    business: an image may be passed on."""
+    """Return the origin of the image for the store's manifest, without a path of this host: the
+    image may be passed on."""
     return {
         "source": str(source) if isinstance(source, Reference) else source.name,
         "name": found.name,

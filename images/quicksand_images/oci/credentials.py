@@ -1,6 +1,6 @@
 """Tokens and passwords for registries (OCI distribution specification; Docker's "Token
-Authentication"). Passwords come from ``~/.docker/config.json`` alone; the programs that it may name
-are not run."""
+Authentication"). Passwords come only from ``~/.docker/config.json``; programs that it names are not
+run."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _HUB_KEYS = ("https://index.docker.io/v1/", "index.docker.io", DOCKER_HUB, DOCKE
 
 
 class RegistryAuth(httpx.Auth):
-    """Answers what a registry asks for: with a token that it gives to anybody or for a password, or
-    with the password itself. Only the registry's host gets them."""
+    """Answers a registry's demand: with a token that it gives to anybody or for a password, or with
+    the password itself. Only the registry's host gets them."""
 
     def __init__(self, reference: Reference, login: tuple[str, str] | None) -> None:
         """``login`` is a name and a password."""
@@ -121,14 +121,14 @@ def _basic(login: tuple[str, str]) -> str:
 
 
 def docker_config() -> Path:
-    """Return where Docker keeps its passwords."""
+    """Return the place of Docker's passwords."""
     own = os.environ.get("DOCKER_CONFIG", "")
     return (Path(own) if own else Path.home() / ".docker") / "config.json"
 
 
 def find_login(registry: str, path: Path) -> tuple[str, str] | None:
     """Return the name and password for a registry in Docker's config; None if it has none, or keeps
-    them elsewhere. Raises HostError for a config that cannot be read."""
+    them elsewhere. Raises HostError for an unreadable config."""
     try:
         config = read_json(path)
     except FileNotFoundError:

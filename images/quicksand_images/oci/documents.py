@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, NoReturn, TypeGuard
 
 from quicksand.base.arch import Architecture
@@ -25,13 +26,13 @@ IMAGES_MAX = 1000
 """Entries of an index."""
 
 SIZE_MAX = 64 * 1024**3
-"""Bytes of a layer as it is stored."""
+"""The most bytes of a stored layer."""
 
 LIST_MAX = 4096
 """Words of a command, and variables."""
 
 DEFAULTS_MAX = 48 * 1024
-"""Bytes of what an image says of its commands; the agent reads 64 KiB (defaults.rs)."""
+"""Bytes of an image's settings for commands; the agent reads 64 KiB (users/defaults.rs)."""
 
 INDEXES = (
     "application/vnd.oci.image.index.v1+json",
@@ -61,7 +62,7 @@ _DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Descriptor:
-    """What a document says of another one, or of a layer."""
+    """A document's description of another one, or of a layer."""
 
     kind: str
     """Its media type."""
@@ -69,14 +70,23 @@ class Descriptor:
     """Its SHA-256, in hexadecimal."""
     size: int
     name: str = ""
-    """What the image is called, if that is said."""
+    """The image's name, if given."""
     platform: str = ""
-    """Such as "linux/amd64"; "" if that is not said."""
+    """The platform, such as "linux/amd64"; "" if not given."""
+    variant: str = ""
+    """The variant of that architecture, such as "v3"; "" if not given."""
+
+    @property
+    def level(self) -> int:
+        """The number of its variant: 1 on amd64 and 8 on arm64 for what every processor has, which
+        is also the default."""
+        digits = self.variant.removeprefix("v")
+        return int(digits) if digits.isascii() and digits.isdigit() else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """What an image consists of."""
+    """The parts of an image."""
 
     config: Descriptor
     layers: tuple[Descriptor, ...]
@@ -84,11 +94,11 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """The config of an image, as far as it counts here."""
+    """The config of an image, as far as it matters here."""
 
     digest: str
     diff_ids: tuple[str, ...]
-    """The SHA-256 of each layer when it is unpacked, the lowest first."""
+    """The SHA-256 of each unpacked layer, the lowest first."""
     entrypoint: tuple[str, ...]
     cmd: tuple[str, ...]
     env: tuple[str, ...]
@@ -96,9 +106,11 @@ class Config:
     user: str
     """``USER`` or ``USER:GROUP``, by name or number; "" for root."""
     cwd: str
+    created: int
+    """Unix time at which the image was made; 0 if not given."""
 
     def defaults(self) -> dict[str, Any]:
-        """Return what the agent gives to commands in the guest."""
+        """Return the agent's settings for commands in the guest."""
         return {
             "entrypoint": list(self.entrypoint),
             "cmd": list(self.cmd),
@@ -109,7 +121,7 @@ class Config:
 
 
 def parse_document(data: bytes, what: str) -> dict[str, Any]:
-    """Decode a document. Raises ImageError for what is none."""
+    """Decode a document. Raises ImageError for an invalid one."""
     if len(data) > DOCUMENT_MAX:
         refuse(what, f"it has {size_text(len(data))}")
     try:
@@ -128,8 +140,8 @@ def refuse(what: str, why: str) -> NoReturn:
 
 def is_text(value: object) -> TypeGuard[str]:
     """Whether a value is text that can be written as UTF-8, without a null character. JSON may have
-    half a surrogate pair, for which the agent would refuse all that an image says of its commands;
-    then they would run as root."""
+    half a surrogate pair, for which the agent would refuse all of an image's settings for commands;
+    then commands would run as root."""
     if not isinstance(value, str) or "\0" in value:
         return False
     try:
@@ -159,13 +171,14 @@ def parse_index(document: Mapping[str, Any], what: str) -> list[Descriptor]:
 
 
 def choose(images: Sequence[Descriptor], arch: Architecture, what: str) -> Descriptor:
-    """Return the image for guests of ``arch``. One that says no platform counts, too: its config
-    says one. Raises ImageError naming the platforms that there are."""
+    """Return the image for guests of ``arch``. An image without a platform counts, too: its config
+    has one. Raises ImageError naming the available platforms."""
     wanted = f"linux/{arch.debian}"
     known = [one for one in images if one.kind in (*INDEXES, *MANIFESTS)]
-    for one in known:
-        if one.platform == wanted:
-            return one
+    fitting = [one for one in known if one.platform == wanted]
+    if fitting:
+        # The one that runs on most processors.
+        return min(fitting, key=lambda one: one.level)
     silent = [one for one in known if not one.platform]
     if len(silent) == 1:
         return silent[0]
@@ -177,7 +190,7 @@ def choose(images: Sequence[Descriptor], arch: Architecture, what: str) -> Descr
 
 
 def _other_arch(platforms: Iterable[str]) -> str:
-    """Return what to do about an image for these platforms only, "" if there is nothing."""
+    """Return the remedy for an image that has only these platforms, "" if there is none."""
     names = (arch.debian for arch in Architecture if f"linux/{arch.debian}" in platforms)
     return " or ".join(f"--arch {name} builds it for guests of {name}" for name in names)
 
@@ -225,6 +238,7 @@ def parse_config(data: bytes, arch: Architecture, what: str) -> Config:
             env=_variables(_words(run, "Env", what), what),
             user=_plain(run, "User", what),
             cwd=_directory(_plain(run, "WorkingDir", what), what),
+            created=_time(document.get("created")),
         )
     except (ValueError, TypeError, AttributeError) as error:
         raise ImageError(f"{what} is refused: {error}") from error
@@ -243,12 +257,20 @@ def _descriptor(entry: object, what: str) -> Descriptor:
             refuse(what, "a name in it is no proper text")
         platform = found.any("platform", default=None)
         told = "" if platform is None else f"{platform['os']}/{platform['architecture']}"
+        variant = "" if platform is None else str(platform.get("variant", ""))
         kind, digest = found.text("mediaType"), digest_of(found.text("digest"), what)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ImageError(f"{what} is refused: {error}") from error
     if not 0 <= size <= SIZE_MAX:
         refuse(what, f"{digest[:12]}… is said to have {size} bytes")
-    return Descriptor(kind=kind, digest=digest, size=size, name=name[:512], platform=told[:100])
+    return Descriptor(
+        kind=kind,
+        digest=digest,
+        size=size,
+        name=name[:512],
+        platform=told[:100],
+        variant=variant[:16],
+    )
 
 
 def _list(value: object, what: str, name: str, most: int) -> list[Any]:
@@ -273,6 +295,15 @@ def _plain(run: Fields, name: str, what: str) -> str:
     if not is_text(value) or len(value) > 4096:
         refuse(what, f"{name} is no proper text")
     return value
+
+
+def _time(text: object) -> int:
+    """Return a time of RFC 3339 as Unix time, and 0 for anything else."""
+    try:
+        found = datetime.fromisoformat(str(text))
+        return max(0, int(found.replace(tzinfo=found.tzinfo or UTC).timestamp()))
+    except (ValueError, OverflowError):
+        return 0
 
 
 def _variables(items: tuple[str, ...], what: str) -> tuple[str, ...]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from quicksand.base.errors import HostError
 
 LINE_MAX = 1000
-"""Bytes of a command. debugfs reads its lines into BUFSIZ bytes (8192 with glibc, 1024 with musl;
-one less is left, debugfs/debugfs.c, source_file), and takes what is left of a longer one for
+"""The most bytes of a command. debugfs reads its lines into BUFSIZ bytes (8192 with glibc, 1024
+with musl; one less is left, debugfs/debugfs.c, source_file), and takes the rest of a longer one for
 another command."""
 
 
 def quoted(text: str) -> str:
     """Quote an argument of debugfs (libss: a quotation mark is doubled). Raises HostError for one
-    that would begin a command of its own: debugfs has commands that read and write host files."""
+    that would begin another command: debugfs has commands that read and write host files."""
     if "\n" in text or "\0" in text:
         raise HostError(f"{text[:200]!r} cannot be given to debugfs")
     return '"' + text.replace('"', '""') + '"'

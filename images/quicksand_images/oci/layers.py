@@ -1,5 +1,5 @@
-"""Layers as streams: decompressed within bounds, compared with the digests that were said, and
-applied to the records of an image."""
+"""Layers as streams: decompressed within bounds, compared with the given digests, and applied to
+the records of an image."""
 
 from __future__ import annotations
 
@@ -16,26 +16,27 @@ from quicksand.base.regular import create, open_regular
 from quicksand.base.space import check_space
 from quicksand.base.text import size_text
 
+from quicksand_images.oci.sparse import placed
 from quicksand_images.oci.tar import Kind, Member, TarReader
 from quicksand_images.oci.tree import Tree
 
 TOTAL_MAX = 64 * 1024**3
-"""Bytes of all files of all layers, those that later ones replace included."""
+"""The most bytes of all files of all layers, including those that later ones replace."""
 
 RATIO_MAX, RATIO_FREE = 100, 256 * 1024 * 1024
-"""A layer may have so many times its compressed size, and so many bytes in any case. Real ones have
-three to ten times; a stream of zeros has a thousand (gzip) or more (Zstandard)."""
+"""The most unpacked bytes of a layer: so many times its compressed size, plus so many. Real ones
+have three to ten times; a stream of zeros has a thousand (gzip) or more (Zstandard)."""
 
 TEXT_MAX = 256 * 1024 * 1024
 """Bytes of the names, links and xattrs of all layers, which are kept in memory. The largest images
 have a tenth."""
 
 BEHIND_MAX = 64 * 1024 * 1024
-"""Bytes behind the end of a layer's archive; tar fills its last record, of some KiB, with zeros."""
+"""The most bytes after a layer's archive; tar fills its last record, of some KiB, with zeros."""
 
 FRAME_MIN = 64
-"""Bytes of a compressed frame on average: some tools begin a new one for every file, and each costs
-as much as thousands of bytes."""
+"""The least bytes of a compressed frame on average: some tools begin a new one for every file, and
+each costs as much as thousands of bytes."""
 
 _READ = 1 << 14
 """Bytes that are decompressed at once; more would be copied for each frame in them."""
@@ -56,7 +57,7 @@ class Blob:
     offset: int
     size: int
     below: Path | None = None
-    """The directory that it lies in; no link from there to it is followed."""
+    """The directory in which it lies; no link from there to it is followed."""
 
 
 def stoppable(pieces: Iterator[bytes], stop: Callable[[], None]) -> Iterator[bytes]:
@@ -106,8 +107,8 @@ def open_below(root: Path, parts: Sequence[str]) -> int:
 def require_digest(
     blob: Blob, digest: str, what: str, *, stop: Callable[[], None] = lambda: None
 ) -> None:
-    """Raise ImageError unless a blob has the SHA-256 that was said, in hexadecimal. ``stop`` is
-    called for each piece, and may raise."""
+    """Raise ImageError unless a blob has the given SHA-256, in hexadecimal. ``stop`` is called for
+    each piece, and may raise."""
     found = hashlib.sha256()
     for piece in stoppable(pieces_of(blob, _HASH), stop):
         found.update(piece)
@@ -121,7 +122,7 @@ def require_digest(
 
 def unpacked(pieces: Iterator[bytes], packed: int, what: str) -> Iterator[bytes]:
     """Decompress a stream of ``packed`` bytes, or pass on one that is not compressed. Raises
-    ImageError if it is damaged, or unpacks to more than a real one does."""
+    ImageError if it is damaged, or unpacks to more than real ones do."""
     first = next(pieces, b"")
     stream = _chain(first, pieces)
     if not is_compressed(first):
@@ -147,7 +148,7 @@ def unpacked(pieces: Iterator[bytes], packed: int, what: str) -> Iterator[bytes]
 
 
 def is_compressed(first: bytes) -> bool:
-    """Whether a file that begins so is compressed, in a way that is known here."""
+    """Whether a file with this beginning is compressed in a known way."""
     is_skippable = first[1:4] == _SKIPPABLE and first[0] & 0xF0 == 0x50
     return first.startswith((_GZIP, zstd.MAGIC)) or is_skippable
 
@@ -179,7 +180,7 @@ def _gunzipped(pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 
 class Plain:
-    """A decompressed stream to read from, which knows its SHA-256 in the end."""
+    """A decompressed stream that knows its SHA-256 in the end."""
 
     def __init__(self, pieces: Iterator[bytes], what: str) -> None:
         """``what`` names it in errors."""
@@ -201,8 +202,8 @@ class Plain:
         return data[:size]
 
     def finish(self) -> str:
-        """Read what is left; return the SHA-256 of everything. Raises ImageError if too much is
-        left."""
+        """Read the rest; return the SHA-256 of everything. Raises ImageError if the rest is too
+        large."""
         left, self._waiting = len(self._waiting), b""
         for piece in self._pieces:
             left += len(piece)
@@ -216,7 +217,7 @@ class Plain:
 
 
 class LayerWriter:
-    """Applies layers to a tree. The contents of their files wait in the directory ``place``."""
+    """Applies layers to a tree. The contents of their files are kept in the directory ``place``."""
 
     def __init__(self, place: Path, *, stop: Callable[[], None] = lambda: None) -> None:
         """``stop`` is called now and then, and may raise."""
@@ -232,8 +233,8 @@ class LayerWriter:
         content.unlink()
 
     def apply(self, blob: Blob, diff_id: str, what: str) -> None:
-        """Apply the next layer, which has the SHA-256 ``diff_id`` when it is unpacked. Raises
-        ImageError, DiskSpaceError, OSError; then the tree is of no use."""
+        """Apply the next layer, whose unpacked SHA-256 is ``diff_id``. Raises ImageError,
+        DiskSpaceError, OSError; then the tree is useless."""
         plain = Plain(stoppable(unpacked(pieces_of(blob), blob.size, what), self._stop), what)
         reader = TarReader(plain, what)
         try:
@@ -242,7 +243,7 @@ class LayerWriter:
                 self._count(member)
                 content = None
                 if member.kind is Kind.FILE:
-                    content = self._write(reader)
+                    content = self._write(reader, member)
                 self.tree.apply(member, content)
         except RecursionError as error:
             raise ImageError(f"{what} is refused: it is too deep") from error
@@ -270,14 +271,17 @@ class LayerWriter:
                 f"the layers are refused: their files have more than {size_text(TOTAL_MAX)}"
             )
 
-    def _write(self, reader: TarReader) -> Path:
+    def _write(self, reader: TarReader, member: Member) -> Path:
         path = self._place / str(self._entries)
+        ranges = ((0, member.size),) if member.ranges is None else member.ranges
         with create(path) as file:
-            for piece in reader.content():
+            file.truncate(member.size)
+            for offset, piece in placed(reader.content(), ranges):
                 self._stop()
                 self._unchecked += len(piece)
                 if self._unchecked > _SPACE_EVERY:
                     self._unchecked = 0
                     check_space(self._place)
+                file.seek(offset)
                 file.write(piece)
         return path

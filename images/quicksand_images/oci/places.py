@@ -1,5 +1,5 @@
-"""Where a container image lies on this host: a directory or a tar with an OCI layout, or a tar that
-`docker save` wrote, in its old form or the present one."""
+"""The place of a container image on this host: a directory or a tar with an OCI layout, or a tar
+that `docker save` wrote, in its old or present form."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ MEMBERS_MAX = 20_000
 
 _PLAIN_AT = 257
 _PLAIN = b"ustar"
-"""Where an archive that is not compressed says so."""
+"""The mark of an archive that is not compressed."""
 
 
 class Place(Protocol):
     """Files by their names, which have slashes."""
 
     what: str
-    """How errors name it."""
+    """Its name in errors."""
 
     def file(self, name: str) -> Blob | None:
         """Return a file; None if there is none. Raises ImageError for a name that leads out,
@@ -73,7 +73,7 @@ class Directory:
 
 
 class _Stoppable:
-    """A file to read from that calls ``stop`` before."""
+    """A file that calls ``stop`` before each read."""
 
     def __init__(self, file: BinaryIO, stop: Callable[[], None]) -> None:
         self._file = file
@@ -89,8 +89,8 @@ class Archive:
     old versions of `docker save` write a layer that occurs twice as a link."""
 
     def __init__(self, path: Path, what: str, *, stop: Callable[[], None] = lambda: None) -> None:
-        """Read the names in it. ``stop`` is called for each piece, and may raise. Raises
-        ImageError, OSError."""
+        """Read its names. ``stop`` is called for each piece, and may raise. Raises ImageError,
+        OSError."""
         self.what = what
         self._files: dict[str, Blob] = {}
         self._links: dict[str, str] = {}
@@ -99,6 +99,8 @@ class Archive:
                 if number >= MEMBERS_MAX:
                     raise ImageError(f"{what} is refused: it has more than {MEMBERS_MAX} files")
                 name = posixpath.normpath(member.name)
+                if member.ranges is not None:
+                    raise ImageError(f"{what} is refused: {name[:200]!r} in it is a sparse file")
                 if member.kind is Kind.FILE:
                     self._files[name] = Blob(path=path, offset=file.tell(), size=member.size)
                 elif member.kind is Kind.SYMLINK:

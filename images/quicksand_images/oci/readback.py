@@ -1,6 +1,6 @@
-"""Compares what a file system has with the records that were to be written: names, types, modes,
-owners, sizes, what links lead to, the numbers of devices, and xattrs. By our own reader, so neither
-of the programs that wrote it is asked whether it did."""
+"""Compares a written file system with its records: names, types, modes, owners, sizes, targets of
+links, numbers of devices, and xattrs. Our own reader does it, so the programs that wrote it are not
+trusted."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ _PREFIXES = {
 """The beginnings of xattrs' names by their numbers (Linux, fs/ext4/xattr.h)."""
 
 _LABEL = "security.selinux"
-"""What a host with SELinux gives to every file, and mke2fs copies. A guest without SELinux does not
-heed it, and one with it labels its files itself."""
+"""The label that a host with SELinux gives to every file, and mke2fs copies. A guest without
+SELinux ignores it, and one with it labels its files itself."""
 
 SHOWN_MAX = 300
 """Characters of a link or of xattrs in an error."""
 
 
 _FOUND = b"lost+found"
-"""What mke2fs makes in the root directory."""
+"""The directory that mke2fs makes in the root directory."""
 
 _TYPES = {
     Kind.FILE: FileType.FILE,
@@ -50,7 +50,7 @@ _TYPES = {
 }
 
 
-class _Raw:
+class RawDisk:
     """A disk in a file."""
 
     def __init__(self, descriptor: int) -> None:
@@ -62,11 +62,11 @@ class _Raw:
 
 
 def require_written(tree: Tree, target: Path) -> None:
-    """Raise HostError unless the file system ``target`` has the files of ``tree``, as they are
-    there, and no others. Raises ImageError, OSError. Blocks for I/O."""
+    """Raise HostError unless the file system ``target`` has exactly the files of ``tree``,
+    unchanged. Raises ImageError, OSError. Blocks for I/O."""
     descriptor = open_regular(target)
     try:
-        filesystem = FileSystem(_Raw(descriptor))
+        filesystem = FileSystem(RawDisk(descriptor))
         _compare(filesystem, tree.root, filesystem.inode(ROOT), "/", {})
     except Malformed as error:
         raise HostError(f"the file system that was written is unsound: {error}") from error
@@ -77,7 +77,7 @@ def require_written(tree: Tree, target: Path) -> None:
 def _compare(
     filesystem: FileSystem, node: Node, inode: Inode, path: str, numbers: dict[int, int]
 ) -> None:
-    """``numbers`` has the inode of each record that was compared: hard links have one."""
+    """``numbers`` has the inode of each compared record: hard links have one."""
     wanted, found = _wanted(node), _found(filesystem, node, inode)
     if wanted != found:
         raise HostError(
@@ -103,7 +103,7 @@ def _compare(
 
 
 Facts = tuple[object, ...]
-"""What is compared of a file."""
+"""The compared facts of a file."""
 
 
 def _wanted(node: Node) -> Facts:

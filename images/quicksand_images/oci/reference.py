@@ -11,7 +11,7 @@ from quicksand.base.home import expand
 from quicksand.disks.packages.pages import is_loopback
 
 DOCKER_HUB, DOCKER_API = "docker.io", "registry-1.docker.io"
-"""The registry that a name without one means, and where that one answers."""
+"""The default registry, and the host that answers for it."""
 
 _PREFIX = "docker://"
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?)(:[0-9]{1,5})?")
@@ -19,7 +19,7 @@ _PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _NAME = re.compile(rf"{_PART}(?:/{_PART})*")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-"""OCI distribution specification, "Pulling manifests"."""
+"""A digest (OCI distribution specification, "Pulling manifests")."""
 
 NAME_MAX = 255
 PORT_MAX = 65535
@@ -43,7 +43,7 @@ class Reference:
 
     @property
     def version(self) -> str:
-        """What the registry is asked for."""
+        """The tag or digest that the registry is asked for."""
         return self.digest or self.tag
 
     @property
@@ -60,8 +60,8 @@ class Reference:
 
 
 def find_source(text: str) -> Path | Reference:
-    """Return what ``--from-oci`` names: a directory or an archive that exists, otherwise a
-    reference. Raises ImageNotFound for a path where nothing is, ConfigError for what is neither."""
+    """Return the source named by ``--from-oci``: an existing directory or archive, otherwise a
+    reference. Raises ImageNotFound for a path where nothing is, ConfigError for anything else."""
     if text.startswith(_PREFIX):
         return parse_reference(text.removeprefix(_PREFIX))
     path = expand(text)

@@ -50,7 +50,7 @@ async def fetch(
     """Fetch the image for guests of ``arch`` into the new directory ``target``, as an OCI layout
     with this one image.
 
-    What has another digest or size than was said is refused, and so is a config for another
+    Files with another digest or size than given are refused, and so is a config for another
     machine, before any layer is fetched. ``pause`` is in seconds (`Web`). Raises ImageNotFound,
     ImageError, UnreachableError, DiskSpaceError, PathError, HostError, and ConfigError if
     ``plain_http`` is asked of another host than this one.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +33,8 @@ from quicksand_images.oci.places import Place, blob_name
 DEPTH_MAX = 4
 """Indexes within each other."""
 
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layer:
@@ -39,9 +42,9 @@ class Layer:
 
     blob: Blob
     digest: str
-    """Its SHA-256 as it is stored, in hexadecimal; "" if nothing says it."""
+    """Its stored SHA-256, in hexadecimal; "" if not given."""
     diff_id: str
-    """Its SHA-256 when it is unpacked."""
+    """Its SHA-256 when unpacked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,14 +52,14 @@ class FoundImage:
     """An image whose documents were verified. Its layers were not."""
 
     name: str
-    """What it is called there, such as "example/app:1.0"; "" if nothing says it."""
+    """Its name there, such as "example/app:1.0"; "" if not given."""
     config: Config
     layers: tuple[Layer, ...]
 
 
 def find_image(place: Place, arch: Architecture, *, pick: str = "") -> FoundImage:
-    """Find the image for guests of ``arch``: the only one that is there, or the one that is called
-    ``pick``. Raises ImageError, OSError."""
+    """Find the image for guests of ``arch``: the only one, or the one called ``pick``. Raises
+    ImageError, OSError."""
     if (layout := place.file("index.json")) is not None:
         return _in_layout(place, layout, arch, pick)
     if (listing := place.file("manifest.json")) is not None:
@@ -97,8 +100,8 @@ def _picked(
 
 
 def _pick(names: list[str], what: str, pick: str) -> int | None:
-    """The number of the image that is meant; None if they may be one image for several platforms.
-    Raises ImageError."""
+    """Return the number of the requested image; None if they may be one image for several
+    platforms. Raises ImageError."""
     fits = [n for n, name in enumerate(names) if pick and _is_called(name, pick)]
     if pick and len(fits) != 1:
         there = ", ".join(sorted(filter(None, names))) or "none with a name"
@@ -117,7 +120,7 @@ def _pick(names: list[str], what: str, pick: str) -> int | None:
 
 
 def _is_called(name: str, pick: str) -> bool:
-    """Whether an image is meant: by its whole name, or by its end behind a slash or a colon."""
+    """Whether an image is meant: by its whole name, or by its end after a slash or a colon."""
     return bool(name) and (name == pick or name.endswith((f"/{pick}", f":{pick}")))
 
 
@@ -138,9 +141,10 @@ def _in_docker_archive(place: Place, listing: Blob, arch: Architecture, pick: st
     if blob is None:
         refuse(what, f"it names the config {file[:100]!r}, which is not there")
     data = _read(blob, f"{file[:100]} of {place.what}")
-    # docker save calls it by its digest, others (crane, ko) write "sha256:" in front.
+    # docker save names it by its digest, others (crane, ko) put "sha256:" in front, or name it
+    # config.json (jib).
     said = file.rpartition("/")[2].removesuffix(".json").removeprefix("sha256:")
-    if said != sha256(data):
+    if _SHA256.fullmatch(said) and said != sha256(data):
         refuse(f"{file[:100]} of {place.what}", f"its SHA-256 is {sha256(data)[:12]}…")
     config = parse_config(data, arch, "the image's config")
     blobs = [(_named(place, str(layer), what), "") for layer in chosen.get("Layers") or []]

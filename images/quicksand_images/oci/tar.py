@@ -1,4 +1,5 @@
-"""Reads tar archives of layers: ustar, pax and GNU's long names, as a stream of members.
+"""Reads tar archives of layers: ustar, pax, GNU's long names and sparse files, as a stream of
+members.
 
 By hand: Python's tarfile reads extended headers of any size into memory and calls itself once for
 each header in front of a member, so a small archive could end the process.
@@ -15,6 +16,8 @@ from typing import Protocol
 from quicksand.base.errors import ImageError
 from quicksand.base.text import size_text
 
+from quicksand_images.oci import sparse
+
 BLOCK = 512
 HEADER_MAX = 1024 * 1024
 """Bytes of an extended header or of a long name. Linux allows 64 KiB for all xattrs of a file that
@@ -28,14 +31,14 @@ ID_MAX = 2**32 - 2
 """The largest user or group id; the one above it means "none" (chown(2))."""
 
 TIME_MAX = 2**31 - 1
-"""The latest time that every file system and program has a number for."""
+"""The latest time that every file system and program can store."""
 
 _XATTR = "SCHILY.xattr."
 _LENGTH = re.compile(rb"([1-9][0-9]{0,6}) ")
 
 
 class Kind(Enum):
-    """What a member or a record is."""
+    """The type of a member or a record."""
 
     FILE = "a file"
     LINK = "a hard link"
@@ -50,6 +53,7 @@ _KINDS = {
     b"\0": Kind.FILE,
     b"0": Kind.FILE,
     b"7": Kind.FILE,
+    b"S": Kind.FILE,
     b"1": Kind.LINK,
     b"2": Kind.SYMLINK,
     b"3": Kind.CHARACTER,
@@ -79,10 +83,12 @@ class Member:
     uid: int
     gid: int
     mtime: int
-    """Unix time, within what can be stored."""
+    """Unix time, within the storable range."""
     size: int = 0
+    ranges: sparse.Ranges | None = None
+    """The ranges of a sparse file that the archive has; None for the whole file."""
     target: str = ""
-    """What a link leads to."""
+    """The target of a link."""
     device: tuple[int, int] = (0, 0)
     xattrs: Mapping[str, bytes] = field(default_factory=dict)
 
@@ -99,8 +105,8 @@ class TarReader:
         self._padding = 0
 
     def __iter__(self) -> Iterator[Member]:
-        """Yield the members up to the end of the archive. What nobody reads of a member is passed
-        over. Raises ImageError for an archive that is damaged, cut off, or of another kind."""
+        """Yield the members up to the end of the archive. Unread contents are skipped. Raises
+        ImageError for an archive that is damaged, cut off, or of another kind."""
         while (found := self._next()) is not None:
             yield found
 
@@ -133,7 +139,7 @@ class TarReader:
             data = self._extension(header)
             if flag == _EXTENDED:
                 extra |= self._records(data)
-            elif flag != _GLOBAL:  # which says nothing that counts for a layer
+            elif flag != _GLOBAL:  # which has nothing that matters for a layer
                 name = "path" if flag == _LONG_NAME else "linkpath"
                 extra.setdefault(name, data.split(b"\0", 1)[0])
         raise self._refuse(f"a member of it has more than {HEADERS_MAX} extended headers")
@@ -154,7 +160,8 @@ class TarReader:
         return data
 
     def _records(self, data: bytes) -> dict[str, bytes]:
-        found = {}
+        found: dict[str, bytes] = {}
+        ranges: list[bytes] = []
         at = 0
         while at < len(data):
             match = _LENGTH.match(data, at)
@@ -164,24 +171,28 @@ class TarReader:
             key, equals, value = data[match.end() : end - 1].partition(b"=")
             if not equals:
                 raise self._refuse("it has an extended header that is damaged")
-            found[key.decode("utf-8", "surrogateescape")] = value
+            name = key.decode("utf-8", "surrogateescape")
+            if name in sparse.REPEATED:
+                ranges.append(value)
+            found[name] = value
             at = end
+        if ranges:
+            found[sparse.MAP] = b",".join(ranges)
         return found
 
     def _member(self, header: bytes, flag: bytes, extra: Mapping[str, bytes]) -> Member:
-        name = _text(extra.get("path", _full_name(header)))
+        path = extra.get(f"{sparse.PREFIX}name") or extra.get("path", _full_name(header))
+        name = _text(path)
         shown = f"{name[:200]!r}"
-        if flag == b"S" or any(key.startswith("GNU.sparse.") for key in extra):
-            raise self._refuse(f"{shown} is a sparse file, which a layer cannot have")
         kind = _KINDS.get(flag)
         if kind is None:
             raise self._refuse(f"{shown} is of the unknown type {flag!r}")
         if kind is Kind.FILE and name.endswith("/"):
             kind = Kind.DIRECTORY
-        size = self._whole(extra, "size", header[124:136])
-        if size and kind is not Kind.FILE:
-            raise self._refuse(f"{shown} is {kind.value} with a content")
-        self._left, self._padding = size, -size % BLOCK
+        # Others have no content, whatever their size field: tools give a link that of its target.
+        stored = self._whole(extra, "size", header[124:136]) if kind is Kind.FILE else 0
+        self._left, self._padding = stored, -stored % BLOCK
+        size, ranges = self._ranges(header, flag, extra, shown)
         ids = [
             self._whole(extra, "uid", header[108:116]),
             self._whole(extra, "gid", header[116:124]),
@@ -196,6 +207,7 @@ class TarReader:
             gid=ids[1],
             mtime=self._time(extra, header[136:148]),
             size=size,
+            ranges=ranges,
             target=_text(extra.get("linkpath", header[157:257].split(b"\0", 1)[0])),
             device=(self._number(header[329:337]), self._number(header[337:345])),
             xattrs={
@@ -204,6 +216,29 @@ class TarReader:
                 if key.startswith(_XATTR)
             },
         )
+
+    def _ranges(
+        self, header: bytes, flag: bytes, extra: Mapping[str, bytes], shown: str
+    ) -> tuple[int, sparse.Ranges | None]:
+        """Return the size of the present member and, if it is sparse, the ranges in the archive."""
+        try:
+            if flag == b"S":
+                size, ranges = sparse.read_old(header, self._read, self._number)
+            elif any(key.startswith(sparse.PREFIX) for key in extra):
+                size, ranges = sparse.read_pax(extra, self._take)
+            else:
+                return self._left, None
+            sparse.require_ranges(ranges, size, self._left)
+        except ValueError as error:
+            raise self._refuse(f"{shown} is a sparse file, and {error}") from error
+        return size, ranges
+
+    def _take(self, size: int) -> bytes:
+        """Read from the content of the present member. Raises ValueError beyond its end."""
+        if size > self._left:
+            raise ValueError("its map is cut off")
+        self._left -= size
+        return self._read(size)
 
     def _whole(self, extra: Mapping[str, bytes], key: str, plain: bytes) -> int:
         value = extra.get(key)
@@ -251,7 +286,7 @@ class TarReader:
 
 def _full_name(header: bytes) -> bytes:
     name, prefix = (part.split(b"\0", 1)[0] for part in (header[:100], header[345:500]))
-    # GNU's archives have other things where POSIX has the beginning of a long name.
+    # GNU's archives have other fields where POSIX has the beginning of a long name.
     if header[257:263] == b"ustar\0" and prefix:
         return prefix + b"/" + name
     return name

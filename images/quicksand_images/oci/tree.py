@@ -1,4 +1,4 @@
-"""The files of an image as records: what the layers make of each other."""
+"""The files of an image as records, after applying its layers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAME_MAX = 255
 """Bytes of a name (Linux, ext4)."""
 
 PATH_MAX = 3000
-"""Bytes of a path. Linux takes 4095; the rest is for the directory that the files wait in."""
+"""The most bytes of a path. Linux takes 4095; the rest is for the files' temporary directory."""
 
 DEPTH_MAX = 200
 """Directories within each other."""
@@ -31,18 +31,18 @@ TARGET_MAX = 4095
 """Bytes of a symbolic link (Linux, PATH_MAX without its end)."""
 
 HARD_LINKS_MAX = 60_000
-"""Names of a file; ext4 allows 65000."""
+"""The most names of a file; ext4 allows 65000."""
 
 XATTRS_MAX = 3 * 1024
 """Bytes of a file's xattrs with their names: ext4 has one block for them."""
 
 ENTRIES_MAX = 500_000
-"""Members of all layers, and directories that only their names make. The largest images have
-200,000; each takes half a kilobyte here."""
+"""The most members of all layers, and directories that only their names imply. The largest images
+have 200,000; each takes half a kilobyte here."""
 
 STEPS_MAX = 50_000_000
-"""Names that are looked at while an image is put together. The largest images need a tenth; links
-that lead through thousands of names, and whiteouts that are repeated, would take hours."""
+"""The most names that are looked up for one image. The largest images need a tenth; links through
+thousands of names, and repeated whiteouts, would take hours."""
 
 MAJOR_MAX, MINOR_MAX = 2**12 - 1, 2**16 - 1
 """The largest numbers of a device: Linux's (include/linux/kdev_t.h), and debugfs's."""
@@ -61,14 +61,14 @@ class Node:
     device: tuple[int, int] = (0, 0)
     xattrs: Mapping[str, bytes] = field(default_factory=dict)
     content: Path | None = None
-    """Where the content of a file waits."""
+    """The file in which its content waits."""
     size: int = 0
     names: int = 0
-    """How many names it has."""
+    """The number of its names."""
     children: dict[str, Node] = field(default_factory=dict)
-    """What is in a directory."""
+    """The entries of a directory."""
     fresh: set[str] = field(default_factory=set)
-    """The names in a directory that the layer that is being applied has set."""
+    """The names in a directory that the layer being applied has set."""
 
     @property
     def is_directory(self) -> bool:
@@ -76,10 +76,10 @@ class Node:
 
 
 class Tree:
-    """A root directory with records. What is wrong with a member is an ImageError."""
+    """A root directory with records. A faulty member is an ImageError."""
 
     def __init__(self, discard: Callable[[Path], None] = lambda path: None) -> None:
-        """``discard`` is called with a content that no name has any more."""
+        """``discard`` is called with a content that has lost its last name."""
         self.root = Node(Kind.DIRECTORY, names=1)
         self._discard = discard
         self._touched: list[Node] = []
@@ -89,7 +89,7 @@ class Tree:
     # --- layers
 
     def apply(self, member: Member, content: Path | None = None) -> None:
-        """Apply a member of the present layer. Whoever calls keeps ``content`` for it."""
+        """Apply a member of the present layer. The caller keeps ``content`` for it."""
         parts = split(member.name)
         *above, name = parts or [""]
         if any(part.startswith(HOUSEKEEPING) and part != OPAQUE for part in parts):
@@ -128,7 +128,7 @@ class Tree:
             self._remove_lower(directory, one)
 
     def _remove_lower(self, directory: Node, name: str) -> None:
-        """Remove what a name has from the layers below."""
+        """Remove the layers' earlier entry of a name."""
         self._spend(1)
         node = directory.children.get(name)
         if node is None:
@@ -173,13 +173,13 @@ class Tree:
         return found
 
     def _put(self, directory: Node, name: str, node: Node) -> None:
-        _require_part(name)  # also what a symbolic link leads to, which nobody has split
+        _require_part(name)  # even a symbolic link's target, which was not split yet
         old = directory.children.get(name)
         if old is not None and old.is_directory and node.is_directory:
             for part in ("mode", "uid", "gid", "mtime", "xattrs"):
                 setattr(old, part, getattr(node, part))
         elif old is not node:
-            node.names += 1  # first, since what is replaced may hold the only other name
+            node.names += 1  # first, since the replaced entry may hold the only other name
             if old is not None:
                 self._remove(directory, name)
             directory.children[name] = node
@@ -211,14 +211,14 @@ class Tree:
     # --- looking up
 
     def find(self, path: list[str] | str, *, last: bool = True) -> Node | None:
-        """Return what a path leads to by way of links, which lead nowhere but into the image; None
-        if there is nothing. With ``last=False`` a link at the end is returned itself."""
+        """Return the record at a path, following links, which never lead out of the image; None if
+        there is none. With ``last=False`` a link at the end is returned itself."""
         parts = split(path) if isinstance(path, str) else path
         stack = self._walk(parts, last=last, create=False, whole="/".join(parts))
         return stack[-1] if stack else None
 
     def _directory(self, parts: list[str], whole: str) -> Node:
-        """The directory at a path, made with those above it if there is none."""
+        """Return the directory at a path, made with those above it if there is none."""
         stack = self._walk(parts, last=True, create=True, whole=whole)
         if not stack or not stack[-1].is_directory:
             raise ImageError(f"{_shown(whole)} lies below something that is no directory")
@@ -260,32 +260,26 @@ class Tree:
     # --- what the builder adds
 
     def make_directory(self, path: str) -> Node:
-        """Make a directory with those above it, or return the one that is there."""
+        """Make a directory with those above it, or return the existing one."""
         return self._directory(split(path), path)
 
     def put_file(
         self, path: str, content: Path, *, size: int, mtime: int, mode: int = 0o644
     ) -> None:
-        """Put a file of root's at a path, in place of what is there."""
+        """Put a file of root's at a path, in place of an existing entry."""
         *above, name = split(path)
         node = Node(Kind.FILE, mode=mode, mtime=mtime, content=content, size=size)
         self._put(self._directory(above, path), name, node)
 
-    def put_symlink(self, path: str, target: str, *, mtime: int) -> None:
-        """Put a symbolic link at a path, in place of what is there."""
-        *above, name = split(path)
-        node = Node(Kind.SYMLINK, mode=0o777, mtime=mtime, target=target)
-        self._put(self._directory(above, path), name, node)
-
     def remove(self, path: str) -> None:
-        """Remove what is at a path, without following a link at its end."""
+        """Remove the entry at a path, without following a link at its end."""
         *above, name = split(path)
         directory = self.find(above)
         if directory is not None and name in directory.children:
             self._remove(directory, name)
 
     def walk(self) -> Iterator[tuple[str, Node]]:
-        """Yield all paths with their records, directories before what is in them: "" for the root,
+        """Yield all paths with their records, each directory before its contents: "" for the root,
         otherwise "/etc/passwd"."""
         waiting = [("", self.root)]
         while waiting:
@@ -296,12 +290,12 @@ class Tree:
 
 
 def split(path: str) -> list[str]:
-    """Split a name of a layer into its parts. A slash at its beginning means nothing, as everywhere
-    with layers. Raises ImageError for a name that leads out or that no file can have."""
+    """Split a name of a layer into its parts. A slash at its beginning means nothing, as usual in
+    layers. Raises ImageError for a name that leads out or that no file can have."""
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if ".." in parts:
         raise ImageError(f"the name {_shown(path)} leads out of its directory")
-    if "\0" in path or "\n" in path:
+    if "\0" in path:
         raise ImageError(f"the name {_shown(path)} has a character that no name here can have")
     if len(path.encode("utf-8", "surrogateescape")) > PATH_MAX or len(parts) > DEPTH_MAX:
         raise ImageError(f"the name {_shown(path)} is longer or deeper than is possible here")
@@ -311,7 +305,7 @@ def split(path: str) -> list[str]:
 
 
 def _require_part(name: str) -> None:
-    is_path = name in ("", ".", "..") or any(character in name for character in "/\0\n")
+    is_path = name in ("", ".", "..") or any(character in name for character in "/\0")
     is_long = len(name.encode("utf-8", "surrogateescape")) > NAME_MAX
     if is_path or is_long or name.startswith(WHITEOUT):
         raise ImageError(f"{_shown(name)} cannot be the name of a file, and a link leads to it")
@@ -324,9 +318,9 @@ def _describe(node: Node, member: Member) -> None:
 
 
 def kept_xattrs(member: Member) -> dict[str, bytes]:
-    """Return the xattrs of a member that an image has: a program's capabilities, and those of
-    users. The others are a host's (SELinux, overlay file systems). Raises ImageError for more than
-    fits into the file system."""
+    """Return the xattrs of a member that an image keeps: a program's capabilities, and those of
+    users. The others belong to a host (SELinux, overlay file systems). Raises ImageError if they do
+    not fit into the file system."""
     kept = {
         name: value
         for name, value in member.xattrs.items()

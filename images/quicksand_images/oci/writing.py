@@ -1,7 +1,7 @@
 """Writes the records of an image into an ext4 file system, without root and without mounting it.
 
-mke2fs copies names and contents from a directory of this user's; what such a directory cannot have
-(owners, modes, devices, capabilities) debugfs sets afterwards. Then everything is read back and
+mke2fs copies names and contents from a directory of this user's; debugfs then sets what such a
+directory cannot have (owners, modes, devices, capabilities). Finally everything is read back and
 compared, because debugfs goes on after an error and ends with 0.
 """
 
@@ -20,6 +20,7 @@ from quicksand.base.space import check_space
 from quicksand.base.threads import in_stoppable_thread
 
 from quicksand_images.disk import Makers, make_file_system, plan_mke2fs
+from quicksand_images.oci.broken_names import set_aside, write_names
 from quicksand_images.oci.ext4 import command_line, quoted
 from quicksand_images.oci.readback import require_written
 from quicksand_images.oci.tar import Kind
@@ -27,16 +28,16 @@ from quicksand_images.oci.tree import Node, Tree
 from quicksand_images.recipe import Disk
 
 SIZE_MIN = 8 * 1024**3
-"""Bytes of the file system at least, as the default image has; unused blocks take no space."""
+"""The least bytes of the file system, as in the default image; unused blocks take no space."""
 
 JOURNAL_MIB = 16
 _STEP = 1024**3
 _FILE_COST = 16 * 1024
-"""Bytes of the file system for each inode, as `plan_mke2fs` says."""
+"""Bytes of the file system for each inode, as in `plan_mke2fs`."""
 
 _BLOCK = 4096
 _SHORT = 400
-"""Bytes of a path that is written as a whole; a longer one would make a command too long."""
+"""The most bytes of a path that is written whole; a longer one would exceed a command."""
 
 _TYPES = {
     Kind.FILE: 0o100000,
@@ -57,7 +58,7 @@ def planned_size(tree: Tree) -> int:
 
 
 def _taken(tree: Tree) -> tuple[int, int]:
-    """Return the bytes that files take, and how many there are. Hard links are one file."""
+    """Return the bytes that files take, and their number. Hard links are one file."""
     sizes = {id(node): node.size for _, node in tree.walk()}
     return sum((-(-size // _BLOCK) + 1) * _BLOCK for size in sizes.values()), len(sizes)
 
@@ -70,11 +71,24 @@ async def write_ext4(
     give equal bytes.
 
     Raises ToolError, OSError, DiskSpaceError if the host has no room for it and for a compressed
-    one, and HostError if the file system is not what was asked for.
+    one, and HostError if the file system is not as requested.
     """
     taken, _ = await asyncio.to_thread(_taken, tree)
     check_space(place.parent, 2 * taken)
     disk = Disk(size_bytes=planned_size(tree), journal_mib=JOURNAL_MIB, build_bytes=0)
+    with set_aside(tree) as renamed:
+        said = await _make(tree, place, target, makers, disk, uuid, epoch)
+    await asyncio.to_thread(write_names, target, renamed)
+    try:
+        await asyncio.to_thread(require_written, tree, target)
+    except HostError as error:
+        raise HostError(f"{error}; debugfs says:\n{said}") from error
+
+
+async def _make(
+    tree: Tree, place: Path, target: Path, makers: Makers, disk: Disk, uuid: UUID, epoch: int
+) -> str:
+    """Have mke2fs and debugfs make the file system; return debugfs's errors."""
     await in_stoppable_thread(lambda stop: lay_out(tree, place, stop))
     values = target.with_suffix(".values")
     values.mkdir(mode=0o700)
@@ -83,7 +97,7 @@ async def write_ext4(
     def plan(mke2fs: Sequence[str], directory: Path, file: Path) -> list[str]:
         return plan_mke2fs(mke2fs, directory, file, disk, uuid)
 
-    said = await make_file_system(
+    return await make_file_system(
         makers,
         place,
         target,
@@ -92,14 +106,10 @@ async def write_ext4(
         map(command_line, plan_commands(tree, epoch)),
         values=values,
     )
-    try:
-        await asyncio.to_thread(require_written, tree, target)
-    except HostError as error:
-        raise HostError(f"{error}; debugfs says:\n{said}") from error
 
 
 def lay_out(tree: Tree, place: Path, stop: Callable[[], None] = lambda: None) -> None:
-    """Make a directory with the names and contents of ``tree``, all of it only this user's.
+    """Make a directory with the names and contents of ``tree``, all accessible only to this user.
     ``stop`` is called before each file, and may raise. Raises OSError."""
     first: dict[int, Path] = {}
     place.mkdir(mode=0o700)
@@ -122,8 +132,8 @@ def lay_out(tree: Tree, place: Path, stop: Callable[[], None] = lambda: None) ->
 
 
 def plan_commands(tree: Tree, epoch: int) -> Iterator[str]:
-    """Yield debugfs commands that give the files what a directory of this user's cannot give them.
-    They name the values of xattrs by their numbers (`_write_values`)."""
+    """Yield debugfs commands for the attributes that files in a directory of this user's cannot
+    have. They refer to the values of xattrs by numbers (`_write_values`)."""
     numbers = itertools.count(1)
     for name, node in tree.walk():
         above, _, last = name.rpartition("/")
@@ -147,7 +157,7 @@ def plan_commands(tree: Tree, epoch: int) -> Iterator[str]:
 
 
 def _enter(directory: str) -> Iterator[str]:
-    """Yield the commands that make debugfs work in a directory, none of them long."""
+    """Yield the commands that make debugfs enter a directory, none of them long."""
     if len(os.fsencode(quoted(directory))) <= _SHORT:
         yield f"cd {quoted(directory or '/')}"
         return

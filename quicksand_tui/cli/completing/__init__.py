@@ -1,7 +1,7 @@
-"""Completion of words of a command line, a module for each kind of thing. One is imported when a
-shell asks for it.
+"""Completion of words of a command line, a module for each kind of thing. A module is imported when
+a shell asks for it.
 
-Each function takes what click hands over: the context, the parameter, and the word so far.
+Each function takes click's arguments: the context, the parameter, and the word so far.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from importlib import import_module
 import click
 from click.shell_completion import CompletionItem
 
-from quicksand_tui.verbs.row import Kind
+from quicksand_tui.verbs.verb import Kind
 
 Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
@@ -36,7 +36,7 @@ COMPLETERS: Mapping[Kind, str] = {
     Kind.MOUNT: "mounts.complete_mount",
     Kind.MOUNTED: "mounts.complete_mounted",
 }
-"""Functions by their modules in this package and their names."""
+"""The functions, by their modules in this package and their names."""
 
 
 def completer_of(kind: Kind) -> Completer | None:

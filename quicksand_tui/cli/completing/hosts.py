@@ -26,8 +26,7 @@ def complete_hosts(
 def complete_fleet_hosts(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Completes names of machines of the fleet; to take new sandboxes again, only of those that do
-    not."""
+    """Completes names of machines of the fleet; to undrain, only of those that are drained."""
     record = FleetRecord()
     with contextlib.suppress(FleetError):
         record = read_fleet(paths()) or record

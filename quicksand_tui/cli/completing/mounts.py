@@ -1,4 +1,4 @@
-"""Completes HOST:GUEST, and where something is mounted."""
+"""Completes HOST:GUEST, and places of mounts."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def complete_mount(
 def complete_mounted(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Completes paths in the guest at which something is mounted."""
+    """Completes paths in the guest at which a directory is mounted."""
     registry = Registry(paths())
     try:
         entry = registry.find(ctx.params.get("name") or "")
     except (QuicksandError, OSError):
         return []
-    now = (MountState.MOUNTED, MountState.NOT_SERVED)
+    now = (MountState.MOUNTED, MountState.NOT_SERVED, MountState.MOVED)
     mounts = (known.mount for known in known_mounts(registry, entry) if known.state in now)
     return beginning(incomplete, ((mount.guest, mount.host) for mount in mounts))

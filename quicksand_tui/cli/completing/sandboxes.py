@@ -1,4 +1,4 @@
-"""Completes names of sandboxes, and what is named with one."""
+"""Completes names of sandboxes, and words that begin with one."""
 
 from __future__ import annotations
 

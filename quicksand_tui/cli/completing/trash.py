@@ -1,4 +1,4 @@
-"""Completes names of what is in the trash."""
+"""Completes names of things in the trash."""
 
 from __future__ import annotations
 

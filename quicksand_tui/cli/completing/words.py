@@ -1,4 +1,4 @@
-"""What all completions do: choose of the words that there are those that begin as typed."""
+"""The common part of all completions: they choose those of the given words that begin as typed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from click.shell_completion import CompletionItem
 
 
 def beginning(typed: str, words: Iterable[tuple[str, str]]) -> list[CompletionItem]:
-    """Returns the words, each with what is told of it, that begin with what is typed."""
+    """Returns the words that begin with the typed text, each with its description."""
     return [CompletionItem(word, help=about) for word, about in words if word.startswith(typed)]
 
 

@@ -31,12 +31,11 @@ if TYPE_CHECKING:
     from quicksand.snapshots.checkpoint import Checkpoint
 
 LARGE_MIB = 1024
-"""MiB that are written in the large guest before its first checkpoint, on which the next ones
-build."""
+"""MiB written in the large guest before its first checkpoint, on which the next ones build."""
 WRITTEN_MIB = (1, 8, 64, 256)
 """MiB that are written before a revert."""
 LARGE_REVERTS = 3
-"""Reverts of the large guest at most, and of the small one after more than `MUCH_MIB`."""
+"""The most reverts of the large guest, and of the small one after more than `MUCH_MIB`."""
 MUCH_MIB = 64
 SAVED_MIB = 8
 """MiB that are written before a checkpoint that is reverted to at once."""
@@ -75,8 +74,7 @@ async def large_guest(image: str, runs: int) -> list[Figure]:
 
 
 async def _after_much(sandbox: Sandbox) -> list[Figure]:
-    """Measures the first checkpoint after much was written, and a plain write of as many bytes
-    beside it."""
+    """Measures the first checkpoint after much was written, and a plain write of as many bytes."""
     started = time.perf_counter()
     made = await sandbox.checkpoint("large")
     call = time.perf_counter() - started
@@ -93,8 +91,8 @@ async def _after_much(sandbox: Sandbox) -> list[Figure]:
 
 
 async def checkpoint_pause(sandbox: Sandbox, runs: int, mebibytes: int, guest: str) -> Figure:
-    """Measures how long a checkpoint pauses the VM after ``mebibytes`` MiB were written since the
-    last checkpoint. The sandbox must have a checkpoint."""
+    """Measures the pause of a checkpoint after ``mebibytes`` MiB were written since the last one.
+    The sandbox must have a checkpoint."""
     figure = Figure(f"pause of a checkpoint, {mebibytes} MiB since ({guest})", "ms")
     calls, written = [], []
     for number in range(runs):
@@ -133,8 +131,8 @@ async def _memory_taken(sandbox: Sandbox, guest: str) -> list[Figure]:
 async def revert_times(
     sandbox: Sandbox, runs: int, guest: str, amounts: Sequence[int] = WRITTEN_MIB
 ) -> list[RevertFigures]:
-    """Measures reverts to the checkpoint "base", after each of ``amounts`` MiB were written in what
-    went on from it; returns the figures for each amount."""
+    """Measures reverts to the checkpoint "base", each after ``amounts`` MiB were written; returns
+    the figures for each amount."""
     await sandbox.revert("base")
     found = []
     for mebibytes in amounts:
@@ -157,8 +155,8 @@ async def _right_after(sandbox: Sandbox, runs: int, guest: str) -> list[Figure]:
 
 
 async def _processor_time(sandbox: Sandbox, runs: int, guest: str) -> Figure:
-    """Measures what a checkpoint and a revert to it take of the processors, in this process, the
-    keeper and QEMU together."""
+    """Measures the processor time of a checkpoint and a revert to it, in this process, the keeper
+    and QEMU together."""
     figure = Figure(f"processor time of a checkpoint and a revert to it ({guest})", "s")
     for _ in range(runs):
         before = processor_seconds(sandbox)
@@ -171,8 +169,8 @@ async def _processor_time(sandbox: Sandbox, runs: int, guest: str) -> Figure:
 
 class RevertFigures:
     """Reverts of one kind, each of which keeps the state before: the time from the call to the
-    guest's answer; how long the guest was paused; and the whole call, which ends when the state
-    before is on disk, with a command after it."""
+    guest's answer; the pause of the guest; and the whole call, which ends when the state before is
+    on disk, with a command after it."""
 
     def __init__(self, what: str) -> None:
         self.answer = Figure(f"{what}, to the guest's answer", "s")
@@ -196,12 +194,12 @@ class RevertFigures:
 
 
 def flat(reverts: Iterable[RevertFigures]) -> list[Figure]:
-    """All figures, in order."""
+    """Returns all figures, in order."""
     return [figure for each in reverts for figure in each.figures]
 
 
 def _note_form(figure: Figure, reached: Checkpoint) -> None:
-    """Adds how a revert was done to a figure's facts: all forms, where they differ."""
+    """Adds the form of a revert to a figure's facts: all forms, where they differ."""
     forms = [*figure.facts.get("form", "").split(" + "), reached.revert_form]
     figure.facts["tier"] = reached.tier
     figure.facts["form"] = " + ".join(form for form in dict.fromkeys(forms) if form)
@@ -210,8 +208,8 @@ def _note_form(figure: Figure, reached: Checkpoint) -> None:
 
 
 def write_plainly(size: int) -> float:
-    """Returns the seconds that it takes to write so many bytes to a new file beside the user's
-    data, past the page cache, and sync it."""
+    """Returns the seconds of writing so many bytes to a new file beside the user's data, past the
+    page cache, and syncing it."""
     block = mmap.mmap(-1, STEP)
     block[:] = os.urandom(MIB) * (STEP // MIB)
     with tempfile.TemporaryDirectory(dir=paths().data) as directory:

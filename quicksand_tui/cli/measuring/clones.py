@@ -1,4 +1,4 @@
-"""Clones: how long they take, what each has of its own, and how long many take to list."""
+"""Clones: their times, the memory and disk of each, and the time of listing many."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from quicksand_tui.cli.measuring.processes import run_process
 
 CLONES = 10
 CLONE_RUNS = 3
-"""Runs at most."""
+"""The most runs."""
 
 
 async def clones(image: str, runs: int) -> list[Figure]:

@@ -1,4 +1,4 @@
-"""Commands in a running sandbox, and what it takes while nothing runs in it."""
+"""Commands in a running sandbox, and its use of the host while nothing runs in it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SETTLE_S = 20.0
 PROCESSES = 10
-"""How many whole processes are started for a figure."""
+"""The number of whole processes that are started for a figure."""
 
 
 async def measure_running(sandbox: Sandbox, runs: int, stream_mb: int, say: Say) -> list[Figure]:

@@ -25,8 +25,7 @@ class Figure:
     facts: dict[str, Any] = field(default_factory=dict)
     """The conditions of the measurement: mode, tier, bytes."""
     none_waits: str = ""
-    """For what a QEMU that waits makes faster: the name of the figure of the same where none
-    does."""
+    """The name of the figure of the same without a waiting QEMU, if that makes this one faster."""
 
     @property
     def median(self) -> float:
@@ -34,15 +33,15 @@ class Figure:
 
 
 async def timed(work: Callable[[], Awaitable[Any]]) -> float:
-    """Returns how many seconds ``work`` takes. Raises what ``work`` raises."""
+    """Returns the seconds that ``work`` takes. Raises what ``work`` raises."""
     started = time.perf_counter()
     await work()
     return time.perf_counter() - started
 
 
 def figure_lines(figures: Sequence[Figure]) -> Iterator[str]:
-    """Returns the table of figures that have values. What is measured with a waiting QEMU and
-    without is one row, with a median in each column; the range and the facts are of the first."""
+    """Yields the table of figures that have values. A figure with a waiting QEMU and without is one
+    row, with a median in each column; the range and the facts are of the first."""
     by_name = {figure.name: figure for figure in figures}
     paired = {figure.none_waits for figure in figures}
     yield f"  {'':<{WIDTH}} {'median':>9} {'none waits':>10}"

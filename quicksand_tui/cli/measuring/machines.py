@@ -1,5 +1,4 @@
-"""The sandboxes in which things are measured, whether spares wait for them, and what they take of
-the host."""
+"""The sandboxes for measurements, the spares that wait for them, and their use of the host."""
 
 from __future__ import annotations
 
@@ -28,13 +27,13 @@ if TYPE_CHECKING:
 
 SMALL, LARGE = "512M", "2G"
 GUEST_S = 600
-"""Seconds that a guest may take to write what is asked of it."""
+"""Seconds that a guest may take to write the bytes asked of it."""
 
 CPU_FIELDS = (11, 12, 13, 14)
 """utime, stime, cutime and cstime in /proc/PID/stat, counted behind the name (proc(5))."""
 
 CALM_S = 0.5
-"""Seconds to wait until what ends or is freed in the background has done so."""
+"""Seconds to wait until work in the background has ended, and its memory is free."""
 
 
 @contextlib.asynccontextmanager
@@ -53,7 +52,7 @@ async def make_warm(image: str, memory: str) -> None:
 
 
 def with_mode(sandbox: Sandbox, figures: list[Figure]) -> list[Figure]:
-    """Returns the figures with what their sandbox started from, where they say nothing of it."""
+    """Returns the figures with the start mode of their sandbox, where they lack it."""
     if sandbox.boot_timing is not None:
         for figure in figures:
             figure.facts = {"mode": sandbox.boot_timing.mode} | figure.facts
@@ -61,7 +60,7 @@ def with_mode(sandbox: Sandbox, figures: list[Figure]) -> list[Figure]:
 
 
 def require(result: ExecuteResult, what: str) -> str:
-    """Returns what a command in the guest has printed. Raises RuntimeError if it has failed."""
+    """Returns the output of a command in the guest. Raises RuntimeError if it has failed."""
     if result.exit_code != 0:
         raise RuntimeError(f"{what} has failed in the guest: {result.stderr.strip()}")
     return result.stdout
@@ -93,8 +92,7 @@ async def make_spare(image: str) -> None:
 
 
 def own_disk(sandbox: Sandbox) -> int:
-    """Returns the bytes on disk in files that only this sandbox uses, which have no other hard
-    link."""
+    """Returns the bytes on disk in files of this sandbox alone, which have no other hard link."""
     files = [p.lstat() for p in Registry(paths()).place(sandbox.id).root.rglob("*") if p.is_file()]
     return sum(found.st_blocks * 512 for found in files if found.st_nlink == 1)
 
@@ -108,9 +106,9 @@ def pss(sandbox: Sandbox) -> int:
 
 
 def processor_seconds(sandbox: Sandbox) -> float:
-    """Returns the processor time so far of this process, of a sandbox's keeper with those that it
-    has started and that have ended, and of its QEMU (proc(5)). A QEMU that is being ended counts
-    again when the keeper has waited for it."""
+    """Returns the processor time so far of this process, of a sandbox's keeper and its processes
+    that have ended, and of its QEMU (proc(5)). A QEMU that is being ended counts again when the
+    keeper has waited for it."""
     run = _run_of(sandbox)
     own = os.times()
     ours = own.user + own.system + own.children_user + own.children_system

@@ -9,8 +9,8 @@ from asyncio.subprocess import PIPE
 
 
 async def run_process(*words: str) -> tuple[float, bytes]:
-    """Returns how many seconds a command takes until its process has ended, and what it writes to
-    stdout. Raises RuntimeError if it fails."""
+    """Returns the seconds of a command until its process has ended, and its output on stdout.
+    Raises RuntimeError if it fails."""
     started = time.perf_counter()
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "quicksand_tui", *words, stdout=PIPE, stderr=PIPE

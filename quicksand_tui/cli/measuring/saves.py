@@ -1,4 +1,4 @@
-"""Saves: how long they take, what they cost the guest meanwhile, and what becomes of them."""
+"""Saves: their times, their cost for the guest meanwhile, and starts from them."""
 
 from __future__ import annotations
 
@@ -37,13 +37,11 @@ while last < end:
     most, last = max(most, now - last), now
 print(most * 1000)
 """
-"""A program for the guest: it writes and syncs a block again and again, and prints the longest time
-in ms."""
+"""A program for the guest: it writes and syncs a block repeatedly, and prints the longest ms."""
 
 
 async def measure_saves(image: str, runs: int, say: Say) -> list[Figure]:
-    """Measures saves; returns all rows. The saves go to a temporary directory beside the user's
-    own."""
+    """Measures saves; returns all rows. The saves go to a temporary directory beside the user's."""
     say("saves")
     await make_warm(image, SMALL)
     with tempfile.TemporaryDirectory(dir=make_private_dir(paths().data)) as directory:

@@ -54,8 +54,8 @@ async def _tree(first: Sandbox, count: int) -> Figure:
 
 
 async def _grow(sandbox: Sandbox, nodes: int, steps: dict[str, list[float]]) -> None:
-    """Adds so many states to the tree of one sandbox: from one that was seen before, mostly one of
-    the latest, go on to a new one. Adds what each step took to ``steps``."""
+    """Adds so many states to the tree of one sandbox: goes on from an earlier state, mostly one of
+    the latest, to a new one. Adds the time of each step to ``steps``."""
     chance = random.Random(SEED)  # noqa: S311 - the same tree each time
     for number in range(1, nodes + 1):
         goal = str(int(chance.triangular(0, number, number)))
@@ -69,7 +69,7 @@ async def _grow(sandbox: Sandbox, nodes: int, steps: dict[str, list[float]]) -> 
 
 async def _attempt(sandbox: Sandbox, number: int) -> None:
     """Fills pages with bytes that no page had before: cut from random ones at another place each
-    time, since it is not the guest's random generator that is to be measured."""
+    time, since the guest's random generator is not to be measured."""
     result = await sandbox.execute(
         f"dd if=/dev/shm/seed of=/dev/shm/work bs=1M count={MIB_EACH} skip={number * STRIDE} "
         "iflag=skip_bytes,fullblock conv=notrunc status=none"

@@ -1,4 +1,4 @@
-"""What the servers on a pipe and on a port have in common."""
+"""The common part of the servers on a pipe and on a port."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Any, Final
 from quicksand.base.errors import AgentUnreachableError, QuicksandError, RevertedError
 from quicksand.sandbox import Sandbox
 
+from quicksand_tui.cli.host_choice import LOCAL
 from quicksand_tui.cli.runner import why_gone
 
 TELL_S = 0.2
 """Seconds for the sessions to tell their clients that the guest is gone."""
 
 REASON_S = 0.5
-"""Seconds to find out how a sandbox has ended. The connection is to end at once."""
+"""Seconds to find out the end of a sandbox. The connection is to end at once."""
 
 OPTIONS: Final[dict[str, Any]] = {
     "encryption_algs": (
@@ -36,14 +37,15 @@ OPTIONS: Final[dict[str, Any]] = {
     "host_based_auth": False,
     "gss_host": None,
 }
-"""Options of asyncssh. Its line editor would take keys away, and its forwarding lead to this
-host."""
+"""Options of asyncssh. Its line editor would take keys, and its forwarding lead to this host."""
 
 
 async def wait_gone(sandbox: Sandbox) -> QuicksandError:
-    """Waits for the end of the guest that a client was let into, and returns how it has ended: a
-    revert ends what was there, too. Raises QuicksandError if it cannot be reached at all."""
+    """Waits for the end of the guest that a client was let into, and returns its reason: a revert
+    is an end, too. Raises QuicksandError if the guest cannot be reached at all."""
     error: QuicksandError = await sandbox.wait_disconnected()
+    if sandbox.host != LOCAL:  # the reason of the end is not seen from here
+        return error
     if isinstance(error, AgentUnreachableError) and not isinstance(error, RevertedError):
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(REASON_S):

@@ -40,7 +40,7 @@ class Forwarded(Pipe):
             self._chan.close()
 
     async def _carry_both(self) -> None:
-        # What broke the connection the client sees as its end: SSH has no word for it.
+        # The client sees a broken connection as its end: SSH has no word for it.
         with contextlib.suppress(QuicksandError, ExceptionGroup):
             async with asyncio.TaskGroup() as both:
                 feeding = both.create_task(self._carry_in())
@@ -63,15 +63,15 @@ class Forwarded(Pipe):
 
 
 class ForwardedTcp(Forwarded, asyncssh.SSHTCPSession[bytes]):
-    """One to or from a port of the guest."""
+    """A connection to or from a port of the guest."""
 
 
 class ForwardedUnix(Forwarded, asyncssh.SSHUNIXSession[bytes]):
-    """One to or from a Unix socket of the guest."""
+    """A connection to or from a Unix socket of the guest."""
 
 
 def refusal(error: QuicksandError) -> asyncssh.ChannelOpenError:
-    """What the client is told of a connection that could not be made in the guest."""
+    """Returns the refusal told to the client when a connection could not be made in the guest."""
     code = asyncssh.OPEN_CONNECT_FAILED
     if isinstance(error, AgentRefusedError) and error.code in ("forbidden", "bad_request"):
         code = asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED

@@ -1,5 +1,5 @@
-"""The same server on a port, for other machines and for clients that run no programs. Whoever comes
-has to have a key, and gets where that leads to, and nowhere else."""
+"""The same server on a port, for other machines and for clients that run no programs. Every client
+must have a key, and gets only where that leads to."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from quicksand_tui.cli.runner import attached
 from quicksand_tui.cli.ssh_server.common import OPTIONS, TELL_S, wait_gone
 from quicksand_tui.cli.ssh_server.keys import Key, read_keys
 from quicksand_tui.cli.ssh_server.server import GuestServer, log_in
+from quicksand_tui.cli.ssh_server.sessions import HANG_UP_S
 from quicksand_tui.cli.ssh_server.tasks import Tasks
 from quicksand_tui.model.text import clean
 
@@ -30,15 +31,15 @@ if TYPE_CHECKING:
     from quicksand_tui.cli.ssh_server.sessions import Guest
 
 STRANGERS_MAX = 20
-"""Connections, at most, whose client has not proved anything yet."""
+"""The most connections whose client has not proved anything yet."""
 
 STRANGERS_EACH_MAX = 10
-"""Of them, from one address: the first that comes is not to keep all others out."""
+"""The most of them from one address: the first client is not to keep all others out."""
 
 CONNECTIONS_MAX = 200
 
 CONNECTIONS_EACH_MAX = 8
-"""Connections into one sandbox, of whose agent's ports each takes one (AGENT_PORTS)."""
+"""The most connections into one sandbox; each takes one of its agent's ports (AGENT_PORTS)."""
 
 USERS_TRIED_MAX = 5
 """User names that a client may try in one connection. OpenSSH allows one."""
@@ -52,22 +53,22 @@ KEYS_TRIED_MAX = 10
 KEEPALIVE_S: Final = 15
 
 END_S = 1.0
-"""Seconds for hanging up the commands of a connection that has ended."""
+"""Seconds for the last message to a client."""
 
 
 @dataclass
 class Gateway:
-    """What the connections have in common."""
+    """The state that the connections share."""
 
     keys_file: Path
     log: Callable[[str], None]
     tasks: Tasks = field(default_factory=Tasks)
     strangers: Counter[str] = field(default_factory=Counter)
-    """By their addresses."""
+    """The connections of strangers, by their addresses."""
     inside: Counter[str] = field(default_factory=Counter)
     """Connections by the names of their sandboxes."""
     servers: set[GatewayServer] = field(default_factory=set)
-    """One for each connection."""
+    """The servers, one for each connection."""
     acceptor: asyncssh.SSHAcceptor | None = None
     has_ended: bool = False
 
@@ -75,8 +76,8 @@ class Gateway:
         return GatewayServer(self)
 
     async def end(self) -> None:
-        """Ends the connections, and waits until what ran in the guests for them is hung up."""
-        self.has_ended = True  # asyncio may tell of one that was accepted just before
+        """Ends the connections, and waits until their commands in the guests are hung up."""
+        self.has_ended = True  # asyncio may tell of a connection that was accepted just before
         if self.acceptor is not None:
             await close_server(self.acceptor)
         for server in list(self.servers):
@@ -87,7 +88,7 @@ class Gateway:
             _, waiting = await asyncio.wait(left, timeout=END_S)
             for task in waiting:
                 task.cancel()
-        await self.tasks.end(2 * END_S)
+        await self.tasks.end(HANG_UP_S + END_S)
 
 
 class GatewayServer(GuestServer):
@@ -99,7 +100,7 @@ class GatewayServer(GuestServer):
         self.lost = asyncio.Event()
         self._is_stranger = False
         self._inside = ""
-        """The sandbox that it counts for."""
+        """The name of the sandbox that it counts for."""
         self._keys: list[Key] = []
         self._tried = self._users_tried = 0
         self._name, self._user = "", ""
@@ -143,13 +144,13 @@ class GatewayServer(GuestServer):
         for task in (self._login, self._watching):
             if task is not None:
                 task.cancel()
-        await self._tasks.end(END_S)
+        await self._tasks.end(HANG_UP_S)
         self._held.close()
         if self._inside:
             _less(self._gateway.inside, self._inside)
 
     def _known(self) -> None:
-        """Counts the client as no stranger any more."""
+        """Notes that the client is no longer a stranger."""
         if self._is_stranger:
             self._is_stranger = False
             _less(self._gateway.strangers, self._address)
@@ -158,7 +159,7 @@ class GatewayServer(GuestServer):
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S%z")
         self._gateway.log(clean(f"{stamp} {self._peer} {self._name or '-'} {what}"))
 
-    # Proving who one is: every refusal looks the same, whatever its reason.
+    # Authentication: every refusal looks the same, whatever its reason.
 
     async def begin_auth(self, username: str) -> bool:
         self._users_tried += 1
@@ -189,10 +190,8 @@ class GatewayServer(GuestServer):
         return True
 
     def auth_completed(self) -> None:
-        """Lets the client in, in a task: it may leave before, and then nobody is to wait for a
-        guest."""
+        """Lets the client in, in a task: if it leaves before, nobody is to wait for a guest."""
         self._known()
-        self._note(f"in as {self._user or 'the usual user'}")
         self._login = self._tasks.start(self._let_in(self._name, self._user), "login")
 
     async def _let_in(self, name: str, user: str) -> None:
@@ -204,16 +203,18 @@ class GatewayServer(GuestServer):
             sandbox = error
         try:
             self._guest = guest = await log_in(sandbox, user or None)
+            self._note(f"in as {guest.login.name}")
             self._watching = self._gateway.tasks.start(self._watch(guest.sandbox), "guest")
         except asyncssh.DisconnectError as error:
+            self._note(f"sent away: {error.reason}")
             if self.connection is not None:
                 self.connection.disconnect(error.code, error.reason)
         finally:
             self._entered.set()
 
     def _find(self, name: str) -> Sandbox:
-        """Returns the sandbox with exactly the name that the key was checked for: what else there
-        is, the client is not told. Raises SandboxNotFoundError, StateError."""
+        """Returns the sandbox with exactly the name that the key was checked for: the client learns
+        of no other. Raises SandboxNotFoundError, StateError."""
         unknown = SandboxNotFoundError(f"no sandbox is called {name!r}")
         if self._gateway.inside[name] >= CONNECTIONS_EACH_MAX:
             raise StateError(f"{CONNECTIONS_EACH_MAX} connections into it are open")

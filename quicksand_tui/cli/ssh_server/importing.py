@@ -1,4 +1,4 @@
-"""How asyncssh is imported where somebody waits for it."""
+"""The import of asyncssh where somebody waits for it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def no_search_for_libraries() -> Iterator[None]:
-    """Within, no library of C is found by its name. When asyncssh is imported it looks for two,
-    with algorithms that are not offered on a pipe, and where they are not installed Python has gcc
-    and ld look for them: a dozen processes and 0.1 s for each connection."""
+    """Has no library of C found by its name within the block. When asyncssh is imported it looks
+    for two, with algorithms that are not offered on a pipe, and where they are not installed Python
+    has gcc and ld look for them: a dozen processes and 0.1 s for each connection."""
     find = ctypes.util.find_library
     ctypes.util.find_library = lambda name: None
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import stat
 from dataclasses import dataclass
@@ -11,16 +12,17 @@ from pathlib import Path
 import asyncssh
 from quicksand.base.errors import ConfigError
 from quicksand.base.files import map_os_errors
+from quicksand.base.regular import open_regular
 
 _LINE = re.compile(r'sandboxes="(?P<names>[A-Za-z0-9._*?,-]+)"\s+(?P<key>\S.*)')
 
 SIZE_MAX = 1024 * 1024
-"""Bytes of the file."""
+"""The most bytes of the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key, and what it is good for."""
+    """A key, and the sandboxes that it leads to."""
 
     public: asyncssh.SSHKey
     names: tuple[str, ...]
@@ -35,14 +37,17 @@ def read_keys(file: Path) -> list[Key]:
     """Reads a file with a line for each key, such as ``sandboxes="web,ci-*" ssh-ed25519 AAAA… me``.
 
     Raises ConfigError for a file that others can write, and for any other line, by its number: an
-    option that is not known might have been meant as a limit. Raises HostError."""
+    unknown option might have been meant as a limit. Raises HostError.
+    """
     with map_os_errors(file):
-        found = file.stat()
+        descriptor = open_regular(file)
+    with map_os_errors(file), os.fdopen(descriptor, "rb") as opened:
+        found = os.fstat(descriptor)
         if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise ConfigError(f"others can write {file}", hint=f"chmod go-w {file}")
         if found.st_size > SIZE_MAX:
             raise ConfigError(f"{file} has more than {SIZE_MAX} bytes")
-        text = file.read_text(encoding="utf-8", errors="replace")
+        text = opened.read(SIZE_MAX).decode("utf-8", "replace")
     keys = []
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):

@@ -1,5 +1,4 @@
-"""The near end of an SSH channel: what the client sends is read, and what it gets is written, at
-the pace of the other side."""
+"""The near end of an SSH channel: reads and writes at the pace of the other side."""
 
 from __future__ import annotations
 
@@ -18,14 +17,14 @@ LOOK_S = 1.0
 """Seconds between looks whether a channel that is not read from has been closed."""
 
 KEYS_S = 0.02
-"""Seconds between looks whether an exchange of keys has ended, each hour or GiB."""
+"""Seconds between looks whether an exchange of keys has ended; there is one each hour or GiB."""
 
 _FLOW = "quicksand_flow"
 
 
 class Flow:
     """Whether a connection takes more bytes. A channel has a window of its own, which the client
-    chooses: with a huge one all that is written would wait here, in the transport's buffer."""
+    chooses: with a huge one all output would wait here, in the transport's buffer."""
 
     def __init__(self, connection: asyncssh.SSHServerConnection) -> None:
         self._connection = connection
@@ -38,22 +37,23 @@ class Flow:
         connection.set_extra_info(**{_FLOW: self})
 
     async def wait(self) -> None:
-        """Waits until it takes more, or is over."""
+        """Waits until the connection takes more, or is over."""
         await self._is_open.wait()
-        # While keys are exchanged asyncssh keeps what is written, without a bound; and a client can
+        # While keys are exchanged asyncssh keeps all output, without a bound; and a client can
         # begin that and never go on.
         while not (self._is_over or self._connection._kex_complete):
             await asyncio.sleep(KEYS_S)
             await self._is_open.wait()
 
     def end(self) -> None:
-        """Lets those go on who wait: the transport is gone."""
+        """Wakes all that wait: the transport is gone."""
         self._is_over = True
         self._is_open.set()
 
 
 class Pipe:
-    """What asyncssh calls of a session, as coroutines. A session is a class of asyncssh's, too."""
+    """The methods of a session that asyncssh calls, as coroutines. A session is a class of
+    asyncssh's, too."""
 
     def __init__(self) -> None:
         self._chan: Any = None
@@ -67,7 +67,7 @@ class Pipe:
         self._writable = asyncio.Event()
         self._writable.set()
         self.lost = asyncio.Event()
-        """Set once the channel is closed, from whichever side."""
+        """Set once the channel is closed, by either side."""
         self.when_lost: Callable[[], None] = lambda: None
 
     # Called by asyncssh.
@@ -101,11 +101,10 @@ class Pipe:
         self._writable.set()
         self.when_lost()
 
-    # Called by who serves the channel.
+    # Called by the server of the channel.
 
     async def read(self) -> bytes:
-        """Returns what the client has sent; b"" once it sends nothing more, or the channel is
-        closed."""
+        """Returns bytes of the client; b"" once it sends nothing more, or the channel is closed."""
         while not self._queue:
             if self._at_end or self.lost.is_set():
                 return b""
@@ -120,7 +119,7 @@ class Pipe:
         return data
 
     async def write(self, data: bytes, datatype: int | None = None) -> bool:
-        """Sends to the client, and waits while it does not take it. Returns whether the channel is
+        """Sends to the client; waits while it takes nothing. Returns whether the channel is
         open."""
         await self._writable.wait()
         if self._flow is not None:
@@ -138,7 +137,7 @@ class Pipe:
 
     async def until_lost(self, work: Coroutine[Any, Any, None]) -> bool:
         """Does work until it is done or the channel is closed, which cancels it. Returns whether it
-        is done. Raises what it raises."""
+        is done. Raises the work's errors."""
         working = asyncio.create_task(work, name="quicksand-ssh-work")
         losing = asyncio.create_task(self._wait_lost(), name="quicksand-ssh-lost")
         try:
@@ -154,11 +153,11 @@ class Pipe:
 
     async def _wait_lost(self) -> None:
         """Waits until the channel is closed. While it is paused, asyncssh tells of a close only
-        after what lies before it, which may never be read; so it is looked for."""
+        after all earlier data, which may never be read; so the close is looked for."""
         while not self.lost.is_set():
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_S):
                     await self.lost.wait()
             # After an end of this side's own, every channel looks as if it were closing.
             if self._paused and not self._has_ended and self._chan.is_closing():
-                self._chan.close()  # drops what waits, and then it is lost
+                self._chan.close()  # drops the waiting data, and then the channel is lost

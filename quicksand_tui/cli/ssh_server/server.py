@@ -1,4 +1,4 @@
-"""The server that a connection talks to."""
+"""The server that talks to a client over one connection."""
 
 from __future__ import annotations
 
@@ -58,20 +58,20 @@ class GuestServer(asyncssh.SSHServer):
             self._flow.end()
 
     async def begin_auth(self, username: str) -> bool:
-        """Finds who logs in; nobody has to prove anything, since the pipe is its user's. Raises
-        asyncssh.DisconnectError, which the client shows."""
+        """Finds the user who logs in; nobody has to prove anything, since the pipe is its user's.
+        Raises asyncssh.DisconnectError, which the client shows."""
         self._guest = await log_in(self._sandbox, None if username == USUAL_USER else username)
         return False
 
     async def _enter(self) -> Guest:
-        """Returns the guest, and who has logged in. Raises asyncssh.ChannelOpenError once that is
-        gone."""
+        """Returns the guest, and the user who has logged in. Raises asyncssh.ChannelOpenError once
+        the guest is gone."""
         if self._guest is None:
             raise asyncssh.ChannelOpenError(asyncssh.OPEN_CONNECT_FAILED, "the guest is gone")
         return self._guest
 
     def send_away(self, error: QuicksandError) -> None:
-        """Ends the connection, and has the client show why. Nothing more is opened in it."""
+        """Ends the connection, and has the client show the reason. Nothing more is opened in it."""
         self._guest = None
         if self.connection is not None:
             reason = told(error)
@@ -106,7 +106,7 @@ class GuestServer(asyncssh.SSHServer):
     async def connection_requested(
         self, dest_host: str, dest_port: int, orig_host: str, orig_port: int
     ) -> ForwardedTcp:
-        """Dials in the guest. Raises asyncssh.ChannelOpenError."""
+        """Dials a port in the guest. Raises asyncssh.ChannelOpenError."""
         with self._channel():
             who = await self._enter()
             try:
@@ -116,7 +116,7 @@ class GuestServer(asyncssh.SSHServer):
             return self._counted(ForwardedTcp(found, self._tasks))
 
     async def unix_connection_requested(self, dest_path: str) -> ForwardedUnix:
-        """Dials in the guest. Raises asyncssh.ChannelOpenError."""
+        """Dials a Unix socket in the guest. Raises asyncssh.ChannelOpenError."""
         with self._channel():
             who = await self._enter()
             try:
@@ -145,7 +145,7 @@ class GuestServer(asyncssh.SSHServer):
         return GuestForward(listener, offer, self._tasks)
 
     async def unix_server_requested(self, listen_path: str) -> GuestForward | bool:
-        """Listens at a Unix socket of the guest, by the rights of who has logged in."""
+        """Listens at a Unix socket of the guest, by the rights of the user who has logged in."""
         try:
             who = await self._enter()
             listener = await who.sandbox.listen(path=listen_path, user=who.user)
@@ -161,8 +161,7 @@ class GuestServer(asyncssh.SSHServer):
 
 
 async def log_in(sandbox: Sandbox | QuicksandError, user: str | None) -> Guest:
-    """Lets a user in, None for whom the image says. Raises asyncssh.DisconnectError, which the
-    client shows."""
+    """Lets a user in, None for the image's own. Raises DisconnectError, which the client shows."""
     try:
         if isinstance(sandbox, QuicksandError):
             raise sandbox
@@ -172,7 +171,8 @@ async def log_in(sandbox: Sandbox | QuicksandError, user: str | None) -> Guest:
 
 
 def told(error: QuicksandError) -> asyncssh.DisconnectError:
-    """What the client shows of an error. Our own stderr often leads nowhere (ControlPersist)."""
+    """Returns an error as the client shows it. Our own stderr often leads nowhere
+    (ControlPersist)."""
     hint = hint_of(error)
     text = f"{text_of(error)} ({hint})" if hint else text_of(error)
     return asyncssh.DisconnectError(asyncssh.DISC_BY_APPLICATION, clean(text))

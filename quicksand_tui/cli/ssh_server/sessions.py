@@ -18,6 +18,7 @@ from quicksand.guest.users import Login
 from quicksand.sandbox import Sandbox
 
 from quicksand_tui.cli.ssh_server.pipes import Pipe
+from quicksand_tui.cli.terminal_types import choose_term
 from quicksand_tui.model.remedies import text_of
 from quicksand_tui.model.text import clean
 
@@ -42,27 +43,27 @@ SSH_VARIABLES = {
 """Programs tell by these that they run in a session of SSH (ssh(1)). There are no addresses."""
 
 VARIABLE_MAX = 4096
-"""Bytes of a variable that is taken."""
+"""The most bytes of a variable that is taken."""
 
 VARIABLES_MAX = 64
 
 SIDE_MAX = 1000
-"""Characters of a terminal's width and height, at most."""
+"""The most characters of a terminal's width and height."""
 
 FAILED = 255
 """The exit code of ssh when the connection, not the command, has failed (ssh(1))."""
 
-HANG_UP_S = 1.0
-"""Seconds that the agent may take to hang a command up."""
+HANG_UP_S = 30.0
+"""Seconds that the agent may take to hang a command up: one that is not told would live on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Guest:
-    """A guest, and who has logged in."""
+    """A guest, and the user who has logged in."""
 
     sandbox: Sandbox
     user: str | None
-    """None for whom the image says."""
+    """The user; None for the image's own."""
     login: Login
 
 
@@ -162,7 +163,7 @@ class GuestSession(Pipe, asyncssh.SSHServerSession[bytes]):
                 user=user,
                 env=self._environment(),
                 stdin=True,
-                detach=True,  # what it has started in the background lives on, as with sshd
+                detach=True,  # its programs in the background live on, as with sshd
             )
         self._running = command
 
@@ -182,18 +183,20 @@ class GuestSession(Pipe, asyncssh.SSHServerSession[bytes]):
     async def _serve_terminal(self, terminal: Terminal) -> ExitStatus | None:
         """Runs a login shell or a command in a terminal. Returns its end; None if the client went
         away first, which hangs the terminal up."""
-        login = self._guest.login
+        login, env = self._guest.login, self._environment()
+        if terminal.kind:
+            env["TERM"] = await choose_term(self._guest.sandbox, terminal.kind)
         shell = await self._guest.sandbox.shell(
             None if self._command is None else [login.shell, "-c", self._command],
             columns=terminal.columns,
             rows=terminal.rows,
             cwd=login.home,
             user=self._guest.user,
-            env=self._environment(),
+            env=env,
             name="ssh",
         )
         self._running = shell
-        if self._terminal != terminal:  # it has changed meanwhile
+        if self._terminal != terminal:  # the size has changed meanwhile
             self._resize()
 
         async def show() -> None:
@@ -218,15 +221,14 @@ class GuestSession(Pipe, asyncssh.SSHServerSession[bytes]):
             await asyncio.wait((feeding,))
 
     async def _feed(self, running: Command | Shell) -> None:
-        with contextlib.suppress(QuicksandError):  # who reads the output gets the same error
+        with contextlib.suppress(QuicksandError):  # the reader of the output gets the same error
             while data := await self.read():
                 await running.write(data)
             if isinstance(running, Command):
                 running.close_stdin()
 
     def _resize(self) -> None:
-        """Gives the guest's terminal the size of the client's, the last one if there are several at
-        a time."""
+        """Gives the guest's terminal the client's size, the last one if several come at a time."""
         if isinstance(self._running, Shell) and (self._resizing is None or self._resizing.done()):
             self._resizing = self._tasks.start(self._do_resize(self._running), "resize")
 
@@ -244,8 +246,6 @@ class GuestSession(Pipe, asyncssh.SSHServerSession[bytes]):
             for name, value in sent
             if (name in ENVIRONMENT or _LOCALE.fullmatch(name)) and len(value) <= VARIABLE_MAX
         }
-        if self._terminal is not None and self._terminal.kind:
-            found["TERM"] = self._terminal.kind
         return {name: value for name, value in found.items() if "\0" not in value} | SSH_VARIABLES
 
 
@@ -266,11 +266,12 @@ async def _close(shell: Shell) -> None:
 
 
 async def hang_up(sandbox: Sandbox, command: Command, tasks: Tasks) -> None:
-    """Tells a command that its client is gone: SIGHUP for itself, and not for what it has started.
-    While the connection lasts, its output is dropped, since it would wait for a reader."""
+    """Tells a command that its client is gone: SIGHUP for itself, and not for the programs that it
+    has started. While the connection lasts, its output is dropped, since it would wait for a
+    reader."""
     with contextlib.suppress(QuicksandError, TimeoutError):
         async with asyncio.timeout(HANG_UP_S):
-            if not command.has_ended:  # otherwise its pid may be another's
+            if not command.has_ended:  # otherwise its pid may be another process's
                 command.close_stdin()
                 await sandbox.request("kill", {"pid": command.pid, "signal": "HUP"})
         if not tasks.is_ending:

@@ -7,82 +7,122 @@ import contextlib
 import os
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
+from typing import Any
 
 import asyncssh
-from quicksand.base.errors import QuicksandError
+from quicksand.base.errors import QuicksandError, StateError
 from quicksand.base.paths import make_private_dir, paths
+from quicksand.base.regular import read_file
 from quicksand.sandbox import Sandbox
 
-from quicksand_tui.cli.runner import Signals, attached, run_async
-from quicksand_tui.cli.ssh_files import key_file, prepare_files, sockets_dir
+from quicksand_tui.cli.far_sandbox import reached
+from quicksand_tui.cli.runner import Signals, run_async
+from quicksand_tui.cli.ssh_files import SUFFIX, key_file, prepare_files, sockets_dir
+from quicksand_tui.cli.ssh_names import SshName, find_ssh_name, there
 from quicksand_tui.cli.ssh_server.common import OPTIONS, TELL_S, wait_gone
 from quicksand_tui.cli.ssh_server.server import GuestServer
+from quicksand_tui.cli.ssh_server.sessions import HANG_UP_S
 from quicksand_tui.cli.ssh_server.tasks import Tasks
 
 STDIN, STDOUT = 0, 1
 CHUNK = 256 * 1024
 BUFFER = 1024 * 1024
-"""Bytes that wait between the pipes and the server, in each direction."""
+"""The most bytes that wait between the pipes and the server, in each direction."""
 
 KEY_EXCHANGES = ("curve25519-sha256", "curve25519-sha256@libssh.org", "ecdh-sha2-nistp256")
-"""The quickest ones: what goes through a pipe of this host needs no protection of its own. At a
-port asyncssh offers its own choice."""
+"""The quickest key exchanges: a pipe of this host needs no protection of its own. At a port
+asyncssh offers its own choice."""
+
+LOOK_S = 2.0
+"""Seconds between looks which machine a name leads to."""
 
 END_S = 1.0
-"""Seconds for hanging up commands, and for the last message to the client."""
+"""Seconds for the last message to the client."""
 
 
-def serve_stdio(name: str) -> int:
-    """Serves a client of the sandbox ``name`` until it leaves, or the sandbox ends; returns the
-    exit code. Raises HostError if there can be no host key."""
-    # A key typed at the terminal of a client that stays in the background is not for this process.
-    with contextlib.suppress(PermissionError):  # it leads a group of its own already
-        os.setsid()
+def serve_stdio(word: str, machine: str = "") -> int:
+    """Serves a client of the sandbox that ``word`` stands for, or that has this name on
+    ``machine``, until the client leaves or the sandbox ends; returns the exit code. Raises
+    HostError if there can be no host key."""
+    found = there(word.removesuffix(SUFFIX), machine) if machine else find_ssh_name(word)
+    if not found.host:
+        _leave_terminal()
     prepare_files()
     places = paths()
     if (sockets := sockets_dir(places)) is not None:
         make_private_dir(sockets)  # for the master that the client is about to become
-    key = asyncssh.read_private_key(key_file(places))
+    key = asyncssh.import_private_key(read_file(key_file(places)))
 
     async def main(signals: Signals) -> int:
-        with contextlib.ExitStack() as stack:
+        async with contextlib.AsyncExitStack() as stack:
             sandbox: Sandbox | QuicksandError
             try:
-                sandbox = stack.enter_context(attached(name))
+                sandbox = await stack.enter_async_context(reached(found))
             except QuicksandError as error:
                 sandbox = error
-            await _serve(sandbox, key)
+            _leave_terminal()  # ssh has asked all its questions on the terminal
+            await _serve(sandbox, key, _elsewhere(found))
         return 0
 
     return run_async(main)
 
 
-async def _serve(sandbox: Sandbox | QuicksandError, key: asyncssh.SSHKey) -> None:
+def _leave_terminal() -> None:
+    """Leaves the terminal of the client: a key typed there, while the client stays in the
+    background, is not for this process."""
+    with contextlib.suppress(PermissionError):  # this process leads a group of its own already
+        os.setsid()
+
+
+async def _elsewhere(found: SshName) -> QuicksandError:
+    """Waits until a name of another machine leads to another machine; returns the error for the
+    client: a kept connection is found by that name."""
+    if not found.host:
+        await asyncio.Event().wait()
+    from quicksand_tui.cli.destinations import find_destination  # noqa: PLC0415
+
+    destination = find_destination(found.host)
+    while True:
+        await asyncio.sleep(LOOK_S)
+        try:
+            now = find_destination(found.host)
+        except QuicksandError as error:
+            return error
+        if now != destination:
+            return StateError(f"{found.host} is another machine now: {now.short}")
+
+
+async def _serve(
+    sandbox: Sandbox | QuicksandError,
+    key: asyncssh.SSHKey,
+    elsewhere: Coroutine[Any, Any, QuicksandError],
+) -> None:
     tasks = Tasks()
     server = GuestServer(sandbox, tasks)
     with _pipes_as_socket() as ours:
         talking = asyncio.create_task(_talk(ours, server, key), name="quicksand-ssh-connection")
         watching = asyncio.create_task(_watch(sandbox), name="quicksand-ssh-guest")
+        looking = asyncio.create_task(elsewhere, name="quicksand-ssh-machine")
         try:
-            await asyncio.wait((talking, watching), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((talking, watching, looking), return_when=asyncio.FIRST_COMPLETED)
             if not talking.done():
                 await tasks.end(TELL_S)
-                server.send_away(watching.result())
+                server.send_away((watching if watching.done() else looking).result())
                 await asyncio.wait((talking,), timeout=END_S)
         finally:
             if server.connection is not None:
                 server.connection.abort()
                 await asyncio.wait((talking,), timeout=END_S)
-            await tasks.end(END_S)
-            for task in (talking, watching):
+            await tasks.end(HANG_UP_S)
+            for task in (talking, watching, looking):
                 task.cancel()
-            await asyncio.wait((talking, watching))
+            await asyncio.wait((talking, watching, looking))
 
 
 async def _talk(ours: socket.socket, server: GuestServer, key: asyncssh.SSHKey) -> None:
     """Talks to the client until it leaves or is sent away."""
-    # The client of a pipe that breaks has gone.
+    # A broken pipe means that the client has gone.
     with contextlib.suppress(OSError, asyncssh.Error):
         connection = await asyncssh.run_server(
             ours,
@@ -96,8 +136,8 @@ async def _talk(ours: socket.socket, server: GuestServer, key: asyncssh.SSHKey) 
 
 
 async def _watch(sandbox: Sandbox | QuicksandError) -> QuicksandError:
-    """Returns how the guest has ended. Does not return while there is one, or if there is none:
-    then the login fails, and tells why."""
+    """Returns the end of the guest. Does not return while the guest runs, or if there is none: then
+    the login fails, and tells why."""
     try:
         if not isinstance(sandbox, Sandbox):
             raise sandbox

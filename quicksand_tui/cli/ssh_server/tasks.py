@@ -13,7 +13,7 @@ class Tasks:
     def __init__(self) -> None:
         self._running: set[asyncio.Task[None]] = set()
         self.is_ending = False
-        """Whether the connection ends: what would take long is not begun any more."""
+        """Whether the connection ends: long work is not begun any more."""
 
     def start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         """Runs a coroutine, and returns its task."""

@@ -118,7 +118,7 @@ def _finish(request: Request, share: Share, plan: Plan, handle: Handle, action: 
     node.first = None
     guard_open(request, plan, handle, action, stat)
     if plan.access & _OF_BYTES:
-        handle.file.has_assumed_mode = False  # Linux asks for the mode of what it opens
+        handle.file.has_assumed_mode = False  # Linux asks for the mode of a file that it opens
     if action is Action.CREATED:
         share.changed(plan.names, is_directory=node.kind is FileKind.DIRECTORY)
     elif share.directory_leases and node.kind is FileKind.FILE:

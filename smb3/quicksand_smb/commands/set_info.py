@@ -286,18 +286,21 @@ def _set_mode(_: Request, handle: Handle, data: memoryview) -> None:
 def _set_attributes(_: Request, handle: Handle, data: memoryview) -> None:
     handle.need(WRITE_EA)
     for name, value in fscc.decode_attributes(data):
-        if value:
+        if value or not _has_removed(handle, name):
             handle.node.set_attribute(name, value)
-        else:
-            _remove_attribute(handle, name)
 
 
-def _remove_attribute(handle: Handle, name: str) -> None:
+def _has_removed(handle: Handle, name: str) -> bool:
+    """Remove an attribute, which an empty value means. Returns False if it is to be made empty:
+    Linux asks before it removes one, and sends nothing if there is none (`smb2_set_ea` in
+    fs/smb/client/smb2ops.c)."""
     try:
         handle.node.remove_attribute(name)
     except StoreError as error:
         if error.reason is not Reason.NOT_FOUND:
             raise
+        return not handle.is_posix
+    return True
 
 
 def _set_allocation(_: Request, handle: Handle, data: memoryview) -> None:

@@ -29,7 +29,6 @@ SET_REPARSE: Final = 0x000900A4
 CREATE_OR_GET_OBJECT_ID: Final = 0x000900C0
 GET_COMPRESSION: Final = 0x0009003C
 SET_COMPRESSION: Final = 0x0009C040
-GET_INTEGRITY: Final = 0x0009027C
 PIPE_WAIT: Final = 0x00110018
 CHANGES: Final = 0x00096944
 """A code of our own (host_changes.py) for handles that may read; functions from 0x800 are free."""

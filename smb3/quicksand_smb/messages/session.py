@@ -13,7 +13,6 @@ EMPTY: Final = struct.pack("<HH", 4, 0)
 """The body of LOGOFF, TREE_DISCONNECT, FLUSH, ECHO and LOCK, in both directions."""
 
 IS_GUEST: Final = 1
-IS_NULL: Final = 2
 BINDING: Final = 1
 DISK: Final = 1
 PIPE: Final = 2

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from quicksand.base.paths import Paths
+from quicksand.records.host_sockets import ssh_masters
 
 from tests.conftest import free_port, wait_for
 from tests.e2e.commands.conftest import in_vm, quicksand, succeed
@@ -79,7 +80,7 @@ def test_the_steps_of_an_editor_work_without_network(
             assert peer.makefile("rb").readline() == b"server:hello\n"
         again.terminate()
     in_vm(vm, "pkill -f '[s]erver.py'; rm -r /root/.editor-server /root/server.tar.gz")
-    (places.runtime / "ssh").rmdir()
+    ssh_masters(places).rmdir()
 
 
 def through_socks(proxy: int, port: int) -> bytes:

@@ -154,6 +154,27 @@ def test_a_terminal_has_a_name_and_the_clients_size_and_follows_it(
         assert terminal.process.wait(PATIENCE_S) == 5
 
 
+def test_a_terminal_of_a_type_that_the_guest_lacks_has_this_hosts_entry_or_a_usual_type(
+    client: Client, host: str, tmp_path: Path
+) -> None:
+    entry = next(
+        path
+        for root in ("/lib/terminfo", "/usr/share/terminfo")
+        for path in Path(root).glob("x/xterm-256color")
+    )
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "xterm-of-this-host").write_bytes(entry.read_bytes())
+    line = ["ssh", "-F", str(client.config), "-S", "none", "-tt", host]
+    for kind, told in (
+        ("xterm-of-this-host", "xterm-of-this-host"),
+        ("xterm-from-2050", "xterm-256color"),
+    ):
+        env = {**os.environ, "TERM": kind, "TERMINFO": str(tmp_path)}
+        with PtyTerminal([*line, "clear && echo term=$TERM."], env=env) as terminal:
+            wait_for(lambda: f"term={told}.".encode() in terminal.output, what="it")  # noqa: B023
+            assert terminal.process.wait(PATIENCE_S) == 0
+
+
 def test_a_terminal_is_hung_up_with_its_client(client: Client, vm: str, host: str) -> None:
     with PtyTerminal(["ssh", "-F", str(client.config), "-S", "none", "-tt", host]) as terminal:
         wait_for(lambda: b"#" in terminal.output, what="a prompt")

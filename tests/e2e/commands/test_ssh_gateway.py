@@ -78,7 +78,7 @@ def test_a_key_leads_to_its_sandboxes_and_to_their_users(gateway: Gateway, vm: s
     assert (done.returncode, done.stdout) == (3, b"root\n")
     in_vm(vm, "useradd -m -s /bin/sh ann")
     assert gateway.run("shared+ann", "id -un; pwd").stdout == b"ann\n/home/ann\n"
-    assert "shared in as the usual user" in gateway.told()
+    assert "shared in as root" in gateway.told()
     assert "shared in as ann" in gateway.told()
 
 

@@ -18,6 +18,7 @@ from quicksand.base.listing import own_sockets
 from quicksand.base.paths import Paths
 from quicksand.records.host_sockets import HOST_SOCKETS
 
+from quicksand_tui.cli.ssh_files import sockets_dir
 from tests.conftest import wait_for
 from tests.e2e.commands.conftest import IMAGE, PROGRAM, in_vm
 from tests.e2e.tmux import Terminal
@@ -170,11 +171,63 @@ def test_it_goes_back_to_a_checkpoint(far: FarHost, web: str) -> None:
     assert "one" in json.dumps(tree)
 
 
+@pytest.fixture
+def box(far: FarHost, web: str, places: Paths) -> Iterator[dict[str, str]]:
+    """The environment of programs for which the machine is called `box`."""
+    env = far.environ()
+    subprocess.run([*PROGRAM, "hosts", "add", "box", far.address], env=env, check=True, timeout=60)
+    yield env
+    subprocess.run([*PROGRAM, "hosts", "rm", "box"], env=env, check=True, timeout=60)
+    # A connection that is kept ends with the name that led there.
+    masters = sockets_dir(places)
+    assert masters is not None
+    wait_for(lambda: not [*masters.iterdir()], what="kept connections to end")
+    masters.rmdir()
+
+
+def test_programs_for_ssh_reach_it_by_its_name_and_that_of_its_machine(
+    box: dict[str, str], web: str, places: Paths, tmp_path: Path
+) -> None:
+    subprocess.run([*PROGRAM, "ssh-config"], env=box, check=True, timeout=60, capture_output=True)
+    ours = ["-F", str(places.data / "ssh" / "config")]
+
+    def done(*words: str, **more: str) -> str:
+        found = subprocess.run(
+            words, env=box | more, timeout=120, capture_output=True, check=False, text=True
+        )
+        assert found.returncode == 0, found.stderr
+        return found.stdout
+
+    assert done("ssh", *ours, f"{web}.box.qs", "echo $HOME; exec hostname") == "/root\nweb\n"
+    (tmp_path / "sent").write_bytes(os.urandom(300_000))
+    done("scp", *ours, str(tmp_path / "sent"), f"{web}.box.qs:sent")
+    done("scp", *ours, f"{web}.box.qs:sent", str(tmp_path / "came"))
+    assert (tmp_path / "came").read_bytes() == (tmp_path / "sent").read_bytes()
+    assert done(*PROGRAM, "ssh", f"{web}.box", "hostname") == "web\n"
+    assert done(*PROGRAM, "--host", "box", "ssh", web, "hostname") == "web\n"
+    # A machine that is only an address, and one that the variable chooses.
+    address = done(*PROGRAM, "hosts", "--json")
+    (known,) = json.loads(address)
+    for chosen in (known["address"], "box"):
+        assert done(*PROGRAM, "ssh", web, "hostname", QUICKSAND_HOST=chosen) == "web\n"
+    # The editor is one of this machine.
+    checked = subprocess.run(
+        [*PROGRAM, "--host", "box", "code", web, "--check"],
+        env=box,
+        timeout=120,
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    assert checked.stdout == f"code --remote ssh-remote+{web}.box.qs /root\n", checked.stderr
+
+
 def test_a_snapshot_of_it_is_written_here(far: FarHost, web: str, tmp_path: Path) -> None:
     file = tmp_path / "web.qcow2"
     found = there(far, "snapshot", web, str(file), "--json")
     assert found.returncode == 0, found.stderr
     assert file.read_bytes()[:4] == b"QFI\xfb"
+    assert json.loads(found.stdout)["path"] == str(file)
     again = there(far, "snapshot", web, str(file))
     assert again.returncode == 1
     assert b"is there already" in again.stderr
@@ -350,7 +403,7 @@ def test_the_app_uses_sandboxes_of_another_machine(far: FarHost, web: str) -> No
         terminal.sees("42-there")
         assert "No such file" not in terminal.text
 
-        os.kill(terminal.child_of("serve --stdio; exit 127'"), signal.SIGKILL)
+        os.kill(terminal.child_of("exit 127'"), signal.SIGKILL)
         terminal.sees("is there again")
         terminal.type("echo $((6 * 9))-again")
         terminal.press("Enter")

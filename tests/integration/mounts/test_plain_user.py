@@ -40,9 +40,12 @@ def data(tmp_path: Path) -> Path:
     data = tmp_path / "data"
     for name in ("", "mine", "fixed", "theirs", "closed", "open"):
         (data / name).mkdir()
+        (data / name).chmod(0o755)
         (data / name / "file").write_text(name)
+        (data / name / "file").chmod(0o644)
     (data / "private").write_text("a secret")
     (data / "public").write_text("for all")
+    (data / "public").chmod(0o644)
     (data / "read-only").write_text("fixed")
     (data / "read-only").chmod(0o444)
     (data / "private").chmod(0o600)

@@ -14,7 +14,7 @@ from quicksand.base.errors import BundleError
 from quicksand.base.paths import Paths, paths
 from quicksand.disks.images.store import ImageStore
 
-from tests.conftest import PREFIX
+from tests.conftest import PREFIX, link_images
 from tests.integration.saves.test_saves import say, write_random
 
 Move = Callable[..., Paths]
@@ -28,8 +28,9 @@ def move(prepared: Paths, monkeypatch: pytest.MonkeyPatch) -> Iterator[Move]:
         def to_an_empty_home(*, images: bool = False) -> Paths:
             root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=PREFIX)))
             (root / "data").mkdir(mode=0o700)
-            for name in ("qemu", "images") if images else ("qemu",):
-                (root / "data" / name).symlink_to(prepared.data / name)
+            (root / "data" / "qemu").symlink_to(prepared.data / "qemu")
+            if images:
+                link_images(prepared.images, root / "data" / "images")
             (root / "cwd").mkdir()
             monkeypatch.chdir(root / "cwd")
             monkeypatch.setenv("QUICKSAND_RUNTIME_DIR", str(root / "run"))

@@ -56,7 +56,7 @@ async def test_a_sandbox_gets_a_place_and_gives_it_back(fleet: Fleet) -> None:
         listed = await fleet.sandboxes()
         assert [one.id for one in listed[str(sandbox.host)]] == [sandbox.id]
         host = next(one for one in fleet.hosts() if one.name == sandbox.host)
-        assert host.free_bytes < host.memory_bytes and host.images == ("debian",)
+        assert host.free_bytes < host.memory_bytes and "debian" in host.images
         await fleet.drain(host.name)
         with pytest.raises(FleetFullError, match="is drained"):
             await Sandbox(image="debian", memory=f"{host.memory_bytes}B", fleet=fleet).start()

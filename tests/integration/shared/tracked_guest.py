@@ -125,7 +125,8 @@ class Image:
 
 async def cycle(process: Process, image: Image, mark: Path) -> Copier:
     storage: Any = image
-    copier = Copier(process.ram, mark, "run", storage, fate=Fate.RUNS_ON)
+    fate, held = Fate.RUNS_ON, mark.with_name("held")
+    copier = Copier(process.ram, mark, "run", storage, fate=fate, held_at=held)
     copier.prepare()
     await copier.copy_before(process.pause)
     copier.reserve()

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import pytest
 
-from tests.crash import REVERTS, run_matrix
+from tests.crash import REVERTS, kill_at_steps, run_matrix
 
 pytestmark = pytest.mark.vm
 
 POINTS = 6
 SOAK_POINTS = 50
+STEPS_MAX, STRIDE = 5000, 11
+"""A revert has some 500 steps."""
 
 
 async def test_accidents_cost_nothing_but_what_they_hit() -> None:
@@ -33,3 +35,18 @@ async def test_two_hundred_accidents(seed: int) -> None:
 async def test_two_hundred_accidents_of_reverts(seed: int) -> None:
     counts = await run_matrix(seed, SOAK_POINTS, print, REVERTS)
     print(counts)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3000)
+@pytest.mark.parametrize("in_new_qemu", [False, True], ids=["in place", "new QEMU"])
+@pytest.mark.parametrize(
+    "targets",
+    ["client", "keeper", "qemu", "client+keeper", "client+qemu", "qemu+keeper", "client+finisher"],
+)
+async def test_whoever_is_killed_at_whatever_step_of_a_revert_both_states_are_kept(
+    targets: str, in_new_qemu: bool
+) -> None:
+    steps = range(1, STEPS_MAX, STRIDE)
+    struck = await kill_at_steps(targets.split("+"), steps, print, in_new_qemu=in_new_qemu)
+    assert 10 < struck < len(steps)

@@ -39,7 +39,7 @@ from quicksand.warm.templates import list_templates
 from quicksand_tui.door.service import EngineService
 from quicksand_tui.model.specs import NewSpec
 from quicksand_tui.verbs import removal, starting
-from quicksand_tui.verbs.record import Progress
+from quicksand_tui.verbs.call import Progress
 from tests.conftest import share_findings, wait_for
 from tests.integration.spares.conftest import PATIENT, Make, mode_of, started
 from tests.unit.app.carrying import carry_out

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from quicksand_e2b.keys import Keys
 
-from quicksand_tui.api.keys import Keys
 from tests.unit.api.fakes import Api, FakeMachines, make_client, make_sandboxes
 
 

@@ -28,13 +28,13 @@ from quicksand import (
 )
 from quicksand.guest.agent.wire import Stream
 from quicksand.guest.execution import ExitStatus
-
-from quicksand_tui.api.keys import Keys
-from quicksand_tui.api.machines import Machines, Usage
-from quicksand_tui.api.making import Usual
-from quicksand_tui.api.records import Records
-from quicksand_tui.api.sandboxes import Sandboxes
-from quicksand_tui.api.server import Options, make_app
+from quicksand_e2b.errors import HostAwayError
+from quicksand_e2b.keys import Keys
+from quicksand_e2b.machines import Figures, HostFigures, Made, Usage
+from quicksand_e2b.making import Usual
+from quicksand_e2b.records import Records, SandboxRecord, engine_name
+from quicksand_e2b.sandboxes import Sandboxes
+from quicksand_e2b.server import HTTP, Options, make_app
 
 USUAL = Usual(image="debian", memory_mb=512, cpus=1, internet=False)
 
@@ -50,6 +50,8 @@ class FakeCommand:
         self.input: asyncio.Queue[bytes | None] = asyncio.Queue()
         self.signalled: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self.closed = False
+        self.breaks: Exception | None = None
+        """The next input of `cat` raises it: the connection to the guest has broken."""
         self.name = f"c{self.pid}"
 
     async def __aenter__(self) -> FakeCommand:
@@ -71,6 +73,8 @@ class FakeCommand:
             code = int(rest)
         elif word == "cat":
             while (data := await self.input.get()) is not None:
+                if self.breaks is not None:
+                    raise self.breaks
                 yield Stream.STDOUT, data
         elif word == "sleep":
             try:
@@ -279,7 +283,7 @@ class FakeMachines:
         self.fails: Exception | None = None
         """The next start, clone or pause raises it."""
 
-        self.orders: dict[str, dict[str, Any]] = {}
+        self.orders: dict[str, SandboxRecord] = {}
         """With what each sandbox was started."""
 
         self.images = {"debian", "my-save"}
@@ -289,91 +293,133 @@ class FakeMachines:
         self.stays: Exception | None = None
         """Removing raises it."""
 
+        self.place = ""
+        """The host on which sandboxes are made."""
+
+        self.away: set[str] = set()
+        """Hosts that cannot be asked."""
+
     def _fail(self) -> None:
         if (failure := self.fails) is not None:
             self.fails = None
             raise failure
 
-    async def start(self, name: str, image: str, **more: Any) -> FakeGuest:
+    def _name(self, record: SandboxRecord) -> str:
+        if record.host in self.away:
+            raise HostAwayError(f"the host {record.host!r} is away")
+        return record.name
+
+    async def start(
+        self, record: SandboxRecord, image: str, placed: Callable[[str, str], Any]
+    ) -> Made:
+        name = record.name
         self.calls.append(("start", image))
-        self.orders[name] = more
+        self.orders[name] = record
+        if self.place:
+            await placed(self.place, "ab" * 16)
         if self.starting is not None:
             await self.starting.wait()
         self._fail()
-        if not self.has_image(image):
+        if image not in self.images:
             raise ImageNotFound(f"Image not found: {image!r}")
         self.found[name] = FakeMachine(FakeGuest())
         if self.prepare is not None:
             self.prepare(self.found[name].guest)
-        return self.found[name].guest
+        return self._made(name)
 
-    def attach(self, name: str) -> FakeGuest:
-        machine = self.found[name]
+    def _made(self, name: str) -> Made:
+        id_ = f"id of {name}" if self.place else ""
+        return Made(sandbox=as_sandbox(self.found[name].guest), id=id_)
+
+    def attach(self, record: SandboxRecord) -> FakeGuest:
+        machine = self.found[self._name(record)]
         if not machine.is_live:
-            raise StateError(f"the sandbox {name!r} is not running")
+            raise StateError(f"the sandbox {record.name!r} is not running")
         return machine.guest
 
-    def is_live(self, name: str) -> bool:
+    def is_live(self, record: SandboxRecord) -> bool:
+        name = self._name(record)
         return name in self.found and self.found[name].is_live
 
-    def exists(self, name: str) -> bool:
-        return name in self.found
+    def exists(self, record: SandboxRecord) -> bool:
+        return self._name(record) in self.found
 
-    def live_names(self) -> frozenset[str]:
-        return frozenset(name for name, machine in self.found.items() if machine.is_live)
+    async def running(self, records: Sequence[SandboxRecord]) -> set[str]:
+        return {one.id for one in records if one.host in self.away or self.is_live(one)}
 
-    def usage(self) -> list[Usage]:
-        live = sorted(self.live_names())
-        return [Usage(name=name, memory_bytes=3 << 20, cpu_seconds=1.5) for name in live]
+    async def figures(self) -> Figures:
+        live = sorted(name for name, machine in self.found.items() if machine.is_live)
+        usage = [
+            Usage(host=self.place, name=name, memory_bytes=3 << 20, cpu_seconds=1.5)
+            for name in live
+        ]
+        here = HostFigures(
+            name=self.place,
+            free_bytes=1 << 30,
+            is_up=self.place not in self.away,
+            memory_bytes=2 << 30,
+            sandboxes=len(live),
+        )
+        return Figures(usage=usage, hosts=[here])
 
-    async def pause(self, name: str, *, memory: bool) -> None:
+    async def pause(self, record: SandboxRecord, *, memory: bool) -> None:
+        name = self._name(record)
         self._fail()
         self.found[name].is_live = False
         if memory:
             self.found[name].checkpoints.add("api-pause")
 
-    async def resume(self, name: str, *, memory: bool) -> FakeGuest:
+    async def resume(self, record: SandboxRecord, *, memory: bool) -> FakeGuest:
+        name = self._name(record)
         self._fail()
         self.calls.append(("resume", "memory" if memory else "disk"))
         self.found[name].is_live = True
         return self.found[name].guest
 
-    def has_pause(self, name: str) -> bool:
-        return "api-pause" in self.found[name].checkpoints
+    async def has_pause(self, record: SandboxRecord) -> bool:
+        return "api-pause" in self.found[self._name(record)].checkpoints
 
-    async def end(self, name: str) -> None:
-        self.found[name].is_live = False
+    async def end(self, record: SandboxRecord) -> None:
+        self.found[self._name(record)].is_live = False
 
-    async def remove(self, name: str) -> None:
+    async def remove(self, record: SandboxRecord) -> None:
         if self.stays is not None:
             raise self.stays
-        self.found.pop(name, None)
+        self.found.pop(self._name(record), None)
 
-    async def checkpoint(self, name: str, tag: str) -> None:
+    async def checkpoint(self, record: SandboxRecord, tag: str) -> None:
+        name = self._name(record)
         self._fail()
         self.found[name].checkpoints.add(tag)
 
-    async def delete_checkpoint(self, name: str, tag: str) -> None:
+    async def delete_checkpoint(self, record: SandboxRecord, tag: str) -> None:
+        name = self._name(record)
         if name in self.found:
             self.found[name].checkpoints.discard(tag)
 
     async def clone(
-        self, name: str, names: Sequence[str], *, at: str | None, memory: bool
-    ) -> list[FakeGuest]:
+        self,
+        source_record: SandboxRecord,
+        records: Sequence[SandboxRecord],
+        *,
+        at: str | None,
+        memory: bool,
+    ) -> list[Made]:
         self._fail()
-        source = self.found[name]
+        source = self.found[self._name(source_record)]
         assert at is None or at in source.checkpoints
+        names = [record.name for record in records]
         for new in names:
             guest = FakeGuest()
             guest.users |= source.guest.users
             guest.files = FakeFiles(found=dict(source.guest.files.found))
             self.found[new] = FakeMachine(guest)
-        return [self.found[new].guest for new in names]
+        return [self._made(new) for new in names]
 
-    def has_image(self, name: str) -> bool:
+    async def has_image(self, name: str) -> bool:
         return name in self.images
 
-    def console(self, name: str) -> list[str]:
+    async def console(self, record: SandboxRecord) -> list[str]:
         return ["booted"]
 
 
@@ -402,7 +448,11 @@ class Api:
         return cast("dict[str, Any]", await response.json())
 
     def guest(self, made: dict[str, Any]) -> FakeGuest:
-        return self.machines.found["api-" + made["sandboxID"]].guest
+        return self.machines.found[engine_name(made["sandboxID"])].guest
+
+    def runs(self, made: dict[str, Any]) -> bool:
+        machine = self.machines.found.get(engine_name(made["sandboxID"]))
+        return machine is not None and machine.is_live
 
     async def rpc(
         self, made: dict[str, Any], name: str, value: object, **headers: str
@@ -477,7 +527,7 @@ async def until(condition: Any, *, within_s: float = 60.0) -> None:
 
 
 def make_sandboxes(machines: FakeMachines, place: Path, told: list[str]) -> Sandboxes:
-    return Sandboxes(cast(Machines, machines), Records(place, told.append), told.append)
+    return Sandboxes(cast(Any, machines), Records(place, told.append), told.append)
 
 
 async def make_client(
@@ -485,8 +535,9 @@ async def make_client(
 ) -> TestClient[Any, Any]:
     options = Options(host="127.0.0.1", port=0, usual=usual, names=frozenset({"called.example"}))
     app = make_app(sandboxes, keys, options, told.append)
-    # A test's server cancels handlers whose clients leave, as ours does.
-    client: TestClient[Any, Any] = TestClient(TestServer(app))
+    server = TestServer(app)
+    await server.start_server(**{**HTTP, "lingering_time": 0.1})
+    client: TestClient[Any, Any] = TestClient(server)
     await client.start_server()
     return client
 

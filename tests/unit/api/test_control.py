@@ -9,9 +9,11 @@ import urllib.parse
 from typing import Any
 
 import pytest
-from quicksand import MemoryBudgetError
+from quicksand import AgentUnreachableError, MemoryBudgetError
+from quicksand_e2b import console, points
+from quicksand_e2b.fields import BODY_MAX
+from quicksand_e2b.records import engine_name
 
-from quicksand_tui.api.fields import BODY_MAX
 from tests.unit.api.fakes import Api, until
 
 ONE_SANDBOX = [
@@ -50,7 +52,7 @@ async def test_another_owners_sandbox_is_as_good_as_none(api: Api, method: str, 
     )
 
     assert response.status == 404
-    assert api.machines.is_live("api-" + made["sandboxID"])
+    assert api.runs(made)
     assert (await (await api.call("GET", "/v2/sandboxes", key=api.other)).json()) == []
 
 
@@ -202,7 +204,7 @@ async def test_one_that_ended_by_itself_is_gone_for_its_clients_and_removed_in_t
     api: Api,
 ) -> None:
     made = await api.create(timeout=1)
-    api.machines.found["api-" + made["sandboxID"]].is_live = False
+    api.machines.found[engine_name(made["sandboxID"])].is_live = False
 
     assert (await api.call("GET", f"/sandboxes/{made['sandboxID']}")).status == 404
     assert await (await api.call("GET", "/v2/sandboxes")).json() == []
@@ -308,6 +310,9 @@ async def test_forks_have_secrets_of_their_own(api: Api) -> None:
     assert response.status == 201
     forks = [one["sandbox"] for one in await response.json()]
     assert len({f["envdAccessToken"] for f in [made, *forks]}) == 4
+    for one in [made, *forks]:  # names are on command lines, which all users of the host see
+        assert engine_name(one["sandboxID"]) in api.machines.found
+        assert not any(one["sandboxID"] in name for name in api.machines.found)
     assert len(api.machines.found) == 4
     listed = await (await api.call("GET", "/v2/sandboxes")).json()
     assert all(s["metadata"] == {"a": "b"} for s in listed)
@@ -324,11 +329,47 @@ async def test_a_fork_that_fails_is_told_for_each_and_leaves_nothing(api: Api) -
     assert len(api.machines.found) == len(list(api.sandboxes)) == 1
 
 
-@pytest.mark.parametrize(("method", "path"), [("POST", "/v2/templates"), ("POST", "/v3/templates")])
-async def test_what_there_is_not_says_so(api: Api, method: str, path: str) -> None:
-    response = await api.call(method, path, {})
-    assert response.status == 501
-    assert "quicksand-tui" in (await response.json())["message"]
+async def test_what_there_is_not_says_so_and_what_there_is_instead(api: Api) -> None:
+    for method, path, words in (
+        ("POST", "/v2/templates", "images build"),
+        ("POST", "/v3/templates", "images build"),
+        ("GET", "/templates/x/builds/y/status", "images build"),
+        ("POST", "/templates/tags", "images build"),
+        ("POST", "/volumes", "volumes"),
+        ("GET", "/volumes", "volumes"),
+        ("DELETE", "/volumes/x", "volumes"),
+        ("GET", "/secrets", "secrets"),
+        ("POST", "/secrets/x", "secrets"),
+    ):
+        response = await api.call(method, path, {})
+        assert response.status == 501, (method, path)
+        message = (await response.json())["message"]
+        assert "quicksand-tui" in message and words in message, (method, path)
+    for asked, words in (
+        ({"templateID": "base", "mcp": {"x": {}}}, "mcp-gateway"),
+        ({"templateID": "mcp-gateway"}, "mcp-gateway"),
+        ({"templateID": "base", "volumeMounts": [{"name": "x", "path": "/x"}]}, "volumes"),
+        ({"templateID": "desktop"}, "Xvfb"),
+    ):
+        response = await api.call("POST", "/v2/sandboxes", asked)
+        assert response.status == 501, asked
+        assert words in (await response.json())["message"]
+    assert api.machines.found == {}
+    api.machines.images.add("desktop")  # somebody's own
+    await api.create(templateID="desktop")
+
+
+async def test_lines_of_the_console_have_the_times_at_which_they_were_written(api: Api) -> None:
+    lines = ["firmware", "[  100.000000] early", "[  160.500000] kernel", "a program", "[x] odd",
+             "[99999999.000000] of the future"]  # fmt: skip
+    found = list(console.timed(lines, 1100.0, 1000.0, 1200.0))
+    assert [line for _, line in found] == lines
+    assert [at for at, _ in found] == [1100.0, 1100.0, 1160.5, 1160.5, 1160.5, 1200.0]
+    assert {at for at, _ in console.timed(lines, 1100.0, None, 1200.0)} == {1100.0}
+
+    made = await api.create()
+    told = await (await api.call("GET", f"/v2/sandboxes/{made['sandboxID']}/logs")).json()
+    assert [(one["message"], one["fields"]) for one in told["logEntries"]] == [("booted", {})]
 
 
 async def test_templates_are_known_by_their_names(api: Api) -> None:
@@ -337,6 +378,38 @@ async def test_templates_are_known_by_their_names(api: Api) -> None:
     assert (await api.call("GET", "/templates/aliases/nothing")).status == 404
     await api.create(templateID="my-save")
     assert ("start", "my-save") in api.machines.calls
+
+
+async def test_metrics_have_a_point_for_each_look(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(points, "EVERY_S", 0.01)
+    made, broken = await api.create(), await api.create()
+    api.machines.found[engine_name(broken["sandboxID"])].guest.stats = fails  # type: ignore[method-assign]
+    path = f"/sandboxes/{made['sandboxID']}/metrics"
+    began = int(time.time())
+    looking = asyncio.create_task(
+        points.look_now_and_then(lambda: [live.look for live in api.sandboxes])
+    )
+    [live] = [one for one in api.sandboxes if one.id == made["sandboxID"]]
+    await until(lambda: len(live.history.within(0, 2**40)) >= 3)
+    looking.cancel()
+    await asyncio.wait([looking])
+    told = await (await api.call("GET", path)).json()
+    assert len(told) >= 4
+    assert [one["timestamp"] for one in told] == sorted(one["timestamp"] for one in told)
+    assert all(one["memUsed"] == 3072 and one["cpuCount"] == 1 for one in told)
+    query = {"start": str(began - 120), "end": str(began - 60)}
+    assert await (await api.call("GET", path, params=query)).json() == []
+    live.history._points.extend([live.history.within(0, 2**40)[0]] * 2 * points.POINTS_MAX)
+    assert len(live.history.within(0, 2**40)) == points.POINTS_MAX
+    # They are told of a paused one, too.
+    assert (await api.call("POST", f"/sandboxes/{made['sandboxID']}/pause", {})).status == 204
+    assert len(await (await api.call("GET", path)).json()) == points.POINTS_MAX
+
+
+async def fails() -> None:
+    raise AgentUnreachableError("it does not answer")
 
 
 async def test_metrics_outside_of_the_time_are_none(api: Api) -> None:

@@ -9,8 +9,8 @@ import socket
 import pytest
 from quicksand.base.errors import PortInUseError
 from quicksand.base.paths import Paths
+from quicksand_e2b.server import Options, serving
 
-from quicksand_tui.api.server import Options, serving
 from tests.unit.api.fakes import USUAL
 
 

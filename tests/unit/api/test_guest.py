@@ -12,11 +12,12 @@ from typing import Any
 import aiohttp
 import pytest
 from quicksand import AgentRefusedError, AgentTooOldError
+from quicksand_e2b import fanout, lines, rpc
+from quicksand_e2b.contents import filename_of
+from quicksand_e2b.fields import BODY_MAX
+from quicksand_e2b.records import engine_name
+from quicksand_e2b.signatures import sign
 
-from quicksand_tui.api import fanout, lines, rpc
-from quicksand_tui.api.contents import filename_of
-from quicksand_tui.api.fields import BODY_MAX
-from quicksand_tui.api.signatures import sign
 from tests.unit.api.fakes import Api, FakeGuest, decode, envelope, next_message, text_of, until
 
 UNARY = [
@@ -97,7 +98,13 @@ async def test_a_command_runs_from_start_to_end(api: Api) -> None:
     assert messages[-1] == {"end of stream": {}}
     (spawned,) = api.guest(made).spawned
     assert spawned["user"] == "user"
-    assert spawned["env"] == {"A": "sandbox", "B": "sandbox"}
+    assert spawned["env"] == {
+        "E2B_SANDBOX": "true",
+        "E2B_SANDBOX_ID": made["sandboxID"],
+        "E2B_TEMPLATE_ID": "base",
+        "A": "sandbox",
+        "B": "sandbox",
+    }
     assert spawned["detach"] is True
     assert spawned["stdin"] is False
 
@@ -117,7 +124,8 @@ async def test_a_request_says_as_whom_where_and_with_what(api: Api) -> None:
     assert (end["exitCode"], end["error"]) == (3, "exit status 3")
     assert text_of(messages, "stderr") == "bye"
     (spawned,) = api.guest(made).spawned
-    assert (spawned["user"], spawned["cwd"], spawned["env"]) == ("root", "/root/sub", {"A": "mine"})
+    assert (spawned["user"], spawned["cwd"]) == ("root", "/root/sub")
+    assert spawned["env"]["A"] == "mine"
     assert spawned["timeout"] == 1.5
 
 
@@ -480,7 +488,7 @@ async def test_many_processes_go_over_several_connections_which_are_closed_again
 ) -> None:
     monkeypatch.setattr(lines, "EACH_MAX", 3)
     made = await api.create()
-    machine = api.machines.found["api-" + made["sandboxID"]]
+    machine = api.machines.found[engine_name(made["sandboxID"])]
     first, second = machine.guest, FakeGuest()
     second.commands = first.commands
     second.next_pid = first.next_pid  # type: ignore[method-assign]

@@ -15,11 +15,11 @@ import aiohttp
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
+from quicksand_e2b import bodies, fanout, rpc
+from quicksand_e2b.fields import BODY_MAX
+from quicksand_e2b.gate import LEFT, middleware
 from yarl import URL
 
-from quicksand_tui.api import fanout, gate, rpc
-from quicksand_tui.api.fields import BODY_MAX
-from quicksand_tui.api.gate import LEFT, middleware
 from tests.unit.api.fakes import Api, envelope, next_message, until
 
 BOMBS = {
@@ -94,7 +94,7 @@ async def test_no_route_answers_who_has_no_secret(api: Api) -> None:
             response = await api.client.request(method, asked, headers=headers)
             assert response.status in (401, 403, 404, 501, 502), (method, path, headers)
     assert api.guest(made).spawned == []
-    assert api.machines.is_live("api-" + made["sandboxID"])
+    assert api.runs(made)
 
 
 @pytest.mark.parametrize("bomb", BOMBS)
@@ -113,7 +113,7 @@ async def test_every_route_survives_every_body(api: Api, bomb: str) -> None:
                 method, asked, data=io.BytesIO(body), headers={**headers, "Content-Type": kind}
             ) as response:
                 assert response.status != 500, (method, path, kind, await response.text())
-        if not api.machines.is_live("api-" + made["sandboxID"]):
+        if not api.runs(made):
             made = await api.create()  # what makes sense in it was done
 
 
@@ -207,7 +207,7 @@ async def test_a_client_that_reads_nothing_is_cut_off(
 async def test_a_body_that_does_not_come_is_not_waited_for(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gate, "BODY_S", 0.1)
+    monkeypatch.setattr(bodies, "BODY_S", 0.1)
 
     async def slowly() -> Any:
         yield json.dumps({"templateID": "base"}).encode()[:5]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from quicksand.base.paths import Paths
-
-from quicksand_tui.api import machines as module
-from quicksand_tui.api.machines import PAUSE_TAG, Machines
+from quicksand_e2b import machines as module
+from quicksand_e2b.machines import PAUSE_TAG, LocalMachines
 
 
 class Recorder:
@@ -36,7 +35,7 @@ async def test_a_pause_of_the_disk_alone_first_deletes_what_would_be_taken_for_i
 ) -> None:
     sandbox = Recorder()
     monkeypatch.setattr(module, "Sandbox", SimpleNamespace(open=lambda id_: sandbox))
-    machines = Machines(places)
-    monkeypatch.setattr(machines, "_id", lambda name: "0123456789ab")
-    await machines.pause("api-x", memory=False)
+    machines = LocalMachines(places)
+    monkeypatch.setattr(machines, "_id", lambda record: "0123456789ab")
+    await machines.pause(cast(Any, None), memory=False)
     assert sandbox.calls == ["delete 2", "stop", "close"]

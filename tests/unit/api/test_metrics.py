@@ -35,6 +35,22 @@ async def test_it_tells_of_sandboxes_by_state_and_what_they_take(api: Api) -> No
     assert found["quicksand_host_memory_available_bytes"] > 0
 
 
+async def test_figures_of_a_fleet_name_its_hosts(api: Api) -> None:
+    api.machines.place = "box"
+    made = await api.create()
+
+    found = await _read(api)
+
+    one = f'{{sandbox="{made["sandboxID"]}",host="box"}}'
+    assert found[f"quicksand_sandbox_memory_bytes{one}"] == 3 << 20
+    assert found['quicksand_host_up{host="box"}'] == 1
+    assert found['quicksand_host_sandboxes{host="box"}'] == 1
+    assert found['quicksand_host_memory_bytes{host="box"}'] == 2 << 30
+    assert found['quicksand_host_memory_available_bytes{host="box"}'] == 1 << 30
+    api.machines.away.add("box")
+    assert (await _read(api))['quicksand_host_up{host="box"}'] == 0
+
+
 async def test_requests_are_counted_by_route_and_never_by_what_a_client_chose(api: Api) -> None:
     made = await api.create()
     for path in ("/sandboxes/SECRET", "/no/such/SECRET", "/ports/1-SECRET/"):

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from quicksand_e2b.keys import Keys
+from quicksand_e2b.network import masked
+from quicksand_e2b.records import engine_name
 
-from quicksand_tui.api.keys import Keys
-from quicksand_tui.api.network import masked
 from tests.unit.api.fakes import USUAL, Api, FakeMachines, make_client, make_sandboxes
 
 ALL = "0.0.0.0/0"
@@ -34,7 +35,7 @@ async def online(tmp_path: Path) -> AsyncIterator[Api]:
 async def has_internet(api: Api, **more: Any) -> bool:
     """Whether a new sandbox has it, by what is asked of the engine and by what is told."""
     made = await api.create(**more)
-    asked = api.machines.orders["api-" + made["sandboxID"]]["internet"]
+    asked = api.machines.orders[engine_name(made["sandboxID"])].internet
     told = await (await api.call("GET", f"/sandboxes/{made['sandboxID']}")).json()
     assert told["allowInternetAccess"] is asked
     return bool(asked)

@@ -122,8 +122,9 @@ async def test_large_bodies_go_through(api: Api, made: dict[str, Any]) -> None:
 
 async def test_websockets_pass(api: Api, made: dict[str, Any]) -> None:
     path = f"/ports/8000-{made['sandboxID']}/ws"
-    async with api.client.ws_connect(path, protocols=("other", "chat")) as ws:
+    async with api.client.ws_connect(path, protocols=("other", "chat"), compress=15) as ws:
         assert ws.protocol == "chat"
+        assert not ws.compress, "messages would be unpacked on the event loop"
         await ws.send_str("hello")
         assert await ws.receive_str() == "HELLO"
         await ws.send_bytes(b"abc")

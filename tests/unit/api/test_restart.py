@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 from quicksand import MachineError
+from quicksand_e2b import sandboxes as module
+from quicksand_e2b.asked import Asked
+from quicksand_e2b.making import Making
+from quicksand_e2b.processes import Order
+from quicksand_e2b.records import SandboxRecord, State
+from quicksand_e2b.sandboxes import Sandboxes
 
-from quicksand_tui.api import sandboxes as module
-from quicksand_tui.api.asked import Asked
-from quicksand_tui.api.making import Making
-from quicksand_tui.api.processes import Order
-from quicksand_tui.api.records import State
-from quicksand_tui.api.sandboxes import Sandboxes
 from tests.unit.api.fakes import USUAL, FakeMachines, make_sandboxes, until
 
 
@@ -250,8 +250,8 @@ async def test_a_pause_that_fails_after_the_machine_has_ended_is_one(
     sandboxes = await _one(machines, tmp_path)
     (live,) = sandboxes
 
-    async def pause(name: str, *, memory: bool) -> None:
-        machines.found[name].is_live = False
+    async def pause(record: SandboxRecord, *, memory: bool) -> None:
+        machines.found[record.name].is_live = False
         raise MachineError("its end was not seen")
 
     monkeypatch.setattr(machines, "pause", pause)

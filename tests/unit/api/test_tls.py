@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 from quicksand import PathError
-
-from quicksand_tui.api import tls
-from quicksand_tui.api.tls import Certificates
+from quicksand_e2b import tls
+from quicksand_e2b.tls import Certificates
 
 
 async def _hello(certificates: Certificates, name: str, trusted: Path) -> bytes:

@@ -19,18 +19,18 @@ from quicksand import (
     QuicksandError,
 )
 from quicksand.base.remedies import Remedy, Words
+from quicksand_e2b import wire
+from quicksand_e2b.asked import Asked
+from quicksand_e2b.errors import ApiError, RpcError, api_error, file_error, rpc_error
+from quicksand_e2b.fields import BODY_MAX, Body, parse_json
+from quicksand_e2b.filesystem import moment
+from quicksand_e2b.gate import is_ours
+from quicksand_e2b.guest_paths import absolute
+from quicksand_e2b.keys import Keys
+from quicksand_e2b.records import Records, SandboxRecord, State, is_id, new_id
+from quicksand_e2b.signatures import check_expiration, is_signed, sign
+from quicksand_e2b.users import user_of
 
-from quicksand_tui.api import wire
-from quicksand_tui.api.asked import Asked
-from quicksand_tui.api.errors import ApiError, RpcError, api_error, file_error, rpc_error
-from quicksand_tui.api.fields import BODY_MAX, Body, parse_json
-from quicksand_tui.api.filesystem import moment
-from quicksand_tui.api.gate import is_ours
-from quicksand_tui.api.guest_paths import absolute
-from quicksand_tui.api.keys import Keys
-from quicksand_tui.api.records import Records, SandboxRecord, State, is_id, new_id
-from quicksand_tui.api.signatures import check_expiration, is_signed, sign
-from quicksand_tui.api.users import user_of
 from tests.conftest import examples
 
 LOGIN = Login(name="user", uid=1000, gid=1000, home="/home/user", shell="/bin/bash")
@@ -203,6 +203,15 @@ def _record() -> SandboxRecord:
     )  # fmt: skip
 
 
+def test_the_name_in_the_engine_does_not_tell_the_id_but_for_records_of_earlier_versions() -> None:
+    record = _record()
+    assert record.id not in record.name
+    old = {**record.to_json(), "schema_version": 1}
+    del old["shows_id"]
+    assert SandboxRecord.from_json(old).name == "api-" + record.id
+    assert SandboxRecord.from_json(SandboxRecord.from_json(old).to_json()).shows_id
+
+
 async def test_records_are_read_as_they_were_written_and_damaged_ones_told(
     tmp_path: Path,
 ) -> None:
@@ -213,7 +222,7 @@ async def test_records_are_read_as_they_were_written_and_damaged_ones_told(
     await records.save(record)
     place = tmp_path / "sandboxes"
     (place / f"{new_id()}.json").write_text("{")
-    (place / f"{new_id()}.json").write_text(json.dumps({**record.to_json(), "schema_version": 2}))
+    (place / f"{new_id()}.json").write_text(json.dumps({**record.to_json(), "schema_version": 9}))
     (place / f"{new_id()}.json").write_text(json.dumps({**record.to_json(), "id": "../x"}))
 
     assert list(records.sandboxes()) == [record]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import aiohttp
 import pytest
 from quicksand import WatchKind
+from quicksand_e2b import watching
 
-from quicksand_tui.api import watching
 from tests.unit.api.fakes import Api, next_message
 
 CREATE = "filesystem.Filesystem/CreateWatcher"

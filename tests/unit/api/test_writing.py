@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from quicksand.base.files import write_json
+from quicksand.base.files import anything, write_json
+from quicksand_e2b import process_list, records
+from quicksand_e2b.process import Facts
+from quicksand_e2b.process_list import WORDS_MAX, ProcessList
+from quicksand_e2b.tasks import Tasks
 
-from quicksand_tui.api import process_list, records
-from quicksand_tui.api.process import Facts
-from quicksand_tui.api.process_list import WORDS_MAX, ProcessList
-from quicksand_tui.api.tasks import Tasks
 from tests.unit.api.fakes import Api, next_message, until
 
 SLEEP = {"cmd": "/bin/bash", "args": ["-l", "-c", "sleep"]}
@@ -29,10 +29,10 @@ class Disk:
         self.goes_on.set()
         self.begun = 0
 
-    def write(self, path: Path, value: Any, *, durable: bool = True) -> None:
+    def write(self, path: Path, value: Any, *, read: Any = anything, durable: bool = True) -> None:
         self.begun += 1
         assert self.goes_on.wait(60)
-        write_json(path, value, durable=durable)
+        write_json(path, value, read=read, durable=durable)
 
 
 @pytest.fixture

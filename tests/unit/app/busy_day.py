@@ -93,7 +93,8 @@ def _tree() -> CheckpointTree:
     lost = CheckpointView(id="c0ffee00", tag="c0ffee00", name="c0ffee00", error="no JSON: line 1")
     made += [_auto(*facts) for facts in _AUTO]
     made.sort(key=lambda view: view.created or 0.0)
-    return CheckpointTree(checkpoints=(lost, *made), head="k23", changed=int(1.1 * MIB))
+    own = sum(view.own or 0 for view in made)
+    return CheckpointTree(checkpoints=(lost, *made), head="k23", changed=int(1.1 * MIB), own=own)
 
 
 TREE = _tree()

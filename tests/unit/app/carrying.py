@@ -7,19 +7,19 @@ from typing import Any, TypeVar
 from quicksand_tui.actions.registry import default_keymap
 from quicksand_tui.door.service import EngineService
 from quicksand_tui.model.specs import Told
-from quicksand_tui.verbs.record import Report, Verb, ignore
+from quicksand_tui.verbs.call import Call, Report, ignore
 
 T = TypeVar("T")
 
 
 async def carry_out(
-    service: EngineService, verb: Verb[T], sandbox_id: str = "", report: Report = ignore
+    service: EngineService, verb: Call[T], sandbox_id: str = "", report: Report = ignore
 ) -> T:
     return await service.carry_out(verb, sandbox_id, report)
 
 
 async def told_of(
-    service: EngineService, verb: Verb[Any], sandbox_id: str = "", report: Report = ignore
+    service: EngineService, verb: Call[Any], sandbox_id: str = "", report: Report = ignore
 ) -> Told:
     """Carries out a verb, and returns what is told of it."""
     result = await carry_out(service, verb, sandbox_id, report)

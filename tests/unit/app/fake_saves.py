@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +19,7 @@ from quicksand_tui.model.saves import (
     total_size,
 )
 from quicksand_tui.verbs.bundles import Sent
-from quicksand_tui.verbs.record import Progress, Report, Verb
+from quicksand_tui.verbs.call import Call, Progress, Report
 from quicksand_tui.verbs.saved import Saved
 from quicksand_tui.verbs.saves import Discarded, Restored, Swept
 from quicksand_tui.verbs.verdicts import Verified
@@ -162,19 +162,21 @@ class FakeSaves:
     def _without(self, keys: Sequence[str]) -> tuple[SaveView, ...]:
         return tuple(save for save in self.kept.saves if save.key not in keys)
 
-    async def save(self, sandbox_id: str, spec: Any, report: Report) -> Any:
+    async def save(self, sandbox_id: str, values: Mapping[str, Any], report: Report) -> Any:
         report(Progress("", "copying", done=10 * MIB, total=40 * MIB))
-        await self.operate(f"save {sandbox_id} {spec}", report)
-        self._put_saves(*self.kept.saves, saved(spec.name, note=spec.note, created=NOW))
+        name, note = values["save"], values.get("note", "")
+        how = " compressed" if values.get("compress") else ""
+        await self.operate(f"save {sandbox_id} {name} {note!r}{how}", report)
+        self._put_saves(*self.kept.saves, saved(name, note=note, created=NOW))
         manifest = SimpleNamespace(unsynced=False, volatile=())
-        return Saved(cast(Any, FakeSave(spec.name, manifest)), 67 * MIB, 1.0)
+        return Saved(cast(Any, FakeSave(name, manifest)), 67 * MIB, 1.0)
 
-    async def do_to_saves(self, verb: Verb[Any], report: Report) -> Any:
+    async def do_to_saves(self, verb: Call[Any], report: Report) -> Any:
         """Does what a verb about saves asks for; its result is what the engine's would be."""
         spec: Any = verb.spec
         match verb.name:
             case "saves rm":
-                return await self._discard(spec, report, now="now" in verb.flags)
+                return await self._discard(spec, report, now=bool(verb.values.get("now")))
             case "restore":
                 return await self._restore(spec, report, name=str(verb.values["new_name"]))
             case "trash":
@@ -190,10 +192,10 @@ class FakeSaves:
                 await self.operate(f"uninstall {name}", report)
                 return SimpleNamespace(name=name)
             case "saves verify":
-                return await self._verify(spec, report, deep="deep" in verb.flags)
+                return await self._verify(spec, report, deep=bool(verb.values.get("deep")))
         raise AssertionError(verb.name)
 
-    async def _install(self, verb: Verb[Any], report: Report) -> Any:
+    async def _install(self, verb: Call[Any], report: Report) -> Any:
         (name,) = cast("list[str]", verb.values["names"])
         report(Progress("", "downloading", done=30 * MIB, total=86 * MIB))
         await self.operate(f"install {name} {verb.values['arch']}".strip(), report)

@@ -53,7 +53,7 @@ from quicksand_tui.pixels.orders import Order
 from quicksand_tui.pixels.small import fit
 from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.verbs import starting
-from quicksand_tui.verbs.record import Progress, Report, SandboxVerb, Verb
+from quicksand_tui.verbs.call import Call, Progress, Report
 from quicksand_tui.verbs.removal import Back
 from quicksand_tui.verbs.starting import Started
 from tests.conftest import PATIENCE_S, Patience
@@ -204,8 +204,12 @@ class FakeLog:
 class FakeTerminal:
     """A terminal in a guest: what is typed comes back, and the test says more."""
 
-    def __init__(self, session: str, size: tuple[int, int], sink: Sink) -> None:
+    def __init__(
+        self, session: str, size: tuple[int, int], sink: Sink, directory: str = ""
+    ) -> None:
         self.session = session
+        self.directory = directory
+        """Where it was asked to begin."""
         self.size = size
         self.sink = sink
         self.typed = b""
@@ -361,10 +365,17 @@ class FakeService(FakeSaves, EngineService):
         return await question(self)
 
     def open_terminal(
-        self, sandbox_id: str, session: str, size: tuple[int, int], sink: Sink
+        self,
+        sandbox_id: str,
+        session: str,
+        size: tuple[int, int],
+        sink: Sink,
+        *,
+        birth: str = "",
+        directory: str = "",
     ) -> FakeTerminal:
         self.calls.append(f"terminal {sandbox_id} {session}".rstrip())
-        self.terminals.append(FakeTerminal(session, size, sink))
+        self.terminals.append(FakeTerminal(session, size, sink, directory))
         return self.terminals[-1]
 
     def open_wall(self) -> FakeWall:
@@ -381,12 +392,12 @@ class FakeService(FakeSaves, EngineService):
         self.recordings.append(FakeRecording(path, ended))
         return self.recordings[-1]
 
-    async def carry_out(self, verb: Verb[T], sandbox_id: str, report: Report) -> T:
+    async def carry_out(self, verb: Call[T], sandbox_id: str, report: Report) -> T:
         """Lets a verb work on a `FakeSandbox`; what opens no sandbox is done here."""
         result: Any
-        if isinstance(verb, SandboxVerb):
+        if verb.run is None:
             if verb.job is JobVerb.SAVE:
-                result = await self.save(sandbox_id, verb.spec, report)
+                result = await self.save(sandbox_id, verb.values, report)
             else:
                 fake: Any = FakeSandbox(self, sandbox_id, report)
                 result = await verb.act(fake, report)

@@ -41,7 +41,14 @@ class Service(FakeService):
         super().__init__(FULL)
 
     def open_terminal(
-        self, sandbox_id: str, session: str, size: tuple[int, int], sink: Sink
+        self,
+        sandbox_id: str,
+        session: str,
+        size: tuple[int, int],
+        sink: Sink,
+        *,
+        birth: str = "",
+        directory: str = "",
     ) -> FakeTerminal:
         self.terminals.append(Guest(session, size, sink))
         return self.terminals[-1]

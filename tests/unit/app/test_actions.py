@@ -24,7 +24,7 @@ from quicksand_tui.screens.diff import DiffScreen
 from quicksand_tui.screens.help import help_content
 from quicksand_tui.screens.main import MainScreen
 from quicksand_tui.screens.saves import SavesScreen, TrashScreen
-from quicksand_tui.verbs.rows import find_verb
+from quicksand_tui.verbs.index import find_verb
 from tests.unit.app.fakes import (
     AGENT,
     BROKEN,
@@ -202,9 +202,22 @@ def test_what_changes_anything_is_refused_by_a_read_only_app() -> None:
         "panes.undo",
         "panes.close",
     }
-    by_hand |= {"panes.split_beside", "panes.split_below", "trash.purge"}
+    by_hand |= {"panes.split_beside", "panes.split_below", "panes.renew", "trash.purge"}
     for action in ACTIONS:
         changes = bool(action.verb) and not find_verb(action.verb).reads
         assert action.changes == (changes or action.address in by_hand), action.address
         why = action.disabled_reason(replace(FULL, read_only=True), Selection(sandbox=WEB))
         assert (why is not None and why.startswith("read-only")) == action.changes
+
+
+def test_a_reason_that_many_actions_share_is_told_once_in_a_section() -> None:
+    actions = [action for action in in_scope(Scope.MAIN) if action.group is Group.SANDBOX]
+    why = {action.address: "no sandbox is selected" for action in actions}
+    text = help_content(Scope.MAIN, why=why).plain
+    assert text.count("no sandbox is selected") == 1
+    assert all(action.tooltip in text for action in actions)
+
+
+def test_a_checkpoint_and_a_revert_are_among_the_first_keys_of_a_shell() -> None:
+    first = [action.id for action in in_scope(Scope.PANES) if action.footer][:5]
+    assert {"checkpoint", "revert"} <= set(first)

@@ -80,7 +80,7 @@ async def test_a_second_u_asks_before_it_goes_back() -> None:
         await pilot.press("u", "u")
         await until(lambda: isinstance(app.screen, ConfirmScreen))
         assert not any(call.startswith("revert") for call in service.calls)
-        assert "kept as a checkpoint: U returns" in " ".join(screen_text(app).split())
+        assert "kept as a checkpoint: U reverts" in " ".join(screen_text(app).split())
         await pilot.press("escape")
         await until(lambda: app.screen is app.main)
         await pilot.press("u")

@@ -137,13 +137,13 @@ async def test_a_revert_goes_back_without_a_question_and_undo_comes_back() -> No
     async with shown(service) as (app, pilot):
         screen = await open_tree(pilot)
         assert screen.table.selected_key == PAST.head
-        await until(lambda: "enter goes back, U undoes it" in screen_text(app))
+        await until(lambda: "enter reverts, U undoes it" in screen_text(app))
         await go_to(pilot, screen, "c3")
         await pilot.press("j", "k", "k", "k")
         service.hold = asyncio.Event()
         await pilot.press("enter")
         await pilot.press("i")
-        await until(lambda: "going back to clean" in screen_text(app))
+        await until(lambda: "reverting to clean" in screen_text(app))
         await pilot.press("U")
         await until(lambda: "web is being reverted" in toasts(app))
         service.hold.set()
@@ -174,13 +174,13 @@ async def test_what_enter_does_follows_the_state() -> None:
     service = FakeService(KEPT)
     async with shown(service) as (app, pilot):
         await open_tree(pilot)
-        await until(lambda: "enter goes back" in screen_text(app))
+        await until(lambda: "enter reverts" in screen_text(app))
         service.change(WEB.id, State.STOPPED)
         await until(lambda: "enter starts it there" in screen_text(app))
         service.change(WEB.id, State.STARTING)
         await until(lambda: "◐ starting" in screen_text(app))
         await pilot.press("enter")
-        await until(lambda: "web is already starting" in toasts(app))
+        await until(lambda: "web is still starting" in toasts(app))
         assert service.calls == []
 
 

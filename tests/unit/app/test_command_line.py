@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 
 import pytest
@@ -9,6 +10,8 @@ from textual import events
 from textual.pilot import Pilot
 from textual.widgets import Input
 
+from quicksand_tui.actions.line import verbs_of
+from quicksand_tui.actions.record import Scope
 from quicksand_tui.home.state import CommandHistory, StateFile, state_dir
 from quicksand_tui.model.sandboxes import State
 from quicksand_tui.screens.command import CommandScreen
@@ -17,6 +20,8 @@ from quicksand_tui.screens.form import FormScreen
 from quicksand_tui.screens.help import HelpScreen
 from quicksand_tui.screens.saves import SavesScreen
 from quicksand_tui.ui.app import QuicksandApp
+from quicksand_tui.verbs.index import find_verb as find_record
+from quicksand_tui.verbs.verb import Kind
 from quicksand_tui.views.layout import Part, Tab
 from tests.unit.app.fakes import (
     DB,
@@ -297,3 +302,15 @@ async def test_without_a_utf8_locale_the_line_is_ascii() -> None:
         await pilot.press("enter")
         await until(lambda: "x db does not run" in screen_text(app))
         assert screen_text(app).isascii()
+
+
+def test_every_command_of_the_line_takes_a_sandbox_where_the_command_of_a_shell_does() -> None:
+    """What a person types in a shell, they type behind `:` as well."""
+    elsewhere = []
+    for name, verb in verbs_of(Scope.MAIN).items():
+        typed = name if verb.action is None else verb.action.verb
+        with contextlib.suppress(LookupError):
+            subject = find_record(typed).subject
+            if subject is not None and subject.kind is Kind.SANDBOX:
+                elsewhere += [verb.usage] * (verb.arguments[:1] != (subject,))
+    assert not elsewhere

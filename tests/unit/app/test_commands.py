@@ -25,9 +25,10 @@ from quicksand_tui.actions.line import (
     why_not,
 )
 from quicksand_tui.actions.registry import Scope, in_scope
+from quicksand_tui.forms.orders import call_for, check
 from quicksand_tui.home.state import LINES_MAX, CommandHistory, StateFile
 from quicksand_tui.model.checkpoints import CheckpointTree
-from quicksand_tui.model.sandboxes import SandboxView
+from quicksand_tui.model.sandboxes import ImageView, SandboxView
 from quicksand_tui.model.world import Selection
 from tests.unit.app.corpus import HOSTILE
 from tests.unit.app.fake_saves import SAVES
@@ -131,15 +132,15 @@ def test_commands_are_called_as_those_of_the_shell_too() -> None:
 
 def test_words_go_to_their_arguments() -> None:
     assert order(":checkpoint web t1 -m 'a note'").words == {
-        "SANDBOX": "web",
-        "TAG": "t1",
-        "NOTE": "a note",
+        "name": "web",
+        "tag": "t1",
+        "note": "a note",
     }
-    assert order("start --at clean web").words == {"CHECKPOINT": "clean", "SANDBOX": "web"}
-    assert order("start --at=clean").words == {"CHECKPOINT": "clean"}
+    assert order("start --at clean web").words == {"at": "clean", "names": "web"}
+    assert order("start --at=clean").words == {"at": "clean"}
     assert order("clone web 3").words == order("clone -n 3 web").words
-    assert order("stop -- -odd").words == {"SANDBOX": "-odd"}
-    assert order("filter  state:running  !db ").words == {"WORDS": "state:running  !db"}
+    assert order("stop -- -odd").words == {"names": "-odd"}
+    assert order("filter  state:running  !db ").words == {"words": "state:running  !db"}
     assert parse("  : ", MAIN) is None
 
 
@@ -185,11 +186,11 @@ def test_names_are_found() -> None:
     assert (found.sandbox, found.checkpoint) == (WEB_PAST, CLEAN)
     found = target("start --at clean", DB_PAST)
     assert (found.sandbox, found.checkpoint) == (DB_PAST, CLEAN)
-    assert target("clone web 3").count == 3
-    assert target("theme nord").theme == "nord"
-    assert target("new debian").image is not None
+    assert target("clone web 3").word("count") == "3"
+    assert target("theme nord").found == {"theme": "nord"}
+    assert isinstance(target("new debian").found["image"], ImageView)
     save = SAVES.saves[0]
-    assert target(f"new {save.address}").save == save
+    assert target(f"new {save.address}").found["image"] == save
 
 
 @pytest.mark.parametrize(
@@ -198,9 +199,6 @@ def test_names_are_found() -> None:
         ("stop wbe", "there is no sandbox 'wbe'; did you mean web?"),
         ("revert web claen", "web has no checkpoint 'claen'; did you mean clean?"),
         ("revert agent-7 x", "agent-7 has no checkpoint"),
-        ("clone web 0", "'0' is no number from 1 to 1000"),
-        ("clone web ³", "'³' is no number"),
-        ("clone web 1001", "is no number"),
         ("theme nrod", "there is no theme 'nrod'; did you mean nord?"),
         ("new debina", "there is no image or save 'debina'; did you mean debian?"),
     ],
@@ -233,6 +231,23 @@ def test_saves_that_are_just_being_read_are_no_reason_to_say_that_there_is_none(
 def test_the_reasons_are_those_of_the_keys(line: str, why: str) -> None:
     found = why_not(target(line, None), WORLD, Selection())
     assert found is not None and why in found
+
+
+@pytest.mark.parametrize("count", ["0", "³", "1001"])
+def test_a_number_is_checked_as_in_the_form(count: str) -> None:
+    with pytest.raises(CommandError, match="count: a number from 1 to 1000"):
+        check(target(f"clone web {count}"), WORLD, Selection())
+
+
+def test_a_command_that_says_enough_is_a_call_and_others_ask() -> None:
+    clone = call_for(target("clone web 3 --at clean"))
+    assert clone is not None
+    assert clone.command_for("web") == "quicksand-tui clone web -n 3 --at clean"
+    assert clone.values["at"] == CLEAN.id, "it is found by its id, whatever it is called by then"
+    taken = call_for(target("checkpoint web"))
+    assert taken is not None and taken.command_for("web") == "quicksand-tui checkpoint web"
+    for line in ("checkpoint", "clone", "save web", "mount web", "kill web", "delete web", "stop"):
+        assert call_for(target(line)) is None, line
 
 
 def test_a_read_only_app_refuses_what_changes_something() -> None:

@@ -172,7 +172,7 @@ async def test_a_click_is_at_its_pixel() -> None:
 async def test_zoom_and_save_are_behind_the_prefix(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_PICTURES_DIR", str(tmp_path / "pictures"))
     async with watching(FakeService(WATCHED)) as (app, pilot, guest):
         guest.shows("green")
         await until(lambda: guest.screen.ordered.drained == 1)
@@ -184,12 +184,29 @@ async def test_zoom_and_save_are_behind_the_prefix(
         await until(lambda: guest.screen.ordered.zoom == 1)
         await pilot.press(PREFIX, "s")
         await until(lambda: bool(guest.screen.saved))
-        assert guest.screen.saved[0].name.startswith("web-")
+        saved = guest.screen.saved[0]
+        assert saved.parent == tmp_path / "pictures/quicksand" and saved.parent.is_dir()
+        assert saved.name.startswith("web-") and saved.suffix == ".png"
+        await until(lambda: f"Saved as {saved}" in toasts(app))
         await pilot.press(PREFIX, "y")
         await until(lambda: len(guest.screen.saved) == 2)
         copied = guest.screen.saved[1]
-        assert copied.parent == tmp_path
         await until(lambda: app.clipboard == str(copied))
+
+
+async def test_where_pictures_cannot_be_put_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_PICTURES_DIR", str(tmp_path / "file"))
+    service = FakeService(WATCHED)
+    async with watching(service) as (app, pilot, guest):
+        why = f"{tmp_path}/file/quicksand: Not a directory"
+        await pilot.press(PREFIX, "s")
+        await until(lambda: f"The screen was not saved: {why}" in toasts(app))
+        await pilot.press(PREFIX, "r")
+        await until(lambda: f"Nothing is recorded: {why}" in toasts(app))
+        assert not guest.screen.saved and not service.recordings
 
 
 async def test_a_recording_goes_on_until_the_key_is_typed_again() -> None:
@@ -198,6 +215,7 @@ async def test_a_recording_goes_on_until_the_key_is_typed_again() -> None:
         await pilot.press(PREFIX, "r")
         await until(lambda: "recording · " in screen_text(app))
         (recording,) = service.recordings
+        assert recording.path.is_absolute() and recording.path.parent.name == "quicksand"
         assert recording.path.name.startswith("web-") and recording.path.suffix == ".gif"
         await pilot.press(PREFIX, "r")
         await until(lambda: f"Recorded as {recording.path}" in toasts(app))
@@ -270,3 +288,11 @@ async def test_a_read_only_app_only_watches(tmp_path: Path) -> None:
         await pilot.press("q", "enter")
         await pilot.click(app.main.area.desktop.view)
         assert not screen.events
+
+
+async def test_a_sandbox_without_a_display_shows_its_overview_in_place_of_the_desktop() -> None:
+    async with shown(FakeService(WATCHED), size=LARGE) as (app, pilot):
+        await select(pilot, WATCHED.sandboxes[0])
+        app.main.places.choose_tab(Tab.DESKTOP)
+        await select(pilot, DB)
+        await until(lambda: app.main.area.tab is Tab.DETAILS)

@@ -220,12 +220,12 @@ async def test_a_marked_one_is_compared_with_the_one_under_the_cursor() -> None:
 @pytest.mark.parametrize(
     ("line", "title"),
     [
-        ("diff clean upgraded", "clean → upgraded"),
-        ("diff clean", "clean → here"),
+        ("diff web clean upgraded", "clean → upgraded"),
+        ("diff . clean", "clean → here"),
         ("diff", "upgraded → here"),
     ],
 )
-async def test_the_line_takes_two_names(line: str, title: str) -> None:
+async def test_the_line_takes_a_sandbox_and_two_names(line: str, title: str) -> None:
     async with shown(DiffService(), size=LARGE) as (app, pilot):
         await select(pilot, WEB)
         await pilot.press("colon", *("space" if c == " " else c for c in line), "enter")
@@ -276,7 +276,7 @@ def test_a_read_only_app_compares_too_even_while_the_sandbox_is_busy() -> None:
     world = replace(KEPT, read_only=True, jobs=(job,))
     chosen = Selection(sandbox=WEB_PAST, checkpoint=CLEAN)
     assert find_action("diff", Scope.TREE).disabled_reason(world, chosen) is None
-    order = parse("diff clean upgraded", verbs_of(Scope.MAIN))
+    order = parse("diff web clean upgraded", verbs_of(Scope.MAIN))
     assert order is not None
     target = resolve(order, world, WEB_PAST, ())
     assert why_not(target, world, Selection(sandbox=WEB_PAST)) is None

@@ -24,9 +24,9 @@ from quicksand_tui.door.service import EngineService
 from quicksand_tui.model.amounts import size_text
 from quicksand_tui.model.jobs import OperationError
 from quicksand_tui.model.saves import SaveView
-from quicksand_tui.model.specs import ExportSpec, ImportSpec, NewSpec, SaveSpec, Told
+from quicksand_tui.model.specs import ExportSpec, ImportSpec, NewSpec, Told
 from quicksand_tui.verbs import bundles, saves, starting, verdicts
-from quicksand_tui.verbs.record import Progress
+from quicksand_tui.verbs.call import Progress
 from tests.unit.aged import make_overdue
 from tests.unit.app.carrying import carry_out, told_of
 from tests.unit.saves.making import make_published, make_save
@@ -291,7 +291,7 @@ async def test_saving_never_replaces_and_says_what_is_not_in_it(
     reports: Reports = []
     told: Told = await told_of(
         service,
-        saves.save(SaveSpec(name="dev", note="x", compress=True)),
+        saves.save("dev", note="x", compress=True),
         "0" * 12,
         report=reports.append,
     )
@@ -316,9 +316,8 @@ async def test_a_save_that_is_cancelled_ends_at_its_next_step(
 ) -> None:
     sandbox.goes_on.clear()
     begun = threading.Event()
-    spec = SaveSpec(name="dev")
     task = asyncio.create_task(
-        told_of(service, saves.save(spec), "0" * 12, report=lambda _: begun.set())
+        told_of(service, saves.save("dev"), "0" * 12, report=lambda _: begun.set())
     )
     assert await asyncio.to_thread(begun.wait, 60)
     task.cancel()

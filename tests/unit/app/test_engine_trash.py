@@ -16,7 +16,7 @@ from quicksand_tui.door.engine import Engine
 from quicksand_tui.door.saves_look import SavesReader
 from quicksand_tui.model.sandboxes import RemovedView
 from quicksand_tui.verbs import removal, saves
-from quicksand_tui.verbs.record import Progress, ignore
+from quicksand_tui.verbs.call import Progress, ignore
 from tests.unit.cli.run_cli import make_stopped
 
 ENGINE = Engine(

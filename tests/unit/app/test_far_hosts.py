@@ -29,11 +29,13 @@ from quicksand_tui.door.service import EngineService
 from quicksand_tui.model.diffs import DiffSpec
 from quicksand_tui.model.jobs import OperationError
 from quicksand_tui.model.sandboxes import State
-from quicksand_tui.model.specs import CheckpointSpec, ExportSpec
+from quicksand_tui.model.specs import ExportSpec
 from quicksand_tui.model.ssh_questions import SshQuestion
 from quicksand_tui.model.world import MachineState, MachineView, World
 from quicksand_tui.verbs import bundles, checkpoints, life, removal, starting
-from quicksand_tui.verbs.record import Progress, ignore
+from quicksand_tui.verbs.call import Progress, ignore
+from quicksand_tui.views.machines import state_text
+from quicksand_tui.views.stalls import silence_text
 from tests.conftest import wait_for
 from tests.ssh_server import far_environ, without_sshd
 from tests.unit.app.fakes import until
@@ -318,7 +320,7 @@ async def test_a_machine_that_is_away_refuses_at_once(
     service.meet({"box": "ssh://far"})
     await world_of(service)
     with pytest.raises(OperationError) as error:
-        await service.carry_out(life.STOP, "0123456789ab@box", ignore)
+        await service.carry_out(life.stop(), "0123456789ab@box", ignore)
     assert "box is away" in error.value.failure.message
 
 
@@ -384,6 +386,8 @@ class Liar:
         self.code = 0
         self.world = b'{"sandboxes":{}}\n'
         self.can: tuple[str, ...] = ("watch",)
+        self.speaks = asyncio.Event()
+        self.speaks.set()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         hello, _ = await read_hello(reader)
@@ -391,6 +395,8 @@ class Liar:
         await Link(reader, writer, name="the app", answer=self._answer).run()
 
     async def _answer(self, request: Request) -> None:
+        if request.method == "ping":
+            await self.speaks.wait()
         request.answer(resumed=False)
         if request.method == "watch":
             await request.channel.send(1, self.world)
@@ -446,6 +452,46 @@ async def met(liar: Liar, host: far_host.FarHost) -> None:
     await until(lambda: host.sandboxes)
 
 
+async def test_a_machine_that_stalls_is_told_within_seconds_and_so_are_its_sandboxes(
+    liar: tuple[Liar, far_host.FarHost], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were shown as running for the minute after which the connection is given up."""
+    monkeypatch.setattr(far_host, "ASK_S", 0.05)
+    monkeypatch.setattr(far_host, "ANSWER_S", 0.05)
+    far, host = liar
+    await met(far, host)
+    far.speaks.clear()
+    await until(lambda: host.view.silent_since is not None)
+    since = host.view.silent_since
+    assert since is not None and host.view.state is MachineState.THERE
+    (view,) = host.sandboxes
+    assert view.silent_since == since
+    assert silence_text(view, since + 8) == "no answer for 8s"
+    assert state_text(host.view, since + 8) == "no answer for 8s"
+    far.speaks.set()
+    await until(lambda: host.view.silent_since is None)
+    (view,) = host.sandboxes
+    assert view.silent_since is None and host.connection == 1
+
+
+async def test_a_machine_that_answers_is_never_called_silent(
+    liar: tuple[Liar, far_host.FarHost], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(far_host, "ASK_S", 0.01)
+    far, host = liar
+    asked: list[str] = []
+    answer = far._answer
+
+    async def count(request: Request) -> None:
+        asked.append(request.method)
+        await answer(request)
+
+    monkeypatch.setattr(far, "_answer", count)
+    await met(far, host)
+    await until(lambda: asked.count("ping") > 2)
+    assert host.view.silent_since is None
+
+
 async def test_times_of_a_machine_whose_clock_is_wrong_are_put_right(
     liar: tuple[Liar, far_host.FarHost],
 ) -> None:
@@ -491,7 +537,7 @@ async def test_what_a_command_tells_is_a_verbs_result_and_its_progress(
     lies.stdout = json.dumps(TAKEN).encode()
     lies.stderr = b'{"progress":{"stage":"copying","done":3,"total":9}}\n{"notice":"no net"}\nx\n'
     seen: list[Progress] = []
-    verb = checkpoints.take(CheckpointSpec(tag="one"))
+    verb = checkpoints.take(tag="one")
     made = await carry_out_there(host, verb, WEB_ID, seen.append)
     assert (made.tag, made.bytes_written) == ("one", 7)
     assert seen == [Progress("", "copying", 0, 0, 3, 9)]
@@ -517,7 +563,7 @@ async def test_a_result_that_makes_no_sense_is_a_failure(
     await met(lies, host)
     lies.stdout = printed
     with pytest.raises(OperationError, match="makes no sense"):
-        await carry_out_there(host, checkpoints.take(CheckpointSpec()), WEB_ID, ignore)
+        await carry_out_there(host, checkpoints.take(), WEB_ID, ignore)
 
 
 async def test_errors_of_a_command_are_put_together_and_harmless(
@@ -531,7 +577,7 @@ async def test_errors_of_a_command_are_put_together_and_harmless(
         b"Traceback\n"
     )
     with pytest.raises(OperationError) as error:
-        await carry_out_there(host, life.STOP, WEB_ID, ignore)
+        await carry_out_there(host, life.stop(), WEB_ID, ignore)
     failure = error.value.failure
     assert (failure.message, failure.hint, failure.log) == ("one; two", "h", ("Traceback",))
 

@@ -31,7 +31,7 @@ from quicksand_tui.model.saves import SavesView
 from quicksand_tui.model.specs import Told
 from quicksand_tui.model.world import MachineState
 from quicksand_tui.verbs import removal, saves, verdicts
-from quicksand_tui.verbs.record import Verb, ignore
+from quicksand_tui.verbs.call import Call, ignore
 from tests.unit.app.fakes import KEYMAP, until
 from tests.unit.app.test_far_hosts import Liar, liar, met
 from tests.unit.cli.run_cli import make_stopped
@@ -77,7 +77,7 @@ async def seen(
             await asyncio.sleep(0.02)
 
 
-async def done(service: EngineService, verb: Verb[Any]) -> str:
+async def done(service: EngineService, verb: Call[Any]) -> str:
     """Carries a verb out on the node; returns what is told."""
     result = await service.carry_out(verb, at_host("job:1", verb.host), ignore)
     told = verb.tell("", result, KEYMAP)

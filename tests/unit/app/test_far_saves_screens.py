@@ -23,7 +23,7 @@ from quicksand_tui.screens.confirm import ConfirmScreen
 from quicksand_tui.screens.form import FormScreen
 from quicksand_tui.screens.saves import TrashScreen
 from quicksand_tui.ui.app import QuicksandApp
-from quicksand_tui.verbs.record import Report, Verb
+from quicksand_tui.verbs.call import Call, Report
 from quicksand_tui.verbs.saves import DoneThere
 from quicksand_tui.verbs.verdicts import Checked, VerifiedThere
 from quicksand_tui.views.saves_machines import arrange_saves, listed_saves
@@ -64,7 +64,7 @@ class FarService(FakeService):
         self.wanted.append(there)
         return super().read_saves(fresh=fresh)
 
-    async def carry_out(self, verb: Verb[T], sandbox_id: str, report: Report) -> T:
+    async def carry_out(self, verb: Call[T], sandbox_id: str, report: Report) -> T:
         if not verb.host:
             return await super().carry_out(verb, sandbox_id, report)
         assert sandbox_id.endswith(f"@{verb.host}"), "the door finds the machine by this"
@@ -113,7 +113,7 @@ def about(app: QuicksandApp) -> str:
 async def test_each_machine_is_a_group_and_only_an_open_screen_asks_them() -> None:
     async with far_saves() as (service, app, pilot):
         text = screen_text(app)
-        at = lines(text, "▾ this machine  2 saves", "▾ box  2 saves, 69M", "▾ lab  away since 12s")
+        at = lines(text, "▾ this machine  2 saves", "▾ box  2 saves, 69M", "▾ lab  away for 12s")
         assert at == sorted(at)
         assert "· 1 save, 3.0M" in text
         # Names stand without their machine below its header.
@@ -219,7 +219,7 @@ async def test_a_machine_that_is_away_is_grey_and_refuses_with_a_reason() -> Non
         await go_to(pilot, LAB_APP)
         row = browsing(app).browser.table._make(LAB_APP)
         assert {cell.role for cell in row.cells.values()} == {"muted"}
-        await until(lambda: "away since 12s: shown as it was" in screen_text(app))
+        await until(lambda: "away for 12s: shown as it was" in screen_text(app))
         for key in ("enter", "d", "f"):
             await pilot.press(key)
         await until(lambda: len(toasts(app)) == 3)
@@ -249,7 +249,7 @@ async def test_things_come_back_from_the_trash_of_their_machine() -> None:
     async with far_saves("T") as (service, app, pilot):
         await until(lambda: isinstance(app.screen, TrashScreen))
         text = screen_text(app)
-        at = lines(text, "▾ this machine  1 thing", "▾ box  1 thing", "▾ lab  away since 12s")
+        at = lines(text, "▾ this machine  1 thing", "▾ box  1 thing", "▾ lab  away for 12s")
         assert at == sorted(at)
         # Its name is taken there, as it would be here.
         key = f"box:{WEB_SANDBOX.key}"
@@ -274,7 +274,7 @@ async def test_things_of_several_machines_come_back_and_go_for_good_together() -
         assert "Remove 2 things for good?" in screen_text(app)
         await pilot.press("ctrl+y")
         await until(lambda: service.asked and f"purge {GONE.key}" in service.calls)
-        assert service.asked == [("box", ["trash", "--empty", WEB_SANDBOX.id])]
+        assert service.asked == [("box", ["trash", "--empty", "--json", WEB_SANDBOX.id])]
         service.asked.clear()
         service.kept = all_together(PARTS)
         await go_to(pilot, f"box:{WEB_SANDBOX.key}")

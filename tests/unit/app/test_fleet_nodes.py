@@ -19,8 +19,8 @@ from quicksand_tui.door.service import EngineService
 from quicksand_tui.forms.sandbox import new_form
 from quicksand_tui.model.world import HostView, MachineState, MachineView, RoomView, World
 from quicksand_tui.opening.opening import meet_machines
+from quicksand_tui.views.counts import host_text
 from quicksand_tui.views.machines import describe_machine, listed_row
-from quicksand_tui.views.rows import host_text
 from tests.unit.app.fakes import FULL, GIB, FakeService, screen_text, shown, until
 from tests.unit.app.test_machines import BOX, WIDE, WORLD
 
@@ -181,7 +181,7 @@ def test_a_header_has_a_bar_and_says_what_is_drained_or_lost() -> None:
 
     assert line(NODE) == "▾ node-1  no sandboxes  ██████░░ 1.0G free"
     assert line(replace(NODE, is_drained=True)) == "▾ node-1  drained · no sandboxes"
-    assert line(LOST).startswith("▾ node-2  away since 12s")
+    assert line(LOST).startswith("▾ node-2  away for 12s")
     full = replace(NODE, host=HostView(room=RoomView(memory=0, free=0)))
     assert "████████ 0 free" in line(full)
 

@@ -19,7 +19,7 @@ from quicksand_tui.screens.jobs import JobsScreen
 from quicksand_tui.screens.reports import FailureScreen, ReportScreen
 from quicksand_tui.screens.saves import SavesScreen
 from quicksand_tui.ui.app import QuicksandApp
-from quicksand_tui.verbs.life import PAUSE, STOP
+from quicksand_tui.verbs.life import pause, stop
 from quicksand_tui.verbs.starting import start
 from quicksand_tui.views.jobs import (
     cancel_text,
@@ -115,6 +115,13 @@ def test_a_line_tells_the_time_left_by_how_long_such_jobs_took_and_none_once_tha
     assert progress_text(replace(usual, steps=0, stage=""), NOW) == "about 20s left"
     # What bytes tell is better, and is waited for.
     assert progress_text(replace(READING, rate=0.0, usual_s=30.0), NOW) == "██░░░░░░ reading 25%"
+
+
+def test_a_line_tells_the_share_of_the_whole_and_when_that_ends() -> None:
+    built = replace(STARTING, steps=0, stage="unpacking", share=0.25, ends=NOW + 30.5)
+    assert progress_text(built, NOW) == "██░░░░░░ about 30s left · 25% unpacking"
+    assert progress_text(replace(built, ends=0.0), NOW) == "██░░░░░░ 25% unpacking"
+    assert progress_text(replace(built, usual_s=65.5), NOW).startswith("██░░░░░░ about 1m left")
 
 
 def test_only_jobs_that_did_the_same_and_agree_tell_how_long_one_will_take() -> None:
@@ -296,7 +303,7 @@ async def test_the_top_of_each_screen_tells_how_many_are_under_way(key: str) -> 
         await pilot.pause()
         service.hold = asyncio.Event()
         app.operations.do(start(), DB)
-        app.operations.do(STOP, AGENT)
+        app.operations.do(stop(), AGENT)
         await until(lambda: "◐ 2 under way (J)" in screen_text(app))
         await open_jobs(app, pilot)
         await until(lambda: "Jobs · 2 under way" in screen_text(app))
@@ -305,7 +312,7 @@ async def test_the_top_of_each_screen_tells_how_many_are_under_way(key: str) -> 
 async def test_only_the_last_ones_are_kept() -> None:
     async with shown() as (app, _):
         for number in range(ENDED_MAX + 5):
-            app.operations.do(PAUSE, replace(WEB, id=f"{number:012x}"))
+            app.operations.do(pause(), replace(WEB, id=f"{number:012x}"))
         await until(lambda: not app.operations.jobs)
         assert len(app.operations.ended) == ENDED_MAX
         numbers = [ended.number for ended in app.operations.ended]

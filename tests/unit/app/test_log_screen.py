@@ -11,9 +11,9 @@ from quicksand_tui.door.protocol import LogKind
 from quicksand_tui.jobs.run_many import RunMany
 from quicksand_tui.model.specs import NewSpec
 from quicksand_tui.ui.app import QuicksandApp
-from quicksand_tui.verbs.life import PAUSE
+from quicksand_tui.verbs.life import pause
 from quicksand_tui.verbs.starting import start
-from quicksand_tui.widgets.log_view import LINES_MAX, LogView
+from quicksand_tui.widgets.log_view import LINES_MAX, LogView, wrapped
 from tests.unit.app.corpus import HOSTILE
 from tests.unit.app.fakes import (
     DB,
@@ -170,7 +170,7 @@ async def test_the_commands_of_a_sandbox_are_its_own() -> None:
     app = make_app(service)
     async with app.run_test(size=(120, 36)) as pilot:
         await ready(pilot)
-        app.operations.do(PAUSE, WEB)
+        app.operations.do(pause(), WEB)
         app.operations.do(start(), DB)
         await until(lambda: not app.operations.jobs)
         many = RunMany(service, app.operations)
@@ -230,3 +230,10 @@ async def test_what_happened_before_the_app_began_is_among_the_events() -> None:
         text = screen_text(app)
         assert text.index("created, from debian") < text.index("checkpoint upgraded")
         assert "automatic checkpoint" in text
+
+
+def test_a_long_line_is_cut_between_words_where_it_has_some() -> None:
+    assert wrapped("network at 5326 ms", 12) == ["network at", "5326 ms"]
+    assert wrapped("network at 5326 ms", 10) == ["network at", "5326 ms"]
+    assert wrapped("a" * 7, 3) == ["aaa", "aaa", "a"]
+    assert wrapped("漢字漢字", 5) == ["漢字", "漢字"]

@@ -45,7 +45,7 @@ WALK: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("Checkpoint of", ("c",), ("escape",)),
     ("Delete web?", ("d",), ("escape",)),
     ("Start a stopped sandbox", ("question_mark",), ("escape",)),
-    ("enter goes back", ("u",), ("escape",)),
+    ("enter reverts", ("u",), ("escape",)),
     ("Guest", ("left_square_bracket",), ("i",)),
     ("Saves", ("v",), ("escape",)),
     ("console", ("l",), ("escape",)),

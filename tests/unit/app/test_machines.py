@@ -8,8 +8,8 @@ from dataclasses import replace
 from quicksand_tui.actions.record import Scope
 from quicksand_tui.actions.registry import find_action
 from quicksand_tui.door.protocol import ShellView
+from quicksand_tui.forms.asking import form_of
 from quicksand_tui.forms.mounts import mount_form
-from quicksand_tui.forms.saves import save_form
 from quicksand_tui.model.sandboxes import SandboxView, State, at_host
 from quicksand_tui.model.world import (
     HERE,
@@ -22,6 +22,7 @@ from quicksand_tui.model.world import (
 from quicksand_tui.panes.content import LinkState
 from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.verbs.commands import command_about
+from quicksand_tui.verbs.saves import save
 from quicksand_tui.views.machines import arrange_listed, listed
 from tests.unit.app.fakes import (
     DB,
@@ -112,7 +113,7 @@ async def test_each_machine_is_a_group_with_its_counts() -> None:
         text = screen_text(app)
         at = lines(text, "▾ this machine  1 running · 1 stopped", "▾ box  1 running", "▾ lab")
         assert at == sorted(at)
-        assert "away since 12s · 1 running" in text
+        assert "away for 12s · 1 running" in text
         assert "Sandboxes 4" in text
         # Names stand without their machine below its header, and with it where they stand alone.
         assert "web@box" not in text
@@ -247,7 +248,7 @@ async def test_what_a_machine_tells_is_shown_at_once() -> None:
     async with shown(service, size=WIDE) as (app, _):
         service.world = replace(WORLD, machines=(BOX, replace(LAB, state=MachineState.THERE)))
         service._told()
-        await until(lambda: "away since" not in screen_text(app))
+        await until(lambda: "away for" not in screen_text(app))
 
 
 def test_a_form_knows_only_of_the_chosen_machine() -> None:
@@ -264,6 +265,6 @@ def test_forms_of_a_sandbox_there_look_at_nothing_here() -> None:
     values = {"host": "src", "guest": "/mnt/src", "mode": ""}
     assert form.problems(values, WORLD)["host"] == "write its whole path on box"
     assert not form.problems({**values, "host": "/only/there"}, WORLD)
-    (name, *_) = save_form(FAR_WEB).fields
+    (name, *_) = form_of(save, FAR_WEB).fields
     assert name.suggest is not None
     assert name.suggest(WORLD, {}) == "web"

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from textual.widgets import Button
 
-from quicksand_tui.model.jobs import Failure
+from quicksand_tui.model.jobs import Failure, OperationError
 from quicksand_tui.model.sandboxes import SandboxView, State
 from quicksand_tui.opening.opening import farewell
 from quicksand_tui.screens.confirm import ConfirmScreen
 from quicksand_tui.screens.reports import CommandsScreen, FailureScreen
 from quicksand_tui.ui.app import QuicksandApp
+from quicksand_tui.verbs.call import Report
 from quicksand_tui.widgets.bars import CommandLine
 from tests.unit.app.fakes import (
     BROKEN,
     DB,
+    FULL,
+    MIB,
     PAUSED,
     WEB,
     FakeService,
@@ -251,3 +255,41 @@ async def test_nothing_moves_when_the_first_command_is_shown() -> None:
         await pilot.press("x")
         await until(lambda: "stop web  ✓" in screen_text(app))
         assert app.main.sandboxes.region == before
+
+
+MANY = tuple(replace(WEB, id=f"{n:012x}", name=f"box-{n}", disk=n * MIB) for n in range(1, 21))
+
+
+async def test_what_is_done_with_many_is_told_once_with_what_failed() -> None:
+    service = FakeService(replace(FULL, sandboxes=MANY))
+    operate = service.operate
+
+    async def operate_or_fail(what: str, report: Report | None = None) -> None:
+        await operate(what, report)
+        if what in (f"pause {MANY[3].id}", f"pause {MANY[8].id}"):
+            raise OperationError(Failure(title="It was not paused", message=f"QEMU: {what[-2:]}"))
+
+    service.operate = operate_or_fail  # type: ignore[method-assign]
+    async with shown(service, size=(120, 40)) as (app, pilot):
+        await pilot.press("asterisk", "P")
+        await until(lambda: not app.operations.jobs and toasts(app))
+        await until(lambda: isinstance(app.screen, FailureScreen))
+        assert toasts(app) == ["pause: done with 18 of 20 sandboxes, 2 failed"]
+        text = screen_text(app)
+        assert "pause: failed with 2 of 20 sandboxes" in text
+        assert "box-4: QEMU: 04" in text and "box-9: QEMU: 09" in text
+        await pilot.press("escape")
+        await until(lambda: app.screen is app.main)
+        assert not isinstance(app.screen, FailureScreen), "one question for all of them"
+
+
+async def test_deleting_many_asks_with_a_sum_and_tells_once_how_to_undo_it() -> None:
+    service = FakeService(replace(FULL, sandboxes=MANY))
+    async with shown(service, size=(120, 40)) as (app, pilot):
+        await pilot.press("asterisk", "d")
+        await until(lambda: isinstance(app.screen, ConfirmScreen))
+        await pilot.pause()
+        assert "Together 210M of disk." in screen_text(app)
+        await pilot.press("ctrl+y")
+        await until(lambda: app.screen is app.main and not app.operations.jobs and toasts(app))
+        assert toasts(app) == ["delete: done with all 20 sandboxes · undo: U"]

@@ -209,7 +209,7 @@ async def test_the_mounts_are_listed_and_one_is_taken_away() -> None:
         await pilot.press("d")
         await until(lambda: toasts(app))
         assert service.calls[-1] == f"unmount {WEB.id} /mnt/src"
-        assert toasts(app) == ["web has no longer /home/me/src at /mnt/src"]
+        assert toasts(app) == ["/mnt/src is unmounted from web"]
         assert last_command(app) == ("quicksand-tui unmount web /mnt/src", "done")
         await until(lambda: "/home/me/src" not in screen_text(app).partition("Host")[2][:900])
         await pilot.press("escape")

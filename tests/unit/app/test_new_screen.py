@@ -242,7 +242,7 @@ async def test_the_form_tells_where_a_save_comes_from_and_what_it_gets() -> None
         await until(lambda: "from /saves/offered; left out unless chosen" in screen_text(app))
         text = screen_text(app)
         assert "network full; ports 8080->80" in text and "save from elsewhere" in text
-        assert "mounts-only: reaches its mounts only" in text
+        assert "mounts_only: reaches its mounts only" in text
         form.query_one("#begin", Choice).value = f"save:{WIDE.key}"
         await until(lambda: "as saved: 8080:80" in screen_text(app))
         await until(lambda: "full: reaches all the host can" in screen_text(app))
@@ -588,4 +588,4 @@ async def test_the_form_tells_what_the_host_has_and_names_networks_as_the_comman
     async with app.run_test(size=SIZE) as pilot:
         await open_form(pilot, app)
         await until(lambda: "the host has 2" in screen_text(app))
-        assert "mounts-only" in screen_text(app) and "mounts_only" not in screen_text(app)
+        assert "mounts_only" in screen_text(app) and "mounts-only" not in screen_text(app)

@@ -24,7 +24,7 @@ from quicksand_tui.model.world import MachineView, Selection
 from quicksand_tui.screens.command import CommandScreen
 from quicksand_tui.screens.form import FormScreen
 from quicksand_tui.ui.app import QuicksandApp
-from quicksand_tui.verbs.ports import forward, unforward
+from quicksand_tui.verbs.ports import forward
 from tests.unit.app.fakes import (
     DB,
     FULL,
@@ -75,7 +75,7 @@ async def test_a_port_is_forwarded_and_its_address_copied() -> None:
         await pilot.press("Y")
         await until(lambda: app.clipboard == f"127.0.0.1:{port}")
         # With another one, it is asked which.
-        app.operations.do(forward(22), BARE)
+        app.operations.do(forward(["22"]), BARE)
         await until(lambda: "127.0.0.1:40000 → 22" in screen_text(app))
         await pilot.press("Y")
         await until(lambda: isinstance(app.screen, FormScreen))
@@ -220,10 +220,13 @@ async def test_the_line_forwards_and_ends() -> None:
 
 
 def test_the_commands_are_those_that_do_the_same() -> None:
-    assert forward(80, 8080).command_for("web") == "quicksand-tui forward web 8080:80"
-    assert forward(80).command_for("web") == "quicksand-tui forward web 80"
-    assert forward(53, 5353, "udp").command_for("web") == "quicksand-tui forward web 5353:53/udp"
-    assert unforward(8080).command_for("web") == "quicksand-tui forward --remove web 8080"
+    assert forward(["8080:80"]).command_for("web") == "quicksand-tui forward web 8080:80"
+    assert forward(["80"]).command_for("web") == "quicksand-tui forward web 80"
+    assert forward(["5353:53/udp"]).command_for("web") == "quicksand-tui forward web 5353:53/udp"
+    assert (
+        forward(["8080"], remove=True).command_for("web")
+        == "quicksand-tui forward --remove web 8080"
+    )
 
 
 def test_what_leads_to_a_port_of_another_machine_is_copied() -> None:

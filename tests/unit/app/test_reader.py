@@ -184,7 +184,7 @@ def test_mounts_show_when_they_are_made_and_when_their_server_ends(
     lock = try_lock(sandbox_dir(places, record.id).lock)
     assert lock is not None
     mount, started = Mount("/data", "/mnt/data", readonly=True), start_of(os.getpid())
-    share = Share(number=0, mount=mount, pid=os.getpid(), started=started)
+    share = Share(number=0, name="QUICKSAND0", mount=mount, pid=os.getpid(), started=started)
     try:
         machine.state.write_text(json.dumps(run_state(os.getpid()).to_json()))
         looking.read(VISIBLE)

@@ -94,7 +94,7 @@ async def test_a_sandbox_is_saved_with_name_and_note_and_shows_how_far_it_is() -
         await pilot.press(*"web", "end")
         await until(lambda: "there is a save web already" in screen_text(app))
         await pilot.press("2", "down", *"with gcc", "down", "right")
-        command = "quicksand-tui save web -m 'with gcc' --compress web2"
+        command = "quicksand-tui save --compress web -m 'with gcc' web2"
         await until(lambda: f"$ {command}" in screen_text(app))
         service.hold = asyncio.Event()
         await pilot.press("enter")
@@ -104,7 +104,7 @@ async def test_a_sandbox_is_saved_with_name_and_note_and_shows_how_far_it_is() -
         await until(lambda: toasts(app)[-2:] == ["web is being saved: X cancels that"] * 2)
         service.hold.set()
         await until(lambda: "web2 is saved: 67M" in toasts(app))
-        assert "name='web2', note='with gcc', compress=True" in service.calls[-1]
+        assert service.calls[-1] == f"save {WEB.id} web2 'with gcc' compressed"
         assert last_command(app) == (command, "done")
 
 
@@ -127,7 +127,7 @@ async def test_names_that_cannot_be_are_said() -> None:
     async with shown() as (app, pilot):
         await pilot.press("S")
         await until(lambda: isinstance(app.screen, FormScreen))
-        field = app.screen.query_one("#name", Input)
+        field = app.screen.query_one("#save", Input)
         for name, says in (
             ("a/b", "no slash"),
             ("debian", "debian is an image: the save would hide it"),

@@ -11,7 +11,6 @@ from textual.command import CommandPalette
 from textual.widgets import Input
 
 from quicksand_tui.model.saves import NO_SAVES, SavesView, VerdictView
-from quicksand_tui.model.specs import SaveSpec
 from quicksand_tui.model.text import sanitise
 from quicksand_tui.screens.confirm import ConfirmScreen
 from quicksand_tui.screens.form import FormScreen
@@ -340,7 +339,7 @@ async def test_they_are_counted_before_they_are_opened_and_again_after_a_job() -
     async with app.run_test(size=(120, 36)):
         await until(lambda: f"2 Saves {len(SAVES.saves)} " in screen_text(app))
         await until(lambda: not app.saves.is_running)
-        app.dialogs.save_operations.do_to(WEB, save(SaveSpec(name="more")))
+        app.operations.do(save("more"), WEB)
         await until(lambda: f"2 Saves {len(SAVES.saves) + 1} " in screen_text(app))
         await until(lambda: not app.saves.is_running)
 

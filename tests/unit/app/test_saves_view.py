@@ -215,7 +215,7 @@ def test_what_was_no_save_stays_in_the_trash() -> None:
     kept = replace(GONE, until=None)
     assert left_text(kept, NOW) == "ever"
     told = {label: "".join(text for text, _ in p) for label, p in describe_trashed(kept, WORLD)}
-    assert "until it is removed" in told["Removed"]
+    assert "until you remove it yourself" in told["Removed"]
 
 
 def test_the_details_of_what_is_in_the_trash() -> None:

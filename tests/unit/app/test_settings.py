@@ -17,7 +17,7 @@ from quicksand_tui.screens.help import HelpScreen
 from quicksand_tui.screens.reports import ReportScreen
 from quicksand_tui.screens.saves import SavesScreen
 from quicksand_tui.ui.app import QuicksandApp
-from quicksand_tui.verbs.life import STOP
+from quicksand_tui.verbs.life import stop
 from tests.unit.app.fakes import (
     DB,
     KEPT,
@@ -140,7 +140,7 @@ async def test_a_read_only_app_changes_nothing_and_says_so() -> None:
 async def test_what_no_action_leads_to_is_refused_all_the_same() -> None:
     service = FakeService(KEPT)
     async with shown(service, settings=Settings(read_only=True)) as (app, pilot):
-        app.operations.do(STOP, WEB)
+        app.operations.do(stop(), WEB)
         app.main.area.shells.open(WEB)
         app.full_shell.open(WEB)
         await pilot.pause()

@@ -24,7 +24,7 @@ from quicksand_tui.panes.pane import Pane
 from quicksand_tui.screens.jobs import JobsScreen
 from quicksand_tui.screens.saves import SavesScreen
 from quicksand_tui.ui.app import QuicksandApp
-from quicksand_tui.verbs.life import PAUSE, RESUME
+from quicksand_tui.verbs.life import pause, resume
 from quicksand_tui.verbs.starting import start
 from tests.unit.app.busy_day import RICH
 from tests.unit.app.fake_saves import DEV, LOST, NOTHING
@@ -199,10 +199,10 @@ def test_jobs(snap_compare: Compare, size: tuple[int, int]) -> None:
 
     async def run(pilot: Pilot[int]) -> None:
         tui = await ready(pilot)
-        tui.operations.do(PAUSE, WEB)
+        tui.operations.do(pause(), WEB)
         await until(lambda: tui.operations.ended)
         service.failure = Failure(title="x", message="no space left on the disk")
-        tui.operations.do(RESUME, PAUSED)
+        tui.operations.do(resume(), PAUSED)
         await until(lambda: len(tui.operations.ended) == 2)
         await pilot.press("escape")
         service.hold = asyncio.Event()
@@ -345,6 +345,7 @@ MEASURED = replace(
             WEB_PAST,
             tree=replace(
                 PAST,
+                own=12 << 20,
                 checkpoints=tuple(
                     replace(made, own=3 << 20, shared=44 << 20, pinned=made.id == "c1")
                     if not made.error
@@ -372,13 +373,13 @@ MEASURED = replace(
 @ALL_SIZES
 def test_tree(snap_compare: Compare, size: tuple[int, int]) -> None:
     assert snap_compare(
-        app(MEASURED), terminal_size=size, run_before=show("u", sees="enter goes back")
+        app(MEASURED), terminal_size=size, run_before=show("u", sees="enter reverts")
     )
 
 
 def test_tree_in_a_narrow_terminal(snap_compare: Compare) -> None:
     assert snap_compare(
-        app(MEASURED), terminal_size=(60, 20), run_before=show("u", sees="enter goes back")
+        app(MEASURED), terminal_size=(60, 20), run_before=show("u", sees="enter reverts")
     )
 
 
@@ -388,7 +389,7 @@ def test_what_differs(snap_compare: Compare, size: tuple[int, int]) -> None:
     service.view = DiffView(paths=PATHS)
 
     async def run(pilot: Pilot[int]) -> None:
-        await show("u", sees="enter goes back")(pilot)
+        await show("u", sees="enter reverts")(pilot)
         await show("f", sees="M hosts")(pilot)
         await show("j enter", sees="10.0.2.2")(pilot)
 
@@ -502,9 +503,9 @@ def test_without_colours(snap_compare: Compare, monkeypatch: pytest.MonkeyPatch)
 
 def test_delete_a_checkpoint(snap_compare: Compare) -> None:
     async def run(pilot: Pilot[int]) -> None:
-        await show("u", sees="enter goes back")(pilot)
+        await show("u", sees="enter reverts")(pilot)
         await show("j j enter", sees="before revert to")(pilot)
-        await show("d", sees="undo goes back to")(pilot)
+        await show("d", sees="undo reverts to")(pilot)
 
     assert snap_compare(app(KEPT), terminal_size=SMALL, run_before=run)
 

@@ -18,7 +18,7 @@ from quicksand_tui.forms.checks import (
     suggest_name,
 )
 from quicksand_tui.model.checkpoints import CheckpointTree
-from quicksand_tui.model.specs import CheckpointSpec, NewSpec
+from quicksand_tui.model.specs import NewSpec
 from quicksand_tui.verbs import checkpoints
 from quicksand_tui.verbs.starting import machine_keywords, run_command
 from quicksand_tui.views import losses
@@ -214,7 +214,7 @@ def test_a_port_that_another_program_has_is_seen_on_this_host() -> None:
     ],
 )
 def test_the_command_of_a_checkpoint(tag: str, note: str, command: str) -> None:
-    verb = checkpoints.take(CheckpointSpec(tag=tag, note=note))
+    verb = checkpoints.take(tag=tag, note=note)
     assert verb.command_for("web") == command
 
 
@@ -250,7 +250,7 @@ def test_a_question_names_what_is_lost_with_a_checkpoint() -> None:
     measured = replace(CLEAN, own=1 << 20, shared=5 << 20)
     told = losses.of_checkpoint(WEB_PAST, measured, NOW)
     assert "Deleting it frees 1.0M; what others share stays." in told
-    assert "undo goes back to" in " ".join(losses.of_checkpoint(WEB_PAST, AUTO, NOW))
+    assert "undo reverts to" in " ".join(losses.of_checkpoint(WEB_PAST, AUTO, NOW))
     assert losses.of_delete(WEB_PAST, NOW) == [
         "It is stopped at once, and its last state is kept.",
         "It goes to the trash for a week: 42M of disk, 5 checkpoints, made 3h ago.",

@@ -12,6 +12,7 @@ from quicksand.records.registry import Registry
 from quicksand.snapshots import history as history_module
 from quicksand.snapshots.history import History
 
+from quicksand_tui.cockpit.tree import tree_title
 from quicksand_tui.door.look import Reader, TreeReader
 from quicksand_tui.model.checkpoints import NO_TREE
 from tests.unit.app.test_reader import make
@@ -183,3 +184,47 @@ def test_what_was_written_since_is_told_by_the_layers(history: History) -> None:
     if head.layers:
         place.layer(head.layers[-1]).write_bytes(b"x" * (8 << 20))
         assert looking.read() is seen, "the checkpoint has that layer"
+
+
+def test_a_total_is_what_deleting_all_would_free_and_what_is_shared_is_told(
+    history: History,
+) -> None:
+    """Two checkpoints share a layer, which neither would free alone, and both would together."""
+
+    def layer(name: str, kib: int) -> Path:
+        path = history.place.layer(name)
+        path.write_bytes(b"x" * kib * 1024)
+        return path
+
+    layer("11111111", 64)
+    layer("22222222", 16)
+    layer("aaaaaaaa", 512)
+    layer("bbbbbbbb", 128)
+    add(history, 1, layers=("aaaaaaaa", "11111111"))
+    stand_at(history, 1)
+    looking = reader(history)
+    alone = looking.read(measure=True)
+    assert (alone.own, alone.shared) == (64 * 1024, 512 * 1024)
+    add(history, 2, 1, layers=("aaaaaaaa", "11111111", "22222222"))
+    both = looking.read(measure=True)
+    assert sum(made.own or 0 for made in both.checkpoints) == 16 * 1024
+    assert (both.own, both.shared) == (80 * 1024, 512 * 1024)
+    (history.place.root / "kept-by-a-save").hardlink_to(history.place.layer("22222222"))
+    fresh = reader(history).read(measure=True)
+    assert (fresh.own, fresh.shared) == (64 * 1024, 528 * 1024)
+    title = tree_title(fresh, "web")
+    assert title == "4 Tree of web · 2 checkpoints · 64K · 528K shared"
+
+
+def test_the_disk_of_a_sandbox_is_what_removing_it_would_free(places: Paths) -> None:
+    record = make(places)
+    root = Registry(places).place(record.id).root
+    seen = Reader().read(NOBODY_SEES).sandboxes[0]
+    (root / "own").write_bytes(b"x" * (1 << 20))
+    template = places.cache / "memory"
+    places.cache.mkdir(parents=True, exist_ok=True)
+    template.write_bytes(b"x" * (2 << 20))
+    (root / "linked").hardlink_to(template)
+    now = Reader().read(NOBODY_SEES).sandboxes[0]
+    assert (now.disk or 0) - (seen.disk or 0) == 1 << 20
+    assert now.disk_shared - seen.disk_shared == 2 << 20

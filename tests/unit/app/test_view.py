@@ -10,6 +10,7 @@ from quicksand_tui.door.traffic import with_traffic
 from quicksand_tui.model.jobs import Job, JobVerb
 from quicksand_tui.model.sandboxes import ImageView, SandboxView, State, TrafficRates
 from quicksand_tui.model.world import HostView, Panel, Selection, World
+from quicksand_tui.views.counts import counts_text, empty_text, host_text
 from quicksand_tui.views.image_rows import image_row, plan_image_columns
 from quicksand_tui.views.overview import laid_out, overview
 from quicksand_tui.views.rows import (
@@ -19,9 +20,6 @@ from quicksand_tui.views.rows import (
     ROLES,
     ListNeeds,
     arrange_sandboxes,
-    counts_text,
-    empty_text,
-    host_text,
     list_needs,
     plan_sandbox_columns,
     sandbox_row,
@@ -265,3 +263,11 @@ def test_an_image_that_is_to_be_built_says_so_and_can_be_begun_with() -> None:
     title, lines = describe(fresh, selection)
     assert title == "debian"
     assert "not built yet" in str(lines)
+
+
+def test_columns_that_only_what_runs_fills_make_room_for_others_when_nothing_does() -> None:
+    needs = ListNeeds(name=30, image=10, runs=False)
+    shown = [column.key for column in plan_sandbox_columns(66, needs)]
+    assert {"disk", "age"} <= set(shown) and not {"cpu", "memory", "accel"} & set(shown)
+    stopped = replace(RICH, sandboxes=tuple(v for v in RICH.sandboxes if not v.is_live))
+    assert list_needs(RICH).runs and not list_needs(stopped).runs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -156,6 +157,109 @@ async def test_a_line_that_is_read_together_with_enter_goes_to_the_shell() -> No
                 forward(app, key)
         await until(lambda: service.terminals and service.terminals[0].typed == b"xdqz\r")
         assert app.screen is app.main
+
+
+def two_shells(service: WallService) -> None:
+    """The first sandbox has two shells, of which the panes show the older one first."""
+    service.wall.put(NINE[0].id, terminal("p1"), terminal("p2", "apply"))
+    service.left_shells = tuple(
+        ShellView(session=f"p{n}", command="bash", created=n, birth=f"born-p{n}", is_pane=True)
+        for n in (1, 2)
+    )
+
+
+def typed_at_once(app: QuicksandApp, keys: str) -> None:
+    """All keys are read before the first one is handled."""
+    for letter in keys:
+        key = Key("enter" if letter == "\r" else letter, letter)
+        if not app.key_routing.drops(key):
+            forward(app, key)
+
+
+def typed_into(service: WallService) -> dict[str, bytes]:
+    return {guest.session: guest.typed for guest in service.terminals}
+
+
+@pytest.mark.parametrize("known", [False, True])
+async def test_keys_behind_enter_go_to_the_terminal_of_the_tile_and_to_no_other(
+    known: bool,
+) -> None:
+    """Also if the panes of that sandbox were shown before, and another one had the focus."""
+    service = WallService(NINE[:1])
+    two_shells(service)
+    async with shown(service, size=(120, 36)) as (app, pilot):
+        if known:
+            await pilot.press("s")
+            await until(lambda: len(service.terminals) == 2)
+            await until(lambda: app.main.area.shells.pane is not None)
+            await until(lambda: app.focused is app.main.area.shells.pane)
+            assert app.focused.status.session == "p1"  # type: ignore[union-attr]
+            await pilot.press("ctrl+right_square_bracket", "d")
+        await pilot.press("W")
+        await until(lambda: isinstance(app.screen, WallScreen))
+        screen = app.screen
+        assert isinstance(screen, WallScreen)
+        await until(lambda: len(screen.view.places) == 2)
+        await pilot.press("end")
+        typed_at_once(app, "\ry\r")
+        await until(lambda: b"y\r" in typed_into(service).values())
+        assert typed_into(service) == {"p1": b"", "p2": b"y\r"}
+        await until(lambda: app.focused is app.main.area.shells.pane)
+        assert app.focused.status.session == "p2"  # type: ignore[union-attr]
+
+
+async def test_keys_for_two_tiles_wait_each_for_its_own_pane() -> None:
+    service = WallService(NINE[:1])
+    two_shells(service)
+    service.hold_shells = asyncio.Event()
+    async with shown(service, size=(120, 36)) as (app, pilot):
+        for at, keys in (("end", "\rtwo"), ("home", "\rone")):
+            await pilot.press("W")
+            await until(lambda: isinstance(app.screen, WallScreen))
+            screen = app.screen
+            assert isinstance(screen, WallScreen)
+            await until(lambda screen=screen: len(screen.view.places) == 2)  # type: ignore[misc]
+            await pilot.press(at)
+            typed_at_once(app, keys)
+            await until(lambda: app.screen is app.main)
+            await pilot.press("ctrl+right_square_bracket", "d")
+        service.hold_shells.set()
+        await until(lambda: len(service.terminals) == 2)
+        await until(lambda: all(typed_into(service).values()))
+        assert typed_into(service) == {"p1": b"one", "p2": b"two"}
+
+
+async def test_keys_behind_an_enter_that_leads_nowhere_are_nobodys() -> None:
+    """They are no commands of the screen below either: d would ask to delete."""
+    desk = replace(WEB, id="d" * 12, name="desk", has_display=True)
+    service = WallService((desk,))
+    service.wall.put(desk.id)
+    async with wall_shown(service) as (app, pilot, _):
+        typed_at_once(app, "\rdx")
+        await until(lambda: app.screen is app.main)
+        await pilot.pause()
+        assert app.screen is app.main and not service.terminals
+        assert not [call for call in service.calls if call.startswith(("delete", "stop"))]
+
+
+async def test_a_terminal_that_no_pane_shows_gets_one_and_the_keys() -> None:
+    service = WallService(NINE[:1])
+    two_shells(service)
+    both, service.left_shells = service.left_shells, service.left_shells[:1]
+    async with shown(service, size=(120, 36)) as (app, pilot):
+        await pilot.press("s")
+        await until(lambda: len(service.terminals) == 1)
+        await until(lambda: app.focused is app.main.area.shells.pane)
+        await pilot.press("ctrl+right_square_bracket", "d", "W")
+        service.left_shells = both
+        await until(lambda: isinstance(app.screen, WallScreen))
+        screen = app.screen
+        assert isinstance(screen, WallScreen)
+        await until(lambda: len(screen.view.places) == 2)
+        await pilot.press("end")
+        typed_at_once(app, "\ry\r")
+        await until(lambda: typed_into(service).get("p2") == b"y\r")
+        assert typed_into(service) == {"p1": b"", "p2": b"y\r"}
 
 
 async def test_a_command_runs_in_the_marked_ones() -> None:

@@ -6,9 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from textual.events import Key
 from textual.widgets import Static
 
 from quicksand_tui.door.protocol import LogKind
+from quicksand_tui.kit.textual_private import forward
 from quicksand_tui.model.jump import LETTERS, jump_codes
 from quicksand_tui.screens.jump import JumpScreen
 from quicksand_tui.ui.app import QuicksandApp
@@ -65,6 +67,26 @@ async def test_a_typed_letter_goes_to_its_row_in_the_list_and_in_the_tree() -> N
         await pilot.press(LETTERS[rows])
         await until(lambda: app.screen is app.main and app.main.places.part is Part.TREE)
         await until(lambda: app.main.checkpoints.table.cursor_row == 0)
+
+
+async def test_keys_right_behind_a_letter_go_to_the_pane_that_it_names() -> None:
+    service = five()
+    async with shown(service, size=(120, 36)) as (app, pilot):
+        await pilot.press("s")
+        await until(lambda: app.main.area.shells.pane is not None)
+        await until(lambda: app.focused is app.main.area.shells.pane)
+        await pilot.press("ctrl+right_square_bracket", "%")
+        await until(lambda: len(service.terminals) == 2)
+        await pilot.press("ctrl+right_square_bracket", "d", "apostrophe")
+        first = LETTERS[app.main.sandboxes.table.row_count]
+        await until(lambda: has_letter(app, first))
+        await pilot.pause()
+        for letter in (first, "y"):  # both are read before either is handled
+            key = Key(letter, letter)
+            if not app.key_routing.drops(key):
+                forward(app, key)
+        await until(lambda: any(guest.typed for guest in service.terminals))
+        assert [guest.typed for guest in service.terminals] == [b"y", b""]
 
 
 async def test_letters_follow_rows_that_come_while_they_are_shown() -> None:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+import copy
+import inspect
+import multiprocessing
 import pickle
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from quicksand import errors as public
 from quicksand.base import errors
-from quicksand.base.errors import (
-    FREE_SPACE,
-    MESSAGE_MAX,
-    WORD_MAX,
-    ConfigError,
-    DiskSpaceError,
-    QuicksandError,
-    shorten,
-)
+from quicksand.base.errors import ConfigError, DiskSpaceError, QuicksandError
+from quicksand.base.remedies import FREE_SPACE, MESSAGE_MAX, WORD_MAX, Remedy, Words, shorten
 from quicksand.records.config import SandboxConfig, check_name
 from quicksand.records.sizes import check_disk_size, parse_size
 
@@ -66,10 +64,49 @@ def test_messages_have_an_end_and_short_ones_are_as_they_were(text: str) -> None
         assert short == text
 
 
-def test_errors_can_be_copied_between_processes() -> None:
-    error = QuicksandError("what", hint="do")
-    copied = pickle.loads(pickle.dumps(error))
-    assert (str(copied), copied.hint) == ("what", "do")
+KEYWORDS: dict[str, Any] = {
+    "hint": Words(Remedy("start", name="web"), " starts it"), "log": "the end", "code": "exists",
+    "errno": 17, "parameter": "path", "lacks": (("host", "memory"),), "exit_code": 3,
+    "stdout": "out", "stderr": "err", "signal": 9, "timed_out": True, "output": "the last line",
+}  # fmt: skip
+
+
+def names() -> set[str]:
+    """The errors under their public names."""
+    return set(vars(public)["__all__"]) - {"AgentCode"}
+
+
+def kinds(kind: type[QuicksandError]) -> list[type[QuicksandError]]:
+    return [kind, *(below for one in kind.__subclasses__() for below in kinds(one))]
+
+
+def test_every_error_is_the_same_after_it_was_copied_or_sent_to_another_process() -> None:
+    found = {kind.__name__: kind for kind in kinds(QuicksandError)}
+    assert {*names()} <= {*found}
+    for kind in found.values():
+        taken = inspect.signature(kind.__init__).parameters
+        if "message" not in taken:  # of another distribution
+            continue
+        given = {name: value for name, value in KEYWORDS.items() if name in taken}
+        error = kind("what", **given)
+        error.add_note("seen at the end")
+        for again in (copy.copy(error), copy.deepcopy(error), pickle.loads(pickle.dumps(error))):
+            assert type(again) is kind
+            assert (str(again), again.args, again.hint) == (str(error), error.args, error.hint)
+            assert {**vars(again)} == {**vars(error)}, kind
+            assert all(getattr(again, name) == getattr(error, name) for name in given), kind
+
+
+def fail_in_another_process() -> None:
+    raise errors.CommandFailedError("it failed", exit_code=3, output="the last line")
+
+
+def test_a_failed_command_does_not_break_a_pool_of_processes() -> None:
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        failed = pool.submit(fail_in_another_process).exception(60)
+        assert isinstance(failed, errors.CommandFailedError)
+        assert (failed.exit_code, str(failed)) == (3, "it failed\nthe last line")
+        assert pool.submit(len, "abc").result(60) == 3
 
 
 def test_a_full_disk_says_what_to_free() -> None:
@@ -100,4 +137,4 @@ def test_all_of_them_are_public() -> None:
         for name, kind in vars(errors).items()
         if isinstance(kind, type) and kind.__module__ == errors.__name__ and name[0] != "_"
     }
-    assert ours == set(public.__all__)
+    assert ours == names()

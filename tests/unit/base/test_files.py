@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from quicksand.base import files
-from quicksand.base.errors import DiskSpaceError, PathError
+from quicksand.base.errors import ConfigError, DiskSpaceError, PathError
 from quicksand.base.files import (
     JSON_MAX,
     is_locked,
@@ -213,9 +213,11 @@ def test_a_full_disk_keeps_the_old_record_and_no_litter(tiny: Path) -> None:
     assert read_json(record) == {"version": "new"}
 
 
-@pytest.mark.parametrize("value", [{"x": object()}, {"x": {1, 2}}, {(1, 2): 3}])
+@pytest.mark.parametrize(
+    "value", [{"x": object()}, {"x": {1, 2}}, {(1, 2): 3}, {"x": float("nan")}]
+)
 def test_what_is_no_json_leaves_the_old_record(record: Path, value: Any) -> None:
-    with pytest.raises(TypeError):
+    with pytest.raises(ConfigError, match=r"record\.json is not written"):
         write_json(record, value)
     assert read_json(record) == {"version": "old"}
     assert names(record.parent) == ["record.json"]

@@ -14,7 +14,7 @@ import quicksand
 from quicksand.base.files import is_locked, read_json, tail, try_lock
 from quicksand.base.regular import NotAFileError, open_regular, read_file
 from quicksand.base.sharing import copy_sparse
-from quicksand.disks.images.store import sha256_file
+from quicksand.disks.images.same_files import sha256_file
 
 from quicksand_tui.door.logs import FileLog
 from quicksand_tui.home.config import read_config

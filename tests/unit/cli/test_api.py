@@ -15,9 +15,9 @@ import pytest
 from quicksand.base.errors import HostError
 from quicksand.base.files import try_lock
 from quicksand.base.paths import paths
+from quicksand_e2b import server
+from quicksand_e2b.places import api_dir
 
-from quicksand_tui.api import server
-from quicksand_tui.api.places import api_dir
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
 
@@ -52,6 +52,20 @@ def test_with_tls_there_is_one_name_and_an_authority(capsys: pytest.CaptureFixtu
     found = _variables(capsys.readouterr().out)
     assert found["E2B_DOMAIN"] == "qs.localhost:3443"
     assert "BEGIN CERTIFICATE" in Path(found["SSL_CERT_FILE"]).read_text()
+
+
+@pytest.mark.parametrize("code", [0, 2])
+def test_where_the_host_does_not_resolve_the_names_it_is_said_what_to_do(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: int
+) -> None:
+    getent = tmp_path / "getent"
+    getent.write_text(f"#!/bin/sh\n[ $1.$2 = ahosts.x.qs.localhost ] && exit {code}\nexit 9\n")
+    getent.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert run(["api", "env", "--tls", "3443"]) == Exit.OK
+    told = capsys.readouterr()
+    assert _variables(told.out)["E2B_DOMAIN"] == "qs.localhost:3443"  # for eval, as ever
+    assert ("libnss-myhostname" in told.err) is bool(code)
 
 
 def test_keys_are_made_listed_and_removed(capsys: pytest.CaptureFixture[str]) -> None:

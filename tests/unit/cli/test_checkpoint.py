@@ -14,12 +14,12 @@ from quicksand.snapshots.history import History
 from quicksand.snapshots.tier_choice import WAYS
 
 from quicksand_tui.cli import shells as sessions
-from quicksand_tui.cli.group import load
+from quicksand_tui.cli.commands import load
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
 from quicksand_tui.cli.relay import Wish
 from quicksand_tui.cli.runner import Signals, why_gone
-from quicksand_tui.verbs.rows import VERBS, find_verb
+from quicksand_tui.verbs.index import find_verb, sections
 from tests.unit.cli.histories import add, history_of, spoil, stand_at
 from tests.unit.cli.run_cli import make_stopped
 from tests.unit.cli.test_main import complete
@@ -260,7 +260,7 @@ async def test_a_revert_is_told_at_once_and_with_what_it_means() -> None:
 
 
 def test_the_verbs_are_in_the_help() -> None:
-    found = {verb.name: verb for verb in VERBS if verb.section == "Keep and go back"}
+    found = {verb.name: verb for verb in sections()["Keep and revert"]}
     assert set(found) == {
         "checkpoint",
         "revert",

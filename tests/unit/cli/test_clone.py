@@ -48,6 +48,8 @@ class FakeClone:
 class FakeSource:
     """A sandbox that can be cloned, or not."""
 
+    name = "web"
+
     def __init__(self) -> None:
         self.asked: dict[str, Any] = {}
         self.made: list[FakeClone] = []

@@ -85,10 +85,10 @@ def test_a_guest_of_musl_is_no_problem_but_for_vs_code() -> None:
 
 
 def test_the_command_opens_a_directory_of_the_host() -> None:
-    assert command_of_editor("code", "web", "/root") == [
+    assert command_of_editor("code", "web.qs", "/root") == [
         *("code", "--remote", "ssh-remote+web.qs", "/root"),
     ]
-    assert command_of_editor("zed", "web", "src")[-1] == "ssh://web.qs/src"
+    assert command_of_editor("zed", "web.qs", "src")[-1] == "ssh://web.qs/src"
 
 
 @pytest.mark.parametrize("told", ["--install-extension=/tmp/x.vsix", "-r", "", "x", "/a\x1b[2J"])
@@ -100,5 +100,5 @@ def test_a_home_that_is_no_path_is_not_given_to_an_editor(told: str) -> None:
 
 def test_no_directory_is_an_option_of_an_editor() -> None:
     for editor in ("code", "zed"):
-        assert not command_of_editor(editor, "web", "--wait")[-1].startswith("-")
-    assert command_of_editor("zed", "web", "/a?b#c d")[-1] == "ssh://web.qs/a%3Fb%23c%20d"
+        assert not command_of_editor(editor, "web.qs", "--wait")[-1].startswith("-")
+    assert command_of_editor("zed", "web.qs", "/a?b#c d")[-1] == "ssh://web.qs/a%3Fb%23c%20d"

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import IO
 
 import pytest
@@ -68,6 +69,28 @@ def test_what_happens_in_another_process_is_told_line_by_line(places: Paths) -> 
         assert (line["event"], line["id"]) == ("deleted", record.id)
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=60) == Exit.INTERRUPTED
+
+
+def test_what_happened_while_no_reader_ran_is_told_to_the_next_one(
+    places: Paths, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_stopped(places, "old")
+    file = tmp_path / "cursor"
+
+    def told() -> list[tuple[str, str]]:
+        assert run(["events", "--json", "--since", str(file)]) == Exit.OK
+        lines = map(json.loads, capsys.readouterr().out.splitlines())
+        return [(line["event"], line["name"]) for line in lines]
+
+    assert told() == [("created", "old")]
+    assert told() == []
+    record = make_stopped(places, "web")
+    assert told() == [("created", "web")]
+    sandbox_dir(places, record.id).root.rename(places.data / "elsewhere")
+    with following("events", "-f", "--json", "--since", str(file)) as (process, out):
+        assert [json.loads(out.readline())["event"] for _ in range(2)] == ["deleted", "watching"]
+        process.kill()
+    assert told() == []
 
 
 def test_a_list_that_is_watched_is_shown_again_when_it_changes(places: Paths) -> None:

@@ -14,6 +14,7 @@ from quicksand.base.listing import own_sockets
 from quicksand.base.paths import Paths
 from quicksand.fleet import desk
 from quicksand.fleet.fleet import Fleet
+from quicksand.fleet.interface import FleetHost, HostState
 from quicksand.fleet.keeping.book import Book, Exported, Kept, Older, Phase
 from quicksand.fleet.keeping.kept import KeptSandbox
 from quicksand.records.config import SandboxConfig
@@ -22,6 +23,7 @@ from quicksand.records.fleet_record import FleetRecord, NodeRecord, read_fleet, 
 from quicksand.records.host_sockets import HOST_SOCKETS
 from quicksand.records.registry import Registry
 
+from quicksand_tui.cli import fleet as module
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
 from tests.conftest import blank_record, wait_for
@@ -104,6 +106,12 @@ def test_a_machine_that_is_away_is_named_with_since_when(
     told = capfd.readouterr()
     assert "unreachable since" in told.out
     assert "no route to host" in told.err
+
+
+def test_a_machine_that_has_not_answered_yet_is_not_called_unreachable() -> None:
+    """On a busy host a healthy one takes its time."""
+    host = FleetHost(name="box", state=HostState.UNREACHABLE, why="it has not answered yet")
+    assert module._row(host)[:2] == ("box", "no answer yet")
 
 
 def test_json_has_what_is_kept_with_the_machine_that_it_is_on(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from quicksand.base.files import try_lock, write_json
+from quicksand.base.files import try_lock, try_named_lock, write_json
 from quicksand.base.footprint import Footprint
 from quicksand.base.paths import Paths, make_private_dir, paths
 from quicksand.base.removal import make_marked
@@ -126,6 +126,23 @@ def test_du_shows_kinds_and_on_demand_each_thing(
     table = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in table] == ["WHAT", "templates", "saves", "images", "total"]
     assert str(store.root / "large") in table[2]
+
+
+def test_what_is_being_made_is_no_leftover(
+    places: Paths, images: ImageStore, capsys: Output
+) -> None:
+    publish(images)
+    for name in ("under-way", "killed"):
+        (images.root / f".building-{name}-0123abcd").mkdir()
+    lock = try_named_lock(images.root / ".under-way.lock")
+    assert lock is not None
+    try:
+        items = read_json(capsys, "du", "--each")["items"]
+    finally:
+        os.close(lock)
+    kinds = {item["name"]: item["kind"] for item in items}
+    assert kinds[".building-under-way-0123abcd"] == "being made"
+    assert kinds[".building-killed-0123abcd"] == "leftovers"
 
 
 # clean
@@ -389,3 +406,18 @@ def test_an_orphan_is_named_by_doctor_and_ended_by_clean(places: Paths, capsys: 
         assert process.poll() is None
         run(["clean", "--yes"])
         assert process.wait(60) == -9
+
+
+def test_a_network_is_named_with_a_dash_or_as_everywhere_else(
+    places: Paths, capsys: Output
+) -> None:
+    for word in ("mounts_only", "mounts-only"):
+        assert (
+            run(["run", "--network", word, "nosuch", "--no-build", "--", "true"])
+            == Exit.SANDBOX_FAILED
+        )
+        assert "Image not found: 'nosuch'" in capsys.readouterr().err
+    assert run(["run", "--network", "mounts", "nosuch"]) == Exit.USAGE
+    assert "'none', 'mounts_only', 'full'" in capsys.readouterr().err
+    assert run(["run", "--no-build", "alpin", "--", "true"]) == Exit.SANDBOX_FAILED
+    assert "did you mean 'alpine'?" in capsys.readouterr().err

@@ -8,10 +8,10 @@ import sys
 import pytest
 from quicksand.base.paths import Paths
 
-from quicksand_tui.verbs.rows import VERBS
+from quicksand_tui.verbs.index import all_verbs
 from tests.unit.app.test_reader import make
 
-MODULES = sorted({verb.module for verb in VERBS})
+MODULES = sorted({verb.module for verb in all_verbs()})
 
 ALL_OF_THEM = """
 import sys
@@ -43,7 +43,7 @@ def test_no_module_of_the_command_line_loads_textual() -> None:
 
 @pytest.mark.parametrize("module", MODULES)
 def test_the_help_of_a_command_does_not_load_textual(module: str) -> None:
-    name = next(verb.name for verb in VERBS if verb.module == module)
+    name = next(verb.name for verb in all_verbs() if verb.module == module)
     code = f"from quicksand_tui.cli.main import run; run([{name!r}, '--help'])"
     loaded = {name.partition(".")[0] for name in modules_after(code)}
     assert not loaded & {"textual", "rich"}
@@ -68,7 +68,7 @@ def test_a_command_in_a_sandbox_loads_only_what_it_needs() -> None:
     )
     assert "quicksand.sandbox" in loaded
     assert not loaded & {f"quicksand.{name}" for name in heavy}
-    assert not loaded & {"click", "quicksand_tui.terminal", "qemu.qmp", "platformdirs", "tempfile"}
+    assert not loaded & {"click", "quicksand_vt", "qemu.qmp", "platformdirs", "tempfile"}
     assert "asyncio" in loaded
     assert "ssl" not in loaded
 
@@ -81,14 +81,15 @@ def test_a_program_that_has_loaded_ssl_keeps_it() -> None:
 
 def test_the_app_is_there_before_the_engine_and_the_terminal_emulator() -> None:
     loaded = modules_after("import quicksand_tui.ui.app")
-    heavy = ("quicksand.", "quicksand_tui.terminal.", "quicksand_tui.panes.pane", "tomllib")
-    assert not [name for name in loaded if name.startswith(heavy)]
+    heavy = ("quicksand.", "quicksand_vt.", "quicksand_tui.panes.pane", "tomllib")
+    tables = {"quicksand.base", "quicksand.base.on_demand"}
+    assert not [name for name in loaded - tables if name.startswith(heavy)]
 
 
 def test_the_first_paint_waits_for_nothing_that_it_does_not_show() -> None:
     """The lists are empty then, and there are neither connections nor downloads."""
     loaded = modules_after("import quicksand_tui.ui.app, quicksand_tui.home.config")
-    late = ("screens.form", "forms.sandbox", "panes.pane", "terminal.terminal")
+    late = ("screens.form", "forms.sandbox", "panes.pane")
     assert "quicksand_tui.model.world" in loaded
     assert not loaded & {f"quicksand_tui.{name}" for name in late}
     assert not loaded & {"click", "tomllib"}

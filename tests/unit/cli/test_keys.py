@@ -7,7 +7,7 @@ from quicksand.base.errors import ConfigError
 
 from quicksand_tui.cli.detach_keys import DetachKeys
 from quicksand_tui.cli.options import parse_keys
-from quicksand_tui.verbs.shared_rows import DEFAULT_KEYS
+from quicksand_tui.verbs.shared import DEFAULT_KEYS
 
 SEQUENCE = parse_keys(DEFAULT_KEYS)
 

@@ -15,6 +15,8 @@ from quicksand.records.lost_nodes import lost_nodes
 from quicksand.records.registry import Registry
 
 from quicksand_tui.cli.doctor import _strangers
+from quicksand_tui.cli.main import run
+from quicksand_tui.cli.output import Exit
 from tests.unit.cli.test_house import Output, read_json
 
 DIGEST = "ab" * 32
@@ -88,7 +90,7 @@ def test_what_a_lost_fleet_has_left_is_named_and_only_what_is_empty_removed(
         fleet_file(places).unlink()
         read_json(capsys, "clean", "--yes")
         assert lost_nodes(places) == [node.data(places), full]
-        told = [check.found for check in _strangers(Registry(places))]
+        told = [check.found for check in _strangers(Registry(places), {})]
         assert f"{full} is of a local node that no fleet has" in told
         assert node.runtime(places).exists()
         fleet_file(places).write_text("{")  # which nodes it has is not known
@@ -111,3 +113,33 @@ def test_du_counts_nodes_and_whatever_else_is_in_the_data_directory(
     kinds = {kind["kind"]: (kind["number"], kind["own"] // size) for kind in told["kinds"]}
     assert kinds == {"local nodes": (1, 1), "other files": (4, 4)}
     assert told["total"] // size == 5
+
+
+def test_what_is_no_sandbox_but_has_an_id_for_its_name_ends_no_look(
+    places: Paths, capsys: Output
+) -> None:
+    root = make_private_dir(places.data / "sandboxes")
+    planted = [root / f"{number:012x}" for number in range(5)]
+    planted[0].write_bytes(b"x" * 5000)
+    os.mkfifo(planted[1])
+    planted[2].symlink_to("nowhere")
+    planted[3].symlink_to(planted[0])
+    planted[4].mkdir()
+    (planted[4] / "sandbox.json").symlink_to(planted[1])
+    before = [as_it_stands(path) for path in planted]
+    checks = read_json(capsys, "doctor", code=Exit.FAILURE)  # there is no QEMU
+    told = [check["found"] for check in checks if str(places.sandboxes) in check["found"]]
+    assert len(told) == 5 and all(" is left alone: " in found for found in told)
+    assert {check["name"] for check in checks} >= {"memory", "mounts", "leftovers", "terminal"}
+    looks = ("ps -a", "du --each", "du", "clean --dry-run", "trash", "saves")
+    for words in map(str.split, looks):
+        read_json(capsys, *words)
+    run(["ps"])
+    assert "broken" in capsys.readouterr().err
+    assert [as_it_stands(path) for path in planted] == before
+
+
+def as_it_stands(path: Path) -> tuple[int, ...]:
+    """Its status without the time of its last access, which a look may change (`relatime`)."""
+    found = path.lstat()
+    return found.st_mode, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns

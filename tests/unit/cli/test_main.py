@@ -10,14 +10,15 @@ import click
 import pytest
 from quicksand.base.paths import Paths
 
-from quicksand_tui.cli.group import cli, load
+from quicksand_tui.cli.commands import load
+from quicksand_tui.cli.group import cli
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import MEANINGS, Exit
-from quicksand_tui.verbs.row import VerbRecord
-from quicksand_tui.verbs.rows import VERBS
+from quicksand_tui.verbs.index import all_verbs
+from quicksand_tui.verbs.verb import AnyVerb
 from tests.unit.cli.run_cli import MODULE, make_stopped, quicksand
 
-AVAILABLE = list(VERBS)
+AVAILABLE = list(all_verbs())
 NAMES = [verb.name for verb in AVAILABLE]
 
 
@@ -42,7 +43,7 @@ def test_the_help_names_every_command_and_every_exit_code(
 
 
 @pytest.mark.parametrize("verb", AVAILABLE, ids=NAMES)
-def test_every_command_is_the_one_that_the_table_tells_of(verb: VerbRecord) -> None:
+def test_every_command_is_the_one_that_the_table_tells_of(verb: AnyVerb) -> None:
     command = load(verb)
     assert command.name == verb.name
     assert command.callback is not None
@@ -50,14 +51,14 @@ def test_every_command_is_the_one_that_the_table_tells_of(verb: VerbRecord) -> N
 
 
 @pytest.mark.parametrize("verb", AVAILABLE, ids=NAMES)
-def test_every_command_has_help(verb: VerbRecord, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_has_help(verb: AnyVerb, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([verb.name, "--help"]) == Exit.OK
     out = capsys.readouterr().out
     assert out.startswith(f"Usage: quicksand-tui {verb.name}")
 
 
 @pytest.mark.parametrize("verb", AVAILABLE, ids=NAMES)
-def test_every_option_has_help(verb: VerbRecord) -> None:
+def test_every_option_has_help(verb: AnyVerb) -> None:
     for parameter in load(verb).params:
         if isinstance(parameter, click.Option):
             assert parameter.help, parameter.name

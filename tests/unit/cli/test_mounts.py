@@ -10,15 +10,17 @@ from typing import Any
 
 import pytest
 from quicksand.base.errors import ConfigError, MountError
-from quicksand.base.files import write_json
+from quicksand.base.files import try_lock, write_json
 from quicksand.base.paths import Paths
 from quicksand.base.processes import start_of
 from quicksand.life import cloning
 from quicksand.life.cloning import mounts_of_clones
 from quicksand.life.mounts import MountHandle
+from quicksand.mounts.directories import KnownDirectory, find
 from quicksand.mounts.known import MountState, known_mounts
+from quicksand.mounts.left_out import note_left_out
 from quicksand.mounts.shares import Share, read_shares
-from quicksand.records.layout import MachineDir
+from quicksand.records.layout import MachineDir, sandbox_dir
 from quicksand.records.mount import Mount
 from quicksand.records.registry import Registry
 from quicksand.sandbox import Sandbox
@@ -34,6 +36,7 @@ class FakeBox:
     """A sandbox that runs."""
 
     name = "web"
+    id = "0123456789ab"
 
     def __init__(self) -> None:
         self.done: list[tuple[Any, ...]] = []
@@ -149,6 +152,14 @@ def test_one_in_use_tells_of_force(box: FakeBox, err: Err) -> None:
     assert "`quicksand-tui unmount --force web /mnt/data`" in said
 
 
+def test_one_that_could_not_be_mounted_is_taken_from_the_list(box: FakeBox, places: Paths) -> None:
+    place = sandbox_dir(places, box.id)
+    place.left_out.parent.mkdir(parents=True)
+    note_left_out(place, {"/mnt/hot": "a link"})
+    assert run(["unmount", "web", "/mnt/hot"]) == Exit.OK
+    assert ("unmount", "/mnt/hot", False) in box.done
+
+
 def test_what_is_not_mounted_is_named_with_what_is(box: FakeBox, err: Err) -> None:
     assert run(["unmount", "web", "/mnt/dat"]) == Exit.USAGE
     said = err()
@@ -200,8 +211,11 @@ def test_without_names_those_that_run_are_listed(
     assert run(["mounts", "nobody"]) == Exit.FAILURE
 
 
-def put(machine: MachineDir, number: int, mount: Mount, pid: int) -> None:
-    share = Share(number=number, mount=mount, pid=pid, started=start_of(os.getpid()))
+def put(
+    machine: MachineDir, number: int, mount: Mount, pid: int, known: KnownDirectory | None = None
+) -> None:
+    started = start_of(os.getpid())
+    share = Share(number=number, name="S", mount=mount, pid=pid, started=started, known=known)
     write_json(machine.share_record(number), share.to_json())
 
 
@@ -232,6 +246,49 @@ def test_what_runs_comes_before_what_was_configured(
         ("/gone:/mnt/gone", MountState.NOT_SERVED),
         ("/src:/mnt/src", MountState.AT_START),
     ]
+
+
+def test_a_mount_of_a_moment_is_listed_when_a_revert_could_not_mount_it(
+    places: Paths, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """And as long as a revert goes on, none is said to come with the next start."""
+    id_ = make_stopped(places, "web", mounts=["/src:/mnt/src"])
+    registry = Registry(places)
+    entry = registry.find("web")
+    machine, place = MachineDir(tmp_path), sandbox_dir(places, entry.id)
+    monkeypatch.setattr(Registry, "machine", lambda self, id_: machine)
+    object.__setattr__(entry, "run", object())
+
+    def states() -> dict[str, MountState]:
+        return {known.mount.guest: known.state for known in known_mounts(registry, entry)}
+
+    note_left_out(place, {"/mnt/hot": "a link"}, [Mount("/hot", "/mnt/hot")])
+    assert states() == {"/mnt/hot": MountState.LEFT_OUT, "/mnt/src": MountState.AT_START}, id_
+    machine.past_shares.touch()
+    assert states()["/mnt/src"] is MountState.UNFINISHED, "nobody is at it"
+    lock = try_lock(place.history_lock)
+    assert lock is not None
+    assert states()["/mnt/src"] is MountState.MOUNTING
+    os.close(lock)
+
+
+def test_a_mount_whose_directory_is_gone_here_is_listed_as_that(
+    places: Paths, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    make_stopped(places, "web", mounts=[])
+    registry = Registry(places)
+    entry = registry.find("web")
+    machine, data = MachineDir(tmp_path), tmp_path / "data"
+    monkeypatch.setattr(Registry, "machine", lambda self, id_: machine)
+    object.__setattr__(entry, "run", object())
+    data.mkdir()
+    mount = Mount(str(data), "/mnt/data")
+    put(machine, 0, mount, os.getpid(), find(mount))
+    assert [known.state for known in known_mounts(registry, entry)] == [MountState.MOUNTED]
+    data.rmdir()
+    (known,) = known_mounts(registry, entry)
+    assert known.state is MountState.MOVED
+    assert str(data) in known.reason
 
 
 @pytest.mark.parametrize(

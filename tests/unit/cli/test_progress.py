@@ -8,9 +8,12 @@ import sys
 import termios
 
 import pytest
+from quicksand.base.progress import WHOLE
 
 from quicksand_tui.cli import progress
+from quicksand_tui.cli.building import BuildProgress
 from quicksand_tui.cli.standing import Rate, StartProgress
+from quicksand_tui.verbs.telling import TELL, TELL_JSON
 from tests.conftest import wait_for
 from tests.pty_terminal import PtyTerminal
 from tests.unit.cli.corpus import HOSTILE
@@ -19,15 +22,20 @@ JOB = """
 import asyncio, os, sys
 from quicksand_tui.cli import progress
 from quicksand_tui.cli.output import Exit, say, tell
+from quicksand_tui.cli.building import BuildProgress
 from quicksand_tui.cli.runner import run_async
 from quicksand_tui.cli.standing import Rate
+from quicksand_tui.model import pace
+from quicksand.base.progress import WHOLE
 
-progress.PATIENCE_S = 0.0
-rate = Rate(sys.argv[1])
+progress.PATIENCE_S = pace.SECONDS_MIN = 0.0
+pace.SHARE_MIN = 0.015
+rate, whole = Rate(sys.argv[1]), BuildProgress(sys.argv[1])
 rate.report("copying", 512 * 2**20, 2048 * 2**20)
+looks = [rate.look]
 
 async def main(signals):
-    async with progress.shown(rate.look):
+    async with progress.shown(lambda: looks[-1]()):
         typed = asyncio.Queue()
         asyncio.get_running_loop().add_reader(0, lambda: typed.put_nowait(os.read(0, 100)))
         while True:
@@ -39,6 +47,10 @@ async def main(signals):
                     raise ValueError("on purpose")
                 if word == b"more":
                     rate.report("copying", 1024 * 2**20, 2048 * 2**20)
+                if word.startswith(b"whole-"):
+                    _, stage, done = word.decode().split("-")
+                    whole.stage(stage, int(done), WHOLE)
+                    looks.append(whole.look)
                 if word == b"stage":
                     rate.report("syncing", 0, 0)
                 if word == b"lines":
@@ -165,6 +177,66 @@ async def test_without_a_terminal_nothing_is_written(
         asyncio.get_running_loop().call_later(0.05, looked.set)
         await looked.wait()
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_build_has_one_bar_with_the_time_left_which_no_new_stage_begins_anew() -> None:
+    with job("setup") as terminal:
+        terminal.sees("25 %")
+        terminal.type(b"whole-unpacking-10000\n")
+        terminal.sees("setup: unpacking", "━", "1 %")
+        terminal.type(b"whole-installing-20000\n")
+        terminal.sees("setup: installing", "━", "2 %", "about", "s left")
+        terminal.type(b"end\n")
+        assert terminal.ends() == 0
+        assert screen(terminal) == ["END"]
+
+
+@pytest.mark.parametrize("kind", [StartProgress, BuildProgress])
+def test_what_has_one_count_of_all_stages_tells_its_share(
+    kind: type[StartProgress | BuildProgress], capsys: pytest.CaptureFixture[str]
+) -> None:
+    followed = kind("web")
+    followed.stage("downloading packages", WHOLE // 4, WHOLE)
+    found = followed.look()
+    assert (found.text, found.share) == ("web: downloading packages", 0.25)
+    assert (found.doing, found.step, found.steps) == ("downloading packages", 0, 0)
+    assert (found.left_s, found.total) == (0.0, 0 if kind is StartProgress else WHOLE)
+    followed.stage("guest", 4, 5)
+    assert followed.look().share is None
+
+
+def test_without_a_terminal_each_stage_has_a_line_with_its_share_and_the_time_left(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    now = 0.0
+    followed = BuildProgress("debian", clock=lambda: now)
+    followed.stage("unpacking", WHOLE // 20, WHOLE)
+    now = 10.0
+    followed.stage("installing", WHOLE // 4, WHOLE)
+    followed.stage("installing", WHOLE // 3, WHOLE)
+    assert capsys.readouterr().err.splitlines() == [
+        "  5% unpacking",
+        " 25% installing, about 37s left",
+    ]
+
+
+async def test_a_program_is_told_the_share(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(TELL, TELL_JSON)
+    followed = BuildProgress("debian")
+    told: list[dict[str, object]] = []
+    heard = asyncio.Event()
+
+    def hear(**one: dict[str, object]) -> None:
+        told.append(one["progress"])
+        heard.set()
+
+    monkeypatch.setattr(progress, "tell_program", hear)
+    followed.stage("installing", WHOLE // 4, WHOLE)
+    async with asyncio.timeout(10), progress.shown(followed.look):
+        await heard.wait()
+    assert (told[0]["stage"], told[0]["share"]) == ("installing", 0.25)
 
 
 def test_a_job_tells_what_it_does_and_of_how_much() -> None:

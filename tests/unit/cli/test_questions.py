@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from quicksand.guest.shell import Piece
 from quicksand.records.layout import MachineDir
+from quicksand_vt import Terminal
+from quicksand_vt.unasking import Unasking
 
 from quicksand_tui.cli.terminal import PROBE_S, LateAnswers, Questions
 from quicksand_tui.door.answering import AnswerRight
-from quicksand_tui.terminal import Terminal
-from quicksand_tui.terminal.unasking import Unasking
 from tests.unit.panes.test_answers import QUESTIONS
 
 MORE_QUESTIONS = (

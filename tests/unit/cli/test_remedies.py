@@ -14,12 +14,12 @@ from typing import Any, get_args
 import click
 import pytest
 from quicksand import Sandbox
-from quicksand.base.errors import FREE_SPACE, DiskSpaceError, QuicksandError, StateError
-from quicksand.base.remedies import PYTHON, Remedy, Verb, Words
+from quicksand.base.errors import DiskSpaceError, QuicksandError, StateError
+from quicksand.base.remedies import FREE_SPACE, PYTHON, Remedy, Verb, Words
 
-from quicksand_tui.cli.group import load
+from quicksand_tui.cli.commands import load
 from quicksand_tui.model.remedies import COMMANDS, as_command, hint_of, text_of
-from quicksand_tui.verbs.rows import find_verb
+from quicksand_tui.verbs.index import find_verb
 
 ROOT = Path(__file__).parents[3]
 

@@ -11,6 +11,7 @@ import sys
 import pytest
 from quicksand.base.errors import AgentCode, AgentRefusedError, ConfigError, QemuDiedError
 
+from quicksand_tui.cli import runner
 from quicksand_tui.cli.output import Exit
 from quicksand_tui.cli.relay import starting
 from quicksand_tui.cli.runner import Signals, run_async, run_in_sandbox
@@ -33,16 +34,43 @@ def test_a_signal_ends_the_command_after_its_clearing_up(number: signal.Signals)
     assert cleared == [True]
 
 
-def test_an_interrupt_can_be_taken_over() -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("again", [False, True])
+def test_a_command_in_a_guest_gets_the_signal_and_the_second_one_ends_us(
+    number: signal.Signals, again: bool
+) -> None:
+    sent: list[str] = []
     seen = asyncio.Event()
 
     async def main(signals: Signals) -> int:
-        with signals.interrupts_to(seen.set):
-            os.kill(os.getpid(), signal.SIGINT)
+        def send(name: str) -> None:
+            sent.append(name)
+            seen.set()
+
+        with signals.passed_on(send):
+            os.kill(os.getpid(), number)
             await seen.wait()
+            if again:
+                os.kill(os.getpid(), number)
+                await asyncio.Event().wait()
         return 7
 
-    assert run_async(main) == 7
+    assert run_async(main) == (128 + number if again else 7)
+    assert sent == [number.name.removeprefix("SIG")]
+
+
+def test_a_command_that_does_not_heed_a_signal_is_not_waited_for_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(runner, "END_S", 0.01)
+
+    async def main(signals: Signals) -> int:
+        with signals.passed_on(lambda _: None):
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.Event().wait()
+        return 7
+
+    assert run_async(main) == 128 + signal.SIGTERM
 
 
 @pytest.mark.parametrize("command", ["exec", "run"])

@@ -112,7 +112,7 @@ def test_the_list_tells_what_was_not_made_here(
     assert table[3].split()[-1] == "here"
 
 
-def test_what_was_no_save_stays_in_the_trash_until_that_is_emptied(
+def test_what_was_no_save_stays_in_the_trash(
     places: Paths, store: SaveStore, base: Base, capsys: Output
 ) -> None:
     Path("notes").mkdir()
@@ -122,7 +122,8 @@ def test_what_was_no_save_stays_in_the_trash_until_that_is_emptied(
     make_save(all_stores(places)[2], "notes", b"1", base=base, replace=True)
     (told,) = read_json(capsys, "saves", "trash")["saves"]
     assert (told["name"], told["until"]) == ("notes", None)
-    assert "emptied" in lines(capsys, "saves", "trash")[1]
+    assert "kept" in lines(capsys, "saves", "trash")[1]
+    assert run(["saves", "trash", "--empty"]) == Exit.FAILURE
     assert run(["saves", "rm", "./notes", "--now"]) == Exit.OK
     assert run(["saves", "restore", "notes"]) == Exit.OK
     assert Path("notes/thesis").read_text() == "years"

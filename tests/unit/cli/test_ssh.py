@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from quicksand.base.paths import Paths
+from quicksand.records.host_sockets import ssh_masters
 
 from quicksand_tui.cli.ssh import has_forwards
 from tests.unit.cli.run_cli import MODULE
@@ -21,6 +22,8 @@ from tests.unit.cli.run_cli import MODULE
         ["-vN"],
         ["-o", "BatchMode=yes", "-4TD1080"],
         ["-p22", "-R", "9000:127.0.0.1:9000", "-N"],
+        ["-o", "LocalForward=8080 127.0.0.1:80"],
+        ["-vodynamicforward 1080", "true"],
     ],
 )
 def test_forwards_have_a_connection_of_their_own(words: list[str]) -> None:
@@ -38,6 +41,7 @@ def test_forwards_have_a_connection_of_their_own(words: list[str]) -> None:
         ["-oLogLevel=DEBUG", "true"],
         ["-S", "/run/mine", "-L", "8080:127.0.0.1:80"],
         ["-O", "forward", "-L", "8080:127.0.0.1:80"],
+        ["-o", "ControlPath=/run/mine", "-o", "LocalForward 8080 127.0.0.1:80"],
         ["-p"],
     ],
 )
@@ -63,4 +67,4 @@ def test_no_compiler_runs_when_a_client_connects(tmp_path: Path, places: Paths) 
     )
     assert done.stdout.startswith(b"SSH-2.0-quicksand"), done
     assert not mark.exists()
-    (places.runtime / "ssh").rmdir()  # for a client that would become a master
+    ssh_masters(places).rmdir()  # for a client that would become a master

@@ -8,15 +8,17 @@ import stat
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from quicksand.base.paths import Paths
+from quicksand.base.paths import Paths, paths
 from quicksand.records.config import SandboxConfig
+from quicksand.records.host_sockets import ours_beside_sandboxes
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record, new_id
 
-from quicksand_tui.cli import ssh_config, ssh_files
+from quicksand_tui.cli import ssh_config
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.ssh_config import BEGIN, END, with_include, without_include
 from quicksand_tui.cli.ssh_files import config_text, prepare_files, sockets_dir
@@ -56,7 +58,7 @@ def test_it_is_installed_once_for_all_sandboxes_and_removed_without_a_trace(
     assert found["proxycommand"].endswith("ssh --stdio '%n'")
     assert "proxycommand" not in resolved(user, "example.org")
     succeeds("ssh-config", "--remove")
-    assert user.read_text() == ""
+    assert not user.exists()
 
 
 def test_whose_sandboxes_are_reached_no_more_is_said(
@@ -64,7 +66,9 @@ def test_whose_sandboxes_are_reached_no_more_is_said(
 ) -> None:
     user.parent.mkdir()
     user.write_text(with_include("Host web\n", Path("/home/me/other/ssh/config")))
+    assert not ssh_config.is_installed(), "an editor would reach the other one's sandbox"
     succeeds("ssh-config", "--install")
+    assert ssh_config.is_installed()
     assert f"of {places.data}, and no longer one of /home/me/other\n" in capsys.readouterr().err
     succeeds("ssh-config", "--install")
     assert "no longer" not in capsys.readouterr().err
@@ -194,10 +198,15 @@ def test_names_that_a_shell_could_act_on_have_no_proxy_command(user: Path) -> No
 def test_places_that_are_named_by_variables_are_found_by_every_ssh(
     places: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert f"env QUICKSAND_DATA_DIR={places.data} " in config_text(places)
-    for name in ssh_files.ENVIRONMENT:
+    text = config_text(places)
+    assert f" QUICKSAND_DATA_DIR={places.data} " in text
+    assert f" QUICKSAND_RUNTIME_DIR={places.runtime} " in text
+    # Also by one in whose environment another place is named, or none.
+    for name in ("QUICKSAND_DATA_DIR", "QUICKSAND_RUNTIME_DIR", "QUICKSAND_CACHE_DIR"):
         monkeypatch.delenv(name, raising=False)
-    assert "env " not in config_text(places)
+    monkeypatch.setenv("XDG_DATA_HOME", "/tmp/elsewhere")
+    assert config_text(places) == text
+    assert f"QUICKSAND_DATA_DIR={paths().data} " in config_text(paths())
 
 
 def test_a_runtime_directory_with_a_long_path_has_no_masters(tmp_path: Path) -> None:
@@ -206,9 +215,26 @@ def test_a_runtime_directory_with_a_long_path_has_no_masters(tmp_path: Path) -> 
     assert "ControlMaster" not in config_text(far)
 
 
+def test_sandboxes_of_one_name_in_two_data_directories_share_no_master(
+    places: Paths, tmp_path: Path
+) -> None:
+    """ssh tells masters apart by the name of the host alone."""
+    paths = set()
+    for name in ("one", "two"):
+        each = replace(places, data=tmp_path / name)
+        (tmp_path / "config").write_text(config_text(each))
+        paths.add(Path(resolved(tmp_path / "config", "web.qs")["controlpath"]).parent)
+    assert len(paths) == 2
+    for path in paths:
+        path.mkdir(parents=True)
+    assert ours_beside_sandboxes(places.runtime) == {path.name for path in paths}, "doctor knows"
+    for path in paths:
+        path.rmdir()
+
+
 def test_percent_signs_in_paths_are_no_tokens(tmp_path: Path) -> None:
     odd = Paths(runtime=Path("/tmp/100%"), data=tmp_path / "50%n", cache=tmp_path)
     (tmp_path / "config").write_text(config_text(odd))
     found = resolved(tmp_path / "config", "w.qs")
     assert found["userknownhostsfile"].endswith("50%n/ssh/known_hosts")
-    assert found["controlpath"].startswith("/tmp/100%/ssh/")
+    assert found["controlpath"].startswith("/tmp/100%/ssh-")

@@ -188,6 +188,30 @@ async def test_of_sandboxes_that_a_key_is_not_for_nothing_is_told(
         place.farewells.clear()
 
 
+async def test_who_is_in_is_logged_once_there_is_a_sandbox(place: Place) -> None:
+    place.sandbox.let_in.clear()
+    await place.connect("web+root")
+    await until(place.sandbox.asked)
+    assert not any("in as" in line for line in place.said)
+    place.sandbox.let_in.set()
+    async with asyncio.timeout(LIMIT_S):
+        while not any(line.endswith("web in as root") for line in place.said):
+            await asyncio.sleep(0.01)
+        unknown = await place.connect("cnone")
+        await unknown.wait_closed()
+    assert any("cnone sent away: no sandbox is called 'cnone'" in line for line in place.said)
+    assert not any("cnone in as" in line for line in place.said)
+
+
+async def test_keys_are_read_of_a_plain_file_only(place: Place) -> None:
+    """Each login would wait for who writes into a FIFO."""
+    place.gateway.keys_file.unlink()
+    os.mkfifo(place.gateway.keys_file, 0o600)
+    with pytest.raises(asyncssh.PermissionDenied):
+        await place.connect()
+    assert any("it is a FIFO" in line for line in place.said)
+
+
 async def test_the_end_of_the_gateway_ends_its_connections(place: Place) -> None:
     client = await place.connect()
     await client.open_connection("127.0.0.1", 80)

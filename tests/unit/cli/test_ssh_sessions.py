@@ -10,7 +10,7 @@ from quicksand.guest import execution
 from quicksand.guest.agent import wire
 from quicksand.guest.execution import command_params
 
-from quicksand_tui.cli.ssh_server.sessions import hang_up
+from quicksand_tui.cli.ssh_server.sessions import HANG_UP_S, hang_up
 from quicksand_tui.cli.ssh_server.tasks import Tasks
 from tests.unit.guest.agent.fake_agent import FakeAgent, session_with
 
@@ -24,6 +24,16 @@ class Asked:
     async def request(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         self.requests.append((method, params))
         return {}
+
+
+class Busy(Asked):
+    """One whose agent takes its time."""
+
+    async def request(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        answered: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_later(1.5, answered.set_result, {})
+        await answered
+        return await super().request(method, params)
 
 
 @pytest.mark.parametrize("has_ended", [False, True])
@@ -48,3 +58,21 @@ async def test_a_command_that_has_ended_is_not_signalled_by_its_pid(has_ended: b
             await hang_up(cast("Any", sandbox), command, tasks)
     told = [("kill", {"pid": 4711, "signal": "HUP"})]
     assert sandbox.requests == ([] if has_ended else told)
+
+
+class Left:
+    """A command whose client has gone."""
+
+    pid = 4711
+    has_ended = False
+
+    def close_stdin(self) -> None:
+        pass
+
+
+async def test_a_busy_guest_is_told_all_the_same_that_the_client_is_gone() -> None:
+    sandbox, tasks = Busy(), Tasks()
+    tasks.is_ending = True
+    tasks.start(hang_up(cast("Any", sandbox), cast("Any", Left()), tasks), "hang-up")
+    await tasks.end(HANG_UP_S)
+    assert sandbox.requests == [("kill", {"pid": 4711, "signal": "HUP"})]

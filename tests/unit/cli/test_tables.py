@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from quicksand.base.paths import Paths
@@ -113,7 +114,10 @@ def test_what_is_in_a_cell_can_only_be_read(
     assert row.startswith(f"{clean(text)}  ") and row.endswith("note")
 
 
-def test_commands_draw_on_a_terminal_and_not_where_it_is_dumb(places: Paths) -> None:
+def test_commands_draw_on_a_terminal_and_not_where_it_is_dumb(
+    places: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QUICKSAND_CACHE_DIR", str(tmp_path))  # other tests use the usual one
     make_stopped(places, "web")
     plain = quicksand("du").stdout
     for term in ("xterm-256color", "dumb"):

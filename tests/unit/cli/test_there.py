@@ -21,20 +21,21 @@ from quicksand.remote.connection import Connection
 from quicksand.remote.destination import Destination
 from quicksand.remote.passed_on import PASSED_ON, encode_values
 
-from quicksand_tui.cli import there as running_there
+from quicksand_tui.cli import there_terminal
 from quicksand_tui.cli.host_choice import Chosen, find_host
 from quicksand_tui.cli.options import parse_env
 from quicksand_tui.cli.there import exit_code_of
 from quicksand_tui.cli.there_words import FILES, READ, WRITTEN, files_of, read_line, words_of
-from quicksand_tui.verbs.rows import VERBS
+from quicksand_tui.verbs.index import all_verbs
 from tests.conftest import wait_for
 from tests.pty_terminal import PtyTerminal
 from tests.ssh_server import FarHost, far_environ, find_sshd, lock_key, with_sshd, without_sshd
 from tests.unit.cli.run_cli import MODULE, make_stopped
+from tests.unit.saves.bundles.making import Home
 
 
 def there(
-    far: FarHost, *arguments: str, stdin: bytes = b"", **env: str
+    far: FarHost, *arguments: str, stdin: bytes = b"", cwd: Path | None = None, **env: str
 ) -> subprocess.CompletedProcess[bytes]:
     """One command that another machine carries out."""
     return subprocess.run(
@@ -43,6 +44,7 @@ def there(
         capture_output=True,
         timeout=60,
         env={**far.environ(), **env},
+        cwd=cwd,
         check=False,
     )
 
@@ -184,6 +186,38 @@ def test_a_machine_without_the_program_is_told_how_to_get_it(tmp_path: Path) -> 
     assert b"pipx install quicksand-tui" in found.stderr
 
 
+def test_a_machine_where_nothing_answers_says_what_is_in_the_way(tmp_path: Path) -> None:
+    """Each has its own error and its own hint."""
+    program = tmp_path / "there" / "quicksand-tui"
+    python = program.with_name("python3")
+    program.parent.mkdir()
+
+    def told(name: Path, lines: str, **env: str) -> str:
+        name.write_text(f"#!/bin/sh\n{lines}\n")
+        name.chmod(0o755)
+        with without_sshd(tmp_path, {"PATH": f"{program.parent}:{os.defpath}", **env}) as far:
+            return there(far, "ps").stderr.decode()
+
+    said = told(program, "[ $1 = --version ] && echo quicksand-tui, version 0.1.0 && exit; exit 2")
+    assert "quicksand-tui on far is too old to be used from here: 0.1.0" in said
+    said = told(program, "echo SyntaxError >&2; exit 1")
+    assert "quicksand-tui on far ended before it answered (exit code 1)" in said
+    assert "it printed:\nSyntaxError\n" in said
+    assert "by Python 3.11 or newer" in said
+    program.unlink()
+    said = told(python, "[ $1 = -V ] && echo Python 3.9.2 && exit; exit 2", HOME=str(tmp_path))
+    assert "there is no quicksand-tui on far" in said
+    assert "python3 there is 3.9.2" in said
+    ssh = tmp_path / "bin" / "ssh"
+    for lines, words in (
+        ("echo This account is currently not available.; exit 1", "ran nothing for this login"),
+        ("kill -9 $$", "ssh to far was ended on this machine by SIGKILL"),
+    ):
+        ssh.write_text(f"#!/bin/sh\n{lines}\n")
+        found = there(FarHost(address="ssh://far", bin=ssh.parent, has_sshd=False), "ps")
+        assert words in found.stderr.decode()
+
+
 OTHER = """
 import sys
 sys.path.insert(0, {root!r})
@@ -247,6 +281,8 @@ def test_a_machine_that_cannot_be_reached_is_told_with_the_words_of_ssh() -> Non
     [
         (["--host", "ssh://-oProxyCommand=id", "ps"], b"no valid host"),
         (["--host", "box", "ps"], b"there is no host 'box'"),
+        (["--host", "http://x", "ps"], b"'http://x' is no address of a machine"),
+        (["--host", "me@box:x", "ps"], b"'me@box:x' has no valid port"),
         (["--host", "ssh://box"], b"--host is for a command"),
         (["--host", "ssh://box", "hosts"], b"leave --host out"),
         (["--host", "ssh://box", "serve", "--stdio"], b"leave --host out"),
@@ -365,11 +401,11 @@ async def test_a_command_that_could_not_put_our_terminal_right_has_it_put_right(
 
     async def types_nothing(*_: object) -> None: ...
 
-    monkeypatch.setattr(running_there, "FdWriter", Writer)
-    monkeypatch.setattr(running_there, "_type", types_nothing)
-    monkeypatch.setattr(running_there, "raw_terminal", contextlib.nullcontext)
-    monkeypatch.setattr(running_there, "terminal_size", lambda: (80, 24))
-    await running_there._in_terminal(cast("Any", Shown(exit_code)), cast("Any", None))
+    monkeypatch.setattr(there_terminal, "FdWriter", Writer)
+    monkeypatch.setattr(there_terminal, "_type", types_nothing)
+    monkeypatch.setattr(there_terminal, "raw_terminal", contextlib.nullcontext)
+    monkeypatch.setattr(there_terminal, "terminal_size", lambda: (80, 24))
+    await there_terminal.show_in_terminal(cast("Any", Shown(exit_code)), cast("Any", None))
     assert (b"\x1b[?1049l" in b"".join(written)) == is_undone
 
 
@@ -405,7 +441,7 @@ def test_a_variable_that_is_passed_on_has_its_value_beside_the_words(
 def test_every_file_of_a_command_is_either_sent_or_fetched() -> None:
     files = {
         (part.name, parameter.name)
-        for verb in VERBS
+        for verb in all_verbs()
         for part in verb.walk()
         for parameter in part.parameters
         if parameter.kind in FILES
@@ -420,10 +456,37 @@ def test_files_are_sent_and_fetched(far: FarHost, places: Paths, tmp_path: Path)
     bundle.write_bytes(b"no bundle" * 100_000)
     found = there(far, "info", str(bundle))
     assert found.returncode == 1
-    assert b"a b.quicksand" in found.stderr
-    assert str(tmp_path).encode() not in found.stderr
+    assert str(bundle).encode() in found.stderr
     kept = places.cache / "hosts"
     wait_for(lambda: not [path for path in kept.glob("*") if path.is_dir()], what="its place to go")
+
+
+def test_the_path_that_is_told_of_a_file_is_that_on_this_machine(
+    places: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = Home.make(tmp_path / "home")  # `places` has the user's own images
+    monkeypatch.setenv("QUICKSAND_DATA_DIR", str(home.paths.data))
+    home.add_image()
+    home.add_save("env")
+    (tmp_path / "here").mkdir()
+
+    file, whole = "here/env.quicksand", str(tmp_path / "here" / "env.quicksand")
+    with without_sshd(tmp_path, far_environ()) as found:
+
+        def told(*arguments: str) -> subprocess.CompletedProcess[bytes]:
+            return there(found, *arguments, cwd=tmp_path)
+
+        plain = told("export", "env", file)
+        assert (plain.returncode, plain.stdout, plain.stderr) == (0, file.encode() + b"\n", b"")
+        assert json.loads(told("export", "env", "--json", file).stdout)["file"] == whole
+        assert json.loads(told("info", "--json", file).stdout)["file"] == whole
+        Path(whole).write_bytes(b"no bundle")
+        refused = told("info", file)
+        assert refused.returncode == 1
+        assert whole.encode() in refused.stderr
+        assert str(places.cache).encode() not in refused.stderr
+        ended = "the far end to end"
+        wait_for(lambda: not own_sockets(places.runtime, HOST_SOCKETS), what=ended)
 
 
 def test_a_file_that_is_not_there_or_is_none_is_told(far: FarHost, tmp_path: Path) -> None:

@@ -20,22 +20,27 @@ from hypothesis import strategies as st
 import quicksand_tui
 from quicksand_tui.actions.line import MORE, SANDBOX, verbs_of
 from quicksand_tui.actions.registry import ACTIONS, Scope
-from quicksand_tui.cli.group import cli, load
+from quicksand_tui.cli.carrying import EVERYTHING
+from quicksand_tui.cli.commands import load
+from quicksand_tui.cli.group import cli
+from quicksand_tui.verbs.call import AS_JSON
 from quicksand_tui.verbs.commands import command_line
-from quicksand_tui.verbs.row import Kind, Parameter, VerbRecord
-from quicksand_tui.verbs.rows import VERBS, find_verb
+from quicksand_tui.verbs.index import all_verbs, find_verb
+from quicksand_tui.verbs.verb import AnyVerb, Kind, Parameter
 
 ROOT = Path(quicksand_tui.__file__).parent
-ALL = [found for verb in VERBS for found in verb.walk()]
+ALL = [found for verb in all_verbs() for found in verb.walk()]
+OF_ALL = {AS_JSON, EVERYTHING}
+"""Parameters that mean the same for all commands that have no function of their own."""
 FROM_ELSEWHERE = (Kind.MACHINE,)
 """Stand for options that are made of the records of machine options."""
 
 
-def command_of(record: VerbRecord) -> click.Command:
+def command_of(record: AnyVerb) -> click.Command:
     return parse(record, ["--help"]).command
 
 
-def parse(record: VerbRecord, words: list[str]) -> click.Context:
+def parse(record: AnyVerb, words: list[str]) -> click.Context:
     """What click makes of the words behind a verb; nothing is done."""
     verb, *part = record.name.split()
     command = load(find_verb(verb))
@@ -47,7 +52,7 @@ def parse(record: VerbRecord, words: list[str]) -> click.Context:
 
 
 @pytest.mark.parametrize("record", ALL, ids=lambda record: record.name)
-def test_a_command_takes_what_its_record_says_and_nothing_else(record: VerbRecord) -> None:
+def test_a_command_takes_what_its_record_says_and_nothing_else(record: AnyVerb) -> None:
     command = command_of(record)
     expected = [found for found in record.parameters if found.kind not in FROM_ELSEWHERE]
     params = {str(found.name): found for found in command.params}
@@ -60,8 +65,12 @@ def test_a_command_takes_what_its_record_says_and_nothing_else(record: VerbRecor
     has_machine = any(found.kind in FROM_ELSEWHERE for found in record.parameters)
     assert bool(params) == has_machine, "options that are in no record"
     assert command.callback is not None
-    taken = set(inspect.signature(command.callback).parameters) - {"ctx"}
-    assert taken == {found.name for found in record.parameters}
+    if find_verb(record.name.split()[0]).module:
+        taken = set(inspect.signature(command.callback).parameters) - {"ctx"}
+    else:
+        assert record.subject is not None
+        taken = {*record.taken, record.subject.name, *OF_ALL}
+    assert taken - OF_ALL == {found.name for found in record.parameters} - OF_ALL
 
 
 def test_every_command_has_a_record() -> None:
@@ -113,7 +122,7 @@ def values_of(found: Parameter) -> st.SearchStrategy[Any]:
     return st.lists(TEXT, min_size=1, max_size=3) if found.repeatable else TEXT
 
 
-def given_to(record: VerbRecord, draw: Callable[[st.SearchStrategy[Any]], Any]) -> dict[str, Any]:
+def given_to(record: AnyVerb, draw: Callable[[st.SearchStrategy[Any]], Any]) -> dict[str, Any]:
     """Values of a verb, options anywhere and arguments in their order."""
     found = [one for one in record.parameters if one.kind not in FROM_ELSEWHERE]
     wanted = [one for one in found if one.required or draw(st.booleans())]
@@ -129,7 +138,7 @@ def given_to(record: VerbRecord, draw: Callable[[st.SearchStrategy[Any]], Any]) 
 @settings(max_examples=25)
 @given(data=st.data())
 def test_a_shown_command_says_to_click_what_it_was_made_of(
-    record: VerbRecord, data: st.DataObject
+    record: AnyVerb, data: st.DataObject
 ) -> None:
     given_values = given_to(record, data.draw)
     program, *words = shlex.split(command_line(record.name, **given_values))
@@ -155,19 +164,14 @@ def test_a_sandbox_that_is_called_as_a_part_of_the_verb_is_not_taken_for_it() ->
 
 def shown_commands(path: Path) -> Iterator[tuple[str, set[str]]]:
     """The verbs of the commands that a module shows, and the names of the parameters that each
-    gets: calls of `command_line`, and records."""
+    gets."""
     for node in ast.walk(ast.parse(path.read_text())):
         called = getattr(node.func, "id", "") if isinstance(node, ast.Call) else ""
         given = {one.arg: one.value for one in node.keywords} if isinstance(node, ast.Call) else {}
-        if isinstance(node, ast.Call) and called == "command_line":
-            if isinstance(verb := node.args[0], ast.Constant):
-                yield str(verb.value), {str(name) for name in given}
-        elif called in ("SandboxVerb", "HostVerb") and isinstance(given["name"], ast.Constant):
-            values, flags = given.get("values"), given.get("flags")
-            found: list[ast.AST | None] = [*values.keys] if isinstance(values, ast.Dict) else []
-            found += [*ast.walk(flags)] if flags is not None else []
-            names = {str(one.value) for one in found if isinstance(one, ast.Constant)}
-            yield str(given["name"].value), names
+        if called != "command_line" or not isinstance(node, ast.Call):
+            continue
+        if isinstance(verb := node.args[0], ast.Constant):
+            yield str(verb.value), {str(name) for name in given}
 
 
 def test_every_command_that_is_shown_is_made_of_parameters_of_its_verb() -> None:
@@ -177,7 +181,7 @@ def test_every_command_that_is_shown_is_made_of_parameters_of_its_verb() -> None
             calls += 1
             record = find_verb(verb)
             assert names <= {found.name for found in record.parameters}, record.name
-    assert calls > 20
+    assert calls > 5
 
 
 def literals(path: Path) -> Iterator[tuple[bool, str]]:
@@ -197,7 +201,7 @@ def test_no_command_of_the_app_is_written_by_hand_and_none_is_told_of_that_is_no
             for word in re.findall(r"[`$] ?quicksand-tui ([a-z]+)", text):
                 told += 1
                 assert find_verb(word)
-            if path.parent.name != "cli" and has_values:
+            if path.parent.name not in ("cli", "verbs") and has_values:
                 assert not re.search(r"quicksand-tui [a-z]+ \{\}", text), path
     assert told > 20
 

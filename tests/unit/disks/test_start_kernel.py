@@ -46,6 +46,35 @@ def test_the_elf_file_of_a_bzimage_is_made_once(
     assert list_boot_files(cache) == [made]
 
 
+def test_images_with_the_same_kernel_have_one_elf_file_on_the_disk(
+    tmp_path: Path, cache: Path
+) -> None:
+    """Though each image has its kernel as a copy of its own."""
+    made = [start_kernel(write_bzimage(tmp_path / name), cache) for name in "abc"]
+    assert len(set(made)) == 3
+    assert len({path.stat().st_ino for path in made}) == 1
+
+
+def test_the_files_that_were_not_used_for_the_longest_time_go_if_all_are_too_large(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But none that a machine has, or that a start under way may have by its path."""
+    kernels = [write_bzimage(tmp_path / f"{n}", make_elf(zeros=n)) for n in range(1, 6)]
+    made = [start_kernel(kernel, cache) for kernel in kernels]
+    for age, path in enumerate(made[:4]):
+        then = path.stat().st_mtime_ns - (age + 2) * 3600 * 10**9
+        os.utime(path, ns=(then, path.stat().st_mtime_ns))
+    boot_files.trim(cache, lambda: pytest.fail("nothing is too large"))
+    start_kernel(kernels[2], cache)  # used again
+    size = sum(path.stat().st_blocks * 512 for path in made)
+    monkeypatch.setattr(boot_files, "KEPT_BYTES", size - 1)
+    boot_files.trim(cache, lambda: {made[3]})
+    assert list_boot_files(cache) == sorted(set(made) - {made[1]})
+    monkeypatch.setattr(boot_files, "KEPT_BYTES", 0)
+    boot_files.trim(cache, set)
+    assert list_boot_files(cache) == sorted([made[2], made[4]])
+
+
 def test_another_kernel_in_its_place_gets_an_elf_file_of_its_own(
     tmp_path: Path, cache: Path
 ) -> None:

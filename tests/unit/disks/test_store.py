@@ -60,6 +60,20 @@ def rewrite(image: StoredImage, **changes: Any) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
 
 
+def test_what_images_have_in_common_is_on_the_disk_once(store: ImageStore) -> None:
+    """Unless the one that is there has been spoilt since, or others may write to it."""
+    first, second = publish(store), publish(store, "other")
+    assert first.kernel.samefile(second.kernel)
+    assert first.initrd.samefile(second.initrd)
+    assert not first.kernel.samefile(publish(store, "third", "3").kernel)
+    first.kernel.write_text("kernel !")
+    first.initrd.chmod(0o666)
+    fourth = publish(store, "fourth")
+    assert store.verify(fourth) == []
+    assert not fourth.kernel.samefile(first.kernel)
+    assert not fourth.initrd.samefile(first.initrd)
+
+
 def test_each_architecture_has_its_newest_version_beside_the_current_one(
     store: ImageStore,
 ) -> None:

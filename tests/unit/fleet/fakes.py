@@ -33,6 +33,8 @@ class Truth:
     claims: dict[str, int] = field(default_factory=dict)
     sandboxes: dict[str, int] = field(default_factory=dict)
     is_away: bool = False
+    silent: asyncio.Event | None = None
+    """Until it is set, nothing is told."""
     asked: int = 0
     most: int = 0
     """The most memory that was ever given away."""
@@ -97,6 +99,8 @@ class FakeMachine:
         truth.clients.append(self)
 
     async def run(self) -> None:
+        if self._truth.silent is not None:
+            await self._truth.silent.wait()
         self.hear()
         await asyncio.Event().wait()
 

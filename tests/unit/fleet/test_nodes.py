@@ -20,7 +20,7 @@ from quicksand.base.memory import available_memory
 from quicksand.base.paths import SHARED_IMAGES, Paths
 from quicksand.disks.images.store import ImageStore
 from quicksand.fleet import nodes as making
-from quicksand.fleet.nodes import end_fleet, make_nodes, saves_of
+from quicksand.fleet.nodes import end_fleet, make_nodes, sandboxes_of, saves_of
 from quicksand.fleet.opening import addresses_of, open_back_end
 from quicksand.life.image_users import ImageUsers
 from quicksand.records.config import SandboxConfig
@@ -122,7 +122,7 @@ async def test_what_is_not_provably_a_nodes_is_left_alone(places: Paths) -> None
     data.rename(kept)
     data.mkdir(mode=0o700)
     (data / "precious").write_text("of somebody")
-    with pytest.raises(PathError, match="was not removed"):
+    with pytest.raises(PathError, match="is left alone"):
         await end(places)
     assert (data / "precious").read_text() == "of somebody"
     assert read_fleet(places) == record  # it can be tried again
@@ -131,6 +131,34 @@ async def test_what_is_not_provably_a_nodes_is_left_alone(places: Paths) -> None
     kept.rename(data)
     await end(places)
     assert places.images.is_dir()
+
+
+@pytest.mark.parametrize("which", ["data", "runtime"])
+async def test_a_link_in_place_of_a_nodes_directory_leads_nowhere(
+    places: Paths, tmp_path: Path, which: str
+) -> None:
+    """It would lead to another data directory, whose sandboxes `fleet down` would remove."""
+    (node,) = make_nodes(places, 1).nodes
+    place = getattr(node, which)(places)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir(mode=0o700)
+    theirs = Registry(replace(places, data=elsewhere, runtime=elsewhere))
+    os.close(theirs.create(replace(blank_record(SandboxConfig("debian")), committed=True)))
+    place.rename(place.with_name("kept"))
+    place.symlink_to(elsewhere)
+    before = sorted(elsewhere.rglob("*"))
+
+    with pytest.raises(PathError, match="node-1, is left alone"):
+        await start_node(NodeDestination.of(node, places))
+    for look in (sandboxes_of, saves_of):
+        with pytest.raises(PathError, match="is left alone"):
+            look(places, node)
+    with pytest.raises(PathError, match="is left alone"):
+        ImageUsers(places)
+    with pytest.raises(PathError, match="is left alone"):
+        await end(places)
+    assert sorted(elsewhere.rglob("*")) == before
+    assert place.is_symlink()
 
 
 async def test_sandboxes_of_nodes_are_ended_and_told(places: Paths) -> None:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from quicksand.base.errors import FleetError, FleetFullError, FleetHostNotFoundError
 from quicksand.base.paths import Paths
+from quicksand.fleet import desk as desk_module
 from quicksand.fleet.desk import Desk
 from quicksand.fleet.interface import (
     FleetEvent,
@@ -84,6 +85,30 @@ async def test_other_programs_see_who_waits(places: Paths) -> None:
         given_up.cancel()
         await asyncio.wait([given_up])
         assert list_.count() == 0
+
+
+async def test_the_first_sandboxes_are_shared_out_though_one_machine_answers_later() -> None:
+    quick, slow = Truth("quick", room_for(12)), Truth("slow", room_for(12), silent=asyncio.Event())
+    async with fleet_of(quick, slow) as fleet:
+        desk = Desk(fleet)
+        starts = [asyncio.create_task(desk.reserve(NEED, timeout_s=60)) for _ in range(12)]
+        await until(lambda: quick.clients[0].since is not None, "the quick one")
+        assert not quick.asked
+        assert slow.silent is not None
+        slow.silent.set()
+        places = [(await start).host for start in starts]
+        assert sorted(places) == ["quick"] * 6 + ["slow"] * 6
+
+
+async def test_a_machine_that_does_not_answer_holds_nobody_up_for_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(desk_module, "OTHERS_S", 0.01)
+    quick, never = Truth("quick", room_for(3)), Truth("never", room_for(3), silent=asyncio.Event())
+    async with fleet_of(quick, never) as fleet:
+        desk = Desk(fleet)
+        for _ in range(2):
+            assert (await desk.reserve(NEED, timeout_s=60)).host == "quick"
 
 
 async def test_all_refuse_and_the_deadline_passes() -> None:

@@ -13,14 +13,19 @@ from typing import Any
 import pytest
 from quicksand.base.errors import (
     ConfigError,
+    MachineError,
     QuicksandError,
     RemoteRefusedError,
     RemoteUnreachableError,
     StateError,
 )
+from quicksand.base.paths import Paths
 from quicksand.hosted import holding
 from quicksand.hosted.calling import ask, call
 from quicksand.hosted.holding import HeldSandboxes
+from quicksand.hosted.host import RemoteHost
+from quicksand.hosted.known import Known
+from quicksand.hosted.life import FarLife
 from quicksand.records.config import SandboxConfig
 from quicksand.remote.destination import Destination
 from quicksand.remote.link import Link, Request
@@ -83,6 +88,11 @@ class Fake:
             raise
         return replace(CHECKPOINT, tag=tag or "1")
 
+    async def clone(self, n: int, **options: Any) -> list[Fake]:
+        self.machine.going.set()
+        await self.machine.go_on.wait()
+        return [Fake(self.machine, "clone", self._progress) for _ in range(n)]
+
     async def pause(self) -> None:
         raise StateError("it is not running", hint="start it")
 
@@ -128,6 +138,12 @@ class Line:
 
     def got_on(self) -> None:
         pass
+
+    def use(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+    def can(self, capability: str) -> bool:
+        return True
 
     async def close(self) -> None:
         await self._stack.aclose()
@@ -286,6 +302,20 @@ async def test_what_is_under_way_ends_with_the_grace(line: Any, machine: Machine
         await calling
 
 
+async def test_a_clone_that_is_made_when_its_client_is_gone_ends_with_the_grace_too(
+    line: Any, machine: Machine
+) -> None:
+    options = {"concurrency": None, "at": None, "names": None, "mounts": None}
+    calling = asyncio.create_task(call(line, asked("clone", 1, grace=0.5, **options)))
+    await machine.going.wait()
+    line.held.away()  # before the clone is there
+    machine.go_on.set()
+    await calling
+    async with asyncio.timeout(30):
+        await line.held.settle()
+    assert sorted(machine.closed) == ["clone", "debian"]
+
+
 async def test_a_sandbox_that_is_let_go_of_is_detached_before_it_is_closed(
     line: Any, machine: Machine
 ) -> None:
@@ -320,6 +350,31 @@ async def test_a_goodbye_waits_for_what_detaches(line: Any, machine: Machine) ->
     )
     await line.held.leave()
     assert (machine.calls[-1], machine.closed) == ("detach", ["debian"])
+
+
+def test_a_sandbox_ends_with_the_event_loop_that_started_it(
+    places: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next loop is told so at once."""
+    monkeypatch.setattr(holding, "_is_there", lambda sandbox: True)
+
+    async def begin() -> FarLife:
+        machine = Machine()
+        held = HeldSandboxes(machine.make)
+        line: Any = Line(held)
+        known = Known(id="", name="web", config=SandboxConfig("debian"))
+        life = FarLife(RemoteHost.by(line), known, {"make": {"image": "debian"}})
+        await life.start(None)
+        await held.leave()
+        await line.close()
+        return life
+
+    life = asyncio.run(begin())
+    for ask_it in (life.session, life.stats):
+        with pytest.raises(MachineError, match="has ended with the event loop that started it"):
+            asyncio.run(ask_it())
+        life._is_held = True
+    life.close()
 
 
 async def test_another_machine_s_sandboxes_are_listed(

@@ -422,6 +422,39 @@ async def test_a_build_that_ends_early_leaves_nothing(
     os.close(lock)
 
 
+async def test_a_build_that_is_ended_says_so_while_it_removes_what_it_has_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def cancelled(*_: object) -> StoredImage:
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr(build, "_build", cancelled)
+    told: list[str] = []
+    store = ImageStore(tmp_path / "images")
+    with pytest.raises(asyncio.CancelledError):
+        await build.build_image(
+            "debian", store=store, progress=lambda stage, *_: told.append(stage)
+        )
+    assert told[-1] == "ending, and removing what was begun"
+
+
+async def test_who_can_make_no_namespaces_is_told_what_that_costs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def find_builder(*_: object, **__: object) -> None:
+        return None
+
+    async def make_tree(*_: object, **__: object) -> None:
+        assert "takes 3 to 15 minutes" in caplog.text
+        raise ToolError("far enough")
+
+    monkeypatch.setattr("quicksand_images.mmdebstrap.find_builder", find_builder)
+    monkeypatch.setattr("quicksand_images.in_vm.make_tree", make_tree)
+    monkeypatch.setattr(build, "ensure_qemu", find_builder)
+    with pytest.raises(ToolError, match="far enough"):
+        await build.build_image("debian", store=ImageStore(tmp_path / "images"))
+
+
 async def test_a_full_disk_is_called_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def failing(*_: object) -> StoredImage:
         raise ToolError("tar failed", output="write error: No space left on device")

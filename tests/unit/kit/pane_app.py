@@ -23,7 +23,14 @@ class Recorder(FakeTerminal):
 
 class Service(FakeService):
     def open_terminal(
-        self, sandbox_id: str, session: str, size: tuple[int, int], sink: Sink
+        self,
+        sandbox_id: str,
+        session: str,
+        size: tuple[int, int],
+        sink: Sink,
+        *,
+        birth: str = "",
+        directory: str = "",
     ) -> FakeTerminal:
         guest = Recorder(session, size, sink)
         asyncio.get_running_loop().call_soon(guest.say, b"guest$ ")

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from quicksand.base.paths import Paths
+from quicksand_vt import Terminal
 
 from quicksand_tui.door.service import EngineService
 from quicksand_tui.kit.first_list import first_list
@@ -23,7 +24,6 @@ from quicksand_tui.model.sandboxes import SandboxView, State
 from quicksand_tui.model.text import sanitise
 from quicksand_tui.model.world import World
 from quicksand_tui.opening.opening import FirstLook, Sketch
-from quicksand_tui.terminal import Terminal
 from quicksand_tui.views.layout import USUAL_NEEDS, Shape
 from tests.conftest import wait_for
 from tests.pty_terminal import WHOLE, PtyTerminal

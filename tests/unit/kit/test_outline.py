@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from quicksand_vt import Terminal
 
 from quicksand_tui.kit.outline import Looks, looks_of, outline, terminal_name
-from quicksand_tui.terminal import Terminal
 from quicksand_tui.ui.themes import THEMES
 from quicksand_tui.views.layout import Shape, Tab
 from tests.conftest import wait_for

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import textual
 from textual._compositor import Compositor
+from textual._styles_cache import StylesCache
 from textual._xterm_parser import XTermParser
 from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
@@ -44,6 +45,7 @@ CANARIES = [
     (Screen, "_dirty_widgets", "what changed while a slow line was busy is not drawn"),
     (Compositor, "update_widgets", "what changed while a slow line was busy is not drawn"),
     (Compositor, "render_strips", "pictures of the app cannot be taken"),
+    (StylesCache, "get_inner_outer", "the lines of a thousand widgets that are gone are kept"),
     (LinuxDriver, "_file", "a slow terminal ends the app"),
     (LinuxDriver, "_get_terminal_size", "a terminal that tells no size ends the app"),
     (LinuxDriver, "_size", "the first frame is laid out for another size than the terminal has"),

@@ -14,15 +14,16 @@ from typing import Any
 import pytest
 from quicksand import Sandbox
 from quicksand.base.arch import Architecture
+from quicksand.base.boot_timing import STAGES
 from quicksand.base.errors import HostError, ImageError, ImageNotFound
 from quicksand.base.paths import Paths, paths
-from quicksand.base.progress import Progress
+from quicksand.base.progress import WHOLE, Progress
 from quicksand.disks.images.resolve import ImageResolver
 from quicksand.disks.images.store import ImageStore
 from quicksand.disks.images.stored_image import StoredImage
 from quicksand.disks.packages import installing
 from quicksand.life import image_building
-from quicksand.life.image_building import build_if_missing, buildable_images
+from quicksand.life.image_building import BUILT_UNTIL, build_if_missing, buildable_images
 from quicksand_images import builder as real
 
 from quicksand_tui.door.look import Reader
@@ -42,7 +43,7 @@ class Builder:
         self.archs.append(options["arch"])
         assert options["any_recipe"] is True
         if progress is not None:
-            progress("downloading packages", 1, 4)
+            progress("downloading packages", WHOLE // 2, WHOLE)
 
 
 @pytest.fixture
@@ -120,8 +121,36 @@ async def test_on_a_terminal_it_is_built_and_the_line_is_gone_afterwards(
     monkeypatch.setattr(sys, "stderr", written)
     await build_if_missing("debian", empty)
     assert builder.built == ["debian"]
-    assert "building the image 'debian': downloading packages, 25 %" in written.getvalue()
+    assert "building debian: downloading packages, 42 %" in written.getvalue()
     assert written.getvalue().endswith(image_building.CLEAR_LINE)
+
+
+async def test_the_start_after_a_build_goes_on_with_its_count(
+    empty: Paths, builder: Builder
+) -> None:
+    told: list[tuple[str, float]] = []
+
+    def hear(stage: str, done: int, total: int) -> None:
+        told.append((stage, done / total))
+
+    started = await build_if_missing("debian", empty, build=True, progress=hear)
+    assert started is not None
+    for number, stage in enumerate(STAGES):
+        started(stage, number, len(STAGES))
+    shares = [share for _, share in told]
+    assert 0 < shares[0] < BUILT_UNTIL and shares == sorted(shares)
+    assert told[-1][0] == "guest" and shares[-1] > shares[0]
+
+
+async def test_the_start_of_an_image_that_is_here_has_its_own_count(
+    empty: Paths, builder: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hear(stage: str, done: int, total: int) -> None:
+        raise AssertionError(stage)
+
+    monkeypatch.setattr(ImageResolver, "knows", lambda *_: True)
+    assert await build_if_missing("debian", empty, build=True, progress=hear) is hear
+    assert not builder.built
 
 
 async def test_an_image_that_is_here_for_another_processor_is_built_for_the_wanted_one(
@@ -157,7 +186,9 @@ async def test_who_shows_progress_gets_it_and_nothing_is_written(
 ) -> None:
     told: list[tuple[str, int, int]] = []
     await build_if_missing("debian", empty, build=True, progress=lambda *step: told.append(step))
-    assert told == [("building the image 'debian': downloading packages", 1, 4)]
+    assert told == [
+        ("building debian: downloading packages", round(WHOLE * BUILT_UNTIL / 2), WHOLE)
+    ]
     assert capsys.readouterr().err == ""
 
 
@@ -190,7 +221,7 @@ async def test_a_published_image_without_a_recipe_is_installed_where_it_is_wante
         name, empty, build=True, arch=arm, progress=lambda *step: told.append(step)
     )
     assert installed == [("alpine", arm)]
-    assert told == [(f"installing the image {name!r}: downloading", 34, 100)]
+    assert told == [(f"installing {name}: downloading", 34, 100)]
     assert not builder.built
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from quicksand.base.errors import AgentRefusedError, MountError
 from quicksand.mounts import mounting, shares
-from quicksand.mounts.serving import share_name, start_server
+from quicksand.mounts.serving import start_server
 from quicksand.records.layout import MachineDir
 from quicksand.records.mount import Mount
 
@@ -23,18 +23,18 @@ class Client:
     """A guest that refuses to mount shares on streams where its client is ``busy``."""
 
     def __init__(self, *busy: int, errno: int = 112) -> None:
-        self.busy = {share_name(number) for number in busy}
+        self.busy = busy
         self.errno = errno
-        self.asked: list[str] = []
+        self.asked: list[int | None] = []
         self.options: list[str] = []
 
     async def ask(self, method: str, params: dict[str, Any], _seconds: float) -> dict[str, Any]:
         if method == "file_stat":
             return {"type": "dir"}
         assert method == "mount_share"
-        self.asked.append(params["share"])
+        self.asked.append(shares.stream_of(params["share"]))
         self.options = params["options"]
-        if params["share"] in self.busy:
+        if self.asked[-1] in self.busy:
             raise AgentRefusedError("/mnt/data: so it says", code="io", errno=self.errno)
         return {}
 
@@ -45,7 +45,7 @@ async def test_another_stream_is_taken(machine: MachineDir, qemu: Qemu, data: Mo
         machine, await start_server(machine, data, "secret"), "secret", client.ask
     )
     assert share.number == 2
-    assert client.asked == [share_name(number) for number in range(3)]
+    assert client.asked == [0, 1, 2]
     assert [found.number for found in shares.list_shares(machine)] == [2]
 
 
@@ -102,7 +102,7 @@ async def test_a_client_too_old_to_keep_directories_keeps_none(
     share = await start_server(machine, data, "secret")
     await mounting.mount_served(machine, share, "secret", client.ask)
     assert "nohandlecache" in client.options
-    assert client.asked == [share_name(0)] * 2
+    assert client.asked == [0, 0]
 
 
 async def test_an_option_that_no_client_knows_is_the_reason_told(

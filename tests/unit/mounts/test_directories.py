@@ -15,9 +15,14 @@ import pytest
 from quicksand.base.errors import MountError
 from quicksand.base.paths import Paths
 from quicksand.mounts import directories
-from quicksand.mounts.directories import Directories, check_directory, find, opened
-from quicksand.mounts.left_out import forget_left_out, note_left_out, read_left_out
-from quicksand.mounts.serving import share_name, start_server
+from quicksand.mounts.directories import Directories, check_directory, find, is_there, opened
+from quicksand.mounts.left_out import (
+    forget_left_out,
+    note_left_out,
+    read_left_out,
+    read_left_out_mounts,
+)
+from quicksand.mounts.serving import start_server
 from quicksand.mounts.shares import Share
 from quicksand.records.layout import MachineDir, SandboxDir
 from quicksand.records.mount import Mount
@@ -202,7 +207,7 @@ async def test_a_swap_after_the_open_gains_nothing(
                     assert heard(stream, len(HANG_UP)) == HANG_UP
                 guest.negotiate(0x210)
                 guest.log_in("secret")
-                guest.connect(share_name(share.number))
+                guest.connect(share.name)
                 directory = guest.open("", disposition=raw.OPEN, options=raw.DIRECTORY)
                 listed = guest.done(raw.QUERY_DIRECTORY, raw.find(directory, "*")).output
                 assert "mine".encode("utf-16-le") in listed
@@ -290,3 +295,31 @@ def test_why_a_mount_was_left_out_is_forgotten_once_something_is_mounted_there(
     assert read_left_out(place) == {"/mnt/two": "gone"}
     forget_left_out(place, {"/mnt/two"})
     assert not place.left_out.exists()
+
+
+def test_what_was_mounted_before_a_revert_is_known_until_it_is_forgotten(tmp_path: Path) -> None:
+    place = SandboxDir(tmp_path)
+    one, two = Mount("/one", "/mnt/one", readonly=True), Mount("/two", "/mnt/two")
+    note_left_out(place, {one.guest: "a link", two.guest: "gone"}, [one, two, Mount("/x", "/x")])
+    assert read_left_out_mounts(place) == [one, two]
+    forget_left_out(place, {two.guest})
+    assert read_left_out_mounts(place) == [one]
+    for bad in ("5", "[5]", '[{"host": 1}]', '["x"]'):
+        place.left_out.write_text(f'{{"left_out": {{}}, "mounts": {bad}}}')
+        assert read_left_out_mounts(place) == [], bad
+
+
+def test_a_directory_is_there_as_long_as_nobody_moves_removes_or_replaces_it(
+    tmp_path: Path,
+) -> None:
+    at = tmp_path / "data"
+    at.mkdir()
+    known = find(Mount(str(at), "/mnt"))
+    assert is_there(known)
+    at.rename(tmp_path / "moved")
+    assert not is_there(known)
+    at.mkdir()
+    assert not is_there(known), "another directory"
+    at.rmdir()
+    at.symlink_to("moved")
+    assert not is_there(known), "a link to it"

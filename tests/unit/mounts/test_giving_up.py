@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from quicksand.base.errors import AgentRefusedError, AgentUnreachableError
 from quicksand.mounts import mounting, shares
-from quicksand.mounts.serving import share_name, start_server
-from quicksand.mounts.shares import Share
+from quicksand.mounts.serving import start_server
+from quicksand.mounts.shares import Share, share_name
 from quicksand.records.layout import MachineDir
 from quicksand.records.mount import Mount
 from quicksand_smb import HANG_UP
@@ -26,7 +26,8 @@ class Mounting:
     """A guest whose kernel gives a mount up only when it has been hung up on ``calls`` times, as
     one does that had asked its server nothing before."""
 
-    def __init__(self, calls: float, *, is_done: bool = False) -> None:
+    def __init__(self, calls: float, *, name: str = share_name(0), is_done: bool = False) -> None:
+        self.name = name
         self.calls = calls
         self.is_done = is_done
         self.heard = 0
@@ -47,8 +48,8 @@ class Mounting:
                 return {}
         assert method == "shares"
         is_mounting = self.heard < self.calls
-        mounted = [share_name(0)] if self.is_done and not is_mounting else []
-        under_way = [share_name(0)] if is_mounting else []
+        mounted = [self.name] if self.is_done and not is_mounting else []
+        under_way = [self.name] if is_mounting else []
         return {"shares": mounted, "mounting": under_way, "connected": []}
 
 
@@ -71,7 +72,7 @@ async def test_who_connects_anew_is_hung_up_on_again(
     machine: MachineDir, qemu: Qemu, share: Share
 ) -> None:
     shares.note(machine, share)
-    async with reached(qemu, Mounting(calls=3)) as guest:
+    async with reached(qemu, Mounting(calls=3, name=share.name)) as guest:
         await mounting.remove_mount(machine, share, guest.ask, force=False)
         assert guest.heard >= 3
     assert shares.read_shares(machine) == []
@@ -82,9 +83,9 @@ async def test_what_is_mounted_in_the_meantime_is_detached(
     machine: MachineDir, qemu: Qemu, share: Share
 ) -> None:
     shares.note(machine, share)
-    async with reached(qemu, Mounting(calls=2, is_done=True)) as guest:
+    async with reached(qemu, Mounting(calls=2, name=share.name, is_done=True)) as guest:
         await mounting.remove_mount(machine, share, guest.ask, force=False)
-    assert guest.detached == [share_name(0)]
+    assert guest.detached == [share.name]
 
 
 async def test_a_guest_that_never_does_is_not_waited_for(
@@ -92,7 +93,7 @@ async def test_a_guest_that_never_does_is_not_waited_for(
 ) -> None:
     monkeypatch.setattr(mounting, "GIVE_UP_S", 2.0)
     shares.note(machine, share)
-    async with reached(qemu, Mounting(calls=float("inf"))) as guest:
+    async with reached(qemu, Mounting(calls=float("inf"), name=share.name)) as guest:
         await asyncio.wait_for(
             mounting.remove_mount(machine, share, guest.ask, force=False), timeout=60
         )
@@ -103,7 +104,7 @@ async def test_a_guest_that_never_does_is_not_waited_for(
 async def test_a_mount_that_fails_is_given_up_with_its_own_error(
     machine: MachineDir, qemu: Qemu, share: Share
 ) -> None:
-    async with reached(qemu, Mounting(calls=2)) as guest:
+    async with reached(qemu, Mounting(calls=2, name=share.name)) as guest:
         with pytest.raises(AgentUnreachableError, match="no reply came"):
             await mounting.mount_served(machine, share, "secret", guest.ask)
         assert guest.heard >= 2

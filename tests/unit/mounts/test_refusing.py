@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from quicksand.mounts import mounting, shares
 from quicksand.mounts.directories import find
-from quicksand.mounts.serving import share_name, start_server
+from quicksand.mounts.serving import start_server
+from quicksand.mounts.shares import share_name
 from quicksand.records.layout import SHARES, MachineDir
 from quicksand.records.mount import Mount
 from quicksand_smb import HANG_UP
@@ -47,7 +48,7 @@ async def detach(machine: MachineDir, qemu: Qemu, guest: Guest) -> None:
             heard(stream, len(HANG_UP))
 
     taking = asyncio.create_task(asyncio.to_thread(take))
-    await mounting.detach_stale(machine, [3], guest.ask)
+    await mounting.detach_stale(machine, [share_name(3)], guest.ask)
     await taking
 
 
@@ -125,7 +126,7 @@ async def test_streams_on_which_a_client_is_still_busy_are_taken_last(
         return {key: [share_name(n) for n in numbers] for key, numbers in names.items()}
 
     past = await mounting.find_past(machine, ask)
-    assert past.mounted == {1}
+    assert past.mounted == {share_name(1)}
     ((share, _secret),) = await mounting.serve_all(machine, [(data, find(data))], avoid=past.in_use)
     assert share.number == 2
     with await asyncio.to_thread(qemu.accept, 2):

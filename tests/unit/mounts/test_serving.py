@@ -23,7 +23,7 @@ from quicksand.base.processes import is_process, start_of
 from quicksand.mounts import mounting, shares
 from quicksand.mounts.at_start import MountsAtStart
 from quicksand.mounts.directories import check_directory
-from quicksand.mounts.serving import share_name, start_server
+from quicksand.mounts.serving import start_server
 from quicksand.mounts.shares import MountTraffic, Share, traffic_of
 from quicksand.records.layout import SHARES, MachineDir
 from quicksand.records.mount import Mount
@@ -168,7 +168,7 @@ async def test_one_that_is_begun_anew_serves_the_directory_that_was_mounted(
         guest = Guest(stream)
         guest.negotiate(0x210)
         guest.log_in("secret")
-        guest.connect(share_name(share.number))
+        guest.connect(share.name)
         guest.open("file", disposition=raw.OPEN)
         guest.open("new", disposition=raw.NEW)
     assert sorted(os.listdir(tmp_path / "moved")) == ["file", "new"]
@@ -341,14 +341,20 @@ def test_quicksands_own_files_are_not_given_to_a_guest_to_change(places: Paths) 
 
 
 def share_of(number: int, mount: Mount) -> Share:
-    return Share(number=number, mount=mount, pid=os.getpid(), started=start_of(os.getpid()))
+    return Share(
+        number=number,
+        name="S",
+        mount=mount,
+        pid=os.getpid(),
+        started=start_of(os.getpid()),
+    )
 
 
 def test_a_record_counts_as_long_as_its_server_lives(machine: MachineDir, data: Mount) -> None:
     share = share_of(3, data)
     shares.note(machine, share)
     assert shares.list_shares(machine) == [share]
-    shares.note(machine, Share(number=5, mount=data, pid=share.pid, started="long ago"))
+    shares.note(machine, Share(number=5, name="S", mount=data, pid=share.pid, started="long ago"))
     assert shares.list_shares(machine) == [share]
 
 

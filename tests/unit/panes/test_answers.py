@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from quicksand_tui.door.terminals import TypedQueue
+from quicksand_tui.door.typed_queue import TypedQueue
 from quicksand_tui.model.jobs import Job, JobVerb
 from quicksand_tui.panes.content import LinkState, Said
 from tests.unit.app.fakes import NOW, WEB, FakeService, app_of, screen_text, until
@@ -32,6 +32,14 @@ async def test_each_question_of_now_is_answered_and_none_of_before() -> None:
             asked = asked.replace(b"\x07", b"\x1b\\") if asked.startswith(b"\x1bP") else asked
             await says(pilot, guest, asked)
             assert guest.typed != before, asked
+
+
+async def test_a_program_that_asks_is_told_the_name_of_the_app() -> None:
+    service = FakeService()
+    async with opened(service) as (pilot, _):
+        (guest,) = service.terminals
+        await says(pilot, guest, b"\x1b[>q")
+        assert guest.typed == b"\x1bP>|quicksand-tui\x1b\\"
 
 
 @pytest.mark.parametrize("cut", range(1, len(b"\x1b]11;?\x07")))

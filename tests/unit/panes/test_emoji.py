@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from quicksand_vt import Terminal
 from rich.cells import cell_len
 from rich.style import Style as RichStyle
 
 from quicksand_tui.panes.picture import line_strip
-from quicksand_tui.terminal import Terminal
 
 LINES = {
     "👍🏽|": "👍🏽  |",

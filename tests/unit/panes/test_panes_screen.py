@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -16,7 +17,8 @@ from textual.screen import Screen
 from quicksand_tui.door.protocol import ShellView
 from quicksand_tui.home.state import PaneMemory, StateFile
 from quicksand_tui.kit.textual_private import RawInput
-from quicksand_tui.panes.content import LinkState
+from quicksand_tui.model.sandboxes import State
+from quicksand_tui.panes.content import LinkState, Running
 from quicksand_tui.panes.pane import Pane
 from quicksand_tui.panes.workspace import Workspace
 from quicksand_tui.screens.confirm import ConfirmScreen
@@ -186,6 +188,20 @@ async def test_a_place_that_is_asked_for_before_it_is_laid_out_costs_no_pane_its
         assert asked
 
 
+async def test_a_new_pane_begins_in_the_directory_of_the_one_it_comes_from() -> None:
+    service = FakeService()
+    async with opened(service, (160, 30)) as (pilot, workspace):
+        (first,) = service.terminals
+        first.sink.running(Running(command="bash", directory="/srv"))
+        await command(pilot, "%")
+        await until(lambda: opens(workspace, 2))
+        assert service.terminals[1].directory == "/srv", "as the guest says"
+        await says(pilot, service.terminals[1], b"\x1b]7;file://web/var/log\x1b\\")
+        await command(pilot, '"')
+        await until(lambda: opens(workspace, 3))
+        assert service.terminals[2].directory == "/var/log", "as its shell has told"
+
+
 async def test_without_room_there_is_no_other_pane() -> None:
     service = FakeService()
     async with opened(service, (40, 12)) as (pilot, workspace):
@@ -257,11 +273,144 @@ async def test_a_shell_that_ended_says_so_and_enter_opens_a_new_one() -> None:
         (guest,) = service.terminals
         guest.tell(LinkState.ENDED, "exit status 3; enter opens a new one")
         await until(lambda: "exit status 3" in screen_text(app_of(pilot)))
-        await pilot.press("a", "enter")
+        await pilot.press("a", "enter", "r", "m", "enter")
+        assert len(service.terminals) == 1, "a line typed as the program ended runs nowhere"
+        workspace.panes[0].typed = 0.0  # as after a pause
+        await pilot.press("enter")
         await until(lambda: len(service.terminals) == 2)
         await until(lambda: opens(workspace, 1))
         await pilot.press("b")
         assert (guest.typed, service.terminals[1].typed) == (b"", b"b")
+
+
+async def test_keys_for_all_panes_wait_for_none_whose_program_has_ended() -> None:
+    """They would run in the shell that is opened there later."""
+    service = FakeService()
+    async with opened(service, (120, 30)) as (pilot, workspace):
+        await command(pilot, "%")
+        await until(lambda: opens(workspace, 2))
+        ended, other = service.terminals
+        await command(pilot, "b")
+        ended.tell(LinkState.ENDED, "enter opens a new one: exit status 0")
+        await until(lambda: workspace.panes[0].status.is_over)
+        await pilot.press("l", "s")
+        await until(lambda: other.typed == b"ls")
+        workspace.panes[0].link.reopen()
+        await until(lambda: opens(workspace, 2))
+        assert (ended.typed, service.terminals[2].typed) == (b"", b"")
+
+
+async def test_a_click_on_a_title_focuses_its_pane_at_once() -> None:
+    service = FakeService()
+    async with opened(service, (120, 30)) as (pilot, workspace):
+        await command(pilot, "%")
+        await until(lambda: opens(workspace, 2))
+        app = app_of(pilot)
+        first, second = workspace.panes
+        assert app.focused is second
+        found = app.screen.get_focusable_widget_at(first.region.x + 2, first.region.y - 1)
+        assert found is first
+
+
+async def test_keys_that_were_on_their_way_stay_with_their_pane() -> None:
+    """Whatever has the focus when they are let go."""
+    service = FakeService()
+    async with opened(service, (120, 30)) as (pilot, workspace):
+        await command(pilot, "%")
+        await until(lambda: opens(workspace, 2))
+        app = app_of(pilot)
+        first, second = workspace.panes
+        app.keys.panes.type(b"y\r")
+        app.screen.set_focus(first)
+        await until(lambda: any(guest.typed for guest in service.terminals))
+        assert [guest.typed for guest in service.terminals] == [b"", b"y\r"]
+        # Behind a command they are for the pane to which it has led.
+        app.keys.panes.await_command()
+        app.keys.panes.type(b"ls")
+        app.screen.set_focus(second)
+        app.keys.panes.command_done()
+        app.screen.set_focus(first)
+        await until(lambda: service.terminals[1].typed == b"y\rls")
+        assert service.terminals[0].typed == b""
+
+
+async def test_a_start_and_a_key_open_all_panes_anew_and_keep_what_is_typed_meanwhile() -> None:
+    service = FakeService()
+    async with opened(service, (120, 30)) as (pilot, workspace):
+        app = app_of(pilot)
+        await command(pilot, "%")
+        await until(lambda: opens(workspace, 2))
+        before = list(service.terminals)
+        await command(pilot, "d")
+        for guest in before:
+            guest.tell(LinkState.LOST, "it was stopped", runs=False)
+        service.change(WEB.id, State.STOPPED)
+        await app.look()
+        service.hold = asyncio.Event()
+        await pilot.press("a")
+        await until(lambda: app.operations.jobs)
+        await pilot.press("s")
+        await until(lambda: app.focused is workspace.current)
+        await pilot.press("l", "s")
+        assert service.terminals == before, "there is no guest yet"
+        assert "(connecting)" in screen_text(app)
+        service.hold.set()
+        await until(lambda: opens(workspace, 2))
+        assert [guest.typed for guest in service.terminals[2:]] == [b"", b"ls"]
+        assert all(guest.left for guest in before)
+
+
+async def test_a_revert_is_told_by_one_title_and_for_some_seconds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("quicksand_tui.panes.pane.TOLD_S", 1000)
+    service = FakeService()
+    async with opened(service, (160, 30)) as (pilot, workspace):
+        app = app_of(pilot)
+        await command(pilot, "%")
+        await until(lambda: opens(workspace, 2))
+        for guest in service.terminals:
+            guest.tell(LinkState.OPEN, "reverted to 'clean'")
+        await until(lambda: "reverted to 'clean'" in screen_text(app))
+        assert screen_text(app).count("reverted to 'clean'") == 1
+        monkeypatch.setattr("quicksand_tui.panes.pane.TOLD_S", 0.01)
+        for guest in service.terminals:
+            guest.tell(LinkState.OPEN, "reverted to 'clean'")
+        await until(lambda: "reverted" not in screen_text(app))
+
+
+async def test_a_key_opens_all_panes_anew_that_are_dead_and_leaves_the_others() -> None:
+    service = FakeService()
+    async with opened(service, (160, 40)) as (pilot, workspace):
+        await command(pilot, "%")
+        await until(lambda: opens(workspace, 2))
+        await command(pilot, '"')
+        await until(lambda: opens(workspace, 3))
+        first, second, third = service.terminals
+        first.tell(LinkState.ENDED, "enter opens a new one: exit status 0")
+        third.tell(LinkState.LOST, "enter opens a new one: this terminal is not there")
+        await until(lambda: not opens(workspace, 3))
+        await command(pilot, "R")
+        await until(lambda: len(service.terminals) == 5 and opens(workspace, 3))
+        assert (first.left, second.left, third.left) == (True, False, True)
+        assert {call.split()[-1] for call in service.calls[-2:]} == {WEB.id}, "both are new ones"
+
+
+async def test_a_start_that_fails_leaves_nothing_typed_for_a_later_one() -> None:
+    service = FakeService()
+    async with opened(service) as (pilot, workspace):
+        app = app_of(pilot)
+        (pane,) = workspace.panes
+        service.terminals[0].tell(LinkState.LOST, "it was stopped", runs=False)
+        await until(lambda: pane.status.is_over)
+        pane.link.renew()
+        await pilot.press("l", "s")
+        pane.link.go_on(None)
+        await until(lambda: len(service.terminals) == 2)
+        await until(lambda: opens(workspace, 1))
+        await pilot.press("y")
+        assert service.terminals[1].typed == b"y"
+        assert app.focused is pane
 
 
 async def test_after_a_revert_it_says_so_and_shows_what_the_guest_remembers() -> None:

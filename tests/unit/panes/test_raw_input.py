@@ -40,6 +40,7 @@ KEYS = [
     b"\x1bb\x1bf\x1b\x7f\x1b\r",
     b"\x1b[A\x1b[1;5D\x1bOP\x1b[15~\x1b[3;5~\x1b[Z\x1b[1;2R",
     b"\x1b\x1b[A",
+    b"\x1b[97;5u\x1b[27u\x1b[97:65;6:3u",
 ]
 
 
@@ -56,7 +57,7 @@ ANSWERS = [
     b"\x1b[?62;4c",
     b"\x1b[?2026;2$y",
     b"\x1b[48;24;80;384;640t",
-    b"\x1b[97;5u",
+    b"\x1b[?5u",
     b"\x1b]11;rgb:0000/0000/0000\x1b\\",
     b"\x1bP>|kitty(0.42)\x1b\\",
     b"\x1b_Gi=31;OK\x1b\\",
@@ -83,6 +84,15 @@ def test_after_the_prefix_one_key_is_the_app_s(key: bytes) -> None:
         (key, False),
         (b"ls\r", True),
     ]
+
+
+def test_prefix_and_command_may_come_by_the_keyboard_protocol() -> None:
+    for prefix in (b"\x1b[93;5u", b"\x1b[93:125;133u", b"\x1d"):
+        assert splitter()[0].feed(prefix + b"\x1b[99;5ux\x1b[93;6u") == [
+            Piece(b"\x1d", for_pane=False),
+            Piece(b"\x1b[99;5u", for_pane=False, is_command=True),
+            Piece(b"x\x1b[93;6u", for_pane=True),
+        ]
 
 
 def test_the_key_after_the_prefix_may_come_late_and_after_the_focus_went() -> None:

@@ -83,7 +83,12 @@ async def test_the_guest_is_asked_only_after_it_has_written(
     await until(lambda: len(told) == 2)
     assert told == [Running(command="/bin/bash"), Running(command="vim x", directory="/srv")]
     follower.spoke()
-    await task  # a guest that is gone is told by the terminal itself
+    await until(lambda: asked == 4)  # one that does not answer is asked again
+    answers.append(info())
+    follower.spoke()
+    await until(lambda: len(told) == 3)
+    task.cancel()
+    await asyncio.wait((task,))
 
 
 async def test_a_pane_is_titled_by_what_runs_in_it() -> None:

@@ -131,12 +131,12 @@ def test_a_program_that_draws_the_whole_screen_shows_its_upper_left_part(
     assert texts(screen) == [f"row {n}" for n in range(1, 6)]
 
 
-def test_an_editor_shows_its_top_unless_the_cursor_is_below_it(screen: WatchedScreen) -> None:
+def test_an_editor_shows_its_top_wherever_the_cursor_is(screen: WatchedScreen) -> None:
     rows = b"".join(b"\x1b[%d;1Hrow %d" % (n, n) for n in range(1, 25))
     say(screen, b"\x1b[?1049h" + rows + b"\x1b[2;1H")
     assert texts(screen) == [f"row {n}" for n in range(1, 6)]
     say(screen, b"\x1b[10;1H")
-    assert texts(screen) == [f"row {n}" for n in range(6, 11)]
+    assert texts(screen) == [f"row {n}" for n in range(1, 6)]
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -163,3 +163,13 @@ def test_whatever_a_guest_writes_each_line_has_exactly_the_width_of_the_tile(see
         for strip in strips:
             assert sum(segment.cell_length for segment in strip) == strip.cell_length == width
             assert all(c.isprintable() or category(c) == "Co" for c in strip.text)
+
+
+def test_a_replay_is_shown_when_all_of_it_is_parsed(screen: WatchedScreen) -> None:
+    screen.take_changed()
+    screen.take(b"old\r\n" * 1000 + b"\x1b[2J\x1b[Hnow", replayed=True)
+    screen.digest()
+    assert screen.is_behind and not screen.take_changed()
+    while screen.is_behind:
+        screen.digest()
+    assert screen.take_changed() and texts(screen)[0] == "now"

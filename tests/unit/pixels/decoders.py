@@ -8,9 +8,8 @@ from base64 import b64decode
 from dataclasses import dataclass, field
 
 from PIL import Image
-
-from quicksand_tui.terminal import DEFAULT_COLOUR, RGB, Terminal
-from quicksand_tui.terminal.style import XTERM_COLOURS
+from quicksand_vt import DEFAULT_COLOUR, RGB, Terminal
+from quicksand_vt.style import XTERM_COLOURS
 
 _MOVE = re.compile(rb"\x1b\[(\d+);(\d+)H")
 _ERASE = re.compile(rb"\x1b\[(\d+)X|\x1b\[m")

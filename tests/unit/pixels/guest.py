@@ -9,10 +9,10 @@ from base64 import standard_b64encode
 from typing import Any
 
 from PIL import Image
+from quicksand_vt import Surface, Terminal
 
 from quicksand_tui.pixels.budget import Budget
 from quicksand_tui.pixels.guest_graphics import Elsewhere, GuestGraphics, here
-from quicksand_tui.terminal import Surface, Terminal
 
 CELL = (10, 20)
 RED, GREEN, BLUE = (255, 0, 0), (0, 255, 0), (0, 0, 255)

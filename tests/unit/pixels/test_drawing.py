@@ -8,6 +8,7 @@ from typing import Protocol
 
 import pytest
 from PIL import Image, ImageChops, ImageDraw, ImageStat
+from quicksand_vt import Terminal
 
 from quicksand_tui.model.geometry import Rect
 from quicksand_tui.pixels.canvas import Canvas, Encoder
@@ -17,7 +18,6 @@ from quicksand_tui.pixels.kitty import KittyEncoder
 from quicksand_tui.pixels.scaling import Frame
 from quicksand_tui.pixels.sixel import SixelEncoder
 from quicksand_tui.pixels.viewport import Grid, Viewport
-from quicksand_tui.terminal import Terminal
 from tests.unit.pixels.decoders import KittyTerminal, SixelTerminal, half_cells
 from tests.unit.pixels.screens import desktop, frame_of, whole
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageChops
+from quicksand_vt import Terminal
 
 from quicksand_tui.pixels import kitty_reading, placed
 from quicksand_tui.pixels.budget import Budget
 from quicksand_tui.pixels.guest_graphics import Decode, Decoded, here
-from quicksand_tui.terminal import Terminal
 from tests.conftest import examples
 from tests.unit.pixels.guest import (
     BLUE,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from quicksand_tui.pixels.choice import (
-    WISHES,
     Colours,
     Way,
     choose_colours,
@@ -22,7 +21,7 @@ from quicksand_tui.pixels.user_input import (
     Pointer,
     ScreenInput,
 )
-from quicksand_tui.verbs.rows import find_verb
+from quicksand_tui.verbs.index import find_verb
 
 PREFIX = Chord("]", control=True)
 
@@ -137,7 +136,10 @@ def test_the_colours_are_what_the_environment_says(
 
 
 def test_what_can_be_wished_is_what_the_command_takes() -> None:
-    assert find_verb("view").parameter("graphics").choices == WISHES
+    assert find_verb("view").parameter("graphics").choices == (
+        "auto",
+        *(way.value for way in Way),
+    )
 
 
 @pytest.mark.parametrize(

@@ -192,13 +192,13 @@ def test_two_viewers_at_once_and_the_view_of_one_is_its_own(screen: FakeDesktop)
 def test_the_screen_is_saved(
     screen: FakeDesktop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_PICTURES_DIR", str(tmp_path))
     with viewing(screen) as terminal:
         shows(terminal, desktop())
         terminal.type(b"\x1ds")
-        terminal.sees("saved to desk-")
+        terminal.sees("saved to /")
         leave(terminal)
-    (path,) = tmp_path.glob("desk-*.png")
+    (path,) = tmp_path.glob("quicksand/desk-*.png")
     with Image.open(path) as saved:
         assert saved.convert("RGB").tobytes() == desktop().tobytes()
 

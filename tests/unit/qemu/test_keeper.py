@@ -259,6 +259,22 @@ async def test_qemu_inherits_its_sockets_and_the_keeper_keeps_none(stage: Stage)
     assert sockets(owned.keeper_pid) == 2
 
 
+def test_qemu_inherits_the_same_on_any_event_loop(places: Paths, tmp_path: Path) -> None:
+    """uvloop forks as the program itself would, and closes nothing in the child."""
+    uvloop = pytest.importorskip("uvloop")
+    stage, found = Stage(places), tmp_path / "found"
+    of_the_program = os.open(os.devnull, os.O_RDONLY)
+    os.set_inheritable(of_the_program, True)
+    seen = []
+    for run in (asyncio.run, uvloop.run):
+        run(stage.end(f"ls /proc/self/fd | wc -l >{found}"))
+        seen.append(int(found.read_text()))
+    for owned in stage.owned:
+        owned.cut()
+    os.close(of_the_program)
+    assert seen[0] == seen[1]
+
+
 # Programs that do not run
 
 
@@ -332,6 +348,7 @@ def test_socket_paths_that_are_too_long_are_refused_before_anything_is_bound(
 
 def test_sockets_are_private_and_closed_together(places: Paths) -> None:
     runtime = runtime_dir(places, ID)
+    runtime.of.mkdir(parents=True)
     machine = runtime.make(FIRST)
     before = len(os.listdir("/proc/self/fd"))
     listeners, others = Listeners(machine), Listeners(machine)
@@ -491,7 +508,7 @@ async def test_a_stopped_process_is_killed_too(stage: Stage) -> None:
 
 
 OWNER = """
-import asyncio, os, signal, sys
+import asyncio, ctypes, os, signal, sys
 from pathlib import Path
 from quicksand.base.files import try_lock
 from quicksand.records.layout import RuntimeDir, SandboxDir
@@ -507,6 +524,7 @@ async def main(sandbox, runtime, program):
         binaries, [], sandbox=sandbox, runtime=runtime, lock=lock, listeners=listeners,
         discard=True,
     )
+    %s
     os.kill(os.getpid(), signal.SIGKILL)
 
 places = [Path(argument) for argument in sys.argv[1:]]
@@ -514,14 +532,23 @@ asyncio.run(main(SandboxDir(places[0]), RuntimeDir(places[1], places[0]), places
 """
 
 
-async def test_a_sandbox_dies_with_its_script_even_on_kill_9(stage: Stage) -> None:
+FORK_IN_C = "ctypes.PyDLL(None).fork() or ctypes.CDLL(None).sleep(10000)"
+"""Python is not told of the child, which keeps all of its parent's descriptors."""
+
+
+@pytest.mark.parametrize("before", ["pass", "os.fork() or signal.pause()", FORK_IN_C])
+async def test_a_sandbox_dies_with_its_script_even_on_kill_9(stage: Stage, before: str) -> None:
     program = stage.script(FOR_EVER)
     arguments = [str(path) for path in (stage.place.root, stage.runtime.root, program)]
-    script = await asyncio.create_subprocess_exec(sys.executable, "-c", OWNER, *arguments)
+    script = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", OWNER % before, *arguments), start_new_session=True
+    )
     assert await asyncio.wait_for(script.wait(), 60) == -9
     await stage.until_gone()
     assert not stage.runtime.root.exists()
     await asyncio.to_thread(wait_for, lambda: not stage.place.root.exists(), what="the discarding")
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(script.pid, signal.SIGKILL)  # the child
 
 
 async def test_detached_it_outlives_its_owner(stage: Stage) -> None:

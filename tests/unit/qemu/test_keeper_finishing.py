@@ -75,6 +75,37 @@ async def test_a_client_that_has_finished_leaves_a_guest_that_runs(scene: Scene)
     await scene.said("1 heard cont")
 
 
+async def test_a_client_that_has_not_stored_the_state_before_leaves_that_to_a_program(
+    scene: Scene, tmp_path: Path
+) -> None:
+    said = tmp_path / "said"
+    made = begin(scene, "7", finisher(said))
+    link = await scene.link()
+    await link.ask("turn", name="7")
+    made.unfinished.replace(made.unstored)
+    link.close()
+    await scene.said("1 heard cont")
+    assert await written(said) == "do it, me\n"
+
+
+KILLED = (
+    "import os, sys\nwith open(sys.argv[1], 'a') as file: file.write('tried\\n')\n"
+    "if open(sys.argv[1]).read().count('tried') < 3: os.kill(os.getpid(), 9)\n"
+    "os.unlink(sys.argv[2])"
+)
+
+
+async def test_a_finisher_that_is_killed_is_started_again(scene: Scene, tmp_path: Path) -> None:
+    said, mark = tmp_path / "said", scene.runtime.machine("7").unfinished
+    argv = [sys.executable, "-c", KILLED, str(said), str(mark)]
+    begin(scene, "7", {"argv": argv, "env": {}, "task": ""})
+    link = await scene.link()
+    await link.ask("turn", name="7")
+    link.close()
+    await asyncio.to_thread(wait_for, lambda: not mark.exists(), what="the third finisher")
+    assert said.read_text() == 3 * "tried\n"
+
+
 async def test_a_client_that_leaves_before_the_turn_changes_nothing(
     scene: Scene, tmp_path: Path
 ) -> None:

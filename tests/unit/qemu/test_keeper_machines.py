@@ -358,7 +358,7 @@ async def test_the_end_of_the_current_machine_ends_the_others_and_is_recorded(
     assert not scene.runtime.root.exists()
     with pytest.raises(MachineError, match="guard"):
         await link.ask("guard", on=True)
-    with pytest.raises(StateError, match="nobody looks after"):
+    with pytest.raises(StateError, match="its socket is gone"):
         await scene.link()
 
 

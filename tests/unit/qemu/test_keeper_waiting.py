@@ -56,7 +56,7 @@ async def waits(stage: Stage, *, seconds: float | None = None, memory: int = 0) 
 async def own(stage: Stage, before: OwnedProcess, *, discard: bool = False) -> OwnedProcess:
     """Become its owner."""
     granted: list[int] = []
-    offer = await Offer.make()
+    offer = Offer.make()
     try:
         pid = await asyncio.to_thread(
             ask_keeper, stage.runtime.keeper_socket, discard, offer.theirs, granted
@@ -138,7 +138,7 @@ async def test_a_client_that_dies_before_it_reads_the_reply_takes_it_along(stage
     import socket
 
     await waits(stage)
-    offer = await Offer.make()
+    offer = Offer.make()
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(str(stage.runtime.keeper_socket))
         request = json.dumps({"op": "own", "discard": False}).encode() + b"\n"

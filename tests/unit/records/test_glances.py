@@ -152,7 +152,7 @@ def test_of_what_is_in_the_trash_only_what_is_overdue_is_looked_at(
     for number, removed in enumerate([now, now - 60, now - 8 * 86400, math.inf]):
         record = make(registry, f"box-{number}")
         about = {"id": record.id, "name": record.name, "removed": removed, "why": "", "instant": ""}
-        write_json(place_of(registry, record).trashed, about, durable=False)
+        place_of(registry, record).trashed.write_text(json.dumps(about))
         bin_.mkdir(exist_ok=True)
         place_of(registry, record).root.rename(bin_ / record.id)
     looked_at = record_counted(monkeypatch, Trash, "_look_at")

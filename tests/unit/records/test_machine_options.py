@@ -17,7 +17,7 @@ import quicksand.records.config
 from click.testing import CliRunner
 from quicksand.base.arch import Architecture
 from quicksand.records.config import NetworkMode, SandboxConfig
-from quicksand.records.machine_options import NO, YES, MachineOption, dashed, option, options_of
+from quicksand.records.machine_options import NO, YES, MachineOption, option, options_of
 from quicksand.records.params import MachineOptions, ResumeOptions, SandboxOptions
 from quicksand.records.port_forwards import PortForward, Protocol
 from quicksand.sandbox import OPTIONS, OWN, Sandbox
@@ -134,7 +134,7 @@ def test_choices_are_completed_with_what_they_mean() -> None:
         if record.choices and not record.is_switch:
             found = parameter.shell_complete(click.Context(click.Command("x")), "")
             assert {item.value: item.help for item in found} == {
-                dashed(choice): note for choice, note in record.choices.items()
+                str(choice): note for choice, note in record.choices.items()
             }
 
 

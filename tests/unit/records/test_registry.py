@@ -16,10 +16,13 @@ from hypothesis import strategies as st
 from quicksand.base.errors import (
     PathError,
     SandboxNotFoundError,
+    StateError,
 )
 from quicksand.base.files import read_json, write_json
 from quicksand.base.paths import Paths
+from quicksand.life.usable import refuse_unusable
 from quicksand.records import inspection
+from quicksand.records.held import Held, say_held
 from quicksand.records.last_run import find_panic
 from quicksand.records.layout import sandbox_dir
 from quicksand.records.registry import Registry, publish_state
@@ -107,11 +110,12 @@ def test_a_record_that_makes_no_sense_is_shown_as_broken_with_the_reason(
 ) -> None:
     record = make(registry)
     good = make(registry, "good")
-    write_json(place_of(registry, record).record, {**record.to_json(), **changes})
+    place_of(registry, record).record.write_text(json.dumps({**record.to_json(), **changes}))
     found = {entry.id: entry for entry in registry.list()}
     assert found[good.id].status is Status.STOPPED
     assert found[record.id].status is Status.BROKEN
     assert found[record.id].error.startswith(("bad record: ", "schema_version "))
+    assert "Error(" not in found[record.id].error, "no exception, but what is wrong"
     assert registry.reap() == [], "it may be somebody's data"
 
 
@@ -304,6 +308,51 @@ def test_a_locked_sandbox_is_starting_until_its_state_is_published(registry: Reg
         assert only(registry).is_live
     assert only(registry).status is Status.STOPPED, "the lock ended with its holder"
     assert registry.reap() == [record.id]
+
+
+def test_a_stopped_sandbox_that_somebody_works_on_is_stopped(registry: Registry) -> None:
+    """Its disk is saved or exported, or it is just brought back from the trash."""
+    record = make(registry)
+    lock = registry.lock(record.id)
+    try:
+        assert only(registry).status is Status.STOPPED
+        assert not only(registry).is_live
+        say_held(lock, Held.START)
+        assert only(registry).status is Status.STARTING
+    finally:
+        os.close(lock)
+    assert only(registry).status is Status.STOPPED
+
+
+def test_a_run_that_has_ended_is_stopping_while_its_keeper_cleans_up(registry: Registry) -> None:
+    record = make(registry)
+    lock = registry.lock(record.id)
+    say_held(lock, Held.START)
+    publish_state(machine_of(registry, record), RUN)
+    say_held(lock, Held.RUN)
+    try:
+        assert only(registry).status is Status.RUNNING
+        shutil.rmtree(runtime_of(registry, record).root)
+        entry = only(registry)
+        assert (entry.status, entry.is_live) == (Status.STOPPING, True)
+        with pytest.raises(StateError, match="just stopping"):
+            refuse_unusable(entry)
+    finally:
+        os.close(lock)
+
+
+@pytest.mark.parametrize("content", [b"", b"nonsense", b"\xff" * 100])
+def test_a_lock_that_does_not_say_what_for_counts_as_a_start(
+    registry: Registry, content: bytes
+) -> None:
+    """An older version holds it."""
+    record = make(registry)
+    lock = registry.lock(record.id)
+    try:
+        place_of(registry, record).lock.write_bytes(content)
+        assert only(registry).status is Status.STARTING
+    finally:
+        os.close(lock)
 
 
 def test_a_revert_while_it_is_looked_at_does_not_make_it_starting(

@@ -16,7 +16,10 @@ from quicksand.remote.link import Answer, Link
 FAR_END = """
 import asyncio, sys
 from quicksand.remote.serving import serve_stdio
-asyncio.run(serve_stdio(sys.argv[1:], lambda argv: None))
+async def finish(registry, record):
+    raise AssertionError("no revert is left")
+
+asyncio.run(serve_stdio(sys.argv[1:], lambda argv: None, finish))
 """
 """A far end whose program is given."""
 

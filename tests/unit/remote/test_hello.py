@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from quicksand.base.errors import RemoteError
+from quicksand.base.errors import RemoteError, RemoteRefusedError
 from quicksand.guest.agent import wire
 from quicksand.remote.hello import Hello, Welcome, read_hello, read_welcome, welcome
 
@@ -67,6 +67,14 @@ def test_a_newer_version_of_the_same_protocol_is_understood() -> None:
         capabilities=frozenset({"command", "teleport"}),
         resumed=False,
     )
+
+
+@pytest.mark.parametrize("protocol", [0, 2, -1, 10**9])
+def test_an_answer_in_another_protocol_is_refused(protocol: int) -> None:
+    result = {"protocol": protocol, "version": "99.0", "capabilities": []}
+    answer, _ = read(wire.encode_message({"id": 0, "result": result}))
+    assert isinstance(answer, RemoteRefusedError)
+    assert f"speaks the protocol {protocol}" in str(answer)
 
 
 @given(data=st.binary(max_size=200))

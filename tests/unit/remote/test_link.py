@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from quicksand.base.errors import (
+    AgentUnreachableError,
     RemoteError,
     RemoteProtocolError,
     RemoteRefusedError,
@@ -19,6 +20,7 @@ from quicksand.base.remedies import Remedy, Words
 from quicksand.guest.agent import wire
 from quicksand.guest.agent.wire import Stream
 from quicksand.remote import link as linking
+from quicksand.remote.agents import RelayedAgent
 from quicksand.remote.channel import WINDOW
 from quicksand.remote.link import REQUESTS_MAX, Link, Request, refusal
 
@@ -337,3 +339,17 @@ async def test_an_abandoned_request_ends_at_the_other_end() -> None:
         await channel.reply
         channel.abandon(Stream.INPUT)
         await until(lambda: not answering._tasks, "the request to end")
+
+
+async def test_a_connection_that_breaks_is_not_the_fault_of_the_guest() -> None:
+    """A copy whose ssh was killed blamed the guest's agent."""
+
+    async def answer(request: Request) -> None:
+        request.answer(token="0" * 32)
+        await request.channel.piece()  # the agent is greeted
+        answering.end(RemoteUnreachableError("ssh was killed"))
+
+    async with links(answer) as (asking, answering):
+        with pytest.raises(AgentUnreachableError, match="the connection to box broke") as caught:
+            await RelayedAgent.open(asking, "web")
+        assert "machine" in str(caught.value.hint)

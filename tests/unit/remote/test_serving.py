@@ -162,12 +162,16 @@ async def test_a_far_end_that_is_silent_is_given_up(
     await until((tmp_path / "ended").exists, "the command to end")
 
 
+async def no_revert(*_: object) -> None:
+    """In place of what finishes a revert."""
+
+
 async def test_a_far_end_gives_signs_of_life(
     places: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(linking, "ALIVE_EVERY_S", 0.01)
     (reader, writer), there = await two_ends()
-    far = asyncio.create_task(Service("0" * 32, (), lambda _: None).serve(HELLO, there))
+    far = asyncio.create_task(Service("0" * 32, (), lambda _: None, no_revert).serve(HELLO, there))
     async with asyncio.timeout(60):
         await reader.readuntil(b'{"event":"alive"}')
         writer.close()
@@ -200,7 +204,7 @@ class Leaving:
 async def test_who_comes_as_a_far_end_leaves_is_not_kept_waiting(places: Paths) -> None:
     (_, writer), there = await two_ends()
     offer = Leaving()
-    service = Service("0" * 32, (), lambda _: None, [offer])
+    service = Service("0" * 32, (), lambda _: None, no_revert, [offer])
     await service._await_return()
     far = asyncio.create_task(service.serve(HELLO, there))
     reader, again = await asyncio.open_unix_connection(host_socket(places, "0" * 32))
@@ -227,7 +231,9 @@ async def test_a_command_ends_with_a_client_that_breaks_the_rules(
     (tmp_path / "program.py").write_text(PROGRAM)
     program = (sys.executable, str(tmp_path / "program.py"))
     here, there = await two_ends()
-    far = asyncio.create_task(Service("0" * 32, program, lambda _: None).serve(HELLO, there))
+    far = asyncio.create_task(
+        Service("0" * 32, program, lambda _: None, no_revert).serve(HELLO, there)
+    )
     words = [base64.b64encode(word).decode() for word in (b"until", bytes(tmp_path / "ended"))]
     params = {"argv_b64": words, "env": {}, "stdin": False}
     here[1].write(wire.encode_message({"id": 1, "method": "command", "params": params}))
@@ -247,7 +253,7 @@ async def test_a_change_that_waits_for_an_answer_ends_without_its_client(
     (tmp_path / "ask.py").write_text(ASKS)
     program = (sys.executable, str(tmp_path / "ask.py"), str(tmp_path / "answer"))
     here, there = await two_ends()
-    service = Service("0" * 32, program, lambda _: None)
+    service = Service("0" * 32, program, lambda _: None, no_revert)
     far = asyncio.create_task(service.serve(HELLO, there))
     await here[0].readuntil(b"QSND" + bytes(16))
     await read_frame(here[0], wire.AGENT, 4096)

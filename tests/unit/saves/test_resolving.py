@@ -101,8 +101,9 @@ def test_ones_own_save_comes_before_an_image(places: Paths, cwd: Path) -> None:
 def test_a_name_that_is_no_image_is_the_directorys_save(places: Paths, offered: Path) -> None:
     """As the specification has it, but for what reaches beyond the guest."""
     root = greedy(make_published(offered / "env", b"1"))
-    with pytest.warns(SaveWarning, match="not made here"):
+    with pytest.warns(SaveWarning, match="not made here") as caught:
         sandbox = Sandbox(image="env")
+    assert caught[0].filename == __file__, "the line is the user's, not one of ours"
     config = sandbox.config
     assert (config.memory, config.network_mode) == ("1G", NetworkMode.MOUNTS_ONLY)
     assert (config.port_forwards, config.extra_qemu_args, config.agent_http) == ((), (), False)

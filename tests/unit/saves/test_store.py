@@ -13,8 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from quicksand.base.errors import ConfigError, SaveError, SaveNotFoundError
 from quicksand.base.removal import HEADER, MARK, make_marked
-from quicksand.records.trash import TRASH
+from quicksand.records.trash import TRASH, TRASH_KEPT_S
 from quicksand.saves import store as store_module
+from quicksand.saves.census import expire_trash
 from quicksand.saves.manifest import MANIFEST, NAME_MAX, OVERLAYS, check_save_name
 from quicksand.saves.places import READY
 from quicksand.saves.store import Save, SaveStore
@@ -210,6 +211,41 @@ def test_a_save_that_cannot_be_used_is_listed_and_can_be_removed(store: SaveStor
         store.remove(name)
     assert len(store.trash()) == 5
     assert [save.name for save in store.list()] == ["good"]
+
+
+def test_what_is_not_proven_a_save_is_neither_moved_nor_deleted(store: SaveStore) -> None:
+    """Not even if a trash of an earlier version has it already, in a directory of its own."""
+    for name in ("files", "manifest", "beside", "overlays", "linked"):
+        made = make_save(store, name, b"1")
+        (made.root / MARK).unlink()
+        if name == "files":
+            (made.root / MANIFEST).unlink()
+        elif name == "manifest":
+            (made.root / MANIFEST).write_text('{"version": 6}')
+        elif name == "beside":
+            (made.root / "thesis.txt").write_text("years of work")
+        elif name == "overlays":
+            (made.root / OVERLAYS / "thesis.txt").write_text("years of work")
+        else:
+            made.root.rename(store.root.parent / "theirs")
+            made.root.symlink_to(store.root.parent / "theirs")
+    before = {save.name: sorted(save.root.rglob("*")) for save in store.list()}
+    assert len(before) == 5
+    for name in before:
+        for remove in (store.remove, store.delete):
+            with pytest.raises(SaveError, match="is left alone, since"):
+                remove(name)
+    assert {save.name: sorted(save.root.rglob("*")) for save in store.list()} == before
+    assert store.trash() == []
+
+    copied = make_save(store, "copied", b"1")
+    (copied.root / MARK).unlink()
+    trashed = store.remove("copied")
+    (trashed.root / "save" / "thesis.txt").write_text("years of work")
+    assert expire_trash([store], trashed.removed + 3 * TRASH_KEPT_S) == []
+    with pytest.raises(SaveError, match="is left in the trash: it is no save"):
+        store.empty_trash([trashed.id])
+    assert (trashed.root / "save" / "thesis.txt").exists()
 
 
 def test_what_is_no_save_is_not_listed(store: SaveStore) -> None:

@@ -17,6 +17,7 @@ from quicksand.base.removal import make_marked
 from quicksand.records.trash import TRASH
 from quicksand.saves import save_trash
 from quicksand.saves import store as store_module
+from quicksand.saves.looking import identity_of
 from quicksand.saves.ownership import is_own
 from quicksand.saves.places import HOUSE, READY
 from quicksand.saves.saving import _publish
@@ -207,7 +208,9 @@ def test_several_processes_at_one_name(store: SaveStore, monkeypatch: pytest.Mon
             assert time.monotonic() < deadline, "they wait for each other"
             save = store.get("env")
             # It may be removed while it is looked at; it is never half of one.
-            assert save is None or save.error == "" or not save.is_still_there(), save.error
+            assert save is None or save.error == "" or identity_of(save.root) != save.identity, (
+                save.error
+            )
     finally:
         for worker in workers:
             worker.kill()

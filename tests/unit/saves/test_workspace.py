@@ -129,6 +129,10 @@ def test_what_was_no_save_goes_to_the_trash_and_stays_there(places: Paths, work:
     # Nobody knows what it is worth: no week makes an end of it.
     for weeks in (2, 3):
         assert expire_trash([kept], trashed.removed + weeks * TRASH_KEPT_S) == []
+    with pytest.raises(SaveError, match="it is no save"):
+        kept.empty_trash([trashed.id])
+    clean(places)
+    assert tree(trashed.root / "save") == before
     remove_save(work / "src", places)
     back = restore_save(trashed.id, places)
     assert tree(back.root) == before
@@ -368,7 +372,7 @@ def test_nothing_beyond_it_is_reached_by_who_saves_there(
 
 
 def do_all_with(store: SaveStore, places: Paths) -> None:
-    store.empty_trash([HEX, *(trashed.id for trashed in store.trash())])
+    store.empty_trash([HEX, *(found.id for found in store.trash() if found.was_save)])
     clean(places)
     sweep(places)
 

@@ -36,6 +36,8 @@ def names(path: str) -> Names:
         *(".git/modules/a/config", ".git/modules/a/b/hooks/x", ".git/worktrees/w/gitdir"),
         *(".envrc", "deep/er/.envrc", ".vscode/tasks.json", ".idea/x/y", ".config/git/config"),
         *(".git", "module/.git"),  # a file that leads elsewhere
+        *("mine.code-workspace", "a/B.Code-Workspace", "mise.ci.local.toml", ".config/mise.x.toml"),
+        *("mise/config.production.toml", "mise.local.toml"),
     ],
 )
 def test_a_file_that_programs_run_is_one(path: str) -> None:
@@ -48,10 +50,41 @@ def test_a_file_that_programs_run_is_one(path: str) -> None:
         *(".git/index", ".git/objects/ab/cd", ".git/refs/heads/config", ".git/HEAD"),
         *(".git/logs/refs/heads/hooks/x", "hooks/pre-commit", "config", ".vscode/notes", "git"),
         *(".git/modules/a/index", ".github/workflows/ci.yml", "src/main.c", ".gitignore"),
+        *("a.code-workspace.bak", "mise.toml.lock", "mise", "promise.x.toml", "config.ci.toml"),
     ],
 )
 def test_what_git_and_people_write_all_the_time_is_none(path: str) -> None:
     assert not Triggers().has(names(path))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "fits"),
+    [
+        ("a*c", "ac", True),
+        ("a*c", "abbc", True),
+        ("a*a", "a", False),
+        ("a*c/x", "d/abc/x/y", True),
+        ("x/a*/y", "x/ab/y", True),
+        ("x/a*/y", "x/ba/y", False),
+        ("x/**/a*.b", "x/1/2/ac.b", True),
+        ("*.b", "a/.b", True),
+        ("*", "anything", True),
+    ],
+)
+def test_a_star_is_any_characters_of_a_name(pattern: str, path: str, fits: bool) -> None:
+    assert Triggers((pattern,)).has(names(path)) is fits
+
+
+def test_a_directory_on_the_way_to_a_name_with_a_star_leads_there() -> None:
+    triggers = Triggers(("x/a*/y",))
+    assert triggers.leads(names("x")) and triggers.leads(names("x/ab"))
+    assert not triggers.leads(names("x/b"))
+
+
+def test_a_name_of_the_guest_with_a_star_is_no_pattern() -> None:
+    assert not Triggers(("*.b/c",)).has(("*.b",))
+    assert not Triggers(("a*/c",)).has(("*", "c"))
+    assert Triggers(("a*/c",)).has(("a*", "c"))
 
 
 def test_the_root_is_none() -> None:

@@ -7,7 +7,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from quicksand_smb import host_changes, kernel
+from quicksand_smb import host_changes, host_search, kernel
 from quicksand_smb.host_changes import guest_path
 from quicksand_smb.server_state import ServerState
 from quicksand_smb.wire import from_filetime
@@ -27,7 +27,7 @@ class Agent:
 
     def __init__(self, server: ServerState) -> None:
         self.client = Client(server).begin(0x311, posix=True)
-        self._numbers = iter(range(1, 1000))
+        self._numbers = iter(range(1, 1000, 2))
         self.number = 0
         self.inodes: list[int] = []
 
@@ -46,13 +46,17 @@ class Agent:
         data = answer.raw[at : at + length]
         return struct.unpack_from("<I", data)[0], data[8:]
 
-    def watch(self, *paths: Path) -> None:
-        """Tell what is watched, and wait until it is."""
+    def watch(self, *paths: Path, ago: int | None = None) -> None:
+        """Tell what is watched, and wait until it is. It may have been for `ago` tenths of a
+        second, which older agents do not tell."""
         self.number, self.inodes = next(self._numbers), [path.stat().st_ino for path in paths]
+        if ago is not None:
+            self.number = self.number << 9 | ago << 1
         assert self.ask() == (0, b"")
-        assert self.ask(0, self.inodes)[0] == 1
         share = self.client.server.shares["RW"]
         assert share.host_changes is not None
+        share.host_changes._search_s = 0.0
+        assert self.ask(0, self.inodes)[0] == 1
         known = share.host_changes._inodes
         wait_for(lambda: all(known.values()), what="the files to be found")
 
@@ -165,6 +169,38 @@ def test_of_a_read_only_share_what_was_told_may_be_touched_and_nothing_else(tmp_
     assert (tmp_path / "f").stat().st_ctime_ns == before.st_ctime_ns
 
 
+def test_what_the_host_changed_just_before_is_told_and_not_what_the_guest_did(
+    agent: Agent, tmp_path: Path
+) -> None:
+    for name in ("directory", "other"):
+        (tmp_path / name).mkdir()
+    for name in ("directory/f", "file", "unwatched", "other/f"):
+        (tmp_path / name).touch()
+    made = agent.client.open("directory\\guests", disposition=2)
+    assert agent.client.ask(c.WRITE, c.write(made, 0, b"x")).status == 0
+    told: set[str] = set()
+
+    def is_told(*names: str) -> bool:
+        told.update(agent.told())
+        return told.issuperset(names)
+
+    watched = tmp_path / "directory", tmp_path / "file"
+    agent.watch(*watched, ago=20)
+    wait_for(lambda: is_told("directory/f", "file"), what="what was changed before")
+    # A program that begins anew because of that is not told of it once more.
+    agent.number, agent.inodes = 2, []
+    agent.ask()
+    told.clear()
+    (tmp_path / "directory/g").touch()
+    agent.watch(*watched, ago=20)
+    wait_for(lambda: is_told("directory/g"), what="what was changed since")
+    assert told == {"directory/g"}
+    # An older agent does not say how long the watch may have been there.
+    agent.watch(tmp_path / "other")
+    (tmp_path / "other/g").touch()
+    assert agent.told().keys() == {"other/g", "other"}
+
+
 def test_only_what_is_watched_is_told(agent: Agent, tmp_path: Path) -> None:
     deep = tmp_path / "a/b"
     deep.mkdir(parents=True)
@@ -250,7 +286,7 @@ def test_watching_ends_with_the_last_watch_and_gives_everything_back(
     assert server.ledger.left == left - host_changes.COST
     agent.number, agent.inodes = 77, []
     assert agent.ask() == (1, b"")
-    assert (share.host_changes, share.store.own_changes) == (None, None)
+    assert share.host_changes is None
     assert server.ledger.left == left
     assert agent.ask() == (1, b""), "nothing is begun for it"
     assert share.host_changes is None
@@ -307,8 +343,8 @@ def test_what_is_looked_for_is_looked_for_within_bounds(
         (tmp_path / "a" / f"{number}").touch()
     store = agent.client.server.shares["RW"].store
     wanted = {path.stat().st_ino for path in (tmp_path, tmp_path / "near", deep)}
-    assert {names for names, _ in host_changes.find(store, wanted).values()} == {
+    assert {names for names, _ in host_search.find(store, wanted).values()} == {
         (), ("near",), tuple("abcdef"),
     }  # fmt: skip
-    monkeypatch.setattr(host_changes, "MOST_NAMES", 10)
-    assert {names for names, _ in host_changes.find(store, wanted).values()} == {(), ("near",)}
+    monkeypatch.setattr(host_search, "MOST_NAMES", 10)
+    assert {names for names, _ in host_search.find(store, wanted).values()} == {(), ("near",)}

@@ -317,3 +317,22 @@ def test_what_linux_takes_in_a_listing_for_the_time_of_change_is_that(
     first, _, written, changed = struct.unpack_from("<4Q", entry, 8)
     assert first == changed == filetime((tmp_path / "f").stat().st_ctime_ns)
     assert written == filetime(10**9)
+
+
+def test_an_empty_attribute_is_made_where_there_is_none_and_else_removes(
+    client: Client, tmp_path: Path
+) -> None:
+    """The message is the same. Before it removes one, Linux asks whether it is there."""
+    file = make(client, "f", 0o644)
+
+    def set_attribute(value: bytes) -> None:
+        pair = struct.pack("<IBBH", 0, 0, 4, len(value)) + b"name\0" + value
+        assert client.ask(c.SET, c.set_info(file, 15, pair)).status == 0
+
+    set_attribute(b"")
+    assert os.getxattr(tmp_path / "f", "user.name") == b""
+    set_attribute(b"")
+    assert os.listxattr(tmp_path / "f") == []
+    set_attribute(b"value")
+    set_attribute(b"")
+    assert os.listxattr(tmp_path / "f") == []

@@ -287,7 +287,7 @@ def test_a_fifo_in_place_of_any_file_is_an_error_and_hangs_nobody(box: Box) -> N
     box.place.record.unlink()
     os.mkfifo(box.place.record)
     (entry,) = box.registry.list()
-    assert entry.error == f"[Errno 22] it is a FIFO, and no file: '{box.place.record}'"
+    assert entry.error == "it is a FIFO, and no file"
 
 
 # The head

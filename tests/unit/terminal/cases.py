@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from quicksand_tui.terminal import Terminal
+from quicksand_vt import Terminal
 
 
 @dataclass(frozen=True, slots=True)

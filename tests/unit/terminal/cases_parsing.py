@@ -11,7 +11,13 @@ CASES = (
     Case(
         "modifyOtherKeys is no underline", b"\x1b[>4;2ma\x1b[?4mb", ("ab",), (2, 0), b"\x1b[>4;2m"
     ),
-    Case("kitty's keyboard", b"\x1b[>1ua\x1b[?ub\x1b[<uc\x1b[=1;1ud", ("abcd",), (4, 0)),
+    Case(
+        "kitty's keyboard",
+        b"\x1b[>1ua\x1b[?ub\x1b[<uc\x1b[=1;1ud",
+        ("abcd",),
+        (4, 0),
+        b"\x1b[?1u",
+    ),
     Case("colons where none belong", b"a\x1b[2:3Hb", ("ab",), (2, 0)),
     Case("CSI with spaces", b"a\x1b[1 @b", ("ab",), (2, 0)),
     Case("DECSLRM is none without DECLRMM", b"ab\x1b[3;5sc", ("abc",), (3, 0)),
@@ -57,7 +63,7 @@ CASES = (
     Case("DA1 of another kind", b"\x1b[1c", None, None, b""),
     Case("DA2", b"\x1b[>c", None, None, b"\x1b[>41;383;0c"),
     Case("DA3", b"\x1b[=c", None, None, b"\x1bP!|00000000\x1b\\"),
-    Case("XTVERSION", b"\x1b[>q\x1b[>0q", None, None, b"\x1bP>|quicksand-tui\x1b\\" * 2),
+    Case("XTVERSION", b"\x1b[>q\x1b[>0q", None, None, b"\x1bP>|quicksand-vt\x1b\\" * 2),
     Case("DSR 5", b"\x1b[5n", None, None, b"\x1b[0n"),
     Case("DSR 6", b"ab\r\nc\x1b[6n", None, None, b"\x1b[2;2R"),
     Case("DECXCPR", b"ab\r\nc\x1b[?6n", None, None, b"\x1b[?2;2;1R"),

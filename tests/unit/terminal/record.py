@@ -22,7 +22,8 @@ import termios
 from dataclasses import dataclass
 from pathlib import Path
 
-from quicksand_tui.terminal import Terminal
+from quicksand_vt import Terminal
+
 from tests.unit.terminal.tmux import COLUMNS, ROWS, tmux_screen
 
 PLACE = Path(__file__).with_name("recordings")

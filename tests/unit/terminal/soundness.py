@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from quicksand_tui.terminal import Terminal
-from quicksand_tui.terminal.grid import Grid
-from quicksand_tui.terminal.packing import Packed, Packer
-from quicksand_tui.terminal.rows import BLANK, CLUSTERS, NO_WRAP, SHORT_WRAP, SIMPLE, Row
-from quicksand_tui.terminal.style import PLAIN
-from quicksand_tui.terminal.width import CODE_POINTS_MAX, char_width, cluster_width
+from quicksand_vt import Terminal
+from quicksand_vt.cell_rows import BLANK, CLUSTERS, NO_WRAP, SHORT_WRAP, SIMPLE, Row
+from quicksand_vt.grid import Grid
+from quicksand_vt.packing import Packed, Packer
+from quicksand_vt.style import PLAIN
+from quicksand_vt.width import CODE_POINTS_MAX, char_width, cluster_width
 
 
 def check_sound(terminal: Terminal) -> None:

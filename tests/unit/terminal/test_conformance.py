@@ -4,8 +4,8 @@ used and reset before."""
 from __future__ import annotations
 
 import pytest
+from quicksand_vt import Terminal
 
-from quicksand_tui.terminal import Terminal
 from tests.unit.terminal import (
     cases_cursor,
     cases_editing,

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from quicksand_vt import Attribute, Terminal
 
-from quicksand_tui.terminal import Attribute, Terminal
 from tests.conftest import examples
 from tests.unit.terminal.cases import make_terminal, screen_rows
 from tests.unit.terminal.hostile import OUTPUT, SIZES

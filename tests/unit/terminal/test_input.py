@@ -7,9 +7,9 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from quicksand_vt import MouseAction, MouseButton, MouseEvent
 from textual.keys import Keys
 
-from quicksand_tui.terminal import MouseAction, MouseButton, MouseEvent
 from tests.unit.terminal.cases import make_terminal
 
 KEYS = {

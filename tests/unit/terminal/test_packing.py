@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from quicksand_vt.cell_rows import Row
+from quicksand_vt.packing import Packed, Packer
+from quicksand_vt.style import PLAIN, Attribute, Styles
 
-from quicksand_tui.terminal.packing import Packed, Packer
-from quicksand_tui.terminal.rows import Row
-from quicksand_tui.terminal.style import PLAIN, Attribute, Styles
 from tests.conftest import examples
 
 STYLES = (

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from quicksand_vt import Style, Terminal
+from quicksand_vt.style import PLAIN
 
-from quicksand_tui.terminal import Style, Terminal
-from quicksand_tui.terminal.style import PLAIN
 from tests.unit.terminal.soundness import check_sound, picture
 from tests.unit.terminal.tmux import tmux_screen
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from quicksand_vt import Mark, Terminal
 
-from quicksand_tui.terminal import Mark, Terminal
 from tests.conftest import examples
 from tests.unit.terminal.cases import all_rows, cursor_of, make_terminal, screen_rows
 from tests.unit.terminal.soundness import check_sound

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from quicksand_vt import RGB, Attribute, Style, Terminal, Underline
+from quicksand_vt.style import PLAIN, apply_sgr, sgr_text
 
-from quicksand_tui.terminal import RGB, Attribute, Style, Terminal, Underline
-from quicksand_tui.terminal.style import PLAIN, apply_sgr, sgr_text
 from tests.unit.terminal.cases import make_terminal
 
 BOLD, DIM, ITALIC = Attribute.BOLD, Attribute.DIM, Attribute.ITALIC

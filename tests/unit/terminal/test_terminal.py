@@ -6,9 +6,9 @@ import subprocess
 import sys
 
 import pytest
+from quicksand_vt import CursorShape, MouseEncoding, MouseTracking, Terminal
+from quicksand_vt.emulator import HOLD_MAX_S
 
-from quicksand_tui.terminal import CursorShape, MouseEncoding, MouseTracking, Terminal
-from quicksand_tui.terminal.terminal import HOLD_MAX_S
 from tests.unit.terminal.cases import make_terminal
 
 
@@ -193,7 +193,7 @@ def test_who_holds_back_again_and_again_gains_nothing() -> None:
 
 
 def test_no_ui_is_imported() -> None:
-    code = "import quicksand_tui.terminal, sys; print(*sys.modules)"
+    code = "import quicksand_vt, sys; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     loaded = {name.partition(".")[0] for name in done.stdout.decode().split()}
     assert not loaded & {"textual", "rich", "asyncio", "quicksand"}

@@ -7,8 +7,7 @@ import re
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from quicksand_tui.terminal import (
+from quicksand_vt import (
     Matches,
     Motion,
     Position,
@@ -22,6 +21,7 @@ from quicksand_tui.terminal import (
     selected_text,
     word_at,
 )
+
 from tests.conftest import examples
 from tests.unit.terminal.cases import make_terminal
 from tests.unit.terminal.hostile import OUTPUT, SIZES

@@ -8,9 +8,7 @@ import re
 import unicodedata
 
 import pytest
-from rich.cells import cell_len
-
-from quicksand_tui.terminal.width import (
+from quicksand_vt.width import (
     EMOJI_MAX,
     NARROW,
     NOT_SHOWN,
@@ -19,6 +17,7 @@ from quicksand_tui.terminal.width import (
     char_width,
     cluster_width,
 )
+from rich.cells import cell_len
 
 EVERY = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]
 

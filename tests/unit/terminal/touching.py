@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from quicksand_tui.terminal.modes import ANSI_FLAGS, ENCODINGS, PRIVATE_FLAGS, TRACKING
-from quicksand_tui.terminal.settings import (
+from quicksand_vt.modes import ANSI_FLAGS, ENCODINGS, PRIVATE_FLAGS, TRACKING
+from quicksand_vt.setting_resets import (
     ALTERNATE_SCREEN,
     ANSI_ON_AT_FIRST,
     CURSOR_BLINKS,

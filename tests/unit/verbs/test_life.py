@@ -7,9 +7,9 @@ from quicksand.base.errors import StateError
 from quicksand.sandbox import Sandbox
 
 from quicksand_tui.verbs import life
-from quicksand_tui.verbs.record import SandboxVerb
-from quicksand_tui.verbs.rows import find_verb
-from quicksand_tui.verbs.shared_rows import GRACE_S
+from quicksand_tui.verbs.call import Call
+from quicksand_tui.verbs.index import find_verb
+from quicksand_tui.verbs.shared import GRACE_S
 
 
 class FakeSandbox:
@@ -60,25 +60,25 @@ def opened_by(monkeypatch: pytest.MonkeyPatch, box: FakeSandbox) -> FakeSandbox:
 
 
 VERBS = [
-    (life.STOP, "open web to end it: True", f"stop {GRACE_S:g}"),
-    (life.stop_within(0.5), "open web to end it: True", "stop 0.5"),
-    (life.KILL, "open web to end it: True", "kill"),
-    (life.PAUSE, "attach web", "pause"),
-    (life.RESUME, "attach web", "resume"),
+    (life.stop(), "open web to end it: True", f"stop {GRACE_S:g}"),
+    (life.stop(grace=0.5), "open web to end it: True", "stop 0.5"),
+    (life.kill(), "open web to end it: True", "kill"),
+    (life.pause(), "attach web", "pause"),
+    (life.resume(), "attach web", "resume"),
 ]
 
 
 @pytest.mark.parametrize(("verb", "opens", "does"), VERBS)
 async def test_a_verb_opens_a_sandbox_acts_and_closes_it(
-    box: FakeSandbox, verb: SandboxVerb[None], opens: str, does: str
+    box: FakeSandbox, verb: Call[None], opens: str, does: str
 ) -> None:
     await verb.carry_out("web", opened=lambda _: box.calls.append("shown"))
     assert box.calls == [opens, "shown", does, "close"]
 
 
-@pytest.mark.parametrize("verb", [life.STOP, life.KILL, life.PAUSE, life.RESUME])
+@pytest.mark.parametrize("verb", [life.stop(), life.kill(), life.pause(), life.resume()])
 async def test_a_verb_that_fails_closes_the_sandbox_too(
-    monkeypatch: pytest.MonkeyPatch, verb: SandboxVerb[None]
+    monkeypatch: pytest.MonkeyPatch, verb: Call[None]
 ) -> None:
     box = opened_by(monkeypatch, FakeSandbox(StateError("it is not running")))
     with pytest.raises(StateError):
@@ -86,7 +86,7 @@ async def test_a_verb_that_fails_closes_the_sandbox_too(
     assert box.calls[-1] == "close"
 
 
-@pytest.mark.parametrize("verb", [life.STOP, life.KILL, life.PAUSE, life.RESUME])
-def test_the_job_of_a_verb_is_called_as_the_command(verb: SandboxVerb[None]) -> None:
-    assert find_verb(verb.job.value).module == "life"
+@pytest.mark.parametrize("verb", [life.stop(), life.kill(), life.pause(), life.resume()])
+def test_the_job_of_a_verb_is_called_as_the_command(verb: Call[None]) -> None:
+    assert find_verb(verb.job.value) is verb.verb
     assert verb.doing and verb.done and not verb.failed.endswith(".")

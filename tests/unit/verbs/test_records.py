@@ -10,14 +10,12 @@ import pytest
 from quicksand.snapshots.checkpoint import Checkpoint
 
 from quicksand_tui.actions.registry import default_keymap
+from quicksand_tui.model.named import Named
 from quicksand_tui.model.specs import (
-    CheckpointSpec,
-    CloneSpec,
     ExportSpec,
     ImportSpec,
     MountSpec,
     NewSpec,
-    SaveSpec,
 )
 from quicksand_tui.verbs import (
     bundles,
@@ -30,30 +28,30 @@ from quicksand_tui.verbs import (
     starting,
     verdicts,
 )
-from quicksand_tui.verbs.record import SandboxVerb, Verb, ignore
-from quicksand_tui.verbs.rows import find_verb
+from quicksand_tui.verbs.call import Call, ignore
+from quicksand_tui.verbs.index import find_verb
 
-VERBS: list[Verb[Any]] = [
-    life.STOP,
-    life.KILL,
-    life.PAUSE,
-    life.RESUME,
+VERBS: list[Call[Any]] = [
+    life.stop(),
+    life.kill(),
+    life.pause(),
+    life.resume(),
     starting.start(),
-    starting.start("id", shown="clean"),
+    starting.start(at=Named("id", "clean")),
     starting.create(NewSpec(image="debian", name="one")),
-    starting.clone(CloneSpec(count=3, at="id", mounts="ro"), shown_at="clean"),
-    checkpoints.take(CheckpointSpec(tag="clean", note="it works")),
-    checkpoints.revert("id", shown="clean"),
+    starting.clone(count=3, at=Named("id", "clean"), mounts="ro"),
+    checkpoints.take(tag="clean", note="it works"),
+    checkpoints.revert(Named("id", "clean")),
     checkpoints.undo(),
-    checkpoints.remove("id", shown="clean"),
-    checkpoints.pin("id", shown="clean"),
-    checkpoints.pin("id", shown="clean", pinned=False),
-    checkpoints.write_note("id", "", shown="clean"),
+    checkpoints.remove(Named("id", "clean")),
+    checkpoints.pin(Named("id", "clean")),
+    checkpoints.unpin(Named("id", "clean")),
+    checkpoints.write_note(Named("id", "clean"), ""),
     mounts.mount(MountSpec(host="/srv", guest="/mnt/srv", protect=True)),
     mounts.unmount("/mnt/srv", force=True),
     removal.remove(stop=True, forced=True),
     removal.bring_back(start=True),
-    saves.save(SaveSpec(name="dev", note="gcc", compress=True)),
+    saves.save("dev", note="gcc", compress=True),
     saves.discard(["/saves/dev"], now=True, shown=["dev"]),
     saves.bring_back([Path("/saves/.trash/dev")], name="dev2", shown="abc"),
     saves.purge([Path("/saves/.trash/dev")], shown=["abc"]),
@@ -64,9 +62,9 @@ VERBS: list[Verb[Any]] = [
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
-def test_the_command_of_a_verb_is_made_of_the_parameters_in_its_row(verb: Verb[Any]) -> None:
+def test_the_command_of_a_verb_is_made_of_the_parameters_in_its_row(verb: Call[Any]) -> None:
     row = find_verb(verb.name)
-    assert {*verb.flags, *verb.values} <= {found.name for found in row.parameters}
+    assert {*verb.values} <= {found.name for found in row.parameters}
     has_subject = row.subject is not None and row.subject.name in verb.values
     command = verb.command_for("" if has_subject else "web")
     assert command.startswith(f"quicksand-tui {verb.name} ")
@@ -129,13 +127,13 @@ class FakeSandbox:
         self.calls.append("detach")
 
 
-async def do(verb: SandboxVerb[Any]) -> tuple[Any, list[str]]:
+async def do(verb: Call[Any]) -> tuple[Any, list[str]]:
     box: Any = FakeSandbox()
     return await verb.act(box, ignore), box.calls
 
 
 async def test_a_checkpoint_is_taken_as_asked_and_told_in_words_and_as_json() -> None:
-    verb = checkpoints.take(CheckpointSpec(tag="clean", note="it works"), replace=True)
+    verb = checkpoints.take(tag="clean", note="it works", replace=True)
     made, calls = await do(verb)
     how = {"note": "it works", "replace": True, "tier": None, "unmount_9p": False}
     assert calls == [f"checkpoint clean {how}"]
@@ -145,7 +143,7 @@ async def test_a_checkpoint_is_taken_as_asked_and_told_in_words_and_as_json() ->
 
 
 async def test_who_goes_back_gets_what_was_reached_and_what_keeps_the_state_from_before() -> None:
-    verb = checkpoints.revert("c1", shown="clean", keep_now=False)
+    verb = checkpoints.revert(Named("c1", "clean"), discard=True)
     reached, calls = await do(verb)
     assert calls == ["revert c1 {'keep_now': False, 'unmount_9p': False}"]
     assert (reached.at, reached.kept) == (MADE, KEPT)
@@ -154,7 +152,7 @@ async def test_who_goes_back_gets_what_was_reached_and_what_keeps_the_state_from
 
 
 async def test_a_revert_that_could_not_be_done_in_the_best_form_says_why() -> None:
-    for verb in (checkpoints.revert("c1", shown="clean"), checkpoints.undo()):
+    for verb in (checkpoints.revert(Named("c1", "clean")), checkpoints.undo()):
         why = "the guest's processor is not an x86_64\x1b[2J"
         slow = replace(MADE, revert_form="new QEMU", revert_why=why)
         reached = checkpoints.Reached(slow, KEPT, 0.1)
@@ -169,7 +167,7 @@ async def test_a_revert_that_could_not_be_done_in_the_best_form_says_why() -> No
 
 
 async def test_a_start_lets_the_sandbox_outlive_us_and_tells_what_it_could_not_do() -> None:
-    verb = starting.start("c1", shown="clean")
+    verb = starting.start(at=Named("c1", "clean"))
     started, calls = await do(verb)
     assert calls == ["start c1", "detach"]
     assert (started.notices, started.kept) == (("no desktop",), KEPT)
@@ -181,10 +179,10 @@ async def test_a_start_lets_the_sandbox_outlive_us_and_tells_what_it_could_not_d
 
 async def test_a_word_that_is_empty_is_one_that_the_engine_refuses() -> None:
     """In a script that is an unset variable; it must not count as not given."""
-    assert (await do(starting.start("")))[1][0] == "start "
+    assert (await do(starting.start(at="")))[1][0] == "start "
     assert (await do(starting.start()))[1][0] == "start None"
-    assert (await do(checkpoints.take(CheckpointSpec(tag=""))))[1][0].startswith("checkpoint  {")
-    assert (await do(checkpoints.take(CheckpointSpec())))[1][0].startswith("checkpoint None {")
+    assert (await do(checkpoints.take(tag="")))[1][0].startswith("checkpoint  {")
+    assert (await do(checkpoints.take()))[1][0].startswith("checkpoint None {")
 
 
 async def test_what_became_of_a_save_is_told_before_the_next_one_is_removed(

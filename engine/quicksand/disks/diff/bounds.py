@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from typing import Generic, TypeVar
 
 K = TypeVar("K")
+V = TypeVar("V", bound=Sized)
 
 STEPS_MAX = 10_000_000
-"""Names, extents and blocks that are read in one file system. One of our disks, full with half a
-million files, needs a fifth of that; this many steps take about ten seconds."""
+"""The most names, extents and blocks that are read in one file system. One of our disks, full with
+half a million files, needs a fifth of that; this many steps take about ten seconds."""
 
 
 class Malformed(ValueError):  # noqa: N818 - reads as a fact
-    """The disk makes no sense, or exceeds a limit. This error never leaves the package."""
+    """Raised when the disk makes no sense or exceeds a limit. It never leaves the package."""
 
 
 def require(condition: object, message: str) -> None:
@@ -39,21 +40,21 @@ class Budget:
             raise Malformed("it has more files, or more pieces of files, than are read")
 
 
-class Cache(Generic[K]):
-    """The most recently used blocks, at most ``size_max`` bytes of them."""
+class Cache(Generic[K, V]):
+    """The most recently used blocks, at most ``size_max`` bytes of them by their lengths."""
 
     def __init__(self, size_max: int) -> None:
         self._size_max = size_max
         self._size = 0
-        self._blocks: OrderedDict[K, bytes] = OrderedDict()
+        self._blocks: OrderedDict[K, V] = OrderedDict()
 
-    def get(self, key: K) -> bytes | None:
+    def get(self, key: K) -> V | None:
         found = self._blocks.get(key)
         if found is not None:
             self._blocks.move_to_end(key)
         return found
 
-    def put(self, key: K, block: bytes) -> bytes:
+    def put(self, key: K, block: V) -> V:
         """Keep ``block`` under a key that is not in use yet, and return it."""
         self._blocks[key] = block
         self._size += len(block)

@@ -39,9 +39,9 @@ class Chain:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _piece(self, offset: int, length: int) -> bytes:
-        """Return as many of these bytes as one layer has in one cluster."""
+        """Return those of these bytes that one layer has in one cluster."""
         for layer in reversed(self.layers):
-            # A shorter layer ends what shows of those below it: beyond its end are zeros.
+            # A shorter layer hides the layers below it: beyond its end the disk reads as zeros.
             if offset >= layer.size:
                 break
             cluster = layer.cluster

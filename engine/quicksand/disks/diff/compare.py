@@ -64,7 +64,7 @@ class _Walk:
         self._memory_left = MEMORY_MAX
 
     def changes(self) -> Iterator[tuple[bytes, FileChange]]:
-        """Path and change, directories before what is in them."""
+        """Yield paths and changes, each directory before its contents."""
         waiting: list[Pair] = [(b"/", ROOT, ROOT)]
         while waiting:
             path, number_a, number_b = waiting.pop()
@@ -163,8 +163,8 @@ class _Walk:
         )
 
     def _differences(self, a: Inode, b: Inode) -> Iterator[str]:
-        """Say how two inodes of one type differ. Only what a user could notice counts: not the
-        access time, nor a change that was undone."""
+        """Yield how two inodes of one type differ. Only differences that a user could notice count:
+        not the access time, nor a change that was undone."""
         if a.type is FileType.FILE and not self._same_content(a, b):
             yield "content"
         if a.type is FileType.SYMLINK and self._a.target(a) != self._b.target(b):

@@ -1,5 +1,5 @@
-"""Which packages of the guest's system were added, removed or exchanged for another version, by the
-databases of dpkg and apk on both disks."""
+"""The packages of the guest's system that were added, removed or exchanged for another version, by
+the databases of dpkg and apk on both disks."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from quicksand.disks.diff.changes import FileChange, FileType
 from quicksand.disks.diff.versions import Version, VersionReader
 
 DATABASE_MAX: Final = 32 * 1024 * 1024
-"""Bytes of the largest database that is read: dpkg's has some 1 KiB for each package, apk's, which
-lists their files, 4 KiB on average."""
+"""Bytes of the largest database that is read: dpkg's has some 1 KiB for each package; apk's, which
+lists the packages' files, 4 KiB on average."""
 
 PACKAGES_MAX: Final = 50_000
-"""Packages of one database that are read: many times as many as a full desktop has."""
+"""The most packages of one database that are read, many times those of a full desktop."""
 
 CHECK_EVERY: Final = 500
 """Packages between two looks whether anybody still waits for the result."""
@@ -27,7 +27,7 @@ _WORD: Final = re.compile(rb"[!-~]{1,200}")
 """A name, a version or an architecture: printable ASCII without spaces, 200 characters at most."""
 
 _NOT_INSTALLED: Final = frozenset({b"not-installed", b"config-files"})
-"""States of dpkg in which no file of a package is there, but perhaps its configuration."""
+"""States of dpkg in which no file of a package is there, except perhaps its configuration."""
 
 Found = tuple[str, str, str]
 """A package's name, architecture and version."""
@@ -46,7 +46,7 @@ class PackageChange:
     """One package that differs. The guest chose all text; it is printable ASCII."""
 
     name: str
-    """With ``:`` and its architecture where the disks have the package for several."""
+    """Its name, with ``:`` and its architecture if the disks have the package for several."""
     before: str | None
     """Its version; None if it was added."""
     after: str | None
@@ -67,7 +67,7 @@ def package_changes(
     check: Callable[[], None] = lambda: None,
 ) -> Iterator[tuple[str, Sequence[PackageChange]]]:
     """Yield the path of each database of packages among ``changes``, with the packages that differ,
-    sorted by name. A database that is larger than DATABASE_MAX, or no file, is passed over.
+    sorted by name. A database that is larger than DATABASE_MAX, or not a file, is skipped.
     ``check`` is called now and then, and may raise. Raises Malformed, ImageError."""
     for change in changes:
         parse = _DATABASES.get(change.path)
@@ -125,7 +125,7 @@ _DATABASES: Final[Mapping[str, Callable[[bytes], Found | None]]] = MappingProxyT
         "/usr/lib/apk/db/installed": _parse_apk,
     }
 )
-"""By path: dpkg's, and apk's, also where /lib is a link."""
+"""The parsers by path: dpkg's, and apk's, also where /lib is a link."""
 
 
 def _found(entry: bytes, name: bytes, arch: bytes, version: bytes) -> Found | None:
@@ -137,7 +137,7 @@ def _found(entry: bytes, name: bytes, arch: bytes, version: bytes) -> Found | No
 
 
 def _field(key: bytes, entry: bytes) -> bytes:
-    """Return what a line of an entry says of ``key``; b"" if none does."""
+    """Return the value of ``key`` in an entry; b"" if there is none."""
     found = re.search(rb"^" + key + rb":[ \t]*([^\n]*)", entry, re.MULTILINE)
     return found[1].rstrip() if found else b""
 

@@ -1,7 +1,7 @@
 """Reads one qcow2 layer without QEMU (QEMU docs/interop/qcow2.txt).
 
 QEMU may be writing to the file: it writes data before the table entry that points to them, so every
-entry that is found leads to whole data. The backing file that the header names is never opened.
+entry leads to complete data. The backing file named by the header is never opened.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from quicksand.disks.diff.bounds import Cache, Malformed, require
 from quicksand.disks.images.qcow2 import check_qcow2
 
 TABLES_KEPT = 16 * 1024 * 1024
-CLUSTERS_KEPT = 16 * 1024 * 1024
+CLUSTERS_KEPT = 4 * 1024 * 1024
 """Bytes of tables, and of decompressed clusters, that each open layer caches."""
 
 OFFSET_MASK = 0x00FF_FFFF_FFFF_FE00
@@ -29,13 +29,37 @@ COMPRESSED = 1 << 62
 ZERO = 1 << 0
 SECTOR = 512
 _ZSTD = 1
+_ZEROS = bytes(4096)
+"""A block of most file systems: of what reads as zeros, readers keep thousands."""
+
+PART = 4096
+"""Bytes of a part of a table."""
+
+
+class Table:
+    """A second-level table without its empty parts: a checkpoint's layer allocates few clusters,
+    and there may be hundreds of layers."""
+
+    def __init__(self, table: bytes) -> None:
+        self._parts = [
+            part if any(part) else b""
+            for part in (table[at : at + PART] for at in range(0, len(table), PART))
+        ]
+
+    def __len__(self) -> int:
+        """The bytes that are kept, with those of a reference for each part."""
+        return sum(map(len, self._parts)) + 8 * len(self._parts)
+
+    def entry(self, number: int) -> int:
+        part, at = divmod(8 * number, PART)
+        return int.from_bytes(self._parts[part][at : at + 8])
 
 
 class Layer:
     """An open layer. The owner has to close it."""
 
     def __init__(self, path: Path) -> None:
-        """Raises ImageError naming the file if it is damaged or uses a feature we do not read."""
+        """Open the layer. Raises ImageError if the file is damaged or uses an unknown feature."""
         self.path = path
         header = check_qcow2(path, allow_backing=True)
         self.size = header.virtual_size
@@ -43,8 +67,8 @@ class Layer:
         self.cluster = 1 << header.cluster_bits
         self._bits = header.cluster_bits
         self._table_entries = self.cluster // 8
-        self._tables: Cache[int] = Cache(TABLES_KEPT)
-        self._unpacked: Cache[int] = Cache(CLUSTERS_KEPT)
+        self._tables: Cache[int, Table] = Cache(TABLES_KEPT)
+        self._unpacked: Cache[int, bytes] = Cache(CLUSTERS_KEPT)
         try:
             self._file = open_regular(path)
         except OSError as error:
@@ -82,7 +106,7 @@ class Layer:
             if entry & COMPRESSED:
                 return self._unpack(entry)[within : within + length]
             if entry & ZERO and self._has_zero_flag:
-                return bytes(length)
+                return _ZEROS if length == len(_ZEROS) else bytes(length)
             place = entry & OFFSET_MASK
             if place == 0:
                 return None
@@ -118,15 +142,16 @@ class Layer:
         place = self._l1_entry(number)
         if place == 0:
             return None
-        if (found := self._tables.get(place)) is not None:
-            return found
-        table = self._read_whole(place, self.cluster, "second-level table")
-        return self._tables.put(place, table)
+        return self._read_whole(place, self.cluster, "second-level table")
 
     def _entry(self, cluster: int) -> int:
         number, at = divmod(cluster, self._table_entries)
-        table = self._table(number)
-        return 0 if table is None else int.from_bytes(table[8 * at : 8 * at + 8])
+        if (place := self._l1_entry(number)) == 0:
+            return 0
+        if (table := self._tables.get(place)) is None:
+            whole = self._read_whole(place, self.cluster, "second-level table")
+            table = self._tables.put(place, Table(whole))
+        return table.entry(at)
 
     def _unpack(self, entry: int) -> bytes:
         """Decompress a cluster. Raises Malformed."""

@@ -1,4 +1,4 @@
-"""Which lines differ between two texts (E. Myers, "An O(ND) Difference Algorithm", 1986).
+"""The lines that differ between two texts (E. Myers, "An O(ND) Difference Algorithm", 1986).
 
 Guests wrote the texts, so the work is bounded: `difflib` takes minutes for some.
 """
@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 EFFORT = 3_000_000
-"""Steps for one pair of texts, which take about a second. If they do not suffice, all lines between
-the common beginning and the common end count as replaced."""
+"""The most steps for one pair of texts, which take about a second. If they do not suffice, all
+lines between the common beginning and the common end count as replaced."""
 
 EFFORT_IN_ALL = 20 * EFFORT
 """Steps for many pairs together, such as those of a whole disk."""
@@ -72,8 +72,8 @@ def compare_lines(
     check: Callable[[], None] = lambda: None,
     steps: Steps | None = None,
 ) -> list[Region]:
-    """Return what differs, ascending. ``check`` is called now and then, and may raise; ``steps``
-    are those of many pairs."""
+    """Return the differing regions, ascending. ``check`` is called now and then, and may raise;
+    ``steps`` are shared by many pairs."""
     start = 0
     while start < min(len(a), len(b)) and a[start] == b[start]:
         start += 1
@@ -100,8 +100,8 @@ def compare_lines(
 def _shortest(
     a: Sequence[int], b: Sequence[int], check: Callable[[], None], steps: Steps
 ) -> list[tuple[int, int, int, int]] | None:
-    """Return the single edits (from x, y to x, y) of a shortest way, ascending; None if it takes
-    too many steps."""
+    """Return the single edits (from x, y to x, y) of a shortest edit script, ascending; None if it
+    takes too many steps."""
     size_a, size_b = len(a), len(b)
     least = steps.left - EFFORT
     furthest = {1: 0}

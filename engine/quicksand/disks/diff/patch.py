@@ -1,7 +1,7 @@
-"""Writes the differences between two disks as a patch that `git apply` and `patch -p1` take.
+"""Writes the differences between two disks as a patch for `git apply` and `patch -p1`.
 
-The paths are relative to the root of the disk. What a patch cannot say (large or binary files,
-devices, directories, owners) is named in comments, which both programs skip.
+The paths are relative to the root of the disk. Changes that a patch cannot express (large or binary
+files, devices, directories, owners) are named in comments, which both programs skip.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MODES = {FileType.FILE: 0o100000, FileType.SYMLINK: 0o120000}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patch:
-    """A patch, and what is not in it."""
+    """A patch, and the changes that are not in it."""
 
     data: bytes
     left_out: tuple[tuple[str, str], ...]
@@ -50,7 +50,7 @@ def make_patch(files: Iterable[FileVersions], check: Callable[[], None] = lambda
             left_out.append((found.path, "the patch is too large"))
             size -= sum(map(len, parts))
             continue
-        # A file may take the place of a directory, and a link that of a file: first all must go.
+        # A file may take the place of a directory, a link that of a file: removals come first.
         for part in parts:
             (removed if b"\ndeleted file mode " in part[: _head_end(part)] else written).append(
                 part
@@ -67,7 +67,7 @@ def _head_end(part: bytes) -> int:
 
 
 def _why_not(found: FileVersions) -> str:
-    """Return why a path is not in a patch; "" if it is, or if there is nothing to say of it."""
+    """Return why a path is not in a patch; "" if it is, or if nothing needs to be said of it."""
     sides = [side for side in (found.before, found.after) if side is not None]
     for side in sides:
         if side.type is FileType.DIRECTORY:
@@ -128,7 +128,7 @@ def _part(
 
 
 def _mode(side: Version) -> bytes:
-    """Return the mode as git has it: it knows only whether the owner may execute a file."""
+    """Return the mode as in git, which only knows whether the owner may execute a file."""
     bits = _MODES[side.type]
     if side.type is FileType.FILE:
         bits |= 0o755 if side.mode & 0o100 else 0o644
@@ -140,7 +140,7 @@ def _bytes(path: str) -> bytes:
 
 
 def quoted(name: bytes) -> bytes:
-    """Return a name as git quotes it: in C's way, if it has characters that need it."""
+    """Return a name as git quotes it: as in C, if it has characters that need quoting."""
     if all(32 <= byte < 127 and byte not in b'"\\' for byte in name):
         return name
     escaped = b"".join(
@@ -155,5 +155,5 @@ def quoted(name: bytes) -> bytes:
 
 
 def _end(name: bytes) -> bytes:
-    """Return what follows a name: a tab, without which `patch` ends it at the first space."""
+    """Return the end of a name: a tab, without which `patch` ends it at the first space."""
     return b"\t" if b" " in name and not name.startswith(b'"') else b""

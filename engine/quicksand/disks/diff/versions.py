@@ -1,4 +1,4 @@
-"""What a path holds on each of two disks: type, permissions, and the data of small files."""
+"""The type, permissions and, of small files, data of a path on each of two disks."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ COUNTED_MAX = 64 * 1024 * 1024
 """Bytes that are read in all to count lines."""
 
 COUNTED_FILES = 5_000
-"""Files whose lines are counted; a view of more is hardly looked through."""
+"""Files whose lines are counted; hardly anybody looks through a view of more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Version:
-    """What a path holds on one disk."""
+    """A path as it is on one disk."""
 
     type: FileType
     mode: int
@@ -30,8 +30,8 @@ class Version:
     size: int
     """In bytes."""
     data: bytes | None
-    """The contents of a file or the target of a symbolic link; None for every other type, and if
-    there is more than was asked for."""
+    """The contents of a file or the target of a symbolic link; None for every other type, and if it
+    is larger than requested."""
 
     @property
     def is_text(self) -> bool:
@@ -40,7 +40,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileVersions:
-    """What a path held before and after a change. None where there was nothing."""
+    """A path before and after a change; None where it did not exist."""
 
     path: str
     """Absolute; see `FileChange.path`."""
@@ -49,13 +49,13 @@ class FileVersions:
 
     @property
     def is_text(self) -> bool:
-        """Both are texts, so far as they exist."""
+        """Whether both are texts, as far as they exist."""
         return all(side.is_text for side in (self.before, self.after) if side is not None)
 
     def hunks(
         self, check: Callable[[], None] = lambda: None, steps: Steps | None = None
     ) -> list[Hunk]:
-        """The pieces of a unified diff; none if the contents are equal, or no text. The parameters
+        """The hunks of a unified diff; none if the contents are equal, or not texts. The parameters
         are those of `compare_lines`."""
         if not self.is_text:
             return []
@@ -97,8 +97,8 @@ def count_lines(
     changes: Iterable[FileChange],
     check: Callable[[], None] = lambda: None,
 ) -> Iterator[tuple[str, tuple[int, int]]]:
-    """Yield the path of each small text that differs, and how many lines it has more and less.
-    After COUNTED_MAX bytes or COUNTED_FILES files it ends. Raises Malformed, ImageError."""
+    """Yield the path of each small text that differs, and how many lines were added and removed. It
+    ends after COUNTED_MAX bytes or COUNTED_FILES files. Raises Malformed, ImageError."""
     left, files, steps = COUNTED_MAX, COUNTED_FILES, Steps()
     for change in changes:
         sizes = [size for size in (change.size_before, change.size_after) if size is not None]

@@ -1,6 +1,6 @@
-"""What is in an image: the packages that its manifest names, as a CycloneDX document (ECMA-424).
+"""The packages named by an image's manifest, as a CycloneDX document (ECMA-424).
 
-Equal images give equal documents: it has neither a date nor a random number.
+Equal images give equal documents: they have neither a date nor a random number.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def packages_of(manifest: Mapping[str, Any], key: str) -> dict[str, str]:
 
 
 def bill_of(image: StoredImage) -> dict[str, Any]:
-    """Return the bill of materials of an image. Raises ImageError if the manifest is damaged, or
-    names no packages, as that of an image from elsewhere."""
+    """Return the bill of materials of an image. Raises ImageError if the manifest is damaged or
+    names no packages, as for an image from elsewhere."""
     manifest = read_manifest(image)
     system, python = packages_of(manifest, "packages"), packages_of(manifest, "python")
     if not system and not python:
@@ -58,8 +58,8 @@ def bill_of(image: StoredImage) -> dict[str, Any]:
 
 
 def _kind_of(manifest: Mapping[str, Any], arch: Architecture) -> tuple[str, str]:
-    """The type and the namespace of the packages' URLs, and what follows a version (package-url
-    specification: "apk", "deb")."""
+    """Return the type and the namespace of the packages' URLs, and the suffix of a version
+    (package-url specification: "apk", "deb")."""
     if manifest.get("packages_of") == "alpine":
         return "apk/alpine", f"?arch={arch.value}"
     told = manifest.get("system")

@@ -12,7 +12,7 @@ from quicksand.base.listing import own_files
 from quicksand.base.paths import Paths
 
 PLACE = "builds"
-"""Their directory in the cache."""
+"""The logs' directory in the cache."""
 
 _NAMES = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\.log")
 
@@ -23,10 +23,10 @@ def build_log_path(cache: Path, name: str) -> Path:
 
 
 def list_build_logs(places: Paths) -> list[Path]:
-    """Return all logs but those of images that are just being built. Blocks for I/O."""
+    """Return all logs except those of images that are just being built. Blocks for I/O."""
     found = []
     for log in own_files(places.cache / PLACE, _NAMES):
-        with contextlib.suppress(OSError):  # what is in the lock's place is not ours
+        with contextlib.suppress(OSError):  # the file in the lock's place is not ours
             if not is_locked(places.images / f".{log.stem}.lock"):
                 found.append(log)
     return found

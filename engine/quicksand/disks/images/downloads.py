@@ -13,7 +13,7 @@ from quicksand.base.listing import own_directories, own_files
 from quicksand.base.paths import make_private_dir
 
 PLACE = "packages"
-"""Their directory in the cache, with one directory for each kind."""
+"""The packages' directory in the cache, with one directory for each kind."""
 
 LOCK = ".lock"
 """In each, flock'ed by the build that downloads or takes something."""
@@ -35,7 +35,7 @@ def list_downloads(cache: Path) -> list[Path]:
 
 
 def drop_downloads(files: Sequence[Path]) -> None:
-    """Remove kept packages, except those of a kind of which a build is just downloading. Raises
+    """Remove kept packages, except those of a kind that a build is just downloading. Raises
     OSError."""
     for kind in {path.parent for path in files}:
         lock = try_lock(kind / LOCK)

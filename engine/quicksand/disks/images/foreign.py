@@ -1,5 +1,5 @@
-"""Checks qcow2 files from elsewhere, beyond what `qcow2` checks of any: while they are written, by
-the names in their headers, and by their tables of snapshots."""
+"""Checks qcow2 files from elsewhere, in addition to the checks of `qcow2`: while they are written,
+by the names in their headers, and by their tables of snapshots."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from quicksand.disks.images.qcow2 import (
 )
 
 SNAPSHOTS_MAX = 64
-"""Internal snapshots of a layer: published packages may have left some, which nothing uses."""
+"""The most internal snapshots of a layer: published packages may have left some, all unused."""
 
 OVERHEAD = 64 * 1024 * 1024
-"""Bytes by which a disk's file may exceed what it can map: tables and freed clusters."""
+"""The most bytes by which a disk's file may exceed what it can map: tables and freed clusters."""
 
 SNAPSHOT_EXTRA_MAX = 1024
 """Bytes; QEMU's own limit (block/qcow2.h, QCOW_MAX_SNAPSHOT_EXTRA_DATA)."""
@@ -40,10 +40,10 @@ _SNAPSHOT = struct.Struct(">QIHHIIQII")
 
 class ForeignDisk:
     """Checks a qcow2 file while it is written, so that a bad one is refused by its first bytes and
-    not after gigabytes. Whoever takes it checks its header again when it is complete."""
+    not after gigabytes. The header must be checked again when the file is complete."""
 
     def __init__(self, name: str, size: int, *, allow_backing: bool = False) -> None:
-        """``name`` is the file's name in errors, ``size`` the bytes that it is said to have."""
+        """``name`` is the file's name in errors, ``size`` its declared bytes."""
         self._name = name
         self._size = size
         self._allow_backing = allow_backing
@@ -51,7 +51,7 @@ class ForeignDisk:
         self._header: Qcow2Header | None = None
         self._at = 0
         self._is_mapped: bool | None = None
-        """Whether the first-level table has entries; None until all of it was seen."""
+        """Whether the first-level table has entries; None until all of it was read."""
 
     def look(self, data: bytes) -> None:
         """Check the next piece of the file. Raises ImageError."""
@@ -131,14 +131,14 @@ def check_snapshots(path: Path) -> None:
             ):
                 raise ValueError("a snapshot in it claims an impossible size")
             length = _SNAPSHOT.size + extra + id_size + name_size
-            # What fills the last entry need not be there.
+            # The padding of the last entry may be missing.
             if offset + length > size:
                 raise ValueError("its table of snapshots is cut off")
             offset += -(-length // 8) * 8
 
 
 def require_sane_snapshots(path: Path, name: str) -> None:
-    """Do what `check_snapshots` does, and raise ImageError; ``name`` is the file's in it."""
+    """As `check_snapshots`, but raises ImageError, with ``name`` as the file's name."""
     try:
         check_snapshots(path)
     except (ValueError, struct.error) as error:

@@ -1,4 +1,4 @@
-"""Makes the initrd that a guest boots with: the image's own with the agent appended. The kernel
+"""Makes the initrd with which a guest boots: the image's own with the agent appended. The kernel
 unpacks one archive after the other, so the agent always matches the engine, whatever the image."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""For which architecture a kernel is, by its first bytes."""
+"""The architecture of a kernel, by its first bytes."""
 
 from __future__ import annotations
 
@@ -47,9 +47,8 @@ def is_zboot(head: bytes) -> bool:
 
 
 def check_kernel_arch(name: str, kernel: Path, arch: Architecture) -> None:
-    """Raise ImageError if the kernel of the image ``name`` is for another architecture than
-    ``arch``, with which QEMU would start it and nothing would happen, or if it cannot be read.
-    Blocks for I/O."""
+    """Raise ImageError if the kernel of the image ``name`` cannot be read, or is not for ``arch``:
+    QEMU would start such a kernel and nothing would happen. Blocks for I/O."""
     try:
         descriptor = open_regular(kernel)
         try:

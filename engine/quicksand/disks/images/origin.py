@@ -1,4 +1,4 @@
-"""The package that an image in the store was installed from."""
+"""The package from which an image in the store was installed."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from quicksand.base.fields import Fields
 
 KEY = "package"
-"""Its key in an image's manifest. Only an installation writes it: what a bundle says of itself is
-not taken over."""
+"""The package's key in an image's manifest. Only an installation writes it: a bundle's own
+statement is not taken over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,7 @@ class Origin:
     sha256: str
     """The digest of the wheel."""
     source: str
-    """Where the wheel came from: a path, or an address without a password."""
+    """The place from which the wheel came: a path, or an address without a password."""
 
     def to_json(self) -> dict[str, str]:
         return asdict(self)

@@ -2,7 +2,7 @@
 several layers, each further one.
 
 An image that was installed as an overlay has the files of the image below it as its own, as hard
-links where that is possible. So it needs no other image, and no other image can change under it.
+links where possible. So it needs no other image, and no other image can change under it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PARTS = ("disk", "kernel", "initrd")
 """The parts that every image has."""
 
 LAYERS_MAX = 64
-"""Further layers of an image's disk; as many saves may lie on each other."""
+"""The most further layers of an image's disk; as many saves may lie on each other."""
 
 NAMES = {"disk": "disk.qcow2", "kernel": "kernel", "initrd": "initrd"}
 """The names of their files in the store."""
@@ -30,7 +30,7 @@ _LAYER = re.compile(r"layer[0-9]+")
 
 
 def layer_part(number: int) -> str:
-    """Return the part that is the layer ``number`` of a disk, where 0 is the lowest."""
+    """Return the part for the layer ``number`` of a disk, where 0 is the lowest."""
     return f"layer{number}" if number else "disk"
 
 

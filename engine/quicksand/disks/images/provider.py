@@ -1,5 +1,5 @@
-"""The interface of image packages (specification, "Image Discovery"): what one is, and what it
-returns. `resolve` makes files that a guest can boot from of it."""
+"""The interface of image packages (specification, "Image Discovery"): a package's provider, and its
+result, from which `resolve` makes files that a guest can boot."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ResolvedImage:
     kernel: Path | None = None
     initrd: Path | None = None
     guest_arch: str | None = None
-    """None for the architecture that was asked for."""
+    """The architecture of the guest; None for the requested one."""
 
 
 @runtime_checkable

@@ -27,10 +27,10 @@ INCOMPATIBLE_EXTENDED_L2 = 1 << 4
 INCOMPATIBLE_ALLOWED = INCOMPATIBLE_DIRTY | INCOMPATIBLE_COMPRESSION
 DATA_FILE = "its data is in an external data file, and only what is in one file is used"
 EXTENDED_L2 = "it has subclusters (extended L2 entries), which are not read here"
-"""QEMU reads them, but what compares, merges and saves disks here does not."""
+"""QEMU reads such disks, but the code that compares, merges and saves disks here does not."""
 
 CONVERT = "`qemu-img convert -O qcow2 OLD NEW` makes an ordinary one of it, where you trust it"
-"""The hint for a file that is no such image, and that QEMU can read all the same."""
+"""The hint for a file that is not such an image, but that QEMU can read."""
 
 L1_SIZE_MAX = 32 * 1024 * 1024 // 8
 """Entries; QEMU's own limit (block/qcow2.h, QCOW_MAX_L1_SIZE)."""
@@ -56,7 +56,7 @@ _FORMATS = (
     (b"QED\0", "QED"),
     (b"LUKS\xba\xbe", "LUKS"),
 )
-"""How disks of other formats begin (QEMU block/*.c)."""
+"""The beginnings of disks of other formats (QEMU block/*.c)."""
 
 _CIPHERS = {1: "AES", 2: "LUKS"}
 
@@ -70,7 +70,7 @@ _EXTENSIONS_MAX = 64
 
 
 class UnfitDiskError(ValueError):
-    """A disk that QEMU could use, and that is not wanted here. ``hint`` says what to do."""
+    """Raised for a disk that QEMU could use but we do not accept. ``hint`` is the remedy."""
 
     def __init__(self, message: str, hint: str = CONVERT) -> None:
         super().__init__(message)
@@ -83,7 +83,7 @@ class Qcow2Header:
 
     version: int
     virtual_size: int
-    """Bytes that the guest sees."""
+    """Bytes of the disk as the guest sees it."""
     cluster_bits: int
     l1_offset: int
     l1_size: int
@@ -126,7 +126,7 @@ def unusable(name: str, error: Exception) -> ImageError:
 
 
 def hint_for(error: BaseException) -> str:
-    """Return what to do about a disk that was refused; "" if nothing helps."""
+    """Return the remedy for a disk that was refused; "" if nothing helps."""
     return error.hint if isinstance(error, UnfitDiskError) else ""
 
 
@@ -227,7 +227,7 @@ def _require(condition: bool, message: str) -> None:
 
 
 def _allow(condition: bool, message: str) -> None:
-    """Raise UnfitDiskError if a disk is what QEMU could use, but not what is wanted."""
+    """Raise UnfitDiskError if QEMU could use a disk that is not accepted here."""
     if not condition:
         raise UnfitDiskError(message)
 

@@ -1,8 +1,8 @@
-"""Where the recipes of images are. A recipe is one file, `NAME.toml`, and its name is said nowhere
-else.
+"""The places of the recipes of images. A recipe is one file, `NAME.toml`, which alone gives its
+name.
 
-Starts ask for the names of recipes, so this finds them without importing the builder, which reads
-what is in them (`quicksand_images.recipe`).
+Starts ask for the names of recipes, so this module finds them without importing the builder, which
+reads their contents (`quicksand_images.recipe`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def recipe_places() -> tuple[Path, ...]:
     if found is None or not found.submodule_search_locations:
         return ()
     package = Path(next(iter(found.submodule_search_locations))).resolve()
-    # Above an installed package are those of others, whose files are no recipes.
+    # The directory above an installed package has other packages, whose files are not recipes.
     near = package.parent
     checkout = (near,) if (near.parent / "pyproject.toml").is_file() else ()
     return (package / "recipes", *checkout)

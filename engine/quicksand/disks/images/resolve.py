@@ -1,7 +1,7 @@
 """Finds the files of an image by its name: a path, the store, or an installed package.
 
-The published packages call some of their images with a prefix, and find them without it, too; so an
-image "agent" is also "quicksand-agent".
+Some images of the published packages have a prefix in their names, and are found without it, too;
+so an image "agent" is also "quicksand-agent".
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from quicksand.disks.images import provider
 from quicksand.disks.images.foreign import require_sane_snapshots
 from quicksand.disks.images.kernel_arch import check_kernel_arch
 from quicksand.disks.images.qcow2 import check_qcow2
-from quicksand.disks.images.recipes import has_recipe
+from quicksand.disks.images.recipes import has_recipe, recipe_names
 from quicksand.disks.images.store import ImageStore
 from quicksand.disks.images.stored_image import StoredImage
 from quicksand.disks.packages.contents import OverlayImage
@@ -36,19 +36,19 @@ BUNDLE_SUFFIX = ".quicksand"
 """The end of a bundle's name (specification, "Image Bundle Format")."""
 
 PACKED = (b"\x28\xb5\x2f\xfd", b"\x1f\x8b")
-"""How files begin that are compressed with Zstandard (RFC 8878) or gzip (RFC 1952)."""
+"""The first bytes of files that are compressed with Zstandard (RFC 8878) or gzip (RFC 1952)."""
 
 TAR_MAGIC, TAR_MAGIC_AT = b"ustar", 257
 TAR_MAGIC_END = TAR_MAGIC_AT + len(TAR_MAGIC)
-"""The mark of a tar, and where it lies in the file (POSIX, ustar interchange format)."""
+"""The mark of a tar, and its place in the file (POSIX, ustar interchange format)."""
 
 DEPTH_MAX = 8
-"""How many packages may lie on each other."""
+"""The most packages that may lie on each other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedImage(provider.ResolvedImage):
-    """The files that a guest boots from: nothing is left open."""
+    """The files from which a guest boots, with nothing left open."""
 
     name: str
     chain: tuple[Path, ...]
@@ -79,7 +79,7 @@ class ImageInfo:
     built: float | None = None
     """Unix time at which it was put into the store."""
     error: str = ""
-    """Why it cannot be used; "" if it can."""
+    """The reason why it cannot be used; "" if it can."""
 
 
 def _require_file(name: str, path: Path) -> None:
@@ -106,16 +106,16 @@ class ImageResolver:
             )
         for number, disk in enumerate(image.chain):
             _require_file(name, disk)
-            # QEMU gets the whole block graph from us, so the backing file that an upper layer names
+            # QEMU gets the whole block graph from us, so the backing file named by an upper layer
             # is never opened; the lowest layer must not name one.
             check_qcow2(disk, allow_backing=number > 0)
             if not image.digest:
                 require_sane_snapshots(disk, str(disk))
-        # After the disks, because an error of theirs says more.
+        # After the disks, because their errors say more.
         for path in (image.kernel, image.initrd):
             _require_file(name, path)
         check_kernel_arch(name, image.kernel, arch)
-        # Resolve links, since headers of upper layers name their base that way (layout.layer_name).
+        # Resolve links, since headers of upper layers name their base so (layout.layer_name).
         return replace(image, chain=tuple(path.resolve() for path in image.chain))
 
     def knows(self, name: str, arch: Architecture | None = None) -> bool:
@@ -139,8 +139,8 @@ class ImageResolver:
         raise self._not_found(name)
 
     def _get(self, name: str, arch: Architecture | None = None) -> StoredImage | None:
-        """The image of that name in the store, with the prefix or without: its current version or,
-        if that is not for ``arch``, the newest usable one that is."""
+        """Return the image of that name in the store, with the prefix or without: its current
+        version or, if that is not for ``arch``, the newest usable one that is."""
         found = (self.store.get(one, arch) for one in also_called(name))
         return next((one for one in found if one is not None), None)
 
@@ -204,6 +204,8 @@ class ImageResolver:
         names = sorted({image.name for image in self.store.list()} | self._package_names)
         unpacked = [one for one in self.store.unpacked() if one.name == name]
         near = difflib.get_close_matches(name, names, n=3, cutoff=0.4)
+        if not near:
+            near = difflib.get_close_matches(name, sorted({*recipe_names(), *PUBLISHED}), n=2)
         if plain(name) in PUBLISHED:
             hint = Words(
                 Remedy("install", name=plain(name)),
@@ -224,7 +226,7 @@ class ImageResolver:
 
     def list(self, *, every_arch: bool = False) -> list[ImageInfo]:
         """List all images by name, those in the store with ``every_arch`` once for each
-        architecture. A broken one carries its error; it never raises."""
+        architecture. A broken one carries its error; this never raises."""
         stored = self.store.list()
         if every_arch:
             stored = [one for image in stored for one in self.store.of_all_archs(image)]
@@ -241,7 +243,7 @@ class ImageResolver:
         try:
             if package.find(Architecture.host()) is None:
                 package.require_no_stub()
-                return info  # only its code knows, which runs when its image is used
+                return info  # known only to its code, which runs when its image is used
             image = self._from_package(package, Architecture.host(), ())
             size = sum(path.stat().st_blocks * 512 for path in image.chain)
         except (QuicksandError, OSError) as error:
@@ -255,8 +257,8 @@ def is_file(name: str) -> bool:
 
 
 def is_bundle(name: str) -> bool:
-    """Whether ``name`` is the path of a bundle, which may be missing or damaged: a path that ends
-    like one, unless there is a directory, or a file that begins like one. Blocks for I/O."""
+    """Whether ``name`` is the path of a bundle, which may be missing or damaged: a path with a
+    bundle's suffix that is not a directory, or a file that begins like a bundle. Blocks for I/O."""
     if not is_file(name):
         return False
     path = expand(name)
@@ -365,8 +367,7 @@ def _from_directory(path: Path) -> ResolvedImage:
 
 
 def _ask(package: Package, arch: Architecture) -> ResolvedImage:
-    """Ask the code of an image package. It is not ours: whatever it raises becomes an
-    ImageError."""
+    """Ask the code of an image package. It is not ours: all its errors become an ImageError."""
     name = package.entry.name
     try:
         found = package.load_provider(arch)
@@ -380,7 +381,7 @@ def _ask(package: Package, arch: Architecture) -> ResolvedImage:
         }
     except Exception as error:
         raise ImageError(
-            f"the image package {name!r} is broken: {type(error).__name__}: {error}",
+            f"the image package {name!r} is broken: its code says {type(error).__name__}: {error}",
             hint=error.advice if isinstance(error, QuicksandError) else "",
         ) from error
     if not fields["chain"]:

@@ -1,10 +1,10 @@
-"""Finds the file that QEMU starts fastest of an image's kernel.
+"""Finds the form of an image's kernel that QEMU starts fastest.
 
-A bzImage decompresses itself in the guest, which takes half a second when the CPU is emulated.
-Most hold an ELF file that QEMU can start directly (PVH). It is made of the bzImage on first use.
+A bzImage decompresses itself in the guest, which takes half a second when the CPU is emulated. Most
+hold an ELF file that QEMU can start directly (PVH), which is extracted on first use.
 
 An arm64 kernel for EFI (zboot, such as Alpine's) decompresses itself too, but only after firmware,
-which no machine here has. So the kernel in it is extracted the same way.
+which no machine here has. So its kernel is extracted in the same way.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _HEAD = _BZIMAGE_AT + len(_BZIMAGE)
 
 
 def start_kernel(kernel: Path, cache: Path) -> Path:
-    """Return the file for QEMU's -kernel when a guest boots: what is inside ``kernel``, made once
-    and kept in ``cache``, or ``kernel`` itself if it is packed in no way that is known here or if
-    QEMU cannot start what is inside. Blocks for I/O.
+    """Return the file for QEMU's -kernel when a guest boots: the contents of ``kernel``, extracted
+    once and kept in ``cache``; or ``kernel`` itself if it is not packed in a known way or if QEMU
+    cannot start its contents. Blocks for I/O.
 
     Raises ImageError if ``kernel`` is damaged or cannot be read, DiskSpaceError, PathError.
     """
@@ -44,7 +44,7 @@ def check_kernel(kernel: Path) -> None:
 
 
 def start_file_of(kernel: Path, cache: Path) -> Path:
-    """Where `start_kernel` keeps the file that it makes of ``kernel``. Raises OSError."""
+    """Return the place where `start_kernel` keeps the file made from ``kernel``. Raises OSError."""
     return place_of(cache, SUFFIX, [kernel])
 
 
@@ -61,8 +61,8 @@ def _is_packed(kernel: Path) -> bool:
 
 
 def _start_file(kernel: Path) -> bytes:
-    """What QEMU starts; nothing, which is kept as well, if there is nothing that it can start."""
-    # Once per kernel: other starts do without the decompressors.
+    """Return the bytes of the file that QEMU starts; b"" if there is none, which is kept, too."""
+    # Once per kernel: other starts do not need the decompressors.
     from quicksand.disks.images import vmlinux  # noqa: PLC0415
 
     try:
@@ -83,5 +83,5 @@ def _is_empty(made: Path) -> bool:
     try:
         return made.stat().st_size == 0
     except FileNotFoundError:
-        # Cleaning has it aside while it looks for starts, finds this one and gives it back.
+        # Cleaning has it aside while it looks for starts; it finds this one and gives it back.
         return False

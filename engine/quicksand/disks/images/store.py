@@ -13,7 +13,6 @@ from __future__ import annotations
 import builtins
 import contextlib
 import errno
-import hashlib
 import os
 import re
 import secrets
@@ -34,11 +33,13 @@ from quicksand.base.files import (
 )
 from quicksand.base.listing import ANY_ID, TEMPORARY, own_directories, own_files
 from quicksand.base.paths import SHARED_IMAGES, make_private_dir
-from quicksand.base.regular import create, open_file, open_regular, read_word
+from quicksand.base.reasons import reason_of
+from quicksand.base.regular import create, open_regular, read_word
 from quicksand.base.removal import mark, remove, require_ours
 from quicksand.disks.images.origin import KEY, Origin
 from quicksand.disks.images.parts import checked_file, image_digest, layers_of, parts_of
-from quicksand.disks.images.stored_image import DIGEST_SHOWN, StoredImage
+from quicksand.disks.images.same_files import link_same, sha256_file
+from quicksand.disks.images.stored_image import DIGEST_SHOWN, StoredImage, with_errors
 from quicksand.disks.images.suggested import check_suggested
 
 SCHEMA, SCHEMA_OF_LAYERS = 1, 2
@@ -51,10 +52,10 @@ NAME_MAX = 200
 
 BUNDLE = "bundle"
 """The key in the manifest of an image that a start has unpacked from a bundle: the bundle's file
-name. Such an image becomes no current version; its name is NAME@DIGEST (`versioned`)."""
+name. Such an image does not become a current version; its name is NAME@DIGEST (`versioned`)."""
 
 _DIGEST = re.compile(r"[0-9a-f]{6,64}")
-"""What may follow the @."""
+"""The digits of a digest that may follow the @."""
 
 _POINTERS = re.compile(rf"{CURRENT}|\.{CURRENT}{TEMPORARY}")
 
@@ -73,12 +74,15 @@ class ImageStore:
         return [image for name in names if (image := self.get(name)) is not None]
 
     def unpacked(self) -> builtins.list[StoredImage]:
-        """List the versions that starts have unpacked from bundles and that are no current ones."""
+        """List the versions that starts have unpacked from bundles and that are not current."""
+        found = [image for image in self._all_versions() if image.bundle]
+        return [image for image in found if image.root != self._current_root(image)]
+
+    def _all_versions(self) -> builtins.list[StoredImage]:
         if not self.root.is_dir():
             return []
         names = sorted(p.name for p in self.root.iterdir() if p.is_dir() and p.name[0] != ".")
-        found = [image for name in names for image in self.versions(name) if image.bundle]
-        return [image for image in found if image.root != self._current_root(image)]
+        return [image for name in names for image in self.versions(name)]
 
     def _current_root(self, image: StoredImage) -> Path | None:
         current = self.get(image.root.parent.name)
@@ -87,8 +91,8 @@ class ImageStore:
     def get(self, name: str, arch: Architecture | None = None) -> StoredImage | None:
         """Return the current version of ``name`` or, if that is NAME@DIGEST, that version of the
         image NAME; None if there is none. A broken one carries its errors. If the current one is
-        not for ``arch``, or ``arch`` is not this host's, for which alone there is a choice, return
-        the newest usable one for ``arch``, if there is any."""
+        not for ``arch``, or ``arch`` is not this host's (the pointer chooses only among its
+        versions), return the newest usable one for ``arch``, if there is any."""
         image = self._current(name)
         if image is None or image.errors or arch is None:
             return image
@@ -100,7 +104,7 @@ class ImageStore:
         return max(fitting, key=lambda one: one.built or 0.0, default=image)
 
     def of_all_archs(self, current: StoredImage) -> builtins.list[StoredImage]:
-        """Return what `get` finds for each architecture of an image whose current version is
+        """Return the result of `get` for each architecture of an image whose current version is
         ``current``."""
         if current.errors:
             return [current]
@@ -164,7 +168,7 @@ class ImageStore:
     @staticmethod
     def load(directory: Path) -> StoredImage:
         """Load the image in ``directory``. ``errors`` lists files that are missing or whose size
-        is not that in the manifest.
+        differs from the manifest.
 
         Raises ImageNotFound if there is no manifest, ImageError if it is damaged.
         """
@@ -198,12 +202,12 @@ class ImageStore:
         except FileNotFoundError:
             raise ImageNotFound(f"Image not found: {directory} has no {MANIFEST}") from None
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ImageError(f"{path} is damaged: {error!r}") from error
-        return _with_errors(image)
+            raise ImageError(f"{path} is damaged: {reason_of(error)}") from error
+        return with_errors(image)
 
     @staticmethod
     def verify(image: StoredImage) -> builtins.list[str]:
-        """Read all files, compare their digests, and return what is wrong. Blocks for I/O."""
+        """Read all files, compare their digests, and return the faults. Blocks for I/O."""
         wrong = [*image.errors]
         for part, found in image.files.items():
             path = image.root / str(found["name"])
@@ -225,13 +229,15 @@ class ImageStore:
             check_suggested(manifest.get("machine", {}))
         except ValueError as error:
             raise ImageError(f"the manifest of {manifest['name']!r} is wrong: {error}") from None
-        files = {}
+        files, stored = {}, self._all_versions()
         for part in parts_of(manifest["files"]):
             name = str(manifest["files"][part]["name"])
             path = staging / name
             with map_os_errors(path):
                 _sync_file(path, alone=True)
             files[part] = {"name": name, "size": path.stat().st_size, "sha256": sha256_file(path)}
+            with map_os_errors(path):
+                link_same(path, files[part], stored)
         digest = image_digest(
             files, str(manifest.get("cmdline", "")), str(manifest.get("recipe", ""))
         )
@@ -291,7 +297,7 @@ class ImageStore:
         _require_own()
         name = image.root.parent.name
         with map_os_errors(image.root):
-            # A build whose result exists already makes that version the current one again.
+            # A build whose result already exists makes that version current again.
             lock = try_named_lock(path := self.root / f".{name}.lock")
             if lock is None:
                 return False
@@ -306,9 +312,9 @@ class ImageStore:
         return True
 
     def adopt(self, image: StoredImage) -> StoredImage:
-        """Return the version as one that was not only unpacked from a bundle (`BUNDLE`) but
-        imported or made as well, so that its name and its architecture find it. Raises
-        DiskSpaceError, PathError."""
+        """Turn a version that was only unpacked from a bundle (`BUNDLE`) into one that was imported
+        or made, so that its name and architecture find it, and return it. Raises DiskSpaceError,
+        PathError."""
         _require_own()
         if not image.bundle:
             return image
@@ -318,8 +324,8 @@ class ImageStore:
         return self.load(image.root)
 
     def make_current(self, image: StoredImage) -> None:
-        """Make a version that is in the store the one that new sandboxes boot from. Raises
-        DiskSpaceError, PathError."""
+        """Make a stored version the one from which new sandboxes boot. Raises DiskSpaceError,
+        PathError."""
         _require_own()
         with map_os_errors(image.root):
             _point(image.root.parent, image.root.name)
@@ -359,17 +365,11 @@ class ImageStore:
 
     def _remove_tree(self, place: Path) -> None:
         require_ours(place)
-        # Renamed first, so that nothing starts from a half-removed image. Images of other names
-        # can have the same version.
+        # Renamed first, so that nothing starts from a half-removed image. Images of other names can
+        # have the same version.
         doomed = self.root / f"{REMOVED}{secrets.token_hex(4)}-{place.name}"
         place.rename(doomed)
         remove(doomed)
-
-
-def sha256_file(path: Path) -> str:
-    """Return the hexadecimal SHA-256 of a file. Blocks for I/O. Raises OSError."""
-    with open_file(path) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _require_own() -> None:
@@ -388,26 +388,6 @@ def _is_name(name: str) -> bool:
     return bool(name) and not name.startswith(".")
 
 
-def _with_errors(image: StoredImage) -> StoredImage:
-    errors = []
-    for found in image.files.values():
-        path = image.root / str(found["name"])
-        if path.is_symlink():
-            errors.append(f"{path.name} is a symbolic link")
-        elif not path.is_file():
-            errors.append(f"{path.name} is missing")
-        elif path.stat().st_size != found["size"]:
-            errors.append(
-                f"{path.name} is {path.stat().st_size} bytes long, not {found['size']}: truncated?"
-            )
-    if not errors:
-        return image
-    return StoredImage(
-        **{f: getattr(image, f) for f in StoredImage.__slots__ if f != "errors"},
-        errors=tuple(errors),
-    )
-
-
 def _point(place: Path, version: str) -> None:
     """Make a version the current one of the image whose directory ``place`` is. Raises OSError,
     DiskSpaceError, PathError."""
@@ -420,8 +400,8 @@ def _point(place: Path, version: str) -> None:
 
 
 def _move_in(staging: Path, target: Path) -> bool:
-    """Move a finished version to its place; return False if that version is there already, perhaps
-    since a moment ago by another process. Raises OSError."""
+    """Move a finished version to its place; return False if that version is already there, perhaps
+    just put there by another process. Raises OSError."""
     if target.exists():
         return False
     try:
@@ -434,8 +414,8 @@ def _move_in(staging: Path, target: Path) -> bool:
 
 
 def _sync_file(path: Path, *, alone: bool = False) -> None:
-    """Sync a file; with ``alone``, of one that was just made, so that only its owner may write to
-    it, whatever the umask was."""
+    """Sync a file; ``alone``: a file that was just made, which only its owner may then write to,
+    whatever the umask was."""
     descriptor = open_regular(path)
     try:
         if alone:

@@ -34,16 +34,16 @@ class StoredImage:
     machine: Mapping[str, Any] = field(default_factory=dict)
     """Values that it suggests for options that the user does not give (`suggested`)."""
     container: Mapping[str, Any] = field(default_factory=dict)
-    """What it says of the container image that it was made of; empty if it was made of none."""
+    """Facts about the container image from which it was made; empty if there is none."""
     files: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """By part ("disk", "kernel", "initrd", "layer1" …): name, size in bytes and sha256."""
     package: Origin | None = None
-    """The package that it was installed from; None if it was built or imported."""
+    """The package from which it was installed; None if it was built or imported."""
     bundle: str = ""
-    """The file name of the bundle that a start has unpacked it from; "" if it was imported, built
+    """The file name of the bundle from which a start has unpacked it; "" if it was imported, built
     or installed."""
     errors: tuple[str, ...] = ()
-    """Why it cannot be used."""
+    """The reasons why it cannot be used."""
 
     @property
     def versioned(self) -> str:
@@ -77,3 +77,24 @@ class StoredImage:
 
     def _path(self, part: str) -> Path:
         return self.root / str(self.files[part]["name"])
+
+
+def with_errors(image: StoredImage) -> StoredImage:
+    """Return the image with the faults of its files."""
+    errors = []
+    for found in image.files.values():
+        path = image.root / str(found["name"])
+        if path.is_symlink():
+            errors.append(f"{path.name} is a symbolic link")
+        elif not path.is_file():
+            errors.append(f"{path.name} is missing")
+        elif path.stat().st_size != found["size"]:
+            errors.append(
+                f"{path.name} is {path.stat().st_size} bytes long, not {found['size']}: truncated?"
+            )
+    if not errors:
+        return image
+    return StoredImage(
+        **{f: getattr(image, f) for f in StoredImage.__slots__ if f != "errors"},
+        errors=tuple(errors),
+    )

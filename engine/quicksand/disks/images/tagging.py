@@ -7,6 +7,7 @@ from pathlib import Path
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import ConfigError, ImageError, StateError
 from quicksand.base.files import give_back, map_os_errors, read_json, try_named_lock
+from quicksand.base.reasons import reason_of
 from quicksand.base.sharing import share_file
 from quicksand.base.staging import staging
 from quicksand.disks.images.origin import KEY
@@ -16,17 +17,17 @@ from quicksand.disks.images.stored_image import StoredImage
 from quicksand.disks.packages.names import is_image_name
 
 LEFT_OUT = ("digest", "schema_version", KEY, BUNDLE)
-"""What of a manifest is no fact about the files: publishing writes it, or it says where the image
-of the first name came from."""
+"""The keys of a manifest that are not facts about the files: publishing writes them, or they name
+the origin of the first image."""
 
 
 def tag_image(store: ImageStore, image: StoredImage, name: str) -> StoredImage:
-    """Make ``image`` the current version of the image ``name``, too; return that. One for another
-    processor lies beside a version for this host's, which stays the current one. Both share their
-    files, and either can be removed without the other. Blocks for I/O.
+    """Make ``image`` the current version of the image ``name``, too, and return that. If it is for
+    another processor, a version for this host's stays current. Both share their files, and either
+    can be removed without the other. Blocks for I/O.
 
-    Raises ConfigError for a name that no image can have or that means another one, ImageError for a
-    damaged image, StateError if an image of that name is just being built or installed,
+    Raises ConfigError for a name that no image can have or that has another meaning, ImageError for
+    a damaged image, StateError if an image of that name is just being built or installed,
     DiskSpaceError, PathError.
     """
     if not is_image_name(name):
@@ -71,4 +72,4 @@ def read_manifest(image: StoredImage) -> dict[str, object]:
     try:
         return read_json(path)
     except (OSError, ValueError, TypeError) as error:
-        raise ImageError(f"{path} is damaged: {error!r}") from error
+        raise ImageError(f"{path} is damaged: {reason_of(error)}") from error

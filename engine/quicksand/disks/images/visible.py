@@ -1,4 +1,4 @@
-"""Finds which layer of a disk decides each cluster, and where its base shows through."""
+"""Finds the layer of a disk that decides each cluster, and where its base shows through."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ NOTHING = 0
 """No layer has the cluster, so the base shows."""
 
 MIXED = 2
-"""More than one layer has a part of the cluster, or the disk ends within it. No place in a file is
-as small as `NOTHING`, `ZERO` and this."""
+"""Several layers have parts of the cluster, or the disk ends within it. Places in a file are always
+larger than `NOTHING`, `ZERO` and this."""
 
 
 class Source(Layer):
@@ -29,8 +29,7 @@ class Source(Layer):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        # There may be hundreds of layers, so each caches one table and one decompressed cluster.
-        self._tables = Cache(self.cluster)
+        # There may be hundreds of layers, so each caches one decompressed cluster.
         self._unpacked = Cache(self.cluster)
 
     def check(self) -> None:
@@ -127,7 +126,7 @@ class Visible:
         """Bytes of the disk."""
         self._layers = layers
         self._shown = below[-1].size if below else 0
-        """The byte from which on nothing of the base shows."""
+        """The byte from which on the base does not show."""
         self._disk = Chain([*below, *layers])
         all_parts = range(-(-self.size // L2_COVERS))
         self._numbers = sorted(set().union(*self._candidates()).intersection(all_parts))
@@ -179,7 +178,7 @@ class Visible:
         return part
 
     def _hide(self, part: Part, end: int) -> None:
-        """Hide what lies below a layer beyond its end."""
+        """Hide, beyond the end of a layer, everything below it."""
         at, within = divmod(max(0, end - part.start), CLUSTER)
         entries = part.entries
         if at < len(entries) and within:

@@ -1,6 +1,6 @@
-"""What is inside kernels that decompress themselves: the ELF file of a bzImage, reduced to what
-QEMU loads, and the arm64 kernel of an EFI zboot image. The kernel may come from elsewhere, so what
-it claims is checked."""
+"""The content of kernels that decompress themselves: the ELF file of a bzImage, reduced to the
+parts that QEMU loads, and the arm64 kernel of an EFI zboot image. The kernel may come from
+elsewhere, so its headers are checked."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ _PHDR = struct.Struct("<IIQQQQQQ")
 
 
 def extract_vmlinux(bzimage: bytes) -> bytes:
-    """Extract what a bzImage decompresses (Linux Documentation/arch/x86/boot.rst).
+    """Extract the kernel that a bzImage decompresses (Linux Documentation/arch/x86/boot.rst).
 
     Raises ValueError if it is damaged, LookupError if its boot protocol is older than 2.08, which
-    does not tell where that is, or if it is compressed in a way that is not known here.
+    does not tell the kernel's place, or if its compression is unknown here.
     """
     if not bzimage.startswith(_HEADER, _HEADER_AT):
         raise LookupError("it is not a bzImage")
@@ -63,11 +63,11 @@ def extract_vmlinux(bzimage: bytes) -> bytes:
 
 
 def extract_zboot(image: bytes) -> bytes:
-    """Extract the arm64 kernel in an EFI zboot image, which QEMU before 8.1 does not, and no QEMU
-    if it is not compressed by gzip.
+    """Extract the arm64 kernel in an EFI zboot image. QEMU does so only from 8.1 on, and only if it
+    is compressed by gzip.
 
-    Raises ValueError if it is damaged, LookupError if it is compressed in a way that is not known
-    here, or holds something else.
+    Raises ValueError if it is damaged, LookupError if its compression is unknown here, or if it
+    holds something else.
     """
     try:
         offset, length = struct.unpack_from("<II", image, _ZBOOT_PAYLOAD_AT)
@@ -75,7 +75,7 @@ def extract_zboot(image: bytes) -> bytes:
         raise ValueError("it is cut off") from error
     payload = image[offset : offset + length]
     if not payload.startswith(_GZIP):
-        # What the header gives is the length without that of the content (ZBOOT_SIZE_LEN).
+        # The header gives the length without the length field of the content (ZBOOT_SIZE_LEN).
         length += 4
         payload = image[offset : offset + length]
     if len(payload) != length:
@@ -128,7 +128,7 @@ def _whole(content: bytes, size: int, *, is_complete: bool) -> bytes:
 
 
 def shrink_elf(elf: bytes) -> bytes:
-    """Reduce an ELF file to what is loaded: no trailing zeros, sections or relocations.
+    """Reduce an ELF file to its loaded parts: no trailing zeros, sections or relocations.
 
     Raises LookupError if it is not a 64-bit ELF file with a PVH entry point (CONFIG_PVH),
     ValueError if it is damaged.

@@ -32,7 +32,7 @@ from quicksand.disks.images.overlay import (
 )
 
 COPIED = 1 << 63
-"""Bit of an entry: the refcount of what it points to is exactly 1."""
+"""Bit of an entry: the refcount of its cluster is exactly 1."""
 
 _L1_AT = 2
 

@@ -1,7 +1,7 @@
 """Image packages: Python wheels that carry an image, published or installed. Their files are read;
-no code of theirs is run.
+none of their code is run.
 
-From the bottom up: `names` (what packages and images are called), `contents` (what is in one),
-`wheel` (one as a file), `installed` (one in this environment), `pages` and `sources` (where there
-are some), `web` (how they get here), `unpacking` and `installing` (into the image store).
+From the bottom up: `names` (the names of packages and images), `contents` (the image in one),
+`wheel` (one as a file), `installed` (one in this environment), `pages` and `sources` (places that
+offer them), `web` (fetching them), `unpacking` and `installing` (into the image store).
 """

@@ -1,8 +1,8 @@
-"""What is in an image package, read from its files: a base image, an overlay, or no image at all.
+"""The content of an image package, read from its files: a base image, an overlay, or none.
 
 Packages have their images in the directory `images` of their module, as the published ones do:
 either NAME-VERSION-ARCH.qcow2 with .kernel and .initrd beside it, or a save (manifest.json and
-overlays/0.qcow2 …) that lies on another image. What is not laid out so is no image for us.
+overlays/0.qcow2 …) that lies on another image. Anything else is not an image for us.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ SAVE_VERSION = 6
 MANIFEST_MAX = 4 * 1024 * 1024
 
 DEFAULTS: Mapping[str, Any] = {"memory": "512M", "cpus": 1, "enable_display": False}
-"""Options of a machine that nobody has chosen: the defaults of the published packages, which they
-write into every manifest."""
+"""Values of machine options that count as not chosen: the defaults of the published packages, which
+they write into every manifest."""
 
 _MODULE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
 
@@ -64,7 +64,7 @@ class OverlayImage:
     base: str
     """The name of the image below it."""
     digest: str
-    """The digest of that image in the store, "" if the manifest has none: that of the published
+    """The digest of that image in the store; "" if the manifest has none, as in the published
     packages."""
     layers: tuple[str, ...]
     """The names of files in the package, the lowest first."""
@@ -91,8 +91,8 @@ class EntryPoint:
 
 
 def find_entry_point(found: Mapping[str, str], package: str) -> EntryPoint:
-    """Return the entry point of the one image of a package, whose name must be the package's:
-    anything else could take the place of an image that the user trusts. Raises ImageError."""
+    """Return the entry point of the one image of a package, whose name must be the package's: any
+    other name could take the place of an image that the user trusts. Raises ImageError."""
     if not found:
         raise ImageError(f"{package} is no image package: it has no entry point of {GROUP}")
     if len(found) > 1:
@@ -109,9 +109,9 @@ def find_entry_point(found: Mapping[str, str], package: str) -> EntryPoint:
 def find_image(
     files: Files, entry: EntryPoint, arch: Architecture, said: Architecture | None = None
 ) -> BaseImage | OverlayImage | None:
-    """Find the image for guests of ``arch``; None if the package has none at all. ``said`` is the
-    architecture that the package says it is for. Raises ImageError for one of another
-    architecture, or one that is incomplete."""
+    """Find the image for guests of ``arch``; None if the package has no image. ``said`` is the
+    package's declared architecture. Raises ImageError for an image of another architecture, or an
+    incomplete one."""
     inside = [
         name.removeprefix(entry.directory)
         for name in files.names()

@@ -1,12 +1,12 @@
 """Image packages that are installed in this Python environment, read by their files.
 
-The published packages import a library that is not here, and when their image is missing they run
-pip while it is asked for. So nothing of a package is imported, as long as its files tell where its
-image is. Only a package that has no such files, and does not build on that library, is asked by its
-code (`load_provider`), as `quicksand.ImageProvider` describes: that is the interface for packages
-that make or find their image themselves, and whoever installed one in this environment has it run.
+The published packages import a library that is not here, and run pip when their image is requested
+and missing. So no code of a package is imported as long as its files tell the place of its image.
+Only for a package that has no such files, and does not build on that library, is its code called
+(`load_provider`), as `quicksand.ImageProvider` describes: that is the interface for packages that
+make or find their image themselves, and whoever installs one in this environment agrees to run it.
 Where our own re-exports stand in for that library (docs/user-guide/published-core.md), other
-packages on it are asked, too; those that are published have their image in files, or not at all.
+packages built on it are called, too; the published ones have their image in files, or not at all.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from quicksand.disks.packages.contents import BaseImage, OverlayImage, find_imag
 from quicksand.disks.packages.names import GROUP, PUBLISHED, SHOWN_MAX, normalised, plain
 
 LIBRARY = "quicksand-core"
-"""What the published image packages build on."""
+"""The package on which the published image packages build."""
 
 LABEL = "+quicksand.tui."
-"""What the version of our re-exports of `LIBRARY` has, and none of the published ones
+"""The part of a version by which our re-exports of `LIBRARY` differ from the published ones
 (compat/quicksand-core)."""
 
 
@@ -90,8 +90,8 @@ class Package:
         return self.entry.dist
 
     def find(self, arch: Architecture) -> tuple[BaseImage | OverlayImage, Path] | None:
-        """Find its image for guests of ``arch``, and the directory that its files are named from;
-        None if it has none in its files. Raises ImageError."""
+        """Find its image for guests of ``arch``, and the directory to which its file names are
+        relative; None if its files have no image. Raises ImageError."""
         found = self._distribution
         if found is None:
             return None
@@ -101,8 +101,8 @@ class Package:
         return None if image is None else (image, root)
 
     def is_stub(self) -> bool:
-        """Whether it has no image unless that is in its files: it is one of the published packages,
-        or its code needs a library that is not here."""
+        """Whether the package has no image except in files: it is one of the published packages, or
+        its code needs a library that is not here."""
         found = self._distribution
         requires = [] if found is None else found.requires or []
         if not any(_name_in(text) == LIBRARY for text in requires):
@@ -122,7 +122,7 @@ class Package:
             )
 
     def load_provider(self, arch: Architecture) -> Any:
-        """Ask its code for its image: the last resort. Raises whatever that code raises."""
+        """Call its code for its image: the last resort. Raises all errors of that code."""
         provider = self.entry.load()
         provider = provider() if isinstance(provider, type) else provider
         return provider.resolve(arch.debian)

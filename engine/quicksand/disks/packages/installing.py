@@ -1,8 +1,8 @@
 """Installs images from wheels into the image store: found, fetched, checked, unpacked, published.
 
 Everything is made in a directory beside the images and gets its place by one rename, so a process
-that is killed leaves the store as it was; the next one removes what it left. What a package lies on
-is installed before it.
+that is killed leaves the store as it was; the next one removes what it left. The base of a package
+is installed before the package.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from quicksand.base.remedies import Remedy, Words
 from quicksand.base.staging import staging
 from quicksand.base.threads import in_stoppable_thread, in_thread_to_the_end
 from quicksand.disks.images.origin import Origin
-from quicksand.disks.images.store import ImageStore, sha256_file
+from quicksand.disks.images.same_files import sha256_file
+from quicksand.disks.images.store import ImageStore
 from quicksand.disks.images.stored_image import StoredImage
 from quicksand.disks.packages.contents import (
     BaseImage,
@@ -54,7 +55,7 @@ from quicksand.disks.packages.web import Web
 from quicksand.disks.packages.wheel import Wheel, WheelName, check_arch, is_wheel, parse_wheel_name
 
 DEPTH_MAX = 8
-"""How many packages may lie on each other."""
+"""The most packages that may lie on each other."""
 
 LOCK_POLL_S = 0.1
 
@@ -97,8 +98,8 @@ async def install_package(
     arch: Architecture | None = None,
     progress: Progress | None = None,
 ) -> list[Installed]:
-    """Install the image of a package, given by name or as the path of a wheel, and those below it;
-    return them, the lowest first. ``sources`` are asked in this order instead of the usual ones
+    """Install the image of a package, given by name or as the path of a wheel, and the images below
+    it; return them, the lowest first. ``sources`` are asked in this order instead of the usual ones
     (`sources.parse_source`). Raises as `Installer.install`."""
     wanted, found = await asyncio.to_thread(_read_words, what, sources)
     async with Web(certificates=certificates()) as web:
@@ -110,12 +111,12 @@ async def install_package(
 
 
 def _read_words(what: str, sources: Sequence[str]) -> tuple[Wanted | Path, list[Source]]:
-    """Return what is to be installed, and where it is looked for. Blocks: a home directory can be
-    one of the network, and so can pip's settings."""
+    """Return the requested package, and the sources for it. Blocks: a home directory, and so pip's
+    settings, can be on the network."""
     wanted = expand(what).absolute() if is_wheel(what) else parse_wanted(what)
     found = [parse_source(one) for one in sources]
     if isinstance(wanted, Path) and not sources:
-        found.append(Directory(wanted.parent))  # what it lies on may be beside it
+        found.append(Directory(wanted.parent))  # its base may be beside it
     return wanted, found if sources else [*found, *usual_sources()]
 
 
@@ -137,14 +138,14 @@ class Installer:
         self._arch = arch
         self._progress = progress
         self.installed: list[Installed] = []
-        """Every image so far that was asked for or lies below one, the lowest first."""
+        """All images so far that were requested or lie below one, the lowest first."""
 
     async def install(self, what: Wanted | Path) -> Installed:
-        """Install a package by its name, or a wheel of this host. Below it, what it lies on.
+        """Install a package by its name, or a wheel of this host, after its base.
 
-        What is in the store already is not fetched again. Raises ImageNotFound if no source has it,
-        ImageError for a wheel that cannot be used, ConfigError, HostError; neither that nor a
-        cancellation leaves a part of an image.
+        Images in the store are not fetched again. Raises ImageNotFound if no source has the
+        package, ImageError for a wheel that cannot be used, ConfigError, HostError; after an error
+        or a cancellation no part of an image is left.
         """
         return await self._install(what, above=())
 
@@ -164,7 +165,7 @@ class Installer:
         return found
 
     async def _find(self, what: Wanted | Path, made: Path, *, is_below: bool) -> _Offer | Installed:
-        """Find a wheel with an image and get it here, or the image that it has made before."""
+        """Find and fetch a wheel with an image, or return the image that it has made before."""
         if isinstance(what, Path):
             link = replace(link_to(what), sha256=await asyncio.to_thread(_digest_of, what))
             if there := await self._find_installed(parse_wheel_name(what.name), link, is_below):
@@ -227,7 +228,7 @@ class Installer:
         return await in_thread_to_the_end(find)
 
     def _is_for_use(self, is_below: bool) -> bool:
-        """Whether new sandboxes are to boot from an image, even if there is another one of its
+        """Whether new sandboxes should boot from an image, even if there is another one of its
         name: not if only another package needs it, or if it is for another architecture."""
         return not is_below and self._arch is Architecture.host()
 
@@ -264,7 +265,7 @@ class Installer:
         return await in_thread_to_the_end(look)
 
     async def _add(self, offer: _Offer, made: Path, above: tuple[str, ...]) -> Installed:
-        """Unpack a wheel and publish its image, after that on which it lies."""
+        """Unpack a wheel and publish its image, after the image on which it lies."""
         below = None
         if isinstance(offer.image, OverlayImage):
             below = await self._below(offer, offer.image, above)
@@ -298,8 +299,8 @@ class Installer:
     async def _below(
         self, offer: _Offer, image: OverlayImage, above: tuple[str, ...]
     ) -> StoredImage:
-        """Find the image on which an overlay lies, or install it. The published packages say which
-        versions of a package it may be; a save of ours, which image it is to the byte."""
+        """Find or install the image on which an overlay lies. The published packages require
+        certain versions of a package; a save of ours requires an exact image."""
         if image.digest:
             there = await asyncio.to_thread(self._store.find_version, image.base, image.digest)
             if there is not None:
@@ -325,7 +326,7 @@ class Installer:
         return found
 
     def _find_below(self, wanted: Wanted, image: OverlayImage) -> StoredImage | None:
-        """The newest image in the store that was installed from the package that is wanted."""
+        """Return the newest image in the store that was installed from the wanted package."""
         found = [
             (Version(origin.version), one)
             for one in self._store.versions(image.base)
@@ -357,7 +358,7 @@ class Installer:
 
 @contextlib.asynccontextmanager
 async def _staging(root: Path) -> AsyncIterator[Path]:
-    """Do what `staging` does, in threads: removing what a killed process left can take a while."""
+    """Do the work of `staging` in threads: removing a killed process's files can take a while."""
     place = staging(root)
     made = await in_thread_to_the_end(place.__enter__)
     try:

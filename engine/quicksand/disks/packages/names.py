@@ -35,22 +35,21 @@ def package_of(image: str) -> str:
 
 
 def image_of(name: str) -> str:
-    """Return the name that the image gets which is called ``name``, or comes in the package of that
+    """Return the name of the image that is called ``name``, or comes in the package of that
     name."""
     return normalised(name).removeprefix(PREFIX)
 
 
 def is_image_name(name: str) -> bool:
-    """Whether an image from a package may be called so."""
+    """Whether an image from a package may have that name."""
     return len(name) <= NAME_MAX and _IMAGE.fullmatch(name) is not None
 
 
 def plain(name: str) -> str:
-    """Return the name of an image without the prefix, with which the published packages call some
-    of theirs."""
+    """Return the name of an image without the prefix that some of the published packages use."""
     return name.removeprefix(PREFIX) or name
 
 
 def also_called(name: str) -> tuple[str, ...]:
-    """Return the names by which an image is looked for: its own, and that without the prefix."""
+    """Return the names by which an image is looked up: its own, and the one without the prefix."""
     return tuple(dict.fromkeys((name, plain(name))))

@@ -1,5 +1,5 @@
-"""What sources of wheels answer: pages of an index (PEP 503, PEP 691), other pages with links, and
-the releases of a forge. Pure; all of it is from elsewhere, so what makes no sense is left out."""
+"""The answers of sources of wheels: pages of an index (PEP 503, PEP 691), other pages with links,
+and the releases of a forge. Pure; all of it is from elsewhere, and nonsense is left out."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ class Link:
     """Its file name."""
     url: str = ""
     path: Path | None = None
-    """Where it is on this host; None if it has to be fetched from ``url``."""
+    """Its place on this host; None if it must be fetched from ``url``."""
     sha256: str = ""
-    """"" if the source says none."""
+    """Its digest; "" if the source gives none."""
     size: int | None = None
     """Bytes; None if the source does not say."""
     source: str = ""
-    """The source, as it is told to the user."""
+    """The name of the source in messages."""
     is_yanked: bool = False
 
 
 def parse_page(body: bytes, kind: str, url: str, source: str) -> list[Link]:
-    """Return the wheels that a page of the media type ``kind`` at ``url`` leads to. Raises
-    ImageError for what is no such page."""
+    """Return the wheels on a page of the media type ``kind`` at ``url``. Raises ImageError for
+    anything that is not such a page."""
     if "json" not in kind:
         return list(_from_html(body.decode("utf-8", "replace"), url, source))
     try:
@@ -129,7 +129,7 @@ def _link(
     size: object = None,
     is_yanked: bool = False,
 ) -> Iterator[Link]:
-    """Yield the wheel that an address leads to, if it is one."""
+    """Yield the wheel at an address, if it is one."""
     if not isinstance(target, str):
         return
     url = urldefrag(_join(base, target)).url
@@ -138,7 +138,7 @@ def _link(
         return
     known = sha256.lower() if isinstance(sha256, str) else ""
     if known and not _SHA256.fullmatch(known):
-        return  # a digest that is damaged is no reason to do without
+        return  # a damaged digest must not turn the check off
     whole = size if type(size) is int and 0 < size < 2**63 else None
     yield Link(file=name, url=url, sha256=known, size=whole, source=source, is_yanked=is_yanked)
 
@@ -160,7 +160,7 @@ def file_of(url: str) -> str:
 
 
 def is_allowed(url: str) -> bool:
-    """Whether anything may be fetched from there: by https, or on this host."""
+    """Whether fetching from there is allowed: by https, or from this host."""
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""
@@ -189,8 +189,8 @@ def shown(url: str) -> str:
 
 
 def next_of(links: Iterable[dict[str, Any]], url: str) -> str:
-    """The address of the next page among the links of an answer's head, on the same host; "" if
-    there is none."""
+    """Return the address of the next page, on the same host, from the links of an answer's head; ""
+    if there is none."""
     for found in links:
         target = found.get("url")
         if found.get("rel") == "next" and isinstance(target, str):

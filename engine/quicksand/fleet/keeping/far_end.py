@@ -1,6 +1,6 @@
-"""The far end of leases: asks for them, and gives them to the keepers of this machine's sandboxes.
+"""The far end of leases: requests them, and passes them to the keepers of this machine's sandboxes.
 
-It decides nothing. A sandbox whose lease is not renewed is ended by its keeper, whatever becomes of
+It decides nothing. A sandbox whose lease is not renewed is ended by its keeper, whatever happens to
 this process.
 """
 
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+import os
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 
 from quicksand.base.boot import boot_id
@@ -60,8 +61,8 @@ class MachineOfLeases:
         self._paths = paths
         self._registry = Registry(paths)
         self._fenced: dict[str, tuple[int, bool]] = {}
-        """By ids, the epochs for which keepers have taken leases of this process, and whether they
-        have said that the sandbox was let go of."""
+        """By sandbox id: the epoch for which the keeper has taken leases from this process, and
+        whether it has reported that the sandbox was let go of."""
 
     def away(self) -> None: ...
 
@@ -75,8 +76,9 @@ class MachineOfLeases:
         """Answer one of ``methods``: ask for leases until the coordinator has gone."""
         request.answer()
         before: Line | None = None
+        left: list[str] = []
         while True:
-            line = await asyncio.to_thread(self.look)
+            line = replace(await asyncio.to_thread(self.look), left=left)
             await request.channel.send(Stream.STDOUT, encode_line(line))
             match await request.channel.event():
                 case {"event": "enough"}:
@@ -86,10 +88,11 @@ class MachineOfLeases:
                         told = decode_told(value)
                     except ForeignValueError as error:
                         raise RemoteProtocolError(f"the coordinator: {error}") from error
-                    # An answer to what was asked earlier, over another connection, counts nothing.
+                    # An answer to an earlier question, over another connection, does not count.
                     if told.asked == line.asked:
                         await self.obey(told)
-            # What the coordinator waits for is told at once.
+                        left = await asyncio.to_thread(self._left_of, told.unneeded)
+            # Whatever the coordinator waits for is reported at once.
             if before is not None and before.held == line.held:
                 await asyncio.sleep(ASK_S)
             before = line
@@ -98,8 +101,8 @@ class MachineOfLeases:
     # What there is
 
     def look(self) -> Line:
-        """The sandboxes here that have leases. Those in the trash are among them, since one may be
-        restored: the coordinator then has it released, or marked as an older epoch. Blocks."""
+        """Return the sandboxes here that have leases, including those in the trash, since these may
+        be restored: the coordinator then has them released, or marked as an older epoch. Blocks."""
         asked = now()
         found = sorted(self._paths.sandboxes.glob("*/lease.json"))
         found += sorted(trash_dir(self._paths).glob("*/lease.json"))
@@ -137,7 +140,8 @@ class MachineOfLeases:
         return place.root.parent == trash_dir(self._paths)
 
     def _how_it_ended(self, place: SandboxDir, lease: LeaseRecord) -> State:
-        """How a sandbox ended that does not run. Who moves one to the trash ends it."""
+        """Return how a sandbox that does not run has ended. Moving a sandbox to the trash ends
+        it."""
         if self._is_trashed(place):
             return State.STOPPED
         if lease.boot != boot_id():
@@ -155,7 +159,7 @@ class MachineOfLeases:
     # What is told
 
     async def obey(self, told: Told) -> None:
-        """Do what the coordinator says. What fails is noted, and told again by the next answer."""
+        """Do what the coordinator says. Failures are noted, and the next answer asks again."""
         for grant in told.grants:
             with self._trying(grant.id, "take a lease"):
                 await self._take(grant, told.asked + grant.seconds)
@@ -171,6 +175,10 @@ class MachineOfLeases:
         for name in told.unneeded:
             with self._trying(name, "remove an exported save"):
                 await asyncio.to_thread(remove_exported, self._paths, name)
+
+    def _left_of(self, names: Iterable[str]) -> list[str]:
+        """Return those of the exported saves that are still here. Blocks."""
+        return [name for name in names if os.path.lexists(self._paths.saves / name)]
 
     def _trying(self, about: str, what: str) -> contextlib.AbstractContextManager[None]:
         return best_effort(f"{what} ({about})", self._paths.engine_log)
@@ -204,14 +212,14 @@ class MachineOfLeases:
             write_lease(place, new)
 
     async def _supersede(self, gone: Superseded) -> None:
-        """Keep an older epoch as one that is not started again, under a name that says so."""
+        """Keep an older epoch as a sandbox that is not started again, under a name that says so."""
         place = self._place(gone.id)
         lease = read_lease(place)
         if lease is None or lease.epoch > gone.epoch:
             return
         if lease.superseded_by != gone.by:
             await asyncio.to_thread(write_lease, place, replace(lease, superseded_by=gone.by))
-        # None is left, unless its keeper was frozen.
+        # No process is left, unless its keeper was frozen.
         await end_processes(sandbox_dir(self._paths, gone.id))
         await asyncio.to_thread(self._rename, gone)
 

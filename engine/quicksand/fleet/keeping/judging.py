@@ -1,9 +1,10 @@
-"""What the coordinator grants and decides: no I/O, and no clock but the one that it is handed.
+"""The coordinator's grants and decisions, without I/O, and by no clock but the one that it is
+given.
 
-The rule that all rests on: a machine is answered with a lease only for what the book says to be
-there, and the book says that a sandbox is elsewhere only after the last lease that was granted for
-it has run out. `Judge.granted` is later than the moment from which the machine counts, so the
-machine's lease ends before ours does.
+The rule on which all rests: a machine gets a lease only for sandboxes that the book places on it,
+and the book places a sandbox elsewhere only after the last lease granted for it has run out.
+`Judge.granted` is later than the moment from which the machine counts, so the machine's lease ends
+before ours does.
 """
 
 from __future__ import annotations
@@ -16,54 +17,57 @@ from quicksand.fleet.keeping.book import Kept, Older, Phase
 from quicksand.fleet.keeping.wire import Grant, Held, Line, State, Superseded, Told
 
 MARGIN_S, MARGIN_SHARE = 5.0, 0.1
-"""Seconds, and the share of a lease, that are waited beyond it: for clocks that do not run alike,
-and for a keeper that gets a processor late."""
+"""Seconds, and the share of a lease, that are waited beyond its end: clocks may run differently,
+and a keeper may get the processor late."""
 FRESH_S = 10.0
-"""Seconds for which what a machine has told counts as what is there."""
+"""Seconds for which a machine's report counts as the present state."""
 MISSED_S = 120.0
-"""Seconds after which a sandbox is kept no more whose machine answers and does not have it."""
+"""Seconds for which a machine may answer without having a sandbox; then the sandbox is no longer
+kept."""
 
 
 class Step(Enum):
-    """What is to be done about a sandbox."""
+    """The next step for a sandbox."""
 
     NOTHING = auto()
     END = auto()
-    """It has ended, and no machine was lost: keep it no more."""
+    """The sandbox has ended, and no machine was lost: stop keeping it."""
     REMOVE = auto()
-    """Everybody knows that it is kept no more."""
+    """All machines know that the sandbox is no longer kept: remove its record."""
     RESTART_ELSEWHERE = auto()
     RESTART_HERE = auto()
-    """Its lease has run out, or its machine was down, and it is the only epoch."""
+    """The sandbox's lease has run out or its machine was down, and it is the only epoch."""
     GO_ON = auto()
-    """It is to be started, and was not: a coordinator was lost."""
+    """The sandbox was about to be started when a coordinator was lost: go on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """What a machine told last."""
+    """The last report of a machine."""
 
     at: float
     held: Mapping[str, Held]
 
 
 class Judge:
-    """What one coordinator has heard and granted. Times are its own, monotonic."""
+    """The reports that one coordinator has heard, and the leases that it has granted. Times are by
+    its own monotonic clock."""
 
     def __init__(self, now: float) -> None:
-        """A new one knows nothing of what its predecessor has granted, up to this moment."""
+        """``now``: a new judge does not know which leases its predecessor has granted up to this
+        moment."""
         self._began = now
         self._granted: dict[tuple[str, int], float] = {}
-        """When a lease was granted last, by name and epoch."""
+        """The time of the last lease granted, by name and epoch."""
         self._heard: dict[str, Heard] = {}
         self._missed: dict[tuple[str, int], float] = {}
-        """Since when a machine that answers does not have a sandbox."""
+        """The time since when a machine has answered without having a sandbox."""
 
     def hear(
         self, host: str, line: Line, now: float, book: Iterable[Kept]
     ) -> tuple[Told, list[Kept]]:
-        """Take what a machine tells; return the answer, and what has to be in the book before that
-        is sent."""
+        """Take a machine's report; return the answer, and what must be in the book before it is
+        sent."""
         held = {one.id: one for one in line.held}
         self._heard[host] = Heard(now, held)
         told = Told(asked=line.asked)
@@ -79,7 +83,7 @@ class Judge:
     def _answer_older(
         self, host: str, held: Mapping[str, Held], kept: Kept, told: Told
     ) -> tuple[Told, Kept]:
-        """Tell a machine of its sandboxes that go on elsewhere, until it has understood."""
+        """Tell a machine of its sandboxes that go on elsewhere, until it has confirmed."""
         rest: list[Older] = []
         for old in kept.older:
             one = held.get(old.id)
@@ -115,12 +119,12 @@ class Judge:
         return told, kept
 
     def ends_at(self, kept: Kept) -> float:
-        """When no lease of its epoch can be valid any more."""
+        """Return the time at which no lease of the sandbox's epoch can be valid any more."""
         granted = self._granted.get((kept.name, kept.epoch), self._began)
         return granted + kept.lease * (1 + MARGIN_SHARE) + MARGIN_S
 
     def decide(self, kept: Kept, now: float, *, is_ending: bool) -> Step:
-        """What is to be done about it now. ``is_ending``: its program ends it."""
+        """Return the next step for a sandbox. ``is_ending``: its program ends it."""
         if kept.phase is Phase.STARTING:
             return Step.GO_ON
         heard = self._heard.get(kept.host)
@@ -145,12 +149,12 @@ class Judge:
 
     @staticmethod
     def _was_cut_off(kept: Kept) -> bool:
-        """Whether a coordinator was lost while it was restarting the sandbox, which ended with
-        it."""
+        """Whether a coordinator was lost while it restarted the sandbox, which ended with the
+        coordinator."""
         return kept.phase is Phase.PLACED and kept.epoch > 1
 
     def _miss(self, kept: Kept, now: float) -> Step:
-        """Its machine answers, and does not have it."""
+        """Return the step for a sandbox that its machine does not have, though it answers."""
         since = self._missed.setdefault((kept.name, kept.epoch), now)
         if now < since + MISSED_S:
             return Step.NOTHING
@@ -158,14 +162,15 @@ class Judge:
 
 
 def _again(kept: Kept) -> Step:
-    """How a sandbox is started again that runs nowhere, and whose machine answers."""
+    """Return how to restart a sandbox that runs nowhere, and whose machine answers."""
     if kept.phase is Phase.PLACED and not kept.is_here:
         return Step.RESTART_ELSEWHERE if kept.exported is not None else Step.NOTHING
     return Step.RESTART_HERE
 
 
 def starting(kept: Kept, step: Step) -> Kept:
-    """What the book has to say before that step of `Step.RESTART_HERE` and `RESTART_ELSEWHERE`."""
+    """Return the record that must be in the book before `Step.RESTART_HERE` or
+    `RESTART_ELSEWHERE`."""
     if step is Step.RESTART_HERE:
         return replace(
             kept, epoch=kept.epoch + 1, phase=Phase.STARTING, is_here=True, is_fenced=False

@@ -1,4 +1,4 @@
-"""What there is to know about a sandbox that is kept, for people and programs."""
+"""The public facts of a kept sandbox, for people and programs."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ class KeptSandbox:
     epoch: int
     """1 at first, and one more with each restart."""
     is_starting: bool
-    """It is being started, or is to be."""
+    """Whether it is being started, or is about to be."""
     saved_at: float | None
     """Unix time of the save from which it would be started elsewhere; None if there is none."""
     saved_on: Sequence[str]
     """The other machines that have that save."""
     restarted: str
-    """When and from what it was restarted last; "" if it never was."""
+    """When and from what it was restarted last, in words; "" if never."""
     older_on: Sequence[str]
-    """Machines that were lost with an earlier epoch, and have not been told yet that it is one."""
+    """Machines that were lost with an earlier epoch, and have not yet been told that it is an
+    earlier one."""
     trouble: str
     """Why a save or a restart failed last."""
     is_coordinated: bool
@@ -37,7 +38,7 @@ class KeptSandbox:
 
 
 def list_kept(paths: Paths) -> Sequence[KeptSandbox]:
-    """All that are kept, by name. Blocks. Raises OSError."""
+    """Return all kept sandboxes, by name. Blocks. Raises OSError."""
     is_coordinated = is_running(paths)
     found = Book(paths).read_all().values()
     return [_describe(kept, is_coordinated) for kept in found if kept.phase is not Phase.ENDED]

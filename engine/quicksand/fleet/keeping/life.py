@@ -1,4 +1,4 @@
-"""One sandbox that is started elsewhere when its machine is lost, as its program knows it."""
+"""A sandbox that is started elsewhere when its machine is lost, as seen by its program."""
 
 from __future__ import annotations
 
@@ -8,7 +8,12 @@ from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 from quicksand.base.effort import best_effort
-from quicksand.base.errors import FleetError
+from quicksand.base.errors import (
+    FleetError,
+    QuicksandError,
+    RemoteError,
+    RemoteRefusedError,
+)
 from quicksand.base.paths import paths
 from quicksand.base.progress import Progress
 from quicksand.base.threads import to_the_end
@@ -23,17 +28,17 @@ from quicksand.hosted.life import ENDS
 from quicksand.records.config import SandboxConfig
 
 FENCED_S, EXPORTED_S = 60.0, 900.0
-"""Seconds for the machine to take a lease, and for the first save to be elsewhere."""
+"""Seconds within which the machine must take a lease, and the first save must be elsewhere."""
 FORGOTTEN_S = 10.0
 """Seconds that the coordinator has to notice an end."""
 LOOK_S = 0.2
 FIND_S = 5.0
-"""Seconds between two looks for a coordinator."""
+"""Seconds between two looks whether there is a coordinator."""
 
 
 class KeptLife(FleetLife):
-    """A sandbox of a fleet that is kept. It outlives its program, and this object follows it to the
-    machine where it was started anew."""
+    """A kept sandbox of a fleet. It outlives its program, and this object follows it to the machine
+    where it was restarted."""
 
     def __init__(
         self,
@@ -45,18 +50,18 @@ class KeptLife(FleetLife):
         own: Mapping[str, Any] | None = None,
         progress: Progress | None = None,
     ) -> None:
-        """``own`` are the keywords of `Sandbox`, to make it again elsewhere."""
+        """``own`` are the keywords of `Sandbox`, needed to make it again elsewhere."""
         super().__init__(fleet, known, opening, progress=progress)
         self._terms = terms
         self._own = own or {}
         self._book = Book(paths())
         self._name = known.name
         self._epoch = 0
-        """0 while it is not kept."""
+        """The sandbox's epoch; 0 while it is not kept."""
 
     @classmethod
     def of(cls, fleet: Desk | None, kept: Kept) -> Self:
-        """One that is kept already."""
+        """Return the life of a sandbox that is already kept."""
         made = json.loads(kept.make)
         known = Known(id=kept.id, name=kept.name, config=SandboxConfig.parse(made["config"]))
         terms = Restart(every=kept.every, lease=kept.lease)
@@ -134,13 +139,20 @@ class KeptLife(FleetLife):
     # Calls
 
     async def call(self, name: str, *args: Any, wanted: Any = None, **keywords: Any) -> Any:
-        """See `FarLife.call`. One that was started elsewhere meanwhile is called there."""
+        """See `FarLife.call`. If the sandbox was started elsewhere meanwhile, the call goes
+        there."""
         if name != "start":
             await self._follow()
         if name in ENDS and self._epoch:
             await asyncio.to_thread(self._book.wish, self._name, Wish.END)
             await ensure_coordinator(paths())
-        found = await super().call(name, *args, wanted=wanted, **keywords)
+        try:
+            found = await super().call(name, *args, wanted=wanted, **keywords)
+        except QuicksandError as error:
+            if name in ENDS and self._epoch and not _is_unknown(error):
+                # The call was refused and the sandbox goes on: then it is kept as before.
+                await asyncio.to_thread(self._book.grant_wish, self._name, Wish.END)
+            raise
         if name in ENDS and self._epoch:
             await self._await_forgotten()
             self._epoch = 0
@@ -154,7 +166,7 @@ class KeptLife(FleetLife):
         return await super().session()
 
     async def _follow(self) -> None:
-        """Go to where it is now."""
+        """Follow the sandbox to its present machine."""
         if self._epoch:
             kept = await asyncio.to_thread(self._book.read, self._name)
             if kept is not None and kept.epoch > self._epoch and kept.phase is Phase.LEASED:
@@ -167,7 +179,7 @@ class KeptLife(FleetLife):
         self._reservation = None
 
     async def _await_forgotten(self) -> None:
-        """Give the coordinator time to notice that it has ended: then it can be started again."""
+        """Give the coordinator time to notice the end: then the sandbox can be started again."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + FORGOTTEN_S
         while loop.time() < deadline:
@@ -177,5 +189,10 @@ class KeptLife(FleetLife):
             await asyncio.sleep(LOOK_S)
 
 
+def _is_unknown(error: QuicksandError) -> bool:
+    """Whether it is unknown if the machine has done what it was asked."""
+    return isinstance(error, RemoteError) and not isinstance(error, RemoteRefusedError)
+
+
 LEFT_OUT = ("image", "progress_callback", "workspace", "base_dir", "build")
-"""Keywords that make no sense elsewhere, or are said anew."""
+"""Keywords that make no sense elsewhere, or are given anew."""

@@ -1,11 +1,10 @@
-"""What a coordinator does with machines, by their connections (`Doing`)."""
+"""The coordinator's actions on machines, over their connections (`Doing`)."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import json
-import os
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
@@ -29,7 +28,7 @@ from quicksand.records.config import SandboxConfig
 from quicksand.remote.channel import Channel
 
 PLACE_S = 30.0
-"""Seconds for which a place is waited for; then the next attempt begins."""
+"""Seconds to wait for a place before the next attempt begins."""
 PERMIT_TRIES, PERMIT_PAUSE_S = 20, 0.5
 
 
@@ -162,9 +161,8 @@ class Machines:
 
     # Saves
 
-    async def export(self, kept: Kept, saves: str) -> Exported:
+    async def export(self, kept: Kept, saves: str, name: str, other: str) -> Exported:
         """See `Doing.export`."""
-        name = f"{kept.name}.kept-{os.urandom(6).hex()}"
         at = time.time()
         host = self._host(kept.host)
         life = life_of(host, kept.id)
@@ -173,13 +171,12 @@ class Machines:
         finally:
             await life.leave()
         await host.fetch_save(f"{saves}/{name}", new_name=name, trusted=True)
-        other = self._other(kept)
         await self._host(other).send_save(name, trusted=True)
         return Exported(name=name, at=at, hosts=(other,))
 
-    def _other(self, kept: Kept) -> str:
-        """The machine that gets the save: the one that has the last, or the one with most room.
-        Raises FleetError if there is none."""
+    def choose_other(self, kept: Kept) -> str:
+        """See `Doing.choose_other`: the machine that has the last save, or else the one with most
+        room. Raises FleetError if there is none."""
         ready = [
             host
             for host in self._desk.hosts()
@@ -201,8 +198,8 @@ class Machines:
 
 
 def _words(kept: Kept, *, image: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The keywords of `Sandbox` with which it is made again, from a save: its own, and those that
-    are options of the machine."""
+    """Return the keywords of `Sandbox` that make the sandbox again from a save: its own, and those
+    that are options of the machine."""
     made = json.loads(kept.make)
     own = {**made["own"], "image": image, "progress_callback": None, "build": False}
     own |= {"workspace": None, "base_dir": None}

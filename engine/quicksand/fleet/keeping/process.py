@@ -1,4 +1,4 @@
-"""The coordinator's process, and starting it. It goes on after the program that has started it."""
+"""The coordinator's process, and its start. It outlives the program that started it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import sys
+import time
 
 from quicksand.base.effort import best_effort
 from quicksand.base.errors import FleetError
@@ -16,13 +17,14 @@ from quicksand.fleet.keeping.book import Book
 from quicksand.fleet.keeping.coordinator import Coordinator
 from quicksand.fleet.keeping.machines import Machines
 from quicksand.fleet.keeping.running import lock_of
+from quicksand.fleet.keeping.unneeded import Unneeded
 from quicksand.qemu.keeper_parts.bounds import no_core_files
 from quicksand.records.fleet_record import FleetRecord, read_fleet
 
 
 async def coordinate(ours: Paths) -> None:
-    """Be the coordinator of this data directory until there is nothing to keep; return at once if
-    there is one. Raises FleetError if no fleet is left, HostError."""
+    """Coordinate this data directory until there is nothing to keep; return at once if another
+    process does so. Raises FleetError if no fleet is left, HostError."""
     place = lock_of(ours)
     make_private_dir(place.parent)
     with map_os_errors(place):
@@ -33,7 +35,9 @@ async def coordinate(ours: Paths) -> None:
         while True:
             before = await asyncio.to_thread(_which, ours)
             async with Desk.open() as desk:
-                coordinator = Coordinator(Book(ours), Machines(desk, ours))
+                coordinator = Coordinator(
+                    Book(ours), Machines(desk, ours), Unneeded(ours, time.monotonic)
+                )
                 await coordinator.run(is_over=lambda: _which(ours) != before)  # noqa: B023 - in it
             if await asyncio.to_thread(_is_done, ours, before):
                 return
@@ -42,7 +46,8 @@ async def coordinate(ours: Paths) -> None:
 
 
 def _which(ours: Paths) -> object:
-    """What differs when another fleet is up. The machines of the config are one, up or not."""
+    """Return a value that differs between fleets. The machines of the config are one fleet, up or
+    not."""
     try:
         record = read_fleet(ours) or FleetRecord()
     except FleetError:
@@ -51,7 +56,8 @@ def _which(ours: Paths) -> object:
 
 
 def _is_done(ours: Paths, before: object) -> bool:
-    """Whether nothing is kept, or it is the same fleet, and nobody needs a coordinator."""
+    """Whether no coordinator is needed: nothing is kept, or the fleet is the same and nobody asks
+    for one."""
     return _which(ours) == before or not any(Book(ours).place.glob("*.json"))
 
 

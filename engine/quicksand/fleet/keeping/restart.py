@@ -1,4 +1,4 @@
-"""`Restart`: that a sandbox of a fleet is started elsewhere when its machine is lost."""
+"""`Restart`: the wish that a sandbox of a fleet be restarted elsewhere if its machine is lost."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ EVERY_LEAST_S = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restart:
-    """How a sandbox is kept that is started elsewhere when its machine is lost, from the last save
-    that was exported to another one."""
+    """How a sandbox is kept that is restarted elsewhere if its machine is lost, from the last save
+    that was exported to another machine."""
 
     every: float | None = 600.0
-    """Seconds between two saves that are exported; None for one at the start and after each
-    `Sandbox.save` only. What was written after the last of them is lost with the machine."""
+    """Seconds between two exported saves; None for one at the start and one after each
+    `Sandbox.save` only. Whatever was written after the last of them is lost with the machine."""
     lease: float = 30.0
     """Seconds for which the machine may go on without an answer to its requests; then it ends the
     sandbox. 6 to 3600."""
@@ -38,7 +38,8 @@ def _require_seconds(name: str, value: object, least: float, most: float) -> Non
 
 
 def find_restart(restart: Restart | bool | None, own: Mapping[str, Any]) -> Restart | None:
-    """What a caller means; None for a sandbox that is not kept. Raises ConfigError."""
+    """Return the `Restart` that a caller means; None for a sandbox that is not kept. Raises
+    ConfigError."""
     if restart is None or restart is False:
         return None
     if restart is not True and not isinstance(restart, Restart):

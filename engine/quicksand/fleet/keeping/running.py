@@ -1,4 +1,4 @@
-"""Whether a coordinator runs, and having one run."""
+"""Whether a coordinator runs, and starting one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Removes what is kept of sandboxes that are kept no more: exported saves, by names that no other
+"""Removes the rest of sandboxes that are no longer kept: exported saves, by names that no other
 saves have, and pages of the book."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from quicksand.saves.save_removal import remove_save
 
 
 def remove_exported(paths: Paths, name: str) -> None:
-    """Remove an exported save of this machine for good, if it has it. Blocks. Raises SaveError
+    """Remove an exported save of this machine for good, if it is there. Blocks. Raises SaveError
     while something needs it, HostError."""
     if not KEPT_SAVE.fullmatch(name):
         return
@@ -26,7 +26,7 @@ def remove_exported(paths: Paths, name: str) -> None:
 
 
 async def end_keeping(paths: Paths, hosts: Collection[str]) -> None:
-    """Keep no sandbox of these machines any more: they are about to go. Raises HostError."""
+    """Stop keeping all sandboxes of these machines, which are about to go. Raises HostError."""
     book = Book(paths)
     for kept in (await asyncio.to_thread(book.read_all)).values():
         if kept.host in hosts or (not kept.host and kept.older and kept.older[-1].host in hosts):

@@ -1,7 +1,7 @@
-"""What machines and the coordinator tell each other about leases.
+"""The messages about leases between machines and the coordinator.
 
-The machine sends lines of JSON (`Line`) and the coordinator answers each with the event ``tell``,
-which has a `Told`. Times are of the machine's clock (CLOCK_BOOTTIME): the coordinator only hands
+The machine sends lines of JSON (`Line`), and the coordinator answers each with the event ``tell``,
+which has a `Told`. Times are by the machine's clock (CLOCK_BOOTTIME): the coordinator only hands
 them back.
 """
 
@@ -21,33 +21,33 @@ from quicksand.records.sandboxes import is_id
 KEEPING = "keeping"
 """The capability of a machine that takes leases."""
 LEASES = "leases"
-"""Its request."""
+"""The request of this capability."""
 ASK_S = 2.0
-"""Seconds between two lines of a machine."""
+"""Seconds between two lines that a machine sends."""
 LEASE_LEAST_S, LEASE_MOST_S = 6.0, 3600.0
 LINE_MAX = 512 * 1024
 HELD_MAX = 2000
 BY_MAX = 200
-"""Characters of a machine's name."""
+"""The most characters of a machine's name."""
 KEPT_SAVE = re.compile(r"[A-Za-z0-9_.-]{1,63}\.kept-[0-9a-f]{12}")
-"""Names of saves that are exported: no other save is ever removed."""
+"""The pattern of the names of exported saves: no other save is ever removed."""
 
 
 class State(StrEnum):
-    """How a sandbox with a lease is."""
+    """The state of a sandbox with a lease."""
 
     RUNNING = "running"
     STOPPED = "stopped"
-    """It was asked to end, or ended by itself."""
+    """The sandbox was asked to end, or ended by itself."""
     FENCED = "fenced"
-    """Its lease has run out."""
+    """The sandbox's lease has run out."""
     DOWN = "down"
-    """Its machine went down, or its processes were killed."""
+    """The sandbox's machine went down, or its processes were killed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """A sandbox of a machine that has a lease, or had one."""
+    """A sandbox of a machine that has, or had, a lease."""
 
     id: str
     name: str
@@ -55,21 +55,23 @@ class Held:
     epoch: int
     state: State
     is_fenced: bool = False
-    """Whether its keeper has been given a lease of this epoch, and ends it with that."""
+    """Whether its keeper has been given a lease of this epoch, and ends the sandbox with it."""
     is_let_go: bool = False
-    """Whether it has outlived the program that has started it."""
+    """Whether it has outlived the program that started it."""
     is_superseded: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """What a machine tells."""
+    """One report of a machine."""
 
     asked: float
     """The time from which the answer's leases count."""
     saves: str
-    """The directory of its saves."""
+    """The directory of the machine's saves."""
     held: Sequence[Held]
+    left: Sequence[str] = ()
+    """The exported saves that the last answer told it to remove, and that are still there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,16 +97,16 @@ class Superseded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """What the coordinator answers."""
+    """The coordinator's answer to a line."""
 
     asked: float
-    """That of the line."""
+    """The time `Line.asked` of the line."""
     grants: Sequence[Grant] = ()
     permits: Sequence[Grant] = ()
-    """Those that may be started once, with this epoch."""
+    """The sandboxes that may be started once, with this epoch."""
     superseded: Sequence[Superseded] = ()
     released: Sequence[str] = ()
-    """Ids of those that no fleet keeps any more."""
+    """Ids of sandboxes that no fleet keeps any more."""
     unneeded: Sequence[str] = ()
     """Names of exported saves to be removed."""
 
@@ -124,6 +126,8 @@ def decode_line(data: bytes) -> Line:
         raise ForeignValueError("leases make no sense")
     if not line.saves.startswith("/") or len(line.saves) > 4096:
         raise ForeignValueError("there is no directory of saves")
+    if len(line.left) > HELD_MAX or not all(map(KEPT_SAVE.fullmatch, line.left)):
+        raise ForeignValueError("the saves that are left make no sense")
     for one in line.held:
         _check(one.id, one.name, one.epoch)
     return line

@@ -1,7 +1,7 @@
 """The back end over Ray (`BackEnd`).
 
-It chooses the machine itself, since Ray does not know who has which image, and asks Ray to keep the
-memory on just that one. Of two programs that want the last of it, one gets it.
+It chooses the machine itself, since Ray does not know which machine has which image, and asks Ray
+to keep memory on that machine. If two programs want the last of the memory, one gets it.
 """
 
 from __future__ import annotations
@@ -36,17 +36,18 @@ from quicksand.hosted.codec import ForeignValueError, decode
 from quicksand.hosted.host import RemoteHost
 
 TAKE_S = 2.0
-"""Seconds in which Ray keeps a place, which takes 2 to 10 ms, or has no room."""
+"""Seconds in which Ray must keep a place, or say that it has no room; it takes 2 to 10 ms."""
 UNUSED_S = 900.0
-"""Seconds after which a place is released that no sandbox has taken: a start may build an image."""
+"""Seconds after which a place that no sandbox has taken is released: a start may build an image."""
 REFUSED_S = 5.0
-"""Seconds for which a machine that has refused a sandbox is not asked for such a one again."""
+"""Seconds for which a machine that has refused a sandbox is not asked again for one of that
+size."""
 TRIES = 3
-"""How often a machine is told of the sandbox that has its place."""
+"""The number of attempts to tell a machine which sandbox has its place."""
 
 
 class Client(Protocol):
-    """What this needs of `DeskClient`."""
+    """The part of `DeskClient` that is needed here."""
 
     state: State
 
@@ -76,19 +77,19 @@ class OverRay:
         write_drained: Callable[[str, bool], None],
         place: Path | None = None,
     ) -> None:
-        """``make`` makes the way to Ray, which calls the function that it is given when its state
-        has changed. ``members`` are known from the start; others tell of themselves. ``place`` is
-        the directory in which other programs may change which machines are drained."""
+        """``make`` makes the way to Ray, and is given a function to call when Ray's state has
+        changed. ``members`` are known from the start; other machines announce themselves. ``place``
+        is the directory in which other programs may change which machines are drained."""
         self._members = {one.machine_id: one for one in members}
         self._drained = Drained(read_drained, write_drained, self._wake)
         self._seen: dict[str, tuple[HostState, str, float | None]] = {}
-        """State, why, and since when, of each machine."""
+        """The state of each machine, its reason, and the time since when it has it."""
         self._asking: dict[str, tuple[str, int]] = {}
-        """What is being asked of Ray, or not in its state yet: the machine, and bytes."""
+        """The machine and bytes of each place that Ray is being asked for, or does not show yet."""
         self._held: dict[str, Reservation] = {}
-        """Those that are not confirmed."""
+        """The reservations that are not confirmed."""
         self._refused: dict[str, tuple[float, int]] = {}
-        """Until when (by the loop's clock) which machine is not asked for so many bytes."""
+        """By machine: until when, by the loop's clock, it is not asked for so many bytes."""
         self._changed = asyncio.Event()
         self._telling = Telling()
         self._is_closed = False
@@ -141,7 +142,7 @@ class OverRay:
         )
 
     def _reserved(self, machine_id: str, kept: frozenset[str]) -> int:
-        """What is reserved there for sandboxes that the machine does not count yet."""
+        """Return the bytes reserved there for sandboxes that the machine does not count yet."""
         told = {one.id for one in self._client.state.places}
         places = [one for one in self._client.state.places if one.machine_id == machine_id]
         untold = [
@@ -169,7 +170,7 @@ class OverRay:
         )
 
     def _note(self) -> None:
-        """Something has changed: whoever waits looks again."""
+        """Note a change, so that all who wait look again."""
         state = self._client.state
         for id_, look in state.looks.items():
             if id_ not in self._members and look.get("name") and look.get("address"):
@@ -200,7 +201,7 @@ class OverRay:
         elif "error" in look:
             found, why = HostState.UNREACHABLE, str(look["error"])
         elif not look:
-            return  # it has not been asked yet
+            return  # the machine has not been asked yet
         elif _capacity_of(look) is None:
             found, why = HostState.UNFIT, "it tells what makes no sense"
         else:
@@ -228,7 +229,7 @@ class OverRay:
         return Attempt(found=found, refused=frozenset(self._refusing(need)), again_s=REFUSED_S)
 
     async def _try_all(self, id_: str, need: Need) -> Reservation | None:
-        """Ask for a place on one machine after the other."""
+        """Ask one machine after the other for a place."""
         while found := candidates(self.hosts(), need, self._refusing(need)):
             host = found[0]
             now = time.time()
@@ -254,7 +255,7 @@ class OverRay:
         return None
 
     async def _take(self, place: Place) -> bool:
-        """Raises FleetError if Ray cannot be asked."""
+        """Ask Ray for a place on a machine. Raises FleetError if Ray cannot be asked."""
         self._asking[place.id] = (place.machine_id, place.memory_bytes)
         is_taken = False
         try:
@@ -297,7 +298,7 @@ class OverRay:
         await self.release(reservation)
 
     async def release(self, reservation: Reservation) -> None:
-        """See `BackEnd.release`. What cannot be told now, the machine finds by itself."""
+        """See `BackEnd.release`. If the machine cannot be told now, it finds out by itself."""
         self._held.pop(reservation.id, None)
         self._asking.pop(reservation.id, None)
         with best_effort("give back a place", paths().engine_log):
@@ -331,7 +332,7 @@ class OverRay:
 
 
 def _capacity_of(look: Mapping[str, Any]) -> Capacity | None:
-    """What a machine has told; None if it has not, or if it makes no sense."""
+    """Return the last report of a machine; None if there is none, or if it makes no sense."""
     try:
         found: Capacity = decode(look["capacity"], Capacity)
     except (KeyError, ForeignValueError):

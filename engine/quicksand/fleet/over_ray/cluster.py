@@ -35,17 +35,17 @@ from quicksand.fleet.remedies import GET_RAY
 
 LAUNCHING = "quicksand.fleet.over_ray.launching"
 OBJECT_STORE = 80_000_000
-"""Bytes of shared memory for Ray's objects, of which we have none; Ray takes a third of the
-machine's memory if it is not told, and refuses less than 78,643,200."""
+"""Bytes of shared memory for Ray's objects, of which we have none. By default Ray takes a third of
+the machine's memory, and it refuses less than 78,643,200."""
 
 SANDBOXES_MAX = 10_000
-"""The sandboxes of one machine that Ray counts; its memory is what really bounds them."""
+"""The most sandboxes that Ray counts on one machine; memory is the real bound."""
 
 HEAD = {"quicksand_head": 1.0}
 """The resource of Ray that only the head has."""
 
 START_S = 60.0
-"""Seconds that Ray may take to start; 2 to 5 here, and longer under load."""
+"""Seconds that Ray may take to start; it takes 2 to 5 here, and longer under load."""
 
 END_S = 5.0
 """Seconds from SIGTERM to SIGKILL."""
@@ -53,13 +53,13 @@ END_S = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seat:
-    """A machine of the fleet that is here: what its raylet must know."""
+    """The facts that the raylet of a local machine of the fleet needs."""
 
     machine_id: str
     memory_bytes: int
-    """What its sandboxes together may have."""
+    """Bytes that its sandboxes together may have."""
     environment: Mapping[str, str]
-    """Variables beside our own: its directories, its budget."""
+    """Variables besides our own: its directories, its budget."""
 
 
 def require_ray() -> None:
@@ -72,8 +72,8 @@ def require_ray() -> None:
 
 
 def ray_root() -> Path:
-    """The directory of all clusters of this user. Ray's sockets have paths of 64 characters in
-    it, of 107 (unix(7)), so it is near the root."""
+    """Return the directory of all clusters of this user. It is near the root because Ray's sockets
+    have paths of 64 characters in it, and 107 are allowed (unix(7))."""
     return TEMPORARY / f"quicksand-ray-{os.getuid()}"
 
 
@@ -96,7 +96,7 @@ def new_cluster(*, health_period_s: float = HEALTH_PERIOD_S) -> ClusterRecord:
 
 
 def _free_port() -> int:
-    """A port that nobody has now; Ray does not start if somebody takes it meanwhile."""
+    """Return a port that is free now; Ray does not start if it is taken meanwhile."""
     with socket.socket() as trial:
         trial.bind((LOOPBACK, 0))
         port: int = trial.getsockname()[1]
@@ -104,7 +104,7 @@ def _free_port() -> int:
 
 
 def start_head(record: ClusterRecord) -> None:
-    """Start the head. It takes no sandboxes. Raises FleetError; then none of it is left."""
+    """Start the head, which takes no sandboxes. Raises FleetError; then nothing of it is left."""
     _, _, port = record.address.rpartition(":")
     words = ["--head", "--port", port, "--temp-dir", str(record.directory)]
     words += ["--include-dashboard", "false", "--resources", json.dumps(HEAD)]
@@ -112,8 +112,8 @@ def start_head(record: ClusterRecord) -> None:
 
 
 def start_seat(record: ClusterRecord, seat: Seat) -> None:
-    """Start the raylet of a machine that is here. Two at once fail now and then (they take the same
-    port), so that is for the caller to avoid. Raises FleetError."""
+    """Start the raylet of a local machine. Raises FleetError. The caller must not start two at
+    once: now and then both take the same port and fail."""
     resources = {"sandbox": SANDBOXES_MAX, resource_of(seat.machine_id): 1}
     words = ["--address", record.address, "--resources", json.dumps(resources)]
     words += ["--memory", str(seat.memory_bytes)]
@@ -127,7 +127,7 @@ def _launch(record: ClusterRecord, words: Sequence[str], environment: Mapping[st
         *("--object-store-memory", str(OBJECT_STORE), "--include-log-monitor", "false"),
         *("--disable-usage-stats", "--log-style", "record", "--log-color", "false", *words),
     ]
-    # Ray leaves its processes with our output: it must be a file, or reading it would not end.
+    # Ray's processes keep our output open: it must be a file, or reading it would never end.
     log = record.directory / "start.log"
     with map_os_errors(log), append_to(log) as output:
         began = output.tell()
@@ -158,7 +158,8 @@ def _not_started(why: str, log: Path, began: int) -> FleetError:
 
 
 def end_processes(record: ClusterRecord, *, of: Seat | None = None) -> None:
-    """End those of `processes_of_cluster`, and wait for that. Raises HostError if some stay."""
+    """End the processes of `processes_of_cluster`, and wait until they are gone. Raises HostError
+    if some stay."""
     having = None if of is None else of.environment
     found = processes_of_cluster(record, having=having)
     for number in (signal.SIGTERM, signal.SIGKILL):
@@ -168,7 +169,7 @@ def end_processes(record: ClusterRecord, *, of: Seat | None = None) -> None:
             send_signal(pid, started, signal.SIGCONT)
         while found and time.monotonic() < deadline:
             time.sleep(0.05)
-            # Children that have lost their parents are still meant.
+            # This includes children that have lost their parents.
             found = [one for one in found if is_process(*one)] or processes_of_cluster(
                 record, having=having
             )
@@ -178,7 +179,7 @@ def end_processes(record: ClusterRecord, *, of: Seat | None = None) -> None:
 
 
 def end_cluster(record: ClusterRecord) -> None:
-    """End all of a cluster that is on this machine, and remove its directory. Sandboxes run on.
+    """End all processes of a cluster on this machine, and remove its directory. Sandboxes run on.
     Idempotent. Raises HostError."""
     end_processes(record)
     with map_os_errors(record.directory):

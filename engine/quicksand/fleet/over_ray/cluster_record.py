@@ -1,4 +1,4 @@
-"""What programs must know of a Ray cluster of ours to use it; `FleetRecord.more` holds it."""
+"""The facts that programs need to use a Ray cluster of ours; `FleetRecord.more` holds them."""
 
 from __future__ import annotations
 
@@ -16,34 +16,35 @@ NAMESPACE = "quicksand"
 """The namespace of Ray in which our actors and placement groups have their names."""
 
 MARK = "QUICKSAND_RAY_CLUSTER"
-"""The variable in the environment of each of Ray's processes that tells whose it is: the id of our
-cluster. Processes are ended by it, and by nothing else."""
+"""The environment variable of each of Ray's processes that holds the id of our cluster. Processes
+are recognised and ended by it alone."""
 
 NAME_VARIABLE, ADDRESS_VARIABLE = "QUICKSAND_FLEET_NAME", "QUICKSAND_FLEET_ADDRESS"
-"""The variables that tell a raylet's actor what its machine is called, and how it is reached."""
+"""The variables that tell a raylet's actor the machine's name and address."""
 
 CLUSTER_ID = re.compile(r"[0-9a-f]{12}")
 MACHINE_ID = re.compile(r"[0-9a-f]{32}")
 ADDRESS = re.compile(r"[0-9A-Za-z.:\[\]-]{1,200}:[0-9]{1,5}")
 
 LOOPBACK = "127.0.0.1"
-"""Where all of Ray's processes listen: who reaches their ports, and has the token, runs code."""
+"""The address on which all of Ray's processes listen: whoever reaches their ports and has the token
+can run code."""
 
 HEALTH_PERIOD_S = 2
 HEALTH_FAILURES = 5
-"""Ray takes a machine for lost when so many looks in a row, one each period, had no answer. Three
-looks of one second find it after 2.4 s (measured), but a machine that runs VMs may well be silent
-for that long; with these it is 8 to 12 s if its raylet is gone, and 20 s if it hangs."""
+"""The number of failed looks in a row, one each period, after which Ray takes a machine for lost.
+Three looks of one second find it after 2.4 s (measured), but a machine that runs VMs may well be
+silent for that long; five take 8 to 12 s if its raylet is gone, and 20 s if it hangs."""
 
 STATIC = {
     "RAY_AUTH_MODE": "token",
-    # On a machine with VMs, Ray would kill our actor because of memory that QEMU has.
+    # On a machine with VMs, Ray would kill our actor because of QEMU's memory.
     "RAY_memory_monitor_refresh_ms": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_health_check_initial_delay_ms": "0",
     "RAY_DEDUP_LOGS": "0",
 }
-"""Variables of Ray for each of its processes."""
+"""Variables that each of Ray's processes gets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +56,8 @@ class ClusterRecord:
     address: str
     """HOST:PORT of its head, on loopback."""
     directory: Path
-    """Ray's own directory for this cluster, with its token. Its path is short, for sockets."""
+    """Ray's own directory for this cluster, with its token. Its path is short because of the
+    sockets."""
     health_period_s: float = HEALTH_PERIOD_S
 
     @property
@@ -64,7 +66,7 @@ class ClusterRecord:
         return self.directory / "token"
 
     def environment(self) -> dict[str, str]:
-        """The variables with which any process of the cluster runs, and any client of it."""
+        """Return the variables for all processes and clients of the cluster."""
         period = str(int(self.health_period_s * 1000))
         return {
             **STATIC,
@@ -115,13 +117,14 @@ def _damaged(why: str) -> FleetError:
 
 
 def resource_of(machine_id: str) -> str:
-    """The resource of Ray that only one machine has. What asks for a little of it is placed there
-    and nowhere else, and comes back with the machine, whose node of Ray is then another one."""
+    """Return the resource of Ray that only one machine has. An actor or place that takes a little
+    of it runs on that machine and nowhere else. It also comes back with the machine, which is a new
+    node for Ray."""
     return f"machine:{machine_id}"
 
 
 def machine_of(resources: Mapping[str, object]) -> str:
-    """The machine whose resources those are, "" if it is none of ours."""
+    """Return the machine that has those resources, "" if it is none of ours."""
     for name in resources:
         kind, _, machine_id = name.partition(":")
         if kind == "machine" and MACHINE_ID.fullmatch(machine_id):

@@ -1,4 +1,4 @@
-"""What we ask of Ray, and what it says: values, and a Protocol that tests imitate."""
+"""The requests that we make of Ray, and its answers: values, and a Protocol that tests imitate."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from quicksand.base.errors import FleetError
 from quicksand.fleet.over_ray.cluster_record import MACHINE_ID
 
 PLACE = "place-"
-"""What the name of our placement groups begins with; their id and Unix time of expiry follow."""
+"""The beginning of the names of our placement groups; id and Unix time of expiry follow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,23 +18,23 @@ class Place:
     """A placement group: memory that is kept on one machine."""
 
     id: str
-    """32 hex digits; that of the reservation."""
+    """The id of the reservation, 32 hex digits."""
     machine_id: str
     memory_bytes: int
-    """With what QEMU needs."""
+    """Bytes including QEMU's need."""
     expires_at: int
-    """Unix time; then its machine releases it if no sandbox has it."""
+    """Unix time at which its machine releases it if no sandbox has it."""
     is_placed: bool = True
-    """False while its machine is away, or has no room."""
+    """Whether the place is kept; False while its machine is away, or has no room."""
 
     @property
     def name(self) -> str:
-        """How Ray calls it."""
+        """Return Ray's name of the place."""
         return f"{PLACE}{self.id}-{self.expires_at}"
 
     @classmethod
     def parse(cls, name: str, machine_id: str, size: int, *, is_placed: bool) -> Place | None:
-        """Read what Ray tells of a group; None if it is none of ours."""
+        """Parse Ray's description of a group; None if it is none of ours."""
         id_, _, expires = name.removeprefix(PLACE).partition("-")
         if not name.startswith(PLACE) or not MACHINE_ID.fullmatch(id_) or not expires.isdecimal():
             return None
@@ -48,25 +48,25 @@ class Place:
 
 
 class Desk(Protocol):
-    """Ray, for us. Any method may raise DeskError."""
+    """Ray, as we use it. Any method may raise DeskError."""
 
     async def machines(self) -> Collection[str]:
-        """The machines that Ray takes to be alive, by their ids."""
+        """Return the ids of the machines that Ray takes to be alive."""
 
     async def places(self) -> Sequence[Place]:
-        """All placement groups of ours."""
+        """Return all our placement groups."""
 
     async def take(self, place: Place, *, timeout_s: float) -> bool:
-        """Keep a place, and return whether the machine had room within that time. If not, and after
-        an error or a cancellation, it is not kept."""
+        """Keep a place, and return whether the machine had room within that time. If it had none,
+        and after an error or a cancellation, nothing is kept."""
 
     async def give_back(self, id_: str) -> None:
         """Give a place back. Idempotent."""
 
     async def ask(self, machine_id: str, method: str, *args: Any) -> Any:
-        """Call a method of the `Host` of a machine that is alive. Raises DeskError if it does not
-        answer in time."""
+        """Call a method of the `Host` of a live machine. Raises DeskError if it does not answer in
+        time."""
 
 
 class DeskError(FleetError):
-    """Ray did not do what it was asked for."""
+    """Raised when Ray did not do what it was asked."""

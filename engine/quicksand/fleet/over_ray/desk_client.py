@@ -1,4 +1,5 @@
-"""The near end of `desk_process`: Ray in a process of its own, begun again when it ends."""
+"""The near end of `desk_process`: runs Ray in a process of its own, and restarts it when it
+ends."""
 
 from __future__ import annotations
 
@@ -21,9 +22,9 @@ from quicksand.fleet.over_ray.desk import DeskError, Place
 
 PROGRAM = ("-P", "-m", "quicksand.fleet.over_ray.desk_process")
 LINE_MAX = 32 * 1024 * 1024
-"""Bytes of a state: 10,000 places are 2 MB."""
+"""The most bytes of a state: 10,000 places are 2 MB."""
 CONNECT_S = 60.0
-"""Seconds until Ray must have answered; it takes 1.5 s, and far more under load."""
+"""Seconds within which Ray must have answered; it takes 1.5 s, and far more under load."""
 AGAIN_S = 2.0
 SAID_MAX = 4096
 WHY_MAX = 300
@@ -32,19 +33,19 @@ END_S = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """What Ray knows at a moment."""
+    """Ray's state at one moment."""
 
     alive: frozenset[str] = frozenset()
-    """Machines, by their ids."""
+    """The ids of the machines that are alive."""
     places: tuple[Place, ...] = ()
     looks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """What `Host.look` of each machine has told last."""
+    """The last result of each machine's `Host.look`."""
     error: str = "Ray has not answered yet"
     """Why Ray does not answer; "" if it does."""
 
     @classmethod
     def parse(cls, told: Mapping[str, Any]) -> State:
-        """Read what the process tells, which is ours."""
+        """Parse a report of our own process."""
         return cls(
             alive=frozenset(told["alive"]),
             places=tuple(Place(**one) for one in told["places"]),
@@ -57,8 +58,8 @@ class DeskClient:
     """Ray, by way of its process."""
 
     def __init__(self, read: Callable[[], ClusterRecord], changed: Callable[[], None]) -> None:
-        """``read`` reads where Ray is, each time that it is connected to: its head may have been
-        replaced. Calls ``changed`` when `state` has changed. Raises what ``read`` raises."""
+        """``read`` returns where Ray is, and is called for each connection: the head may have been
+        replaced. ``changed`` is called when `state` has changed. Raises what ``read`` raises."""
         self.state = State()
         self._read = read
         self._record = read()
@@ -68,7 +69,7 @@ class DeskClient:
         self._process: asyncio.subprocess.Process | None = None
 
     async def run(self) -> None:
-        """Keep the process until that is cancelled."""
+        """Keep the process running until cancelled."""
         while True:
             why = await self._run_once()
             self._note(State(places=self.state.places, looks=self.state.looks, error=why))
@@ -136,7 +137,7 @@ class DeskClient:
         self._changed()
 
     async def _request(self, do: str, **more: Any) -> Any:
-        """Have something done. Raises DeskError."""
+        """Make a request, and return its result. Raises DeskError."""
         process = self._process
         if process is None or process.stdin is None:
             raise DeskError(self.state.error or "Ray is gone")
@@ -150,7 +151,8 @@ class DeskClient:
             self._waiting.pop(id_, None)
 
     async def take(self, place: Place, *, timeout_s: float) -> bool:
-        """See `Desk.take`; after a cancellation the place is given back as soon as it is known."""
+        """See `Desk.take`; after a cancellation the place is given back as soon as Ray has
+        answered."""
         taking = asyncio.ensure_future(
             self._request("take", place=asdict(place), timeout_s=timeout_s)
         )
@@ -179,7 +181,7 @@ async def _keep_end(stderr: asyncio.StreamReader, said: bytearray) -> None:
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """End the process: it leaves by itself when its stdin closes."""
+    """End the process: it ends by itself when its stdin closes."""
     if process.stdin is not None:
         process.stdin.close()
     with contextlib.suppress(TimeoutError):

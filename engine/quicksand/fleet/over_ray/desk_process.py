@@ -1,8 +1,8 @@
 """The process in which a program's Ray runs: ``python -m quicksand.fleet.over_ray.desk_process``.
 
-It reads a JSON object with the cluster's record, then requests, one in a line, and writes lines:
-``{"id", "value"}`` or ``{"id", "error"}`` for each, and ``{"state"}`` when something has changed.
-It ends with its stdin.
+It reads lines: a JSON object with the cluster's record, then requests. It writes lines: ``{"id",
+"value"}`` or ``{"id", "error"}`` for each request, and ``{"state"}`` after a change. It ends with
+its stdin.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from quicksand.fleet.over_ray.ray_desk import RayDesk, connect
 from quicksand.qemu.keeper_parts.bounds import no_core_files
 
 LOOK_S = 0.5
-"""Seconds between two looks at what Ray knows."""
+"""Seconds between two looks at Ray's state."""
 
 
 class DeskProcess:
-    """Answers the program that has started this."""
+    """Answers the program that has started this process."""
 
     def __init__(self, output: int) -> None:
         self._output = output
@@ -75,7 +75,7 @@ class DeskProcess:
         raise DeskError("no such request")
 
     async def _tell_state(self) -> None:
-        """Tell what Ray knows, when it has changed."""
+        """Report Ray's state when it has changed."""
         before: Any = None
         while True:
             try:
@@ -111,7 +111,7 @@ async def _main(output: int) -> None:
     record = ClusterRecord.from_json(json.loads(await reader.readline()))
     connecting = asyncio.create_task(asyncio.to_thread(connect, record), name="quicksand-connect")
     reading = asyncio.create_task(reader.readline(), name="quicksand-first")
-    # The program may leave, or be killed, while this waits for a head that is gone.
+    # The program may leave or be killed while this waits for a lost head.
     await asyncio.wait([connecting, reading], return_when=asyncio.FIRST_COMPLETED)
     if not connecting.done() and not reading.result():
         return
@@ -121,8 +121,9 @@ async def _main(output: int) -> None:
 
 if __name__ == "__main__":
     no_core_files()
-    # What Ray prints must not come between the lines.
+    # Ray's own output must not come between the lines.
     mine = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     asyncio.run(_main(mine))
-    os._exit(0)  # Ray's own ending takes seconds, and changes nothing: all of ours is detached
+    # Ray's own ending takes seconds and changes nothing: all our actors and places are detached.
+    os._exit(0)

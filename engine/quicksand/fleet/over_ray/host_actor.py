@@ -1,5 +1,5 @@
-"""`Host`: what answers for one machine in Ray, as an actor. It holds no truth: begun again, it
-reads what stands on its machine's disk."""
+"""`Host`: the actor that answers for one machine in Ray. It holds no truth: after a restart, it
+reads its machine's disk."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from quicksand.hosted.codec import encode
 EVERY_S = 10.0
 """Seconds between two comparisons of Ray's books with the disk."""
 PARENT_S = 1.0
-"""Seconds between two looks whether Ray's process here, our parent, is still there. Without it Ray
+"""Seconds between two looks whether our parent, Ray's process here, still exists. When it ends, Ray
 leaves us running (measured), and our machine soon has another `Host`."""
 AGAIN_S = 5.0
-"""Seconds for which a place is tried to be kept again."""
+"""Seconds between two attempts to keep a place again."""
 LASTS_S = 365 * 86400
-"""Seconds after which the place of a sandbox would expire, which it does not while that runs."""
+"""Seconds after which the place of a sandbox would expire; it does not while the sandbox runs."""
 
 
 class Host:
@@ -42,7 +42,7 @@ class Host:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def look(self) -> dict[str, Any]:
-        """What the machine is, and has: a `Capacity`, its name and address, the ids of places that
+        """Return the machine's `Capacity`, its name and address, and the ids of the places that
         sandboxes have."""
         if not self._tasks:
             self._tasks = [

@@ -1,8 +1,8 @@
 """Runs `ray` with our words: ``python -m quicksand.fleet.over_ray.launching ADDRESS WORD...``.
 
-Ray 2.60 turns 127.0.0.1 into the machine's own address (`resolve_ip_for_localhost`), and then all
-its processes listen on every interface; told to leave that, they listen on loopback only. A Ray
-that does not have that function any more is not started: its ports execute code.
+Ray 2.60 turns 127.0.0.1 into the machine's own address (`resolve_ip_for_localhost`), so that all
+its processes listen on every interface. Without that function they listen on loopback only. A Ray
+that no longer has the function is not started: its ports execute code.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from quicksand.qemu.keeper_parts.bounds import no_core_files
 
 
 def keep_address(address: str) -> None:
-    """Have this process take ``address`` for its own. Raises RuntimeError if Ray has changed."""
+    """Make this process take ``address`` for its own. Raises RuntimeError if Ray has changed."""
     for name in ("resolve_ip_for_localhost", "get_node_ip_address"):
         if not callable(getattr(services, name, None)):
             raise RuntimeError(f"this version of Ray has no {name}: it might listen everywhere")

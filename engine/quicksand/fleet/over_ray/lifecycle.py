@@ -52,7 +52,7 @@ def open_back_end(record: FleetRecord, ours: Paths) -> BackEnd:
 
 
 def _cluster_of(ours: Paths) -> ClusterRecord:
-    """The cluster of the fleet that is up. Raises FleetError."""
+    """Return the cluster of the fleet that is up. Raises FleetError."""
     record = read_fleet(ours)
     if record is None or record.back_end != RAY:
         raise FleetError(
@@ -65,6 +65,7 @@ def _cluster_of(ours: Paths) -> ClusterRecord:
 
 
 def _member_of(node: NodeRecord, ours: Paths) -> Member:
+    node.require_ours(ours)
     return Member(
         machine_id=machine_id(node.paths(ours)),
         name=node.name,
@@ -73,7 +74,8 @@ def _member_of(node: NodeRecord, ours: Paths) -> Member:
 
 
 def seat_of(node: NodeRecord, ours: Paths) -> Seat:
-    """What the raylet of a local node must know. Raises PathError."""
+    """Return the facts that the raylet of a local node needs. Raises PathError."""
+    node.require_ours(ours)
     environment = NodeDestination.of(node, ours).environment()
     address = f"{NODE_SCHEME}{node.name}"
     return Seat(
@@ -84,10 +86,10 @@ def seat_of(node: NodeRecord, ours: Paths) -> Seat:
 
 
 def start_ray(ours: Paths, *, health_period_s: float = HEALTH_PERIOD_S) -> FleetRecord:
-    """Have Ray keep places on the local nodes of the fleet that is up: start a head, and a raylet
-    for each. If one runs already, or has run, it is replaced: no sandbox is touched. Blocks. Raises
-    FleetError, HostError; nothing of Ray's runs then. If this process is killed, `end_ray` ends
-    what it has begun."""
+    """Start a head, and a raylet for each local node of the fleet that is up, so that Ray keeps
+    places on them. A Ray that runs, or has run, is replaced; no sandbox is touched. Blocks. Raises
+    FleetError, HostError; nothing of Ray runs then. If this process is killed, `end_ray` ends what
+    it has begun."""
     require_ray()
     with changing_fleet(ours):
         record = read_fleet(ours)
@@ -113,7 +115,7 @@ def start_ray(ours: Paths, *, health_period_s: float = HEALTH_PERIOD_S) -> Fleet
 
 
 def end_ray(ours: Paths) -> None:
-    """End Ray on this machine, if the fleet that is up stands on it. Blocks. Raises FleetError,
+    """End Ray on this machine, if it carries the fleet that is up. Blocks. Raises FleetError,
     HostError."""
     record = read_fleet(ours)
     if record is None or record.back_end != RAY:

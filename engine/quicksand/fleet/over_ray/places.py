@@ -1,10 +1,10 @@
-"""Which place of a machine which of its sandboxes has.
+"""The places that sandboxes of a machine have.
 
 ::
 
-    <data>/fleet/places/<id>.json   a reservation (32 hex digits) that a sandbox of here uses
+    <data>/fleet/places/<id>.json   a reservation (32 hex digits) used by a sandbox of this machine
 
-It is the truth on this machine's disk: from it, what Ray knows is made again.
+This is the truth on the machine's disk, from which Ray's knowledge is made again.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class Kept:
     """A place that a sandbox has."""
 
     id: str
-    """That of the reservation, 32 hex digits."""
+    """The id of the reservation, 32 hex digits."""
     sandbox: str
     memory_bytes: int
-    """With what QEMU needs."""
+    """Bytes including QEMU's need."""
 
 
 class Places:
@@ -51,13 +51,13 @@ class Places:
             )
 
     def drop(self, id_: str) -> None:
-        """Note that nobody has a place any more. Idempotent. Raises HostError."""
+        """Note that no sandbox has the place any more. Idempotent. Raises HostError."""
         if HEX32.fullmatch(id_):
             with map_os_errors(self._file(id_)):
                 self._file(id_).unlink(missing_ok=True)
 
     def list(self) -> list[Kept]:
-        """All places that sandboxes have, or had. Raises OSError."""
+        """Return all places that sandboxes have, or had. Raises OSError."""
         found = []
         for path in sorted(self._directory.glob("*.json"))[:PLACES_MAX]:
             with contextlib.suppress(FileNotFoundError, ValueError):

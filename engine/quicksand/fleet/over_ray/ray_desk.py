@@ -27,15 +27,16 @@ from quicksand.fleet.over_ray.host_actor import Host
 from quicksand.fleet.over_ray.launching import keep_address
 
 LITTLE = 0.0001
-"""How much of a machine's own resource each of its places and its actor takes."""
+"""The amount of a machine's own resource that each of its places and its actor takes."""
 ANSWER_S = 10.0
-"""Seconds that an actor has to answer. While its machine is away, calls of it wait without end."""
+"""Seconds within which an actor must answer. Calls to a machine that is away would wait for
+ever."""
 CONCURRENCY = 64
 
 
 def connect(record: ClusterRecord) -> None:
     """Connect this process to a cluster; its environment must be that of the record. It may wait
-    without end for a head that is gone."""
+    for ever for a head that is gone."""
     keep_address(LOOPBACK)
     ray.init(
         address=record.address,
@@ -52,7 +53,7 @@ class RayDesk:
     def __init__(self) -> None:
         self._hosts: dict[str, Any] = {}
         self._groups: dict[str, Any] = {}
-        """Of places that this process has taken."""
+        """The groups of places that this process has taken."""
 
     async def machines(self) -> Collection[str]:
         """See `Desk.machines`."""
@@ -103,12 +104,12 @@ class RayDesk:
                 return await getattr(self._hosts[machine_id], method).remote(*args)
         except (RayError, TimeoutError, ValueError) as error:
             self._hosts.pop(machine_id, None)
-            why = f"its part of Ray does not answer ({type(error).__name__})"
+            why = "its part of Ray does not answer"
             raise DeskError(why) from error
 
 
 async def _in_thread(function: Any, *args: Any) -> Any:
-    """Call what blocks. Raises DeskError."""
+    """Make a blocking call in a thread. Raises DeskError."""
     try:
         return await asyncio.to_thread(function, *args)
     except (RayError, TimeoutError, ValueError, RuntimeError) as error:
@@ -116,7 +117,7 @@ async def _in_thread(function: Any, *args: Any) -> Any:
 
 
 def _take(name: str, bundle: dict[str, float], timeout_s: float) -> Any:
-    """Make a group, and wait until it has its place; None, and no group, if it gets none."""
+    """Make a group, and wait until it has its place; remove it and return None if it gets none."""
     group = placement_group([bundle], strategy="STRICT_PACK", name=name, lifetime="detached")
     is_placed = False
     try:
@@ -145,8 +146,8 @@ def _place_of(told: dict[str, Any]) -> Place | None:
 
 
 def _host_of(machine_id: str) -> Any:
-    """The actor of a machine, which is made if there is none. It is bound to the machine by its own
-    resource, not by Ray's id of a node: so Ray begins it again when the machine comes back."""
+    """Return the actor of a machine, made if there is none. It is bound to the machine's own
+    resource, not to Ray's id of a node: so Ray restarts it when the machine comes back."""
     actor: Any = ray.remote(Host)
     return actor.options(
         name=f"host-{machine_id}",

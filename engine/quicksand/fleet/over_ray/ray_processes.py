@@ -14,9 +14,9 @@ from quicksand.fleet.over_ray.cluster_record import MARK, ClusterRecord
 def processes_of_cluster(
     record: ClusterRecord, *, having: Mapping[str, str] | None = None
 ) -> list[tuple[int, str]]:
-    """The processes of a cluster on this machine: process id and start time. They have its mark in
-    their environment, write to files in its directory (those of Ray that change their title lose
-    their environment), or are children of such. ``having``: only those with
+    """Return the processes of a cluster on this machine: process id and start time. These are
+    processes that have its mark in their environment or write to files in its directory (those that
+    change their title lose their environment), and their children. ``having``: only processes with
     these variables, which is the raylet of one machine, and their children."""
     own = list(_own())
     wanted = {f"{MARK}={record.id}".encode()}
@@ -33,7 +33,7 @@ def processes_of_cluster(
 
 
 def _own() -> Iterator[tuple[int, int, str]]:
-    """The processes of this user but this one: process id, parent, start time."""
+    """Yield this user's processes except this one: process id, parent, start time."""
     for entry in os.scandir(PROC):
         if entry.name.isdecimal() and int(entry.name) != os.getpid():
             with contextlib.suppress(OSError, ValueError):
@@ -42,7 +42,8 @@ def _own() -> Iterator[tuple[int, int, str]]:
 
 
 def parent_of(pid: int) -> int:
-    """The parent of a process (proc_pid_stat(5)). Raises OSError if it has ended."""
+    """Return the parent of a process (proc_pid_stat(5)). Raises OSError if the process has
+    ended."""
     text = (PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
     return int(text.rpartition(")")[2].split()[1])
 

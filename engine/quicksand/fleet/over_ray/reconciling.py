@@ -1,4 +1,4 @@
-"""Compares what Ray keeps on a machine with what is there: pure functions."""
+"""Compares Ray's places on a machine with its sandboxes: pure functions."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from quicksand.fleet.over_ray.places import Kept
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repair:
-    """What makes both agree."""
+    """The steps that make Ray and the machine agree."""
 
     give_back: tuple[str, ...] = ()
-    """Places of Ray's that nobody uses: their sandbox has ended, or none came in time."""
+    """Ray's places that nobody uses: their sandbox has ended, or none came in time."""
     take: tuple[Kept, ...] = ()
-    """Places of sandboxes that run, and of which Ray does not know: another head has taken over."""
+    """Places of running sandboxes that Ray does not know: another head has taken over."""
     drop: tuple[str, ...] = ()
     """Records of places whose sandbox has ended."""
 
@@ -24,8 +24,8 @@ class Repair:
 def plan_repair(
     places: Sequence[Place], kept: Sequence[Kept], live: Collection[str], now: float
 ) -> Repair:
-    """Compare the ``places`` of one machine with its records, ``kept``. ``live`` are the ids of
-    places whose sandbox runs; ``now`` is the Unix time."""
+    """Compare the ``places`` that Ray keeps on one machine with its records, ``kept``. ``live`` are
+    the ids of places whose sandbox runs; ``now`` is the Unix time."""
     known = {one.id for one in places}
     bound = {one.id for one in kept}
     return Repair(

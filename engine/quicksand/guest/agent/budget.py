@@ -1,8 +1,8 @@
-"""Limits what one session holds of a guest's output until it is read.
+"""Limits how much of a guest's output one session holds until it is read.
 
 Every byte is reserved before it can arrive: output through windows, which the agent must not
 exceed, and events, which have no credit, through a share of their own. So a hostile agent cannot
-fill this process's memory, and a channel that nobody reads holds up no other one.
+fill this process's memory, and an unread channel does not hold up any other.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Budget:
         """Bytes of unread events."""
 
     def reserve(self, streams: int) -> int:
-        """Return the window, in bytes, for each of a new channel's ``streams``; the caller has to
+        """Return the window, in bytes, for each of a new channel's ``streams``; the caller must
         `release` them. Raises StateError if too many are open."""
         for most, window in WINDOWS:
             if self.reserved + streams * window <= most:

@@ -15,6 +15,7 @@ from quicksand.base.errors import (
 from quicksand.base.remedies import Remedy, Words
 from quicksand.guest.agent import wire
 from quicksand.guest.agent.budget import CHANNEL_EVENTS_MAX, EVENT_OVERHEAD, Budget
+from quicksand.guest.agent.patience import Wait
 from quicksand.guest.agent.wire import Stream
 
 INPUT_WINDOW = 256 * 1024
@@ -23,7 +24,7 @@ INPUT_WINDOW = 256 * 1024
 INPUT_CHUNK = 64 * 1024
 
 OPEN_TIMEOUT_S = 30.0
-"""A guest starts a command within milliseconds; one that swaps needs seconds."""
+"""Seconds for a guest to start a command: milliseconds usually, seconds if it swaps."""
 
 CRUMB_MAX = 4096
 """Unread pieces of output are joined up to this many bytes."""
@@ -42,6 +43,8 @@ class Carrier(Protocol):
     def send(self, frame: bytes) -> None: ...
 
     async def drain(self) -> None: ...
+
+    def wait(self, seconds: float | None) -> Wait: ...
 
     def forget(self, channel: Channel) -> None: ...
 
@@ -67,13 +70,13 @@ class Channel:
         self._event_bytes = 0
         self._failure: AgentError | None = None
         self.has_ended = False
-        """Whether its last event has arrived, if only to be read later."""
+        """Whether its last event has arrived, perhaps unread."""
         self._changed = asyncio.Event()
         self.reply: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
 
     @property
     def unread(self) -> int:
-        """Bytes that have arrived and were not read."""
+        """Return the bytes that have arrived and are unread."""
         return sum(self._buffered.values()) + self._event_bytes
 
     # Called by the session.
@@ -115,11 +118,11 @@ class Channel:
         self._changed.set()
 
     def fail(self, error: AgentError) -> None:
-        """End the channel: whoever waits for it gets ``error``."""
+        """End the channel: all who wait for it get ``error``."""
         self._failure = self._failure or error
         if not self.reply.done():
             self.reply.set_exception(error)
-            self.reply.exception()  # if nobody waits for it, asyncio must not log it
+            self.reply.exception()  # if nobody waits, asyncio must not log the error
         self._changed.set()
 
     def release(self) -> None:
@@ -133,8 +136,9 @@ class Channel:
     async def opened(self) -> dict[str, Any]:
         """Wait until the request has started; return its result. Raises as `Session.request`."""
         try:
-            async with asyncio.timeout(OPEN_TIMEOUT_S):
-                return await asyncio.shield(self.reply)
+            return await self._session.wait(OPEN_TIMEOUT_S).until(
+                lambda: asyncio.shield(self.reply)
+            )
         except TimeoutError:
             raise AgentUnreachableError(
                 f"the guest's agent did not answer within {OPEN_TIMEOUT_S:g} s",
@@ -147,8 +151,8 @@ class Channel:
         """Return the next piece of output or, once all output before it was read, the next event.
 
         Reading acknowledges output; unread output blocks the command (back-pressure). Raises
-        AgentRefusedError, or AgentUnreachableError if the connection broke, once all that came
-        before has been read.
+        AgentRefusedError, or AgentUnreachableError if the connection broke, once everything before
+        has been read.
         """
         while True:
             for stream in self._chunks:
@@ -159,7 +163,7 @@ class Channel:
             if self._failure is not None:
                 raise self._failure
             self._changed.clear()
-            await self._changed.wait()
+            await self._session.wait(None).until(self._changed.wait)
 
     def _take(self, stream: Stream) -> bytes:
         payload = self._chunks[stream].popleft()
@@ -179,12 +183,12 @@ class Channel:
         return wire.parse_message(text)
 
     def refusal(self, error: object, otherwise: str) -> AgentRefusedError:
-        """Make an exception of the error that an event has; see `Session.refusal`."""
+        """Return the error in an event as an exception; see `Session.refusal`."""
         return self._session.refusal(error, otherwise)
 
     async def write(self, data: bytes | memoryview) -> None:
-        """Send input, waiting while the guest does not take it. Raises as `read` does. Input for a
-        request that has ended is dropped: what is read tells how it ended."""
+        """Send input, waiting while the guest does not take it. Raises as `read`. Input for a
+        request that has ended is dropped: `read` tells how it ended."""
         view = memoryview(data)
         while view:
             if not await self._has_room(1):
@@ -196,8 +200,8 @@ class Channel:
             await self._session.drain()
 
     async def write_whole(self, data: bytes) -> None:
-        """Send at most 64 KiB of input in one frame, so that other writers do not come between,
-        and one that is cancelled has sent all or nothing. Else as `write`."""
+        """Send at most 64 KiB of input in one frame, so that other writers do not come between, and
+        a cancelled writer has sent all or nothing. Otherwise as `write`."""
         assert len(data) <= INPUT_CHUNK
         if not await self._has_room(len(data)):
             return
@@ -209,7 +213,7 @@ class Channel:
         """Wait until so much input may be sent; return false if the request has ended."""
         while self._input_credit < size and self._failure is None and not self.has_ended:
             self._changed.clear()
-            await self._changed.wait()
+            await self._session.wait(None).until(self._changed.wait)
         if self._failure is not None:
             raise self._failure
         return not self.has_ended

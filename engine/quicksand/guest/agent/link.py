@@ -17,12 +17,14 @@ from quicksand.base.errors import (
 )
 from quicksand.base.files import read_json
 from quicksand.base.lease import Lease, take_lease
+from quicksand.base.remedies import Words
 from quicksand.guest.agent.session import Session, connect, dial
 from quicksand.records.layout import AGENT_PORTS, MachineDir, RuntimeDir
+from quicksand.records.paused import find_pause
 
 ATTEMPT_S = 3.0
-"""A running agent answers within milliseconds. A hello can get lost if another client has just left
-the port, so it is repeated on a new connection."""
+"""Seconds for one attempt. A running agent answers within milliseconds. A hello can get lost if
+another client has just left the port, so it is repeated on a new connection."""
 
 LEASE_TIMEOUT_S = 30.0
 
@@ -32,33 +34,39 @@ class AgentLink:
 
     def __init__(
         self,
+        name: str,
         runtime: RuntimeDir,
         token: str,
         *,
         why_gone: Callable[[], QuicksandError | None],
         set_clock: bool = True,
     ) -> None:
-        """``why_gone`` returns the error to raise if the machine itself is gone, else None.
-        ``set_clock`` is that of `Session.handshake`."""
+        """``name`` is the sandbox's. ``why_gone`` returns the error to raise if the machine itself
+        is gone, else None. ``set_clock`` is as in `Session.handshake`."""
+        self._name = name
         self._runtime = runtime
         self._token = token
         self._why_gone = why_gone
         self._set_clock = set_clock
         self._lock = asyncio.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """The event loop of the session and the lock."""
         self._session: Session | None = None
         self._lease: Lease | None = None
         self._machine: MachineDir | None = None
-        """The machine that the session is with."""
+        """The machine of the session."""
         self._closings = 0
-        """How often this has been closed: who was connecting then has nobody to connect for."""
+        """The number of closings: an attempt to connect that began before one is given up."""
 
     async def session(self, *, timeout: float = 15.0) -> Session:
         """Return the live session, connecting if there is none.
 
         Raises what ``why_gone`` returns, StateError if all ports are taken, AgentUnreachableError
         after ``timeout`` seconds without an answer or if this is closed meanwhile,
-        AgentRefusedError for a wrong token.
+        AgentRefusedError for a wrong token. On another event loop than before it connects anew;
+        StateError while that one still runs.
         """
+        self._move_to(asyncio.get_running_loop())
         closings = self._closings
         async with self._lock:
             if closings == self._closings:
@@ -67,22 +75,36 @@ class AgentLink:
                     return self._session
                 self._drop()
                 self._session = await self._connect(timeout)
+                self._session.guest.why_paused = self._why_paused
                 if closings == self._closings:
                     return self._session
                 self._drop()
         raise AgentUnreachableError("the connection to the guest's agent was closed")
+
+    def _move_to(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Leave the event loop of earlier calls, which has ended. Raises StateError."""
+        before, self._loop = self._loop or loop, loop
+        if before is loop:
+            return
+        if before.is_running():
+            self._loop = before
+            raise used_elsewhere()
+        self._drop()
+        self._lock = asyncio.Lock()
 
     async def request(self, method: str, params: dict[str, Any], timeout: float) -> dict[str, Any]:
         """Ask the agent on the live session. Raises as `session` and `Session.request`."""
         return await (await self.session()).request(method, params, timeout=timeout)
 
     async def dial(self, machine: MachineDir, port: int) -> Session:
-        """Connect to a port of ``machine`` before its agent runs. After the caller's handshake it
+        """Connect to a port of ``machine`` before its agent runs. After the caller's handshake this
         is the live session. Raises StateError, AgentUnreachableError."""
+        self._move_to(asyncio.get_running_loop())
         self._lease = await take_lease(
             [machine.agent_socket(port)], what="agent ports", timeout=LEASE_TIMEOUT_S
         )
         self._session = await dial(self._lease.socket, partial(self._why_broken, machine))
+        self._session.guest.why_paused = self._why_paused
         self._machine = machine
         return self._session
 
@@ -93,11 +115,13 @@ class AgentLink:
             return False
         self.move_on()
         session.explain(partial(self._why_broken, machine))
+        session.guest.why_paused = self._why_paused
         self._machine, self._session, self._lease = machine, session, lease
+        self._loop = session.loop
         return True
 
     def move_on(self) -> None:
-        """End the session with a machine from which another one has taken over; calls that wait get
+        """End the session with a machine that another one has replaced; calls that wait get
         RevertedError. The next request connects to the new one."""
         if self._machine != self._runtime.current():
             if self._session is not None:
@@ -164,6 +188,13 @@ class AgentLink:
             return RevertedError(f"the sandbox was reverted to {origin!r}")
         return None
 
+    def _why_paused(self) -> Words | None:
+        pause = find_pause(self._runtime.current())
+        if pause is None:
+            return None
+        said = f"{pause.said(self._name)}; what waits for it goes on when it does ("
+        return Words(said, pause.remedy(self._name), ")")
+
     def renew_token(self, token: str) -> None:
         """Use ``token`` from the next session on."""
         self._token = token
@@ -172,10 +203,12 @@ class AgentLink:
     def connected(self) -> Session | None:
         """The live session, or None."""
         session = self._session
-        return session if session is not None and not session.closed.is_set() else None
+        if session is None or session.closed.is_set() or session.loop.is_closed():
+            return None
+        return session
 
     def close(self) -> None:
-        """Close the connection and release the port; who is just connecting gets
+        """Close the connection and release the port; an attempt to connect gets
         AgentUnreachableError. The next `session` connects anew. Idempotent."""
         self._closings += 1
         self._drop()
@@ -187,3 +220,11 @@ class AgentLink:
         if self._lease is not None:
             self._lease.release()
             self._lease = None
+
+
+def used_elsewhere() -> StateError:
+    """Return the error for an object that another running event loop uses."""
+    return StateError(
+        "the sandbox is in use on another event loop, which still runs",
+        hint="use it there, or have a `Sandbox.attach` of its own for each loop",
+    )

@@ -1,8 +1,8 @@
 """Decodes the errors of an agent.
 
-An agent with the capability `TELLS` has fields for what a program needs to know of an error. An
-older agent, which a checkpoint may hold in its memory, has only its message for that. The function
-`_read_message` is the one place of the engine that reads such a message.
+The errors of an agent with the capability `TELLS` have fields for programs. An older agent, which a
+checkpoint may hold in its memory, has only a message. The function `_read_message` is the one place
+of the engine that reads such a message.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class LinuxErrno(IntEnum):
 
 
 def decode(error: object, *, tells: bool, otherwise: str = "") -> AgentRefusedError:
-    """Make an error of what an agent sent. ``tells`` is whether the agent has the capability
-    `TELLS`, and ``otherwise`` the message for an error that has none. Raises AgentProtocolError if
-    the agent sent no object."""
+    """Decode the agent's error. ``tells``: whether the agent has the capability `TELLS`;
+    ``otherwise``: the message for an error that has none. Raises AgentProtocolError if the agent
+    sent no object."""
     if not isinstance(error, dict):
         raise AgentProtocolError("the agent sent an error that is not an object")
     fields = error if tells else _read_message(error)

@@ -6,10 +6,11 @@ import asyncio
 import contextlib
 import json
 import os
+import socket
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from quicksand.base.effort import best_effort
 from quicksand.base.errors import (
@@ -22,6 +23,7 @@ from quicksand.base.remedies import Remedy, Words
 from quicksand.guest.agent import raw, refusals, wire
 from quicksand.guest.agent.budget import Budget
 from quicksand.guest.agent.channel import ALL_OUTPUT, Channel
+from quicksand.guest.agent.patience import GuestState, Wait
 from quicksand.guest.agent.values import bounded, real
 from quicksand.guest.agent.wire import Stream
 
@@ -33,7 +35,7 @@ class AgentRestartedError(AgentUnreachableError):
 
 
 class _Waiting(NamedTuple):
-    """A reply that is awaited."""
+    """An awaited reply."""
 
     reply: asyncio.Future[dict[str, Any]]
     size_max: int
@@ -44,7 +46,7 @@ Ask = Callable[[str, dict[str, Any], float], Awaitable[dict[str, Any]]]
 """Asks an agent: method, parameters, seconds until TimeoutError."""
 
 SYNC_S = 2.0
-"""How long a guest may take to write to its disk what it has in memory."""
+"""Seconds that a guest may take to write its memory's data to its disk."""
 
 
 class Session(asyncio.Protocol):
@@ -54,7 +56,10 @@ class Session(asyncio.Protocol):
         """``why_broken`` may return a more precise error when the connection ends."""
         self._why_broken = why_broken
         self._transport: asyncio.Transport | None = None
+        self.loop = asyncio.get_running_loop()
         self._decoder = wire.FrameDecoder()
+        self.guest = GuestState()
+        """The state of the guest on which the connection waits."""
         self._replies: dict[int, _Waiting] = {}
         self._channels: dict[int, Channel] = {}
         self.budget = Budget()
@@ -63,7 +68,7 @@ class Session(asyncio.Protocol):
         self._writable.set()
         self._failure: AgentError | None = None
         self.is_deaf = False
-        """Whether what comes is passed over, until the handshake."""
+        """Whether incoming bytes are ignored, until the handshake."""
         self.closed = asyncio.Event()
         self.hello: dict[str, Any] = {}
         """The agent's answer to the handshake."""
@@ -71,8 +76,8 @@ class Session(asyncio.Protocol):
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # Transports of other event loops (uvloop) are not instances of asyncio's classes.
+        self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
         if self._failure is not None or self.is_deaf:
@@ -110,17 +115,16 @@ class Session(asyncio.Protocol):
         """Send one request and return its result.
 
         Raises AgentRefusedError for an error reply or a request above 1 MiB, ConfigError for a text
-        that is not UTF-8, before anything is sent. Raises
-        AgentUnreachableError if no reply comes within ``timeout`` seconds or the connection breaks:
-        the outcome is unknown then. A reply of more than ``reply_max`` bytes ends the session.
+        that is not UTF-8, before anything is sent. Raises AgentUnreachableError if no reply comes
+        within ``timeout`` seconds in which the guest runs, or if the connection breaks: then the
+        outcome is unknown. A reply of more than ``reply_max`` bytes ends the session.
         """
         number = self._next_id()
         reply: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._replies[number] = _Waiting(reply, reply_max)
         try:
             self._send_request(number, method, params or {})
-            async with asyncio.timeout(timeout):
-                return await reply
+            return await self.wait(timeout).until(lambda: asyncio.shield(reply))
         except TimeoutError:
             raise AgentUnreachableError(
                 f"the guest's agent did not answer {method!r} within {timeout:g} s",
@@ -171,7 +175,11 @@ class Session(asyncio.Protocol):
 
     async def drain(self) -> None:
         """Wait until the transport takes more."""
-        await self._writable.wait()
+        await self.wait(None).until(self._writable.wait)
+
+    def wait(self, seconds: float | None) -> Wait:
+        """Return a wait for something that the guest does."""
+        return Wait(self.guest, seconds)
 
     def forget(self, channel: Channel) -> None:
         """Drop a channel; frames that still arrive for it are ignored."""
@@ -179,8 +187,8 @@ class Session(asyncio.Protocol):
             channel.release()
 
     def cancel(self, channel: Channel) -> None:
-        """Drop a channel, and have the agent end its request, without waiting for that.
-        Nothing is sent once the session has ended."""
+        """Drop a channel, and have the agent end its request, without waiting for that. Nothing is
+        sent once the session has ended."""
         if channel.number in self._channels and self._failure is None:
             self._send_request(self._next_id(), "cancel", {"id": channel.number})
         self.forget(channel)
@@ -256,7 +264,7 @@ class Session(asyncio.Protocol):
             self._writable.set()
             self.closed.set()
         if self._transport is not None:
-            self._transport.abort()
+            _end(self._transport, self.loop)
 
     async def handshake(self, token: str, *, timeout: float, set_clock: bool = True) -> None:
         """Say hello with a fresh nonce. ``set_clock`` lets the agent set the guest's clock.
@@ -275,13 +283,13 @@ class Session(asyncio.Protocol):
         self.hello = {**hello, "boot": _marks(hello.get("boot"))}
 
     def can(self, capability: str) -> bool:
-        """Whether the agent has said in the handshake that it has a capability."""
+        """Whether the agent has announced a capability in the handshake."""
         known = self.hello.get("capabilities")
         return isinstance(known, list) and capability in known
 
     def refusal(self, error: object, otherwise: str = "") -> AgentRefusedError:
-        """Make an exception of an error that the agent sent, with the message ``otherwise`` if it
-        has none. Raises AgentProtocolError for what is no error."""
+        """Return an error of the agent as an exception, with the message ``otherwise`` if it has
+        none. Raises AgentProtocolError if it is not an error."""
         return refusals.decode(error, tells=self.can(refusals.TELLS), otherwise=otherwise)
 
     def explain(self, why_broken: Callable[[], AgentError | None]) -> None:
@@ -293,7 +301,7 @@ class Session(asyncio.Protocol):
         self.connection_lost(None)
 
     def close(self) -> None:
-        """Close the connection; the agent ends what this session started. Idempotent."""
+        """Close the connection; the agent ends everything that this session started. Idempotent."""
         self._break(AgentUnreachableError("the connection to the guest's agent was closed"))
 
 
@@ -309,7 +317,7 @@ async def dial(
         _, session = await loop.create_unix_connection(lambda: Session(why_broken), os.fspath(path))
     except OSError as error:
         raise AgentUnreachableError(f"cannot connect to {path}: {error.strerror}") from error
-    session.is_deaf = True  # what an agent says now is for the client before
+    session.is_deaf = True  # the agent's words until now are for the earlier client
     return session
 
 
@@ -333,6 +341,18 @@ async def connect(
         session.close()
         raise
     return session
+
+
+def _end(transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+    """End a connection now, even if its event loop has ended without it."""
+    if loop.is_running():
+        transport.abort()
+        return
+    ours = transport.get_extra_info("socket")
+    if ours is None:  # uvloop has closed it at its own end
+        return
+    with contextlib.suppress(OSError), socket.socket(fileno=os.dup(ours.fileno())) as same:
+        same.shutdown(socket.SHUT_RDWR)
 
 
 def _number(message: dict[str, Any], key: str) -> int:

@@ -69,7 +69,7 @@ class DataFrame(NamedTuple):
 class JsonFrame(NamedTuple):
     message: dict[str, Any]
     text: bytes
-    """The bytes that ``message`` was parsed from."""
+    """The bytes from which ``message`` was parsed."""
 
 
 Frame = DataFrame | JsonFrame

@@ -1,6 +1,6 @@
 """Replacing a keeper that was killed. Linux only.
 
-The new keeper takes what the old one had from the running QEMU: it watches the process through a
+The new keeper gets the old one's resources from the running QEMU: it watches the process through a
 pidfd (pidfd_open(2)), duplicates its open files (the sandbox's lock, the leash) with
 pidfd_getfd(2), and opens the pipes of its console and messages again through /proc.
 """
@@ -18,13 +18,15 @@ from collections.abc import Callable
 from typing import Any
 
 from quicksand.base.borrowing import borrow
-from quicksand.base.processes import ProcessKind, processes_of
+from quicksand.base.processes import ProcessKind, is_process, processes_of
 from quicksand.base.regular import open_file
 
 from .files import remove_file, remove_tree, try_lock
+from .leash import is_on
 from .loop import Keeper
 from .machines import Machine
 from .memory import MemoryWatch
+from .owner import OwnerProcess, find_process
 from .space import SpaceWatch
 
 END_WAIT_S = 5.0
@@ -33,9 +35,10 @@ LISTENS = "0A"
 """The state TCP_LISTEN in /proc/net/tcp (proc_pid_net(5))."""
 
 
-def adopt(keeper: Keeper, pid: int, forwards: list[str]) -> None:
-    """Keep the QEMU ``pid``, which is to have these port ``forwards``, until it ends. Writes
-    ``started KEEPER_PID QEMU_PID`` or ``failed ERRNO`` to stdout."""
+def adopt(keeper: Keeper, pid: int, forwards: list[str], owner: str) -> None:
+    """Keep the QEMU ``pid``, which must have these port ``forwards``, until it ends. Unless it is
+    detached, it also ends with the process ``owner`` (see keeper.py). Writes ``started KEEPER_PID
+    QEMU_PID`` or ``failed ERRNO`` to stdout."""
     try:
         if not sys.platform.startswith("linux"):
             raise OSError(errno.ENOSYS, "it takes Linux")
@@ -62,11 +65,26 @@ def adopt(keeper: Keeper, pid: int, forwards: list[str]) -> None:
         return
     _go_on(keeper, forwards)
     keeper.tell_started()
+    if owner and keeper.leash is not None and is_on(keeper.leash):
+        _follow(keeper, owner)
     keeper.serve_until_the_end(listener)
 
 
+def _follow(keeper: Keeper, owner: str) -> None:
+    """End QEMU with its owner, or now if that is gone: others may hold its end of the leash."""
+    pid, started = owner.split(" ", 1)
+    keeper.owner = OwnerProcess(keeper.watch, keeper.unwatch, keeper.pulled)
+    found = find_process(int(pid))
+    if found is not None and is_process(int(pid), started):
+        keeper.owner.follow(found)
+        return
+    if found is not None:
+        os.close(found)
+    keeper.pulled()
+
+
 def _other_machines(pid: int, sandbox_dir: str) -> list[Any]:
-    """The sandbox's other QEMUs, besides ``pid``. Raises OSError if ``pid`` is none of the
+    """Return the sandbox's other QEMUs, besides ``pid``. Raises OSError if ``pid`` is none of the
     sandbox's."""
     found = [process for process in processes_of(sandbox_dir) if process.kind is ProcessKind.QEMU]
     if pid not in [process.pid for process in found]:
@@ -101,9 +119,9 @@ def _machine(keeper: Keeper, name: str, pid: int, pidfd: int) -> Machine:
 
 
 def _monitor(directory: str) -> socket.socket:
-    """A permanent connection to one of the QMP monitors for clients, since the old keeper's own
-    monitor is lost. If all are in use, a dummy connection; a guest that is paused by a full host
-    disk is then not resumed."""
+    """Return a permanent connection to one of the QMP monitors for clients, since the old keeper's
+    own monitor is lost. If all are in use, return a dummy; then a guest that is paused by a full
+    host disk is not resumed."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     for name in sorted(os.listdir(directory)):
         if name.startswith("qmp") and name.endswith(".sock"):
@@ -133,9 +151,9 @@ def _end_others(keeper: Keeper, others: list[Any], name: str) -> None:
 
 
 def _go_on(keeper: Keeper, forwards: list[str]) -> None:
-    """Undo what a client had begun when it and the old keeper were killed: resume a guest that it
-    had paused (but not one that the user has paused), and restore forwards that it had removed. Do
-    nothing while a client works on the sandbox's history."""
+    """Undo the unfinished work of a client that was killed with the old keeper: resume a guest that
+    it had paused (but not one that the user has paused), and restore forwards that it had removed.
+    Do nothing while a client works on the sandbox's history."""
     try:
         with open_file(os.path.join(keeper.runtime_dir, keeper.current.name, "state.json")) as file:
             paused = bool(json.load(file)["paused"])
@@ -146,7 +164,7 @@ def _go_on(keeper: Keeper, forwards: list[str]) -> None:
         return
     if not paused and keeper.current.space.look_at is None:
         keeper.resume()
-    deadline = time.monotonic() + END_WAIT_S  # for all together: other programs may have some
+    deadline = time.monotonic() + END_WAIT_S  # for all together: other programs may have taken some
     for rule in forwards:
         host, _, _ = rule.partition("-")
         _await_port(int(host.rpartition(":")[2]), keeper.current.pid, deadline)
@@ -197,8 +215,8 @@ def _is_leash(pid: int, number: str) -> bool:
 
 
 def _duplicate(pid: int, pidfd: int, is_it: Callable[[int, str], bool]) -> int | None:
-    """Duplicate the open file of that process which ``is_it`` accepts; None if there is none or the
-    kernel refuses."""
+    """Duplicate the open file of that process for which ``is_it`` is true; None if there is none or
+    the kernel refuses."""
     for number in os.listdir(f"/proc/{pid}/fd"):
         try:
             found = is_it(pid, number)

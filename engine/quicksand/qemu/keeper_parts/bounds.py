@@ -15,16 +15,16 @@ PAGE = 4096
 
 OWN = 256 * MIB
 """Bytes for QEMU itself: devices, block layer, monitors, the buffers of its network and disk. 25 to
-90 MiB were measured; the rest is what a guest may move."""
+90 MiB were measured; the guest can cause the rest."""
 SCREEN = 256 * MIB
 """The same for a machine with a screen: the guest's pictures (command.py, GPU_MEMORY_MAX), and
 those that the VNC servers keep of them."""
 TB_SIZE = 1024 * MIB
-"""TCG's buffer for translated code, if nothing is said of it (QEMU, tcg/region.c)."""
+"""TCG's buffer for translated code, if its arguments do not set one (QEMU, tcg/region.c)."""
 TLB_SHARE, TLB_MAX = 8, 768 * MIB
-"""TCG's tables of addresses, for each processor: at most this share of the guest's memory (64 bytes
-for each of its pages, twice as many as are in use, in three modes of the processor) and, with its
-largest tables, so many bytes (QEMU, accel/tcg/cputlb.c, CPU_TLB_DYN_MAX_BITS)."""
+"""The bound of TCG's tables of addresses, for each processor: this share of the guest's memory (64
+bytes for each of its pages, twice as many as are in use, in three modes of the processor), and with
+its largest tables so many bytes (QEMU, accel/tcg/cputlb.c, CPU_TLB_DYN_MAX_BITS)."""
 
 STACK = 8 * MIB
 """Bytes of address space that each thread gets (the soft limit of RLIMIT_STACK: glibc)."""
@@ -32,16 +32,16 @@ THREADS = 64 + 8
 """Threads besides those of the processors: the workers of the disks (QEMU, util/thread-pool.c), and
 QEMU's own."""
 COROUTINES = 256 * 9 * MIB
-"""Bytes of address space of coroutines' stacks, of 1 MiB each, for each processor: each has a queue
-of 256 requests to the disk (QEMU, hw/block/virtio-blk.c), and each request up to eight parts
-(block/qcow2.h, QCOW2_MAX_WORKERS). Next to nothing of it is ever used."""
+"""Bytes of address space of coroutines' stacks, 1 MiB each, for each processor: each has a queue of
+256 requests to the disk (QEMU, hw/block/virtio-blk.c), and each request up to eight parts
+(block/qcow2.h, QCOW2_MAX_WORKERS). Hardly any of it is ever used."""
 RESERVE = 512 * MIB
-"""Bytes between the point where the guest is paused and the kernel's limit, or a quarter of that if
-it is less. QEMU can take so many between two looks."""
+"""Bytes between the bound at which the guest is paused and the kernel's limit, or a quarter of the
+bound if that is less. QEMU can grow by so much between two looks."""
 
 FILES = 2048
-"""Descriptors: each connection and each port of the guest's to the full network is one, and QEMU
-has 130 of its own. (Newer QEMUs raise their soft limit to the hard one.)"""
+"""The most descriptors: each connection and each port of the guest to the full network is one, and
+QEMU has 130 of its own. (Newer QEMUs raise their soft limit to the hard one.)"""
 CONNECTION = 288 * 1024
 """Bytes for a connection of the full network, with its buffers in both directions (libslirp,
 TCP_SNDSPACE and TCP_RCVSPACE)."""
@@ -50,15 +50,15 @@ FULL_NETWORK = '"restrict": false'
 
 
 class Bound:
-    """How much memory one QEMU may have."""
+    """The memory that one QEMU may have."""
 
     def __init__(self, watched: int, kernel: int) -> None:
         self.watched = watched
-        """Bytes of memory of its own, in RAM or in swap, beyond which its guest is paused."""
+        """Bytes of its own memory, in RAM or in swap, beyond which its guest is paused."""
         self.kernel = kernel
-        """Bytes of private writable address space beyond which the kernel gives it nothing, and it
-        ends (RLIMIT_DATA, getrlimit(2)). Memory that is mapped and was never written counts, too:
-        that is why it is so much more."""
+        """Bytes of private writable address space beyond which the kernel gives it no more, and it
+        ends (RLIMIT_DATA, getrlimit(2)). Mapped memory that was never written counts, too, so this
+        bound is much larger."""
 
     @property
     def mapped(self) -> int:
@@ -76,8 +76,8 @@ class Bound:
 
 
 def bound_of(argv: Sequence[str]) -> Bound | None:
-    """How much memory a QEMU with these arguments may have; None if they do not say how much its
-    guest has. Of an argument that is given twice the larger one counts."""
+    """Return the bound of a QEMU with these arguments; None if they do not tell its guest's memory.
+    If an argument is given twice, the larger value counts."""
     ram = max(map(_bytes, _values(argv, "-m")), default=0)
     if not ram:
         return None
@@ -88,7 +88,7 @@ def bound_of(argv: Sequence[str]) -> Bound | None:
     if any(FULL_NETWORK in word for word in argv):
         watched += FILES * CONNECTION
     mapped = (THREADS + cpus) * STACK + cpus * COROUTINES
-    # QEMU maps these, and copies them into memory of its own.
+    # QEMU maps these files, and copies them into its own memory.
     files = [*_values(argv, "-kernel"), *_values(argv, "-initrd")]
     mapped += sum(2 * _size(path) for path in files)
     return Bound(watched, watched + mapped + RESERVE)
@@ -101,15 +101,15 @@ def set_limits(argv: Sequence[str]) -> None:
     lower(resource.RLIMIT_NOFILE, FILES, hard=FILES)
     bound = bound_of(argv)
     if bound is not None:
-        # Only the soft limit: it is raised for a guest that may go on, and not everybody may raise
-        # a hard one.
+        # Only the soft limit: it is raised for a guest that may go on, and raising a hard one needs
+        # privileges.
         lower(resource.RLIMIT_DATA, bound.kernel)
 
 
 def no_core_files() -> None:
-    """Let no memory of this process, nor of those that it becomes or starts, get into a core file:
-    there may be secrets in it. With a limit of 1 none is written, nor piped to a program, which is
-    done with a limit of 0 (Linux, fs/coredump.c)."""
+    """Keep the memory of this process, and of those that it becomes or starts, out of core files:
+    there may be secrets in it. With a limit of 1 no core file is written, nor piped to a program,
+    which still happens with a limit of 0 (Linux, fs/coredump.c)."""
     lower(resource.RLIMIT_CORE, 1, hard=1)
 
 
@@ -123,7 +123,7 @@ def lower(which: int, soft: int, hard: int = resource.RLIM_INFINITY) -> None:
     try:
         resource.setrlimit(which, (soft, hard))
     except (OSError, ValueError):
-        return  # a system that does not know such a limit; no start is worth failing for it
+        return  # a system without such a limit; no start is worth failing for it
 
 
 def _values(argv: Sequence[str], option: str) -> list[str]:
@@ -131,7 +131,7 @@ def _values(argv: Sequence[str], option: str) -> list[str]:
 
 
 def _bytes(value: str) -> int:
-    """The bytes of a value of -m, such as "512M" or "size=2G,slots=0"; 0 if it is none."""
+    """Return the bytes of a value of -m, such as "512M" or "size=2G,slots=0"; 0 if it has none."""
     word = value.split(",", maxsplit=1)[0].removeprefix("size=")
     unit = word[-1:].upper()
     try:
@@ -142,13 +142,13 @@ def _bytes(value: str) -> int:
 
 
 def _count(value: str) -> int:
-    """The processors of a value of -smp, such as "2" or "cpus=2,sockets=1"."""
+    """Return the processors of a value of -smp, such as "2" or "cpus=2,sockets=1"."""
     word = value.split(",", maxsplit=1)[0].removeprefix("cpus=")
     return max(1, int(word)) if word.isdigit() else 1
 
 
 def _emulation(accel: str, ram: int, cpus: int) -> int:
-    """Bytes that TCG needs for itself; 0 for other values of -accel."""
+    """Return the bytes that TCG itself needs; 0 for other values of -accel."""
     kind, *words = accel.split(",")
     if kind != "tcg":
         return 0

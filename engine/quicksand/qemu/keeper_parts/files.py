@@ -12,7 +12,7 @@ LOG_LIMIT = 512 * 1024
 """Bytes of a log file. One older file is kept beside it, so a log takes at most twice this."""
 
 RESERVED = 256
-"""Bytes of the record of how a run ended: more than it ever has."""
+"""Bytes for the record of how a run ended: more than it ever has."""
 
 CHUNK = 64 * 1024
 """Bytes to read at once."""
@@ -52,8 +52,8 @@ class BoundedLog:
 
 
 class Reserved:
-    """A small file that is written at the end, on a disk that may be full by then: its space is
-    taken now, by a file beside it."""
+    """A small file that is written at the end, perhaps on a full disk: its space is reserved now,
+    by a file beside it."""
 
     def __init__(self, path: str) -> None:
         self.path, self.beside = path, path + ".tmp"
@@ -77,7 +77,7 @@ class Reserved:
 
 
 def drain(pipe: int, log: BoundedLog) -> None:
-    """Copy what is left in a pipe whose writer has ended to the log."""
+    """Copy to the log what is left in a pipe whose writer has ended."""
     os.set_blocking(pipe, False)
     try:
         while data := os.read(pipe, CHUNK):
@@ -124,8 +124,8 @@ def open_if_there(path: str) -> int | None:
 
 
 def await_lock(descriptor: int, seconds: float) -> None:
-    """Return when the process that holds the flock of an open file has ended, or gives it up, but
-    after so many seconds in any case."""
+    """Wait until the process that holds the flock of an open file has ended or released it, but no
+    longer than so many seconds."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         try:

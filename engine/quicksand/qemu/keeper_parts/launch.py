@@ -92,15 +92,15 @@ def _arrange_process(argv: list[str], leash: int | None, group: int | None) -> N
 
 
 def clear_of(descriptor: int, numbers: Collection[int]) -> int:
-    """Return ``descriptor`` or, if it is one of ``numbers``, which are about to get another
-    meaning, a copy of it behind them all. Raises OSError."""
+    """Return ``descriptor`` or, if it is one of ``numbers``, which will get another meaning, a copy
+    with a number above them all. Raises OSError."""
     if descriptor not in numbers:
         return descriptor
     return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, max(numbers) + 1)
 
 
 def _read_all(pipe: int) -> bytes:
-    """Read a pipe until its other end is closed, in the child by execve(2)."""
+    """Read a pipe until its other end is closed, which in the child execve(2) does."""
     data = b""
     while part := os.read(pipe, 16):
         data += part
@@ -109,8 +109,8 @@ def _read_all(pipe: int) -> bytes:
 
 def allow_tracing() -> None:
     """Let clients read the memory of the QEMU that this process will become, for checkpoints. Yama
-    may restrict that to ancestors (ptrace_scope 1, Ubuntu's default). Other users never get access
-    by this (Linux, Documentation/admin-guide/LSM/Yama.rst)."""
+    may restrict that to ancestors (ptrace_scope 1, Ubuntu's default). This never gives other users
+    access (Linux, Documentation/admin-guide/LSM/Yama.rst)."""
     try:
         with open("/proc/sys/kernel/yama/ptrace_scope", encoding="ascii") as file:
             restricted = file.read().strip() == "1"

@@ -1,8 +1,8 @@
-"""A lease: until when the QEMUs of a sandbox may run that is started elsewhere if its machine is
-lost (docs/internals/fleet.md, "Restart elsewhere").
+"""The lease of a sandbox that is started elsewhere if its machine is lost: its QEMUs may run until
+then (docs/internals/fleet.md, "Restart elsewhere").
 
-Who runs after its lease may run twice. So QEMU is killed when it ends; and from the first lease on
-this keeper holds the owner's end of the leash (leash.py), so that QEMU ends with the keeper.
+After that the sandbox may run twice. So QEMU is killed at the lease's end; and from the first lease
+on this keeper holds the owner's end of the leash (leash.py), so that QEMU ends with the keeper.
 """
 
 import os
@@ -11,7 +11,7 @@ import time
 from .waiting import now
 
 LOOK_S = 1.0
-"""Seconds between two looks at the clock at most: poll(2) does not count the time for which the
+"""The most seconds between two looks at the clock: poll(2) does not count the time for which the
 host was suspended."""
 
 
@@ -21,13 +21,13 @@ class Lease:
     def __init__(self) -> None:
         self.epoch = 0
         self.until: float | None = None
-        """None before the first grant."""
+        """The end of the lease; None before the first grant."""
         self.is_over = False
         self._leash_end: int | None = None
 
     def grant(self, epoch: int, until: float) -> None:
-        """Extend it; an earlier ``until`` changes nothing. Raises ValueError for an older epoch,
-        and once it is over."""
+        """Extend the lease; an earlier ``until`` changes nothing. Raises ValueError for an older
+        epoch, and once the lease is over."""
         if epoch < self.epoch:
             raise ValueError(f"the epoch {epoch} is older than {self.epoch}")
         if self.is_over or self.has_ended():
@@ -36,7 +36,7 @@ class Lease:
         self.until = until if self.until is None else max(until, self.until)
 
     def has_ended(self) -> bool:
-        """Whether its time is up."""
+        """Whether the lease is over."""
         return self.until is not None and now() >= self.until
 
     @property

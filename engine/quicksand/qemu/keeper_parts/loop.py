@@ -27,6 +27,7 @@ from .lease import Lease
 from .leash import is_on, is_pulled
 from .machines import Client, Machine
 from .memory import MemoryWatch
+from .owner import OwnerProcess
 from .space import SpaceWatch
 from .waiting import OwnerWait
 
@@ -36,14 +37,14 @@ LOGS = ("console.log", "qemu.log")
 LOCK_WAIT_S = 1.0
 
 TERM_GRACE_S = 2.0
-"""Seconds from SIGTERM, on which QEMU closes its images, to SIGKILL."""
+"""Seconds from SIGTERM, at which QEMU closes its images, to SIGKILL."""
 
 FORWARDER_WAIT_S = 2.0
 """Seconds to wait for the process that carries the sandbox's ports, which ends when the runtime
-directory is gone: whoever starts the sandbox next may want the same ports."""
+directory is gone: the sandbox's next start may need the same ports."""
 
 Serve = Callable[["Keeper", Client, dict[str, object]], None]
-"""Serves a request of a client, and replies (serving.py). What it raises becomes the reply."""
+"""Serves a request of a client, and replies (serving.py). Its error becomes the reply."""
 
 
 class Keeper:
@@ -62,8 +63,8 @@ class Keeper:
         self.sandbox_dir = sandbox_dir
         self.runtime_dir = runtime_dir
         self.lock = lock
-        """The sandbox's lock, held until the process ends, so that whoever waits for it also waits
-        for the cleanup."""
+        """The sandbox's lock, held until the process ends, so that waiting for it includes the
+        cleanup."""
         self.leash = leash
         """The pipe through which QEMU ends with its owner (leash.py)."""
         self.discard = discard
@@ -71,6 +72,7 @@ class Keeper:
         self.serve = serve
         self.owned = True
         """Whether there is an owner, who would read the logs and remove the directory itself."""
+        self.owner = OwnerProcess(self.watch, self.unwatch, self.orphaned)
         self.waiting: OwnerWait | None = None
         """The wait for an owner, while the sandbox belongs to nobody."""
         self.lease = Lease()
@@ -82,8 +84,8 @@ class Keeper:
         self.poll = select.poll()
         self.finishers = Finishers()
 
-    def run(self, argv: list[str]) -> None:
-        """Start QEMU and serve until it has ended."""
+    def run(self, argv: list[str], owner: int | None) -> None:
+        """Start QEMU for the process ``owner`` (a pidfd), and serve until it has ended."""
         kept = (self.lock, self.leash)
         inherited = [d for d in inherited_descriptors() if d > 2 and d not in kept]
         try:
@@ -102,10 +104,11 @@ class Keeper:
             os.close(descriptor)
         self.tell_started()
         self.watch(0, self.lifeline)
+        self.owner.follow(owner)
         self.serve_until_the_end(listener)
 
     def prepare(self) -> None:
-        """Set up signals and logs, before QEMU starts: a keeper that failed here would leave it
+        """Set up signals and logs, before QEMU starts: a keeper that failed later would leave QEMU
         alone. Raises OSError."""
         self.wake_read, wake_write = os.pipe()
         os.set_blocking(wake_write, False)
@@ -121,7 +124,7 @@ class Keeper:
         try:
             os.write(1, b"started %d %d\n" % (os.getpid(), self.current.pid))
         except OSError:
-            self.owned = False  # the owner is dead already, as the lifeline will show too
+            self.owned = False  # the owner is already dead, as the lifeline will show too
 
     def serve_until_the_end(self, listener: socket.socket) -> None:
         self.watch(self.wake_read, lambda: self.wake(self.wake_read))
@@ -141,7 +144,7 @@ class Keeper:
             raise BlockingIOError(errno.EBUSY, "another keeper looks after this sandbox")
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         path = os.path.join(self.runtime_dir, "keeper.sock")
-        remove_file(path)  # a keeper that was killed has left it
+        remove_file(path)  # a killed keeper has left it
         listener.bind(path)
         os.chmod(path, 0o600)
         listener.listen(8)
@@ -181,8 +184,8 @@ class Keeper:
         return machine
 
     def tie(self) -> tuple[int | None, int | None]:
-        """The leash for the next QEMU and the process group for it to join: that of the current
-        QEMU, if that is in this session (a keeper that has adopted a QEMU has another one)."""
+        """Return the leash for the next QEMU, and the process group for it to join: the current
+        QEMU's, if that is in this session (an adopted QEMU is not)."""
         if not self.machines:
             return self.leash, None
         if self.leash is None or not is_on(self.leash):
@@ -243,7 +246,7 @@ class Keeper:
                 self.kill_at = time.monotonic() + 1
 
     def fence(self) -> None:
-        """Kill all QEMUs if the lease has ended: the sandbox may be started elsewhere now."""
+        """Kill all QEMUs if the lease has ended: the sandbox may be running elsewhere now."""
         if not self.lease.is_over and self.lease.has_ended():
             self.lease.is_over = self.asked_to_stop = True
             for machine in self.machines.values():
@@ -270,23 +273,38 @@ class Keeper:
             return
         if data and b"D" not in data:
             return
-        self.unwatch(0)
-        self.owned = False
+        self.let_go()
         if not data:
             self.asked_to_stop = True
             self.current.kill()
 
+    def let_go(self) -> None:
+        """Note that there is no owner any more."""
+        self.unwatch(0)
+        self.owner.follow(None)
+        self.owned = False
+
+    def orphaned(self) -> None:
+        """Note that the owner's process has ended, whoever holds its end of the lifeline."""
+        if select.select([0], [], [], 0)[0]:
+            self.lifeline()  # its last words may have detached QEMU
+        if self.owned:
+            self.let_go()
+            self.asked_to_stop = True
+            self.current.kill()
+
     def wait_on(self) -> None:
-        """End a sandbox that is not to wait for an owner any longer."""
+        """End a sandbox that must not wait for an owner any longer."""
         if self.waiting is not None and self.waiting.is_over():
             self.asked_to_stop = True
             self.current.kill()
 
     def pulled(self) -> None:
-        """The pipe of the leash has closed: the owner is gone, or has detached QEMU. Used by a
-        keeper that has adopted QEMU, which has no lifeline."""
+        """Note that the pipe of the leash has closed, or its process has ended: the owner is gone,
+        or has detached QEMU. Used by a keeper that has adopted QEMU, which has no lifeline."""
         assert self.leash is not None
         self.unwatch(self.leash)
+        self.owner.follow(None)
         self.owned = False
         if is_on(self.leash):
             self.asked_to_stop = True
@@ -313,7 +331,7 @@ class Keeper:
         for machine in list(self.machines.values()):
             if machine.look():
                 self.bury(machine)
-        self.finishers.reap()
+        self.finishers.reap(self.messages)
 
     def bury(self, machine: Machine) -> None:
         """Clean up after a machine that has ended: copy its last output, remove its files and tell
@@ -339,7 +357,7 @@ class Keeper:
 
     def finish(self) -> None:
         """Write exit.json, then remove the runtime directory and, if the sandbox is to be
-        discarded, its own."""
+        discarded, its own directory."""
         if self.leash is not None and is_pulled(self.leash):
             # The kernel has killed QEMU before the lifeline was read.
             self.asked_to_stop, self.owned = True, False
@@ -391,7 +409,7 @@ class Keeper:
                 client.reply(error=str(error) or type(error).__name__, errno=number)
 
     def leave(self, client: Client) -> None:
-        """Undo what a client that has disconnected has not finished: it may have been killed."""
+        """Undo the unfinished work of a client that has disconnected: it may have been killed."""
         self.unwatch(client.connection.fileno())
         self.clients.remove(client)
         client.close()
@@ -409,11 +427,13 @@ class Keeper:
 
     def resume(self) -> None:
         """Let the current guest go on for a client that has paused it and is gone; or have the
-        revert finished that the client has begun."""
+        client's revert finished."""
         if self.current.is_unfinished:
             self.finishers.start_once(self.current.unfinished, self.messages)
-        else:
-            self.current.go_on()
+            return
+        if self.current.is_unstored:
+            self.finishers.start_once(self.current.unstored, self.messages)
+        self.current.go_on()
 
     def is_free(self, name: str) -> bool:
         """Whether a new machine can be given that name."""

@@ -1,4 +1,4 @@
-"""The things that a keeper looks after: machines (QEMU processes), clients and their requests."""
+"""The objects in a keeper's care: machines (QEMU processes), clients and their requests."""
 
 import json
 import os
@@ -37,25 +37,34 @@ class Machine:
         self.memory = memory
         self.directory = directory
         self.owner: Client | None = None
-        """The client with which it ends; None if it ends with none."""
+        """The client with which the machine ends; None for no client."""
         self.ended = False
         self.code: int | None = None
-        """Its exit code, negative for a signal; None while it runs, or if that is unknown."""
+        """Its exit code, negative for a signal; None while it runs, or if unknown."""
         self.pidfd: int | None = None
         """The pidfd of a machine that another keeper started; None for a child of this one."""
         self.took: list[str] = []
         """Forwards that it may have taken from the current machine, which gets them back when this
-        one has ended."""
+        machine has ended."""
 
     @property
     def unfinished(self) -> str:
-        """The path of the mark that is there while its memory is being written anew, for a revert:
-        nobody may resume its guest then (finishing.py)."""
+        """The path of the mark that exists while a revert rewrites its memory: nobody may resume
+        its guest then (finishing.py)."""
         return os.path.join(self.directory, "unfinished")
 
     @property
     def is_unfinished(self) -> bool:
         return os.path.exists(self.unfinished)
+
+    @property
+    def unstored(self) -> str:
+        """The path of the mark that exists until the state before a revert is stored."""
+        return os.path.join(self.directory, "unstored")
+
+    @property
+    def is_unstored(self) -> bool:
+        return os.path.exists(self.unstored)
 
     def go_on(self) -> None:
         """Resume a guest that a client has paused for a moment, unless it has become too large."""
@@ -63,21 +72,21 @@ class Machine:
             self.space.send("cont")
 
     def turn(self, name: str, directory: str) -> None:
-        """Its guest goes on as another machine: what belongs to it is in another directory now."""
+        """Let its guest go on as another machine, with another directory."""
         self.name, self.directory = name, directory
         self.space.mark = os.path.join(directory, os.path.basename(self.space.mark))
         self.memory.mark = os.path.join(directory, os.path.basename(self.memory.mark))
 
     @property
     def looks_at(self) -> "list[float | None]":
-        """When `look_at_host` has something to do. A guest that is paused for its memory is not
-        resumed because there is space on the disk."""
+        """The times at which `look_at_host` has work to do. A guest that is paused for its memory
+        is not resumed when there is space on the disk."""
         if self.is_unfinished:
             return []
         return [self.memory.look_at, None if self.memory.is_holding else self.space.look_at]
 
     def look_at_host(self) -> None:
-        """Pause or resume the guest as the host's memory and disk make it necessary."""
+        """Pause or resume the guest as the host's memory and disk require."""
         self.memory.look()
         if not self.memory.is_holding:
             self.space.look()
@@ -120,11 +129,11 @@ class Client:
         self.text = b""
         self.descriptors: list[int] = []
         self.guards = False
-        """It has paused the current machine, which is resumed if the client's connection ends."""
+        """Whether it has paused the current machine, which is resumed when the connection ends."""
         self.forwards: list[str] = []
-        """Forwards that the current machine gets back if the client's connection ends."""
+        """Forwards that the current machine gets back when the client's connection ends."""
         self.awaits: Machine | None = None
-        """The machine about whose end it waits to be told."""
+        """The machine whose end it waits to be told."""
 
     def reply(self, passed: Sequence[int] = (), **values: object) -> None:
         """Send a reply, with copies of the descriptors ``passed``."""
@@ -136,7 +145,7 @@ class Client:
             else:
                 self.connection.sendall(message)
         except OSError:
-            return  # the client is gone, which the loop will notice
+            return  # the client is gone, as the loop will notice
 
     def read(self) -> list[dict[str, object]] | None:
         """The complete requests received so far; None at the end of the connection or for an

@@ -1,5 +1,5 @@
-"""Guests whose QEMU has taken more memory of the host than they are worth (bounds.py): each is
-paused, and nothing is lost. A client that resumes one gives it some more."""
+"""Guests whose QEMU has taken too much of the host's memory (bounds.py): each is paused, and
+nothing is lost. A client that resumes one gives it some more."""
 
 import os
 import resource
@@ -11,26 +11,26 @@ from .files import remove_file
 from .space import SpaceWatch
 
 RATE = 512 * MIB
-"""Bytes a second that a QEMU may grow by: the next look is due when it could be at its bound. A
+"""Bytes a second by which a QEMU may grow: the next look is due when it could be at its bound. A
 guest that opened connections as fast as it could made it grow by 400 MiB."""
 
 SOONEST_S, LATEST_S = 0.2, 5.0
-"""Seconds to the next look, at least and at most."""
+"""The least and the most seconds to the next look."""
 
 ROOM = 2 * RESERVE
-"""Bytes of address space above what it has that a QEMU gets whose guest is paused: it grows no
-further, and a checkpoint or a save must not fail for it."""
+"""Bytes of address space that a QEMU gets beyond its present size when its guest is paused: it
+grows no further, and a checkpoint or a save must not fail because of the bound."""
 
 MORE = 256 * MIB
-"""Bytes that a guest gets that somebody resumes."""
+"""Further bytes for a guest that is resumed."""
 
 
 class MemoryWatch:
     """Pauses the guest of a QEMU that grows beyond its bound. Linux only.
 
-    Until it is resumed the file ``oversized`` exists in the machine's directory, for clients to
-    see: whether QEMU has taken too much memory or reserved too much address space, the bytes of
-    that, and those that it may have.
+    Until the guest is resumed the file ``oversized`` exists in the machine's directory, for clients
+    to see: whether QEMU has taken too much memory or reserved too much address space, how many
+    bytes, and how many it may have.
     """
 
     def __init__(self, pid: int, bound: Bound | None, space: SpaceWatch, machine_dir: str) -> None:
@@ -39,7 +39,7 @@ class MemoryWatch:
         self.space = space
         self.mark = os.path.join(machine_dir, "oversized")
         self.is_holding = False
-        """It has paused the guest, which nobody has resumed."""
+        """Whether it has paused the guest, and nobody has resumed it."""
         self.look_at: float | None = None
         """The monotonic time of the next look; None for no look."""
         if bound is not None and sys.platform.startswith("linux"):
@@ -48,7 +48,7 @@ class MemoryWatch:
 
     @classmethod
     def of_adopted(cls, pid: int, space: SpaceWatch, machine_dir: str) -> "MemoryWatch":
-        """The watch for a QEMU that another keeper has started, perhaps with more by now."""
+        """Return the watch for another keeper's QEMU, which may have been given more."""
         with open(f"/proc/{pid}/cmdline", "rb") as file:
             bound = bound_of(os.fsdecode(file.read()).split("\0"))
         if bound is not None:
@@ -57,7 +57,7 @@ class MemoryWatch:
                 bound = bound.raised(max(0, limit - bound.kernel))
         watch = cls(pid, bound, space, machine_dir)
         if os.path.exists(watch.mark):
-            # It may have been resumed while nobody watched, and so has got nothing more.
+            # It may have been resumed while nobody watched, and so was given nothing more.
             watch.is_holding = True
             space.send("stop")
         return watch
@@ -75,7 +75,7 @@ class MemoryWatch:
         bound = self.bound.within(limit)
         rest = min(bound.watched - taken, bound.mapped - mapped)
         if rest < 0:
-            # Clients that use it meanwhile make it take stacks and threads.
+            # Clients that use it meanwhile cause further stacks and threads.
             if limit != resource.RLIM_INFINITY and limit < mapped + ROOM:
                 raise_data_limit(self.pid, mapped + ROOM)
             if taken > bound.watched:
@@ -94,11 +94,11 @@ class MemoryWatch:
                     file.write(why)
                 os.replace(self.mark + ".new", self.mark)
             except OSError:
-                pass  # no space for the mark; the guest is paused all the same
+                pass  # no space for the mark; the guest is paused anyway
         self.space.send("stop")
 
     def hear(self, runs: bool) -> None:
-        """The guest was paused, or resumed, by the keeper or a client."""
+        """Note that the guest was paused, or resumed, by the keeper or a client."""
         if not runs:
             self.look_at = None
             return
@@ -109,7 +109,7 @@ class MemoryWatch:
         self.look_at = time.monotonic() + SOONEST_S
 
     def allow_more(self) -> None:
-        """Give QEMU MORE than it has, or may have."""
+        """Allow QEMU MORE bytes than it has, or may have."""
         assert self.bound is not None
         found = memory_of(self.pid)
         limit = data_limit(self.pid)
@@ -132,7 +132,7 @@ def data_limit(pid: int) -> int | None:
 
 
 def raise_data_limit(pid: int, size: int) -> None:
-    """Set that limit, as far as the hard one allows; it is no error if it has ended."""
+    """Set that limit, as far as the hard one allows; it is no error if the process has ended."""
     try:
         _, hard = resource.prlimit(pid, resource.RLIMIT_DATA)
         size = size if hard == resource.RLIM_INFINITY else min(size, hard)
@@ -142,8 +142,8 @@ def raise_data_limit(pid: int, size: int) -> None:
 
 
 def memory_of(pid: int) -> tuple[int, int] | None:
-    """(bytes of memory of its own, in RAM or swap; bytes of its private writable address space) of
-    a process (proc_pid_status(5)); None if it has ended."""
+    """(bytes of its own memory, in RAM or swap; bytes of its private writable address space) of a
+    process (proc_pid_status(5)); None if it has ended."""
     sizes = {"RssAnon": 0, "VmSwap": 0, "VmData": 0}
     try:
         with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:

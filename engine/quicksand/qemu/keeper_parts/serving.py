@@ -1,9 +1,10 @@
-"""Carries out what clients ask of a keeper."""
+"""Carries out the requests of a keeper's clients."""
 
 import os
 
 from .loop import Keeper
 from .machines import Client
+from .owner import other_end
 from .waiting import OwnerWait
 
 
@@ -55,7 +56,7 @@ def serve(keeper: Keeper, client: Client, request: dict[str, object]) -> None:
             keeper.point_to(name)
             machine.owner, keeper.current.owner = None, client
             keeper.current = machine
-            client.guards = False  # it runs; whoever pauses it from now on means it
+            client.guards = False  # it runs; a later pause is intended
         case "kill" if machine.owner is client:
             machine.kill()
             if not request.get("behind"):
@@ -95,8 +96,8 @@ def _serve_wait(keeper: Keeper, client: Client, request: dict[str, object]) -> N
     memory = int(str(request["memory"]))
     keeper.waiting = OwnerWait(client.descriptors[0], keeper.sandbox_dir, limit, memory)
     client.descriptors = []
-    keeper.unwatch(0)
-    keeper.owned, keeper.discard = False, True
+    keeper.let_go()
+    keeper.discard = True
     client.reply(ok=True)
 
 
@@ -112,6 +113,7 @@ def _serve_own(keeper: Keeper, client: Client, request: dict[str, object]) -> No
     keeper.owned, keeper.discard = True, bool(request["discard"])
     # If the client is gone by now, its lifeline is closed.
     keeper.watch(0, keeper.lifeline)
+    keeper.owner.follow(other_end(client.connection))
     passed = [keeper.leash, waiting.leash_end, keeper.lock]
     client.reply(passed, keeper_pid=os.getpid())
     waiting.end()
@@ -140,7 +142,7 @@ def _serve_turn(keeper: Keeper, client: Client, name: str) -> None:
     del keeper.machines[keeper.current.name]
     keeper.current.turn(name, directory)
     keeper.machines[name] = keeper.current
-    client.guards = True  # if it is gone before it is done, the revert has to be finished
+    client.guards = True  # if the client goes before it is done, the revert must be finished
     client.reply(ok=True)
 
 

@@ -33,12 +33,12 @@ class SpaceWatch:
         self.mark = os.path.join(machine_dir, "disk-full")
         self.line = b""
         self.shut_down = False
-        """The guest has powered down, or QEMU was asked to end."""
+        """Whether the guest has powered down, or QEMU was asked to end."""
         self.look_at: float | None = None
         """The monotonic time of the next look at the free space; None if the guest is not
         waiting."""
         self.on_run_state: Callable[[bool], None] | None = None
-        """Told whenever the guest is paused (False) or goes on (True)."""
+        """Called whenever the guest is paused (False) or goes on (True)."""
         monitor.setblocking(False)
         self.send("qmp_capabilities")
 
@@ -80,7 +80,7 @@ class SpaceWatch:
             self.on_run_state(runs)
 
     def read_rest(self) -> None:
-        """Read what QEMU has said before it ended."""
+        """Read QEMU's last words before its end."""
         for _ in range(READS_MAX):
             if not self.read():
                 return
@@ -93,8 +93,8 @@ class SpaceWatch:
             return  # no space for the mark either; the guest is still resumed later
 
     def end(self) -> None:
-        """The guest was resumed, by the keeper or a client. If the disk is still full, QEMU sends
-        another event."""
+        """Note that the guest was resumed, by the keeper or a client. If the disk is still full,
+        QEMU sends another event."""
         self.look_at = None
         try:
             os.unlink(self.mark)

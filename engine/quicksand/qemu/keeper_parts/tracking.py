@@ -1,6 +1,6 @@
-"""Giving a QEMU that is executed its userfaultfd (userfaultfd(2)), by which clients track the
-memory that it writes. Only the process itself can make one, and QEMU has no use for it: so it is
-made for it before its first instruction (base/injection.py).
+"""Giving a QEMU its userfaultfd (userfaultfd(2)), by which clients track the memory that it writes.
+Only the process itself can make one, and QEMU has no use for it: so the process is made to do so
+before QEMU's first instruction (base/injection.py).
 
 Without one the first checkpoint tries the same with the running QEMU (snapshots/userfault.py).
 """
@@ -12,22 +12,22 @@ from typing import Any
 from quicksand.base import injection
 
 VARIABLE = "QUICKSAND_TRACKING"
-"""Environment variable, which clients pass on: if it asks for another way than this one, nothing is
-given (snapshots/tracking.py)."""
+"""Environment variable, which clients pass on: if it asks for another way of tracking, no
+userfaultfd is given (snapshots/tracking.py)."""
 WRITE_PROTECT = "write-protect"
 
 USERFAULTFD = 323
 """The system call's number on x86_64."""
 FLAGS = 0o2004001
-"""O_CLOEXEC, O_NONBLOCK and UFFD_USER_MODE_ONLY (1), with which any user may have one."""
+"""O_CLOEXEC, O_NONBLOCK and UFFD_USER_MODE_ONLY (1), with which any user may have a userfaultfd."""
 
 ASKING, TRACED, REFUSED = b"a", b"t", b"r"
 """Words of the process that becomes QEMU: it writes the first one before it asks to be traced, and
-then one of the others. If it writes no other, a filter of system calls has killed it for asking."""
+then one of the others. If it does not, a filter of system calls has killed it for asking."""
 
 
 def find_injection() -> Any:
-    """The module for it; None where it is not possible, or not wanted."""
+    """Return the module for it; None where it is not possible, or not wanted."""
     if (os.environ.get(VARIABLE) or WRITE_PROTECT) != WRITE_PROTECT:
         return None
     return injection if injection.is_possible() else None
@@ -35,8 +35,8 @@ def find_injection() -> Any:
 
 def give_userfaultfd(injection: Any, pid: int) -> bool:
     """Give the traced child ``pid``, which is executing a program, a userfaultfd if the kernel does
-    not refuse one, and let it run. False if it ends instead: a filter of system calls has killed it
-    for that, or it is killed here, since it may be left half changed."""
+    not refuse one, and let it run. Returns False if the child ends instead: a filter of system
+    calls has killed it, or it is killed here because it may be half changed."""
     try:
         injection.call_at_exec(pid, USERFAULTFD, FLAGS)
     except OSError:

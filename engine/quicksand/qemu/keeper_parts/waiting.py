@@ -1,7 +1,7 @@
 """A sandbox that belongs to nobody yet: a spare, which waits for the start that takes it.
 
 While it waits, this keeper holds the owner's end of the leash (leash.py), so QEMU ends with the
-keeper. The start that takes it gets that end, and gives the keeper a lifeline of its own.
+keeper. The start that takes the spare gets that end, and gives the keeper a lifeline of its own.
 """
 
 import os
@@ -11,11 +11,11 @@ LOOK_S = 15.0
 """Seconds between two looks at the clock and at the host's memory."""
 
 AVAILABLE = "MemAvailable:"
-"""The line of /proc/meminfo that counts (proc_meminfo(5))."""
+"""The line of /proc/meminfo that is read (proc_meminfo(5))."""
 
 
 class OwnerWait:
-    """The wait for an owner: how long it may last, and what it holds."""
+    """The wait for an owner: its greatest length, and the leash that it holds."""
 
     def __init__(self, leash_end: int, place: str, seconds: float | None, memory: int) -> None:
         """``leash_end``: the owner's end of the leash, which this object closes. ``place``: the
@@ -29,8 +29,8 @@ class OwnerWait:
         """The monotonic time of the next look; the first one is due at once."""
 
     def is_over(self) -> bool:
-        """Whether it has waited long enough, its directory is gone (with the temporary one that it
-        was in, say), or the host is short of memory. Plans the next look."""
+        """Whether it has waited long enough, its directory is gone (perhaps with a temporary one
+        around it), or the host is short of memory. Plans the next look."""
         rest = LOOK_S if self.until is None else min(LOOK_S, max(0.0, self.until - now()))
         self.look_at = time.monotonic() + rest
         if self.until is not None and now() >= self.until:
@@ -41,13 +41,13 @@ class OwnerWait:
         return available is not None and available < self.memory
 
     def end(self) -> None:
-        """Close the end of the leash. To be called once, when another process has it, or when QEMU
-        is to end."""
+        """Close the end of the leash. Called once, when another process has it, or when QEMU must
+        end."""
         os.close(self.leash_end)
 
 
 def now() -> float:
-    """Seconds of a clock that goes on while the host is suspended, where there is one."""
+    """Return the seconds of a clock that, if possible, goes on while the host is suspended."""
     clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
     return time.clock_gettime(clock)
 

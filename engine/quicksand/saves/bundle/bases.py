@@ -22,7 +22,8 @@ from quicksand.disks.images.parts import (
 )
 from quicksand.disks.images.recipes import has_recipe
 from quicksand.disks.images.resolve import ImageResolver, ResolvedImage
-from quicksand.disks.images.store import BUNDLE, ImageStore, sha256_file
+from quicksand.disks.images.same_files import sha256_file
+from quicksand.disks.images.store import BUNDLE, ImageStore
 from quicksand.disks.images.store import MANIFEST as IMAGE_MANIFEST
 from quicksand.disks.images.stored_image import StoredImage
 from quicksand.disks.packages.names import PUBLISHED, plain
@@ -155,11 +156,11 @@ def check_files(bundle: Bundle) -> None:
 
 
 class IncomingBase:
-    """The base of a bundle, which is in the store already or comes with the bundle."""
+    """The base of a bundle, which is already in the store or comes with the bundle."""
 
     def __init__(self, store: ImageStore, bundle: Bundle, *, named: bool = False) -> None:
-        """``named``: the same image under another name will not do. Raises BundleError if a thin
-        bundle's base is not here, ValueError if a full one's base cannot be right."""
+        """``named``: the same image under another name is not accepted. Raises BundleError if a
+        thin bundle's base is not here, ValueError if a full one's base cannot be right."""
         self._store = store
         self._bundle = bundle
         self._made: Path | None = None
@@ -178,8 +179,8 @@ class IncomingBase:
         self.is_new = self.image is None
 
     def _check_sizes(self) -> None:
-        """Raise ValueError if files that are here have other sizes in the bundle, since those
-        cannot have the same digests."""
+        """Raise ValueError if files that are already here have other sizes in the bundle, since
+        their digests must then differ."""
         if self.image is None:
             return
         for member in self._bundle.image_files:
@@ -208,7 +209,7 @@ class IncomingBase:
                     raise ValueError(f"{member.name} is a whole disk, and no layer")
 
     def publish(self, *, opened: str = "", current: bool = False) -> StoredImage:
-        """Add the base to the image store; it becomes the current version if that is asked for, or
+        """Add the base to the image store; it becomes the current version if that is requested, or
         if the image has none and the bundle is not just ``opened`` by a start. Raises ImageError,
         HostError."""
         if self.image is None:

@@ -1,5 +1,5 @@
-"""Refuses what could reach this host from a bundle: in its configuration and in the headers of its
-disks. Only our own code reads them, before any QEMU program sees a file."""
+"""Refuses whatever could reach this host from a bundle: in its configuration and in the headers of
+its disks. Only our own code reads them, before any QEMU program sees a file."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def check_config(config: SandboxConfig, other: Mapping[str, Any] | None = None) 
 
 
 def dangers(config: SandboxConfig, other: Mapping[str, Any] | None = None) -> str:
-    """Return what in a configuration only a trusted file may choose; "" if there is nothing."""
+    """Return the options of a configuration that only a trusted file may choose, or ""."""
     if config.extra_qemu_args:
         words = " ".join(config.extra_qemu_args)
         return f"has QEMU arguments of its own, which can read and run anything here: {words[:200]}"
@@ -42,8 +42,8 @@ def dangers(config: SandboxConfig, other: Mapping[str, Any] | None = None) -> st
 
 
 def warnings(config: SandboxConfig, arch: str, *, trusted: bool) -> Iterator[str]:
-    """Yield what a user should know before a start: that this host is of another architecture than
-    ``arch``; options that reach this host, or that are left out."""
+    """Yield warnings before a start: that this host is of another architecture than ``arch``;
+    options that reach this host, or that are left out."""
     yield from foreign(arch)
     if not trusted:
         if left_out := left_out_of(config):
@@ -60,7 +60,7 @@ def warnings(config: SandboxConfig, arch: str, *, trusted: bool) -> Iterator[str
 
 
 def foreign(arch: str) -> Iterator[str]:
-    """Yield that a machine of ``arch`` has to be emulated, if that is so."""
+    """Yield the warning that a machine of ``arch`` must be emulated, if so."""
     host = Architecture.host()
     if Architecture.parse(arch) is not host:
         yield (

@@ -56,8 +56,8 @@ def export_save(
     bytes. Blocks for I/O.
 
     Raises SaveError if the save is damaged or ``full`` lacks the image, BundleError for a layer
-    that no import would accept, ImageError, HostError, and what ``progress`` raises; ``target`` is
-    then unchanged.
+    that no import would accept, ImageError, HostError, and the errors of ``progress``; ``target``
+    is then unchanged.
     """
     say = progress or (lambda stage, done, total: None)
     with planned_save(save, paths, full=full, progress=say) as plan:
@@ -202,7 +202,7 @@ def _complete(save: Save, layers: list[Outgoing], base: bundles.BundleBase) -> S
     find the image and check that the save is whole."""
     manifest = replace(
         save.require(),
-        # Directories of this host are nobody else's.
+        # Directories of this host concern nobody else.
         config=replace(save.require().config, image=base.name, mounts=(), memory_dir=None),
         arch=base.arch,
         base=Base(name=base.name, version=base.version, digest=base.digest),

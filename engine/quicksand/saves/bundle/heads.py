@@ -1,8 +1,8 @@
-"""What a bundle holds, read from its manifest, before anything is unpacked.
+"""The head of a bundle, read from its manifest before anything is unpacked.
 
-A bundle is known by the digest of its manifest, which has the digests of all files: whatever file
-has that manifest holds the same, or is damaged. A manifest of the other format may lack digests, or
-stand behind gigabytes; such a file is known by its inode, size and times.
+A bundle is identified by the digest of its manifest, which has the digests of all files: any file
+with that manifest has the same contents, or is damaged. A manifest of the other format may lack
+digests, or come after gigabytes; such a file is identified by its inode, size and times.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from quicksand.saves.bundle.streams import BundleSource, open_source
 from quicksand.saves.bundle.tar import Header, TarReader
 
 SETTLED_S = 2.0
-"""Seconds after which a change of a file shows in its times: those of FAT count two seconds."""
+"""Seconds after which a change of a file shows in its times: FAT counts in steps of two seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,14 +49,14 @@ class BundleHead:
     kind: BundleKind
     name: str
     key: str
-    """A digest that is equal for equal contents; "" if the file has changed so lately that its
-    times would not tell a further change."""
+    """A digest that is equal for equal contents; "" if the file has changed so recently that its
+    times would not show a further change."""
     bundle: Bundle | None = None
-    """Its manifest, if that is one of ours."""
+    """Its manifest, if it is one of ours."""
     image: BundleBase | None = None
-    """The image that it holds, if the manifest says all of that."""
+    """The image that it holds, if the manifest describes it completely."""
     machine: Mapping[str, Any] = field(default_factory=dict)
-    """What an image suggests for its machines."""
+    """Values that an image suggests for the options of its machines."""
 
 
 def read_head(path: Path) -> BundleHead:
@@ -104,8 +104,8 @@ def opened(path: Path) -> Iterator[tuple[BundleSource, int, os.stat_result]]:
 
 
 def identity(status: os.stat_result) -> str:
-    """Return a digest of what changes when a file is replaced or written to; "" if it has changed
-    so lately that another change could leave it as it is."""
+    """Return a digest of the values that change when a file is replaced or written to; "" if it has
+    changed so recently that another change might not show in them."""
     if time.time() - max(status.st_mtime, status.st_ctime) < SETTLED_S:
         return ""
     facts = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
@@ -154,12 +154,12 @@ DISK = next(name for name, part in _PARTS if part == "disk")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contents:
-    """All that can be said of a bundle without unpacking it."""
+    """All that is known of a bundle without unpacking it."""
 
     head: BundleHead
     files: Mapping[str, tuple[int, str]]
     """Size in bytes and SHA-256 by the name of each file; the latter is "" if only reading the file
-    would tell."""
+    would tell it."""
     packed: bool
     """Whether it is compressed."""
     size: int
@@ -167,8 +167,8 @@ class Contents:
 
 
 def read_contents(path: Path, stop: Callable[[], None] = lambda: None) -> Contents:
-    """Read what a bundle says of itself. A manifest of ours says it at once; another bundle is read
-    to its end, unless its files are ones that an import refuses. ``stop`` is called now and then
+    """Read a bundle's description of itself. Our own manifest has it at the beginning; another
+    bundle is read to its end, unless an import refuses its files. ``stop`` is called now and then
     meanwhile, and may raise. Blocks for I/O. Raises as `read_head`."""
     head = read_head(path)
     with opened(path) as (source, size, _):

@@ -1,6 +1,5 @@
 """Imports image bundles of the specification: ``manifest.json``, ``image.qcow2``, ``image.kernel``
-and ``image.initrd``, in any order. Their manifests may lack digests; those they have are
-checked."""
+and ``image.initrd``, in any order. Their manifests may lack digests; any digests are checked."""
 
 from __future__ import annotations
 

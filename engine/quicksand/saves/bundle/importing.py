@@ -100,7 +100,7 @@ def _import(
 
 
 def check_reach(bundle: Bundle, *, trusted: bool) -> None:
-    """Raise BundleError for one that reaches this host, unless its maker is ``trusted``."""
+    """Raise BundleError for a bundle that reaches this host, unless its maker is ``trusted``."""
     other = bundle.content.other_config if isinstance(bundle.content, SaveManifest) else {}
     if bundle.config is not None and not trusted:
         check_config(bundle.config, other)
@@ -126,13 +126,13 @@ def changed(label: str) -> BundleError:
 
 
 def name_of_file(label: str) -> str:
-    """Return the name that an image without one gets from its bundle's file; "" if that does not
-    end like one."""
+    """Return the name that an image without one gets from its bundle's file; "" if the file name
+    has no known ending."""
     return Path(label).stem if label.endswith(BUNDLE_SUFFIX) else ""
 
 
 def check_length(bundle: Bundle, first: Header, size: int) -> None:
-    """Raise ValueError if the file is shorter than what it claims to hold."""
+    """Raise ValueError if the file is shorter than the contents that it claims."""
     need = sum(BLOCK + -(-part // BLOCK) * BLOCK for part in _sizes(bundle, first))
     if size < need:
         raise ValueError(f"it is cut off: it has {size} bytes, and claims to hold {need}")
@@ -146,7 +146,7 @@ def import_save(
     receiver: Members, bundle: Bundle, store: SaveStore, images: ImageStore, options: ImportOptions
 ) -> Imported:
     """Import a save, whose files the ``receiver`` has. Raises as `import_bundle`, and ValueError
-    for what is wrong with it."""
+    for a faulty one."""
     save = bundle.content
     assert isinstance(save, SaveManifest)
     name = options.name or bundle.name
@@ -174,7 +174,7 @@ def import_save(
             sweep_staging(images.root)
             base.receive(receiver, made)
         receiver.end()
-        write_json(made / SAVE_MANIFEST, save.to_json())
+        write_json(made / SAVE_MANIFEST, save.to_json(), read=SaveManifest.from_json)
         if not options.trusted or options.opened:
             mark_imported(made)
         sync_dir(made / OVERLAYS)

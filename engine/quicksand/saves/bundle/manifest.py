@@ -53,7 +53,7 @@ CMDLINE_MAX = 4096
 """Characters of the kernel's command line."""
 
 BYTE_ORDER_MARKS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-"""That of UTF-32-LE begins with that of UTF-16-LE; UTF-32-BE is no UTF-8 either."""
+"""The refused byte order marks. UTF-32-LE's begins with UTF-16-LE's; UTF-32-BE is not UTF-8."""
 
 NUMBER_MAX = 20
 """Digits of an integer; enough for any file's size."""

@@ -6,9 +6,9 @@
     <cache>/bundles/images/<key>.json     which image of the store a bundle without digests holds
     <cache>/bundles/<key>.lock            held, and there, while somebody unpacks it
 
-An image goes into the image store, where its name is NAME@DIGEST: what other names mean, a start
-does not change. A save is only needed until the start has linked its layers, so it lies in the
-cache. Keys are those of `heads.BundleHead`.
+An image goes into the image store, where its name is NAME@DIGEST: a start does not change the
+meaning of other names. A save is only needed until the start has linked its layers, so it lies in
+the cache. Keys are those of `heads.BundleHead`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ WAITING = "waiting for another start that unpacks the same bundle"
 
 
 class Unpacked(NamedTuple):
-    """What a bundle holds, on this host: an image or a save."""
+    """The content of a bundle that was unpacked on this host: an image or a save."""
 
     image: str = ""
     """The image's name: NAME@DIGEST, unless NAME means that very version."""
@@ -56,7 +56,7 @@ class Unpacked(NamedTuple):
 
 
 def require_startable(head: BundleHead) -> None:
-    """Raise BundleError for a bundle that no new sandbox can start from."""
+    """Raise BundleError for a bundle from which no new sandbox can start."""
     if head.kind is BundleKind.TREE:
         raise BundleError(
             f"{head.path} holds the sandbox {head.name!r} with its checkpoints, and neither an "
@@ -76,7 +76,7 @@ def save_in(head: BundleHead) -> Save | None:
 
 
 def places_of(paths: Paths) -> tuple[SaveStore, Path]:
-    """Return the store of the saves of bundles, and the directory of what is known of images."""
+    """Return the store for the saves of bundles, and the directory of records about images."""
     root = paths.cache / "bundles"
     return SaveStore(root / "saves"), root / "images"
 
@@ -87,8 +87,8 @@ def unpack(
     progress: Progress | None = None,
     stop: Callable[[], None] = lambda: None,
 ) -> Unpacked:
-    """Return what a bundle holds, unpacked and checked, now or before. ``stop`` is called now and
-    then, and may raise. Blocks for I/O.
+    """Return the contents of a bundle, unpacked and checked, now or before. ``stop`` is called now
+    and then, and may raise. Blocks for I/O.
 
     Raises BundleError if the file is damaged, refused, has changed since ``head`` was read, or lies
     on an image that is not here; ImageError, SaveError, HostError. Nothing of it is left then,
@@ -104,7 +104,7 @@ def unpack(
 
 
 def find_unpacked(head: BundleHead, paths: Paths) -> Unpacked | None:
-    """Return what a bundle holds if it has been unpacked already. Blocks for I/O."""
+    """Return the contents of a bundle if it is already unpacked. Blocks for I/O."""
     images = ImageStore(paths.images)
     if head.kind is BundleKind.SAVE:
         return _find_save(head, paths, images)
@@ -112,7 +112,7 @@ def find_unpacked(head: BundleHead, paths: Paths) -> Unpacked | None:
         return _of(images, images.find_version(head.image.name, head.image.digest))
     if not head.key:
         return None
-    with contextlib.suppress(OSError, ValueError):  # it is not known, or that is damaged
+    with contextlib.suppress(OSError, ValueError):  # there is no record, or a damaged one
         known = read_json(_known(head, paths))
         image = images.find_version(str(known["name"]), str(known["digest"]))
         return _of(images, image)
@@ -173,7 +173,7 @@ def _require_same(head: BundleHead, descriptor: int) -> None:
 
 def _forget_replaced(saves: SaveStore) -> None:
     """Remove damaged saves that were replaced: nobody wants them back."""
-    if trashed := [one.id for one in saves.trash()]:
+    if trashed := [one.id for one in saves.trash() if one.was_save]:
         saves.empty_trash(trashed)
 
 
@@ -183,7 +183,7 @@ def _known(head: BundleHead, paths: Paths) -> Path:
 
 @contextlib.contextmanager
 def _alone(head: BundleHead, paths: Paths, say: Progress) -> Iterator[None]:
-    """Hold the lock of a bundle's content. Raises HostError, and what ``say`` raises."""
+    """Hold the lock of a bundle's content. Raises HostError, and the errors of ``say``."""
     root = make_private_dir(paths.cache / "bundles")
     lock = root / f"{head.key[:KEY_DIGITS] or 'unsettled'}.lock"
     with map_os_errors(root):
@@ -197,7 +197,7 @@ def _alone(head: BundleHead, paths: Paths, say: Progress) -> Iterator[None]:
 
 
 def unpacked_files(paths: Paths) -> list[Path]:
-    """List what bundles have left in the cache and can be unpacked again."""
+    """List the files that bundles have left in the cache and that can be unpacked again."""
     saves, known = places_of(paths)
     return [*saves.roots(), *own_files(known, _KNOWN)]
 

@@ -59,15 +59,15 @@ class ImportOptions:
     name: str | None = None
     """The name to use instead of the bundle's; None keeps that."""
     replace: bool = False
-    """Replace what has the name already; a replaced save goes to the trash."""
+    """Whether to replace an existing one of that name; a replaced save goes to the trash."""
     trusted: bool = False
-    """Accept QEMU arguments and mounts, because the user knows who made the bundle."""
+    """Whether to accept QEMU arguments and mounts, because the user knows who made the bundle."""
     memory_dir: str | None = None
-    """Where the memory files of an imported sandbox go (`SandboxConfig.memory_dir`)."""
+    """The directory of an imported sandbox's memory files (`SandboxConfig.memory_dir`)."""
     opened: str = ""
-    """The file name of the bundle, if a start unpacks it. Then what it holds gets no name that
-    means something else: an image becomes no current version, and the caller leaves out what a
-    configuration may not choose."""
+    """The file name of the bundle, if a start unpacks it. Then its contents get no name that has
+    another meaning: an image does not become a current version, and the caller leaves out options
+    that a configuration may not choose."""
     expected: str = ""
     """The SHA-256 of the manifest that a bundle of ours must have; "" for any."""
     progress: Progress | None = None
@@ -94,8 +94,7 @@ class Watch(Protocol):
 
 
 class Members(Protocol):
-    """Has the files of a bundle: `Receiver`, which reads them from it, or what has received them
-    one by one."""
+    """The files of a bundle: a `Receiver` reads them from it, others get them one by one."""
 
     def skip(self, member: Member) -> None:
         """Leave out a file that is not needed. Raises ValueError if it is damaged."""
@@ -110,7 +109,7 @@ class Members(Protocol):
         """Write a file as the new file ``path``. Raises as `Receiver.write`."""
 
     def end(self) -> None:
-        """Raise ValueError if there is more than what was asked for."""
+        """Raise ValueError if there are more files than were requested."""
 
     def require_space(self, root: Path, need: int) -> None:
         """Raise DiskSpaceError unless there is room for ``need`` bytes of files below ``root``."""
@@ -131,8 +130,8 @@ class Receiver:
         self._whole: list[Path] = []
 
     def note_verified(self) -> None:
-        """Note that files whose checksums were checked need not be read again before their first
-        use. To be called when they are at their final paths."""
+        """Note that files with checked checksums need not be read again before their first use. To
+        be called once they are at their final paths."""
         for mark in self._whole:
             self._verified.add(mark)
 
@@ -183,7 +182,7 @@ class Receiver:
         """Write a member to the new file ``path`` and sync it; zeros become holes. ``expected`` is
         a record with its checksums.
 
-        Raises ValueError if it is damaged, what ``watch`` raises, DiskSpaceError, PathError.
+        Raises ValueError if it is damaged, the errors of ``watch``, DiskSpaceError, PathError.
         """
         if expected is not None and expected.size != member.size:
             raise unlike(expected)

@@ -27,17 +27,17 @@ PIECE = 1 << 20
 STOP_POLL_S = 0.2
 
 SILENCE_S = 600.0
-"""Seconds within which a pipe has to deliver SILENCE_BYTES: its sender may have to compress first,
-or to wait for a password, but nobody waits for ever."""
+"""Seconds within which a pipe must deliver SILENCE_BYTES: its sender may have to compress first, or
+to wait for a password, but not for ever."""
 
 SILENCE_BYTES = 64 * 1024
 
 EMPTY_MAX = 4 * 1024 * 1024
-"""Bytes by which compressed data may exceed what they decompress to."""
+"""The most bytes by which compressed data may exceed the decompressed data."""
 
 RATIO_MAX, RATIO_FREE = 100, 256 * 1024 * 1024
-"""How many times its own bytes a bundle may unpack to where nothing else bounds it, and how many
-bytes beyond that."""
+"""The bound of a bundle's unpacked size where nothing else bounds it: so many times its own bytes,
+plus so many bytes."""
 
 GZIP_MAGIC = b"\x1f\x8b"
 
@@ -62,10 +62,10 @@ class _Pipe:
         self._stop = stop
         self._since = time.monotonic()
         self._brought = 0
-        """Bytes that have arrived since then."""
+        """Bytes that have arrived since that moment."""
 
     def read(self, size: int, /) -> bytes:
-        """Raises PathError if too little arrives, OSError, and what ``stop`` raises."""
+        """Read. Raises PathError if too little arrives, OSError, and the errors of ``stop``."""
         while not select.select([self._descriptor], [], [], STOP_POLL_S)[0]:
             self._stop()
             self._require_speed()

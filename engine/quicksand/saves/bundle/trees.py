@@ -30,6 +30,7 @@ from quicksand.saves.bundle.receiving import stopping
 from quicksand.saves.bundle.sending import Outgoing, find_digests, open_all, write_bundle
 from quicksand.saves.bundle.streams import open_target
 from quicksand.snapshots.history import History, history_of
+from quicksand.snapshots.keeping import locked_history
 from quicksand.snapshots.layers import read_seal
 
 NOTE_RUNNING = "it runs: the bundle has its checkpoints, and not what came after the last one"
@@ -92,7 +93,7 @@ async def export_tree(
     with ExitStack() as stack:
         if not live:
             stack.callback(os.close, registry.lock(record.id))
-        async with history.locked():
+        async with locked_history(history):
             tree, files = await in_thread_to_the_end(
                 lambda: _open_tree(history, record, present=not live, stack=stack)
             )

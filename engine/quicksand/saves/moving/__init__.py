@@ -1,2 +1,2 @@
-"""Saves on their way to another machine, file by file: `source` has what leaves, `depot` takes what
-arrives, and asks only for what is not there. How they talk is not their business."""
+"""Saves on their way to another machine, file by file: `source` has the files that leave, `depot`
+takes those that arrive, and asks only for missing ones. The protocol between them is elsewhere."""

@@ -14,11 +14,11 @@ from quicksand.saves.moving.members import hash_file
 
 
 class Arriving:
-    """A file that comes in pieces. What has come stays on disk after an error, unless it is
-    damaged, and another one goes on with it. The methods but `close` block."""
+    """A file that arrives in pieces. After an error the received part stays on disk, unless it is
+    damaged, and a later transfer continues it. All methods except `close` block."""
 
     def __init__(self, file: Member, part: Path, offset: int) -> None:
-        """Open ``part``, of which ``offset`` bytes have come before. Raises BundleError,
+        """Open ``part``, of which ``offset`` bytes have already arrived. Raises BundleError,
         PathError."""
         self._file = file
         self._part = part
@@ -30,7 +30,7 @@ class Arriving:
             raise BundleError(f"{file.name}: {self._size} bytes of it are here, not {offset}")
 
     def begin(self) -> None:
-        """Read what has come before. Raises PathError."""
+        """Read the part that has already arrived. Raises PathError."""
         with map_os_errors(self._part):
             self._digest = hash_file(self._descriptor)
 

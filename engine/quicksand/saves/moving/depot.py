@@ -1,5 +1,5 @@
-"""The end at which a save arrives: says what of it is not here, takes that, and makes the save once
-all is here. Nothing that comes is trusted.
+"""The end at which a save arrives: it reports which files are missing, takes them, and makes the
+save once all are here. No received data is trusted.
 
 ::
 
@@ -7,8 +7,8 @@ all is here. Nothing that comes is trusted.
     <cache>/incoming/<sha256>.part  a file that is arriving, as far as it has come
     <cache>/incoming/<sha256>.whole a file that has arrived, and has that digest
 
-What has arrived stays there when the connection breaks, for the next attempt, and is removed when
-the transfer fails otherwise, is cancelled, or was not gone on with for a day.
+The received files stay there when the connection breaks, for the next attempt. They are removed
+when the transfer fails otherwise, is cancelled, or has not been continued for a day.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from quicksand.saves.store import Save, SaveStore, overlay_paths, taken
 PLACE, LOCK = "incoming", "lock"
 LOCK_WAIT_S = 10.0
 KEPT_S = 24 * 3600.0
-"""Seconds for which what has arrived is kept for another attempt."""
+"""Seconds for which received files are kept for another attempt."""
 
 ARRIVED = re.compile(r"[0-9a-f]{64}\.(?:part|whole)")
 
@@ -50,14 +50,14 @@ class Missing:
     sha256: str
     size: int
     have: int
-    """Bytes of it that have arrived before."""
+    """Bytes of it that have already arrived."""
 
 
 def list_arrived(places: Paths) -> list[Path]:
-    """The files of interrupted transfers, which the next attempt goes on with; none while a save is
-    being received. Blocks."""
+    """Return the files of interrupted transfers, which the next attempt continues; none while a
+    save is being received. Blocks."""
     place = places.cache / PLACE
-    with contextlib.suppress(OSError):  # what is in the lock's place is not ours
+    with contextlib.suppress(OSError):  # the file in the lock's place is not ours
         if not is_locked(place / LOCK):
             return own_files(place, ARRIVED)
     return []
@@ -87,10 +87,10 @@ class Depot:
         self._bundle: Bundle | None = None
         self._options = ImportOptions()
         self._here: dict[str, Path] = {}
-        """Files of the save that are here, by their digests."""
+        """The files of the save that are already here, by digest."""
         self._missing: dict[str, Member] = {}
         self.done: Save | None = None
-        """The save, if it was here already."""
+        """The save, if it was already here."""
 
     def open(self) -> None:
         """Take the depot. Raises StateError if another process has it, HostError."""
@@ -108,8 +108,8 @@ class Depot:
     def expect(
         self, manifest: bytes, *, name: str = "", replace: bool = False, trusted: bool = False
     ) -> Sequence[Missing]:
-        """Read the manifest of a save that is to come, and return which of its files are missing.
-        ``name`` gives it another one; ``replace`` and ``trusted`` are those of an import.
+        """Read the manifest of a save that will be sent, and return which of its files are missing.
+        ``name`` replaces its name; ``replace`` and ``trusted`` are as for an import.
 
         Raises BundleError, SaveError if the name is taken, ImageError, ConfigError, DiskSpaceError.
         """
@@ -143,7 +143,7 @@ class Depot:
         return check_save_name(self._options.name or self._bundle.name)
 
     def _find_done(self) -> Save | None:
-        """The save, if an earlier attempt has got it here whole, but could not say so."""
+        """Return the save, if an earlier attempt has completed it here, unreported."""
         assert self._bundle is not None
         assert isinstance(self._bundle.content, SaveManifest)
         there, coming = self._store.get(self._name), self._bundle.content
@@ -222,12 +222,12 @@ class Depot:
     # Its end
 
     def discard(self) -> None:
-        """Remove what has arrived. Raises OSError."""
+        """Remove the received files. Raises OSError."""
         self._sweep(keep=())
 
     def _sweep(self, *, keep: Sequence[str] | set[str]) -> None:
-        """Remove what has arrived of files that nobody goes on with: with nothing to ``keep``, of
-        this save; else what is a day old."""
+        """Remove received files that nobody continues: those of this save unless there are some to
+        ``keep``, and those a day old that are not in ``keep``."""
         ours = {file.sha256 for file in self._bundle.files} if self._bundle is not None else set()
         now = time.time()
         for path in own_files(self._place, ARRIVED):
@@ -238,7 +238,7 @@ class Depot:
                     path.unlink()
 
     def close(self) -> None:
-        """Give the depot to others. What has arrived stays. Idempotent."""
+        """Release the depot. Received files stay. Idempotent."""
         lock, self._lock = self._lock, None
         if lock is not None:
             os.close(lock)
@@ -252,7 +252,7 @@ class Depot:
 
 @contextlib.contextmanager
 def _damage() -> Iterator[None]:
-    """Say of what is wrong with a save that it cannot be taken."""
+    """Turn errors about a faulty save into one that says it cannot be taken."""
     try:
         yield
     except QuicksandError:

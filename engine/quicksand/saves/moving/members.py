@@ -25,8 +25,8 @@ PIECE = 1024 * 1024
 
 
 class FileMembers:
-    """Files by their digests (`Members`). Each is read once more, whole, and then linked, or copied
-    where that is not possible: what is on disk may have become another one since."""
+    """Files by their digests (`Members`). Each is read once more, completely, and then linked, or
+    copied where that is not possible: the file on disk may have been replaced since."""
 
     def __init__(self, files: Mapping[str, Path], stop: Callable[[], None]) -> None:
         """``stop`` is called for each piece, and may raise."""
@@ -40,7 +40,7 @@ class FileMembers:
         """See `Members.end`."""
 
     def require_space(self, root: Path, need: int) -> None:
-        """Links need none; and a copy that finds none says so."""
+        """Do nothing: links need no space, and a copy that finds none raises an error."""
 
     def write(
         self,
@@ -72,7 +72,7 @@ class FileMembers:
 
 
 def hash_file(descriptor: int) -> _Hash:
-    """The digest of what an open file holds, which can be gone on with. Raises OSError."""
+    """Return the digest of an open file's contents, which can be continued. Raises OSError."""
     digest, at = hashlib.sha256(), 0
     while data := os.pread(descriptor, PIECE, at):
         digest.update(data)

@@ -1,4 +1,4 @@
-"""The end that a save leaves: its manifest, and pieces of its files by their digests."""
+"""The end that a save leaves: its manifest, and pieces of its files by digest."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from quicksand.saves.finding import find_save
 
 
 class SaveSource:
-    """A save of this machine whose files are open: they stay what they are, whatever happens to
-    their names. `open` and `read` block."""
+    """A save of this machine whose files are open: they stay unchanged, whatever happens to their
+    names. `open` and `read` block."""
 
     def __init__(self, name: str | Path, places: Paths) -> None:
         self.name = str(name)
@@ -27,8 +27,8 @@ class SaveSource:
         self._stack = ExitStack()
 
     def open(self, progress: Progress) -> None:
-        """Open the save and the image below it, if that is here. Digests that are not known are
-        computed. Raises as `quicksand.saves.export`, and what ``progress`` raises."""
+        """Open the save and, if it is here, the image below it. Unknown digests are computed.
+        Raises as `quicksand.saves.export`, and the errors of ``progress``."""
         save = find_save(self.name, self._places)
         plan = self._stack.enter_context(
             planned_save(save, self._places, full=None, progress=progress)

@@ -1,4 +1,4 @@
-"""Spares: machines that have started from a template already and wait, paused, for the next start.
+"""Spares: machines that have already started from a template and wait, paused, for the next start.
 
 A spare is a sandbox without a name, and so without ``sandbox.json``: no list shows it. It has
 everything that a sandbox has from the beginning (id, addresses, keys, token, disk, QEMU, keeper),

@@ -1,8 +1,8 @@
 """Claiming a spare: of all starts that reach for it, one becomes its owner.
 
 Its keeper decides: it serves one request after the other, and only the first finds a sandbox that
-waits. From its reply on the spare ends with this process, as a machine does that it has launched
-itself; if this process dies before it has read the reply, too.
+waits. From its reply on the spare ends with this process, like a machine that it has launched
+itself, even if it dies before it has read the reply.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Claimed:
 
     spare: Spare
     record: Record
-    """The record of the sandbox that it is to become; uncommitted."""
+    """The record of the sandbox that the spare will become; uncommitted."""
     process: OwnedProcess
     lock: int
     """The descriptor of the sandbox's lock. The holder of this object closes it."""
@@ -53,13 +53,13 @@ class Claimed:
 
 async def claim(registry: Registry, record: Record, spare: Spare) -> Claimed | None:
     """Become the owner of ``spare`` for the first start of ``record``, whose id is replaced by that
-    of the spare. None if another start was quicker, or it has ended or does not answer.
+    of the spare. None if another start was quicker, or if the spare has ended or does not answer.
 
     Raises NameTakenError, StateError, HostError; nothing has changed then.
     """
     own = replace(record, id=spare.id, name=spare.id if record.name == record.id else record.name)
     granted: list[int] = []
-    offer = await Offer.make()
+    offer = Offer.make()
     try:
         keeper_pid = await in_thread_to_the_end(
             lambda: _become_owner(registry, own, offer.theirs, granted)
@@ -87,21 +87,21 @@ def _become_owner(
 ) -> int:
     """Ask the keeper, and write the sandbox's record; returns the keeper's process id. Descriptors
     that the keeper passes are added to ``granted``. Raises as `claim`, and OSError, ValueError."""
-    # A spare's id is nobody's name.
+    # A spare's id is not the name of any sandbox.
     naming: AbstractContextManager[None] = contextlib.nullcontext()
     if record.name != record.id:
         naming = registry.giving_name(record.name, hint=taken_hint(record.name))
     with naming:
         keeper = runtime_dir(registry.paths, record.id).keeper_socket
         pid = ask_keeper(keeper, record.discard, offered, granted)
-        # Not durable: until it is committed a crash of the host may lose it, for nothing is lost.
+        # Not durable: until it is committed, losing it in a crash of the host loses nothing.
         place = sandbox_dir(registry.paths, record.id)
-        write_json(place.record, record.to_json(), durable=False)
+        write_json(place.record, record.to_json(), read=Record.from_json, durable=False)
     return pid
 
 
 def end(registry: Registry, spare: Spare) -> bool:
-    """End a spare and remove it; returns False if a start takes it at this moment. Blocks."""
+    """End a spare and remove it; returns False if a start is taking it at this moment. Blocks."""
     granted: list[int] = []
     pipes = os.pipe(), os.pipe()
     keeper = runtime_dir(registry.paths, spare.id).keeper_socket
@@ -122,8 +122,8 @@ def _remove(
     is gone. One that belongs to another process is left alone. Blocks."""
     place = sandbox_dir(registry.paths, spare.id)
     if isinstance(error, TimeoutError) and not place.record.exists():
-        # Its keeper hangs (it is stopped, say): each start would wait for it. If it was only slow,
-        # and another start has just got the spare, that one goes on without.
+        # Its keeper hangs (it is stopped, say), and each start would wait for it. If it was only
+        # slow, and another start has just got the spare, that start does without it.
         for process in processes_of(place.root):
             process.send(signal.SIGKILL)
     elif not is_ours and is_locked(place.lock):
@@ -138,8 +138,8 @@ def _remove(
 
 def ask_keeper(path: Path, discard: bool, offered: Sequence[int], granted: list[int]) -> int:
     """Ask the keeper that listens at ``path`` for its sandbox, which waits for an owner; returns
-    the keeper's process id. It gets the descriptors ``offered``; those that it passes are added to
-    ``granted``. Blocks. Raises MachineError if it refuses, OSError, ValueError."""
+    the keeper's process id. The keeper gets the descriptors ``offered``; those that it passes are
+    added to ``granted``. Blocks. Raises MachineError if it refuses, OSError, ValueError."""
     request = json.dumps({"op": "own", "discard": discard}).encode() + b"\n"
     text = b""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:

@@ -1,4 +1,4 @@
-"""Ending spares that no start will take, or that take what is needed now."""
+"""Ending spares that no start will take, or whose memory is needed now."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which spares fit a start."""
+"""The spares that fit a start."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from quicksand.warm.spares.spare import Fit, Spare, list_spares
 
 
 def list_fitting(paths: Paths, record: Record, parts: Parts) -> list[Spare]:
-    """The spares that the first start of ``record`` can take over, the best first: whose disk has
-    the right size already, then those whose disk can grow to it. Blocks for I/O. Raises
+    """List the spares that the first start of ``record`` can take over, the best first: those whose
+    disk has the right size, then those whose disk can grow to it. Blocks for I/O. Raises
     ImageError."""
     found = list_spares(paths)
     if not found:
@@ -27,13 +27,13 @@ def list_fitting(paths: Paths, record: Record, parts: Parts) -> list[Spare]:
 
 
 def growth(spare: Spare, record: Record) -> int:
-    """The size that the disk of ``spare`` has to grow to, in bytes; 0 if it has that size."""
+    """Return the size to which the disk of ``spare`` must grow, in bytes; 0 if it has that size."""
     wanted = record.config.disk_size_bytes or 0
     return wanted if wanted > spare.disk else 0
 
 
 def _can_grow(record: Record, parts: Parts) -> bool:
-    """Whether the disk that ``record`` asks for is larger than its image's. The disk of a save is
+    """Whether the requested disk of ``record`` is larger than its image's. The disk of a save is
     left as it is: only a start without a spare decides about its size."""
     if record.source is not None:
         return False

@@ -1,5 +1,5 @@
-"""From a claimed spare to a running sandbox: before any program of the user runs, it gets the
-options that can be given at the hand-over, and its secrets and its clock are renewed."""
+"""From a claimed spare to a running sandbox: before any program of the user runs, the spare gets
+the options that can be given at the hand-over, and its secrets and its clock are renewed."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from quicksand.mounts.at_start import MountsAtStart
 from quicksand.qemu.guest_resume import renew, resume
 from quicksand.qemu.hypervisor import Qemu
 from quicksand.qemu.planning import Parts, hostname
+from quicksand.qemu.process import owned_here
 from quicksand.qemu.started_machine import StartedMachine, why_gone
 from quicksand.records.layout import runtime_dir, sandbox_dir
 from quicksand.records.port_forwards import Protocol
@@ -29,14 +30,14 @@ from quicksand.warm.spares.claiming import Claimed, claim, let_go
 from quicksand.warm.spares.fitting import growth, list_fitting
 
 MODE = "spare"
-"""`BootTiming.mode` of such a start."""
+"""The `BootTiming.mode` of a start with a spare."""
 
 CONNECT_S = 1.0
 """Seconds within which QEMU must answer; it takes milliseconds."""
 
 GROW_S = 60.0
 LIMIT_S = 10.0
-"""Seconds for all steps together that take milliseconds."""
+"""Seconds for all steps together, each of which takes milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +57,9 @@ async def take(
     *,
     named: Callable[[str], None],
 ) -> Taken | None:
-    """Start a new sandbox by taking a spare over, whose id it gets: ``named`` is called with that.
-    None if none fits, or if it does not work: then nothing is left of it, and `watch.note` says
-    why.
+    """Start a new sandbox by taking over a spare, whose id it gets: ``named`` is called with the
+    id. None if no spare fits, or if the hand-over fails: then nothing is left of the spare, and
+    `watch.note` tells why.
 
     Raises NameTakenError, StateError, HostError, ImageError; nothing has changed then.
     """
@@ -107,6 +108,7 @@ async def _hand_over(
     async with contextlib.AsyncExitStack() as undo:
         mounts = MountsAtStart(record, registry.paths, is_past=False)
         link = AgentLink(
+            record.name,
             runtime,
             spare.run.token,
             why_gone=lambda: why_gone(place, doing="it was in use"),
@@ -115,7 +117,7 @@ async def _hand_over(
         hypervisor = await Qemu.connect(machine, timeout=CONNECT_S)
         undo.push_async_callback(hypervisor.close)
         run = replace(
-            spare.run,
+            owned_here(spare.run),
             keeper_pid=claimed.process.keeper_pid,
             forwards=published.pairs(Protocol.TCP),
             udp_forwards=published.pairs(Protocol.UDP),

@@ -1,5 +1,5 @@
-"""The program that makes spares in the background: for the machine of the record on its stdin and
-what is ordered, or, if that is null, what is ordered with the templates that it needs (see
+"""The program that makes spares in the background: for the machine of the record on its stdin, and
+for orders; or, if that record is null, for orders only, with the templates that they need (see
 `next_start`)."""
 
 from __future__ import annotations

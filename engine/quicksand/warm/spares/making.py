@@ -1,7 +1,7 @@
 """Making a spare: a start from a template, rehearsed, paused, and given to its keeper.
 
-The rehearsal is the hand-over itself (`handover`) and a first command: QEMU's TCG then has all of
-that code translated already. Nothing of any user is in such a guest, so it may run what it likes.
+The rehearsal is the hand-over itself (`handover`) and a first command: QEMU's TCG has then
+translated all of that code. Such a guest holds no user's data, so it may run anything.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from quicksand.warm.starting import boot
 from quicksand.warm.templates import Templates
 
 WAIT_S = 600.0
-"""Seconds for which a spare waits unless the user wants some to be ready at any time."""
+"""Seconds for which a spare waits unless the user has ordered some."""
 
 FIRST_COMMANDS: tuple[str | list[str], ...] = (
     "true",
@@ -42,20 +42,20 @@ FIRST_COMMANDS: tuple[str | list[str], ...] = (
     "ls / | cat",
     "bash -c 'echo ready'",
 )
-"""Commands that warm up what a sandbox's first command is likely to need: the shell, a program
-without it, output, a pipe of two programs, and bash where it is. No two need all of the same code.
+"""Commands that warm up what a sandbox's first command probably needs: the shell, a program without
+it, output, a pipe of two programs, and bash where it is. No two need the same code.
 """
 
 COMMAND_S = 20.0
 HELLO_S = 20.0
 """Seconds for the agent's first answer: nobody waits for a spare, and a busy host may take long."""
 REHEARSALS = 2
-"""The first hand-over and command translate most of the code; the second finds the rest."""
+"""Rehearsals: the first hand-over and command translate most of the code, the second the rest."""
 
 
 def record_of_spare(record: Record) -> Record:
-    """The record of a spare for machines like that of ``record``: without all that a hand-over
-    gives, and ephemeral, since nobody has anything in it."""
+    """Return the record of a spare for machines like that of ``record``: without the options that a
+    hand-over gives, and ephemeral, since it holds nobody's data."""
     id_ = new_id()
     config = replace(record.config, port_forwards=(), mounts=())
     return replace(
@@ -75,8 +75,8 @@ async def make_spare(registry: Registry, record: Record, *, seconds: float | Non
 
     Raises StateError if there can be none or the machine has no template, MemoryBudgetError if the
     host has no memory for two more such machines, HostError, ImageError, HistoryError,
-    MachineError, AgentError. Nothing is left then, nor after a cancellation; only if that comes
-    while the keeper takes the spare, there is one.
+    MachineError, AgentError. After an error or a cancellation nothing is left; but if the
+    cancellation comes while the keeper takes the spare, the spare exists.
     """
     own = record_of_spare(record)
     parts = await gather_parts(registry, own)
@@ -89,7 +89,7 @@ async def make_spare(registry: Registry, record: Record, *, seconds: float | Non
     lock = registry.create(own, unlisted=True)
     try:
         machine, spare = await _start(registry, own, lock, parts, fit.key, seconds)
-        # A start may take it as soon as its keeper has it: a cancellation comes too late, then.
+        # A start may take it as soon as its keeper has it: a cancellation then comes too late.
         await to_the_end(_give_away(registry, machine, seconds))
         return spare
     finally:
@@ -123,17 +123,19 @@ async def _prepare(
         chain=tuple(str(path) for path in parts.image.chain),
     )
     current = runtime_dir(registry.paths, record.id).current()
-    current.state.unlink()  # no client is to attach to it
+    current.state.unlink()  # no client may attach to it
     port = await _rehearse(registry, machine)
     until = None if seconds is None else time.time() + seconds
     spare = Spare(id=record.id, key=key, record=record, run=machine.run, port=port, until=until)
     place = sandbox_dir(registry.paths, record.id)
-    await in_thread_to_the_end(lambda: write_json(place.spare, spare.to_json(), durable=False))
+    await in_thread_to_the_end(
+        lambda: write_json(place.spare, spare.to_json(), read=Spare.from_json, durable=False)
+    )
     return spare
 
 
 async def _give_away(registry: Registry, machine: StartedMachine, seconds: float | None) -> None:
-    """Give the machine to its keeper. If that does not take it, nothing is left."""
+    """Give the machine to its keeper. If the keeper does not take it, nothing is left."""
     id_, memory = machine.record.id, machine.record.config.memory_bytes + OVERHEAD
     try:
         async with await KeeperLink.connect(runtime_dir(registry.paths, id_).keeper_socket) as link:
@@ -151,8 +153,8 @@ def _remove(registry: Registry, id_: str) -> None:
 
 
 async def _rehearse(registry: Registry, machine: StartedMachine) -> int:
-    """Go through the hand-over and the first command; returns the agent port that was used. The
-    guest is paused afterwards, and its agent without a client. Raises MachineError, AgentError."""
+    """Go through the hand-over and the first command; returns the agent port that was used.
+    Afterwards the guest is paused, and its agent has no client. Raises MachineError, AgentError."""
     runtime = runtime_dir(registry.paths, machine.record.id)
     current = runtime.current()
     hypervisor = await Qemu.connect(current)

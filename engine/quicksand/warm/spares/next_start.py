@@ -1,5 +1,5 @@
-"""Preparing the next start: after one from a template (or with a spare), a process in the
-background makes a spare for the next one of the same kind (`maker`)."""
+"""Preparing the next start: after a start from a template (or with a spare), a background process
+makes a spare for the next one of the same kind (`maker`)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MAKER = "quicksand.warm.spares.maker"
 MODES = ("template", "spare")
 
 ORDERS = "orders"
-"""In the name of a lock, in place of the digest of one machine."""
+"""The part of a lock's name that replaces the digest of one machine."""
 
 
 def may_take(paths: Paths) -> bool:
@@ -34,9 +34,9 @@ def may_take(paths: Paths) -> bool:
 
 
 async def expect_next(registry: Registry, record: Record, timing: BootTiming) -> None:
-    """Have a spare made for the next start like that of ``record``, and what is ordered, in the
-    background. A start that has booted has no spare to make, for there is no template yet. Does
-    nothing if a process is about to do that already. Its errors are not reported."""
+    """Have a spare made in the background for the next start like that of ``record``, and the
+    ordered ones. A start that has booted gets no spare, for there is no template yet. Does nothing
+    if a process is about to do that already. Its errors are not reported."""
     if makes_none():
         return
     if timing.mode in MODES:
@@ -52,12 +52,12 @@ async def restock_later(paths: Paths) -> None:
 
 
 def makes_none() -> bool:
-    """Whether the user has turned off that spares are made in the background."""
+    """Whether the user has turned off making spares in the background."""
     return bool(is_off()) or SPARES.read() == USE
 
 
 async def _run_maker(paths: Paths, of: str, value: Any) -> None:
-    """Start the program; it holds the lock ``of`` what it makes."""
+    """Start the program; it holds the lock ``of`` its spares."""
     with best_effort("have spares made", paths.engine_log):
         lock = await asyncio.to_thread(_lock, paths, of)
         if lock is None:
@@ -69,7 +69,7 @@ async def _run_maker(paths: Paths, of: str, value: Any) -> None:
 
 
 def _lock(paths: Paths, of: str) -> int | None:
-    """The lock of the one process that makes spares of such machines; None if there is one."""
+    """Take the lock of the maker of spares ``of`` one kind of machine; None if there is a maker."""
     path = paths.sandboxes / f".spares-{of}.lock"
     with map_os_errors(path):
         return try_lock(path)

@@ -1,4 +1,4 @@
-"""Standing orders: how many spares of which machines the user wants to have ready at any time."""
+"""Standing orders: how many spares of which machines the user wants ready at any time."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pathlib import Path
 
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import ConfigError, StateError
+from quicksand.base.fields import Fields
 from quicksand.base.files import lock_within, map_os_errors, read_json, write_json
 from quicksand.base.limits import SPARES_MAX
 from quicksand.base.paths import Paths, make_private_dir
@@ -26,7 +27,7 @@ LOCK_WAIT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class SpareOrder:
-    """How many spares of one machine are to be ready."""
+    """The number of spares of one machine that should be ready."""
 
     config: SandboxConfig
     count: int
@@ -40,35 +41,26 @@ class Orders:
         self._lock = paths.data / ".spares.json.lock"
 
     def list(self) -> list[SpareOrder]:
-        """All of them. An unreadable file counts as none. Blocks for I/O."""
+        """List all orders. An unreadable file counts as none. Blocks for I/O."""
         with contextlib.suppress(StateError):
             return self.read()
         return []
 
     def read(self) -> builtins.list[SpareOrder]:
-        """All of them. Blocks for I/O. Raises StateError naming a file that cannot be read."""
+        """Read all orders. Blocks for I/O. Raises StateError naming a file that cannot be read."""
         try:
-            value = read_json(self._path)
-            if value["schema_version"] != SCHEMA:
-                raise ValueError(f"schema_version {value['schema_version']!r} is not {SCHEMA}")
-            # Two texts may mean the same machine: the later one was the user's last word.
-            counts = {
-                plain(SandboxConfig.parse(one["config"])): _count(one["count"])
-                for one in value["orders"]
-            }
-            return [SpareOrder(config, count) for config, count in counts.items()]
+            return _parse(read_json(self._path))
         except FileNotFoundError:
             return []
-        except (OSError, ValueError, KeyError, TypeError, ConfigError) as error:
+        except (OSError, ValueError) as error:
             raise StateError(
                 f"{self._path} cannot be read: {error}",
                 hint="repair it, or remove it and order the spares again",
             ) from error
 
     def set(self, config: SandboxConfig, count: int) -> int:
-        """Want ``count`` of them from now on; 0 ends the order. Returns how many were wanted
-        before. A file that cannot be read is left as it is. Raises ConfigError, StateError,
-        HostError."""
+        """Order ``count`` spares from now on; 0 ends the order. Returns the earlier number. A file
+        that cannot be read is left as it is. Raises ConfigError, StateError, HostError."""
         wanted = SpareOrder(plain(config), _count(count))
         make_private_dir(self._path.parent)
         with self._locked():
@@ -77,7 +69,7 @@ class Orders:
             orders = [order for order in orders if order.config != wanted.config]
             orders += [wanted] if count else []
             found = [{"config": o.config.to_json(), "count": o.count} for o in orders]
-            write_json(self._path, {"schema_version": SCHEMA, "orders": found})
+            write_json(self._path, {"schema_version": SCHEMA, "orders": found}, read=_parse)
         return before
 
     @contextlib.contextmanager
@@ -92,6 +84,20 @@ class Orders:
             os.close(lock)
 
 
+def _parse(value: object) -> list[SpareOrder]:
+    """Raises ValueError."""
+    found = Fields(value, "bad orders of spares")
+    if found.any("schema_version") != SCHEMA:
+        raise ValueError(f"schema_version {found.any('schema_version')!r:.80} is not {SCHEMA}")
+    orders = [Fields(order, "bad order of spares") for order in found.items("orders")]
+    # Two texts may mean the same machine: the later one was the user's last word.
+    counts = {
+        plain(SandboxConfig.parse(order.fields("config"))): _count(order.any("count"))
+        for order in orders
+    }
+    return [SpareOrder(config, count) for config, count in counts.items()]
+
+
 def _count(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= SPARES_MAX:
         raise ConfigError(f"{value!r} is no number of spares", hint=f"0 to {SPARES_MAX}")
@@ -99,8 +105,8 @@ def _count(value: object) -> int:
 
 
 def plain(config: SandboxConfig) -> SandboxConfig:
-    """A config without what a start gives to a spare when it takes it (ports and mounts), and with
-    one text for each value: two that mean the same machine are equal."""
+    """Return a config without the options that a start gives to a spare (ports and mounts), and
+    with one text for each value: two configs of the same machine are equal."""
     usual = SandboxConfig(image=config.image)
     disk = config.disk_size_bytes
     return replace(
@@ -116,6 +122,6 @@ def plain(config: SandboxConfig) -> SandboxConfig:
 
 
 def digest_of(config: SandboxConfig) -> str:
-    """A short name, equal for machines that `plain` makes equal."""
+    """Return a short name, equal for machines that `plain` makes equal."""
     text = json.dumps(plain(config).to_json(), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -10,7 +10,7 @@ from quicksand.records.config import SandboxConfig
 
 
 def check_room(config: SandboxConfig) -> None:
-    """Raises MemoryBudgetError unless two such machines fit now: a spare must not take the memory
+    """Raise MemoryBudgetError unless two such machines fit now: a spare must not take the memory
     that a start then lacks."""
     wanted = 2 * (config.memory_bytes + OVERHEAD)
     available = available_memory()

@@ -1,4 +1,4 @@
-"""A spare: its record (``spare.json``), and the key that says which starts it fits."""
+"""A spare: its record (``spare.json``), and the key that tells which starts it fits."""
 
 from __future__ import annotations
 
@@ -76,13 +76,13 @@ class Spare:
 
 
 def list_spares(paths: Paths) -> list[Spare]:
-    """All spares of this user that wait, the one made first first. Blocks for I/O."""
+    """List all waiting spares of this user, in the order of their making. Blocks for I/O."""
     found = [spare for root in _roots(paths) if (spare := _read(paths, root)) is not None]
     return sorted(found, key=lambda spare: (spare.record.created, spare.id))
 
 
 def has_spares(paths: Paths) -> bool:
-    """Whether there may be any: as quick as it can be told. Blocks for I/O."""
+    """Whether there may be any spares, found out as quickly as possible. Blocks for I/O."""
     return next(_roots(paths), None) is not None
 
 
@@ -91,14 +91,14 @@ def _roots(paths: Paths) -> Iterator[Path]:
     place, name = os.fspath(sandboxes), SandboxDir(sandboxes).spare.name
     with contextlib.suppress(OSError):
         for id_ in ids_in(sandboxes):
-            # Each start asks this of all sandboxes, so no more is made of them than a text.
+            # Each start asks this about all sandboxes, so only a text is made of each.
             if os.path.lexists(f"{place}/{id_}/{name}"):
                 yield sandboxes / id_
 
 
 def _read(paths: Paths, root: Path) -> Spare | None:
-    """The spare in ``root``; None if it waits no longer, or has its sockets in another runtime
-    directory than this process uses."""
+    """Return the spare in ``root``; None if it no longer waits, or if its sockets are in another
+    runtime directory than this process uses."""
     place, runtime = sandbox_dir(paths, root.name), runtime_dir(paths, root.name)
     with contextlib.suppress(OSError, ValueError):
         spare = Spare.from_json(read_json(place.spare))
@@ -109,25 +109,25 @@ def _read(paths: Paths, root: Path) -> Spare | None:
 
 
 def is_off() -> str:
-    """The setting that turns spares off, in words; "" if none does. Raises ConfigError."""
+    """Return the setting that turns spares off, in words; "" if none does. Raises ConfigError."""
     return f"{SPARES.variable} is {OFF}" if SPARES.is_off else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """Which spares a start can take."""
+    """The spares that a start can take."""
 
     key: str
-    """That of the spares which fit, whatever the size of their disks: those can grow. Names,
-    addresses, ports and mounts are no part of it either."""
+    """The key of the spares that fit, whatever the size of their disks, which can grow. Names,
+    addresses, ports and mounts are not part of it either."""
     refusal: str
-    """Why there can be none; "" if there can."""
+    """The reason why there can be none; "" if there can."""
     hint: str
     """A hint for it; "" if nothing can be done."""
 
     @classmethod
     def of(cls, paths: Paths, record: Record, parts: Parts) -> Fit:
-        """For the first start of ``record`` with ``parts``. Blocks for I/O."""
+        """Return the fit for the first start of ``record`` with ``parts``. Blocks for I/O."""
         plain = replace(record, config=replace(record.config, disk_size=None))
         templates = Templates(paths, plain, parts)
         facts = [templates.key, str(record.config.memory_dir or paths.memory)]
@@ -137,7 +137,7 @@ class Fit:
 
 
 def _why_none(record: Record) -> tuple[str, str]:
-    """Why a machine of ``record`` cannot wait, and what to do about it; "" and "" if it can."""
+    """Return why a machine of ``record`` cannot wait, and a remedy; "" and "" if it can."""
     if off := is_off():
         return off, ""
     if not sys.platform.startswith("linux"):

@@ -28,19 +28,19 @@ from quicksand.warm.spares.spare import Fit, Spare, list_spares
 from quicksand.warm.templates import Templates, make_apart
 
 AT_MOST = 3
-"""Spares that nobody has ordered; those made first are ended."""
+"""The most spares that are not ordered; those made first are ended."""
 
 LOCK_POLL_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Stocked:
-    """How an order stands."""
+    """The state of an order."""
 
     order: SpareOrder
     ready: int
     why: str | Words
-    """Why the missing ones cannot be made now; "" if they can, or if none is missing."""
+    """The reason why the missing ones cannot be made now; "" if they can, or if none is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +48,15 @@ class Ended:
     """An order that has been ended."""
 
     count: int
-    """How many spares it wanted; 0 if there was no such order."""
+    """The number of spares that it wanted; 0 if there was no such order."""
     spares: int
-    """How many waited, and were ended."""
+    """The number of spares that waited, and were ended."""
 
 
 async def expect(registry: Registry, record: Record) -> None:
-    """Have one spare ready for the next start like that of ``record``, and what is ordered. Ends
-    what is of no use. Orders that cannot be fulfilled at once are left to `restock`, in a process
-    of its own: its templates take long, and the next start like this one must not wait for them.
+    """Have one spare ready for the next start like that of ``record``, and the ordered ones. Ends
+    useless spares. Orders that cannot be fulfilled at once are left to `restock`, in a process of
+    its own: its templates take long, and the next start like this one must not wait for them.
     Raises as `make_spare`."""
     async with _alone(registry.paths):
         await in_thread_to_the_end(lambda: end_useless(registry))
@@ -76,9 +76,9 @@ async def _try_to_fulfil(registry: Registry, order: SpareOrder) -> bool:
 
 
 async def restock(registry: Registry) -> None:
-    """Have ready what is ordered, and the templates that it needs."""
+    """Have the ordered spares ready, and the templates that they need."""
     for order in await asyncio.to_thread(Orders(registry.paths).list):
-        # An order whose image is gone, say, must not be in the way of the others.
+        # One order whose image is gone, say, must not hinder the others.
         with best_effort(f"make the spares of {order.config.image}", registry.paths.engine_log):
             await _have_template(registry, order)
             async with _alone(registry.paths):
@@ -88,8 +88,8 @@ async def restock(registry: Registry) -> None:
 
 
 async def _have_template(registry: Registry, order: SpareOrder) -> None:
-    """Have the template made that the missing spares of ``order`` need, if there is none. Raises
-    as `check_order`."""
+    """Have the template made that the missing spares of ``order`` need, if there is none. Raises as
+    `check_order`."""
     if await check_order(registry, order.config, order.count):
         return
     record = record_for(order.config)
@@ -112,12 +112,12 @@ async def check_order(registry: Registry, config: SandboxConfig, count: int) -> 
 
 
 async def set_order(registry: Registry, config: SandboxConfig, count: int) -> int:
-    """Keep ``count`` spares of such machines ready from now on (at least one), and make them.
-    Returns how many are ready.
+    """Keep ``count`` spares for ``config`` ready from now on (at least one), and make them. Returns
+    how many are ready.
 
     After an error the order is what it was before, and the spares that were made for it are ended.
-    After a cancellation the order stands, and so do the spares that were made.
-    Raises ConfigError, and as `check_order` and `make_spare`.
+    After a cancellation the order stands, and so do the spares that were made. Raises ConfigError,
+    and as `check_order` and `make_spare`.
     """
     await check_order(registry, config, count)
     orders = Orders(registry.paths)
@@ -132,13 +132,13 @@ async def set_order(registry: Registry, config: SandboxConfig, count: int) -> in
 
 
 def _put_back(registry: Registry, config: SandboxConfig, before: int) -> None:
-    """Set an order to what it was before, and end the spares that are too many for that. Blocks."""
+    """Restore an order's earlier number, and end the spares that are then too many. Blocks."""
     Orders(registry.paths).set(config, before)
     _end_ordered(registry, config, kept=before)
 
 
 async def end_order(registry: Registry, config: SandboxConfig) -> Ended:
-    """Keep no more spares of such machines ready, and end those that are, even if their image is
+    """Stop keeping spares for ``config`` ready, and end the existing ones, even if their image is
     gone. Raises StateError, HostError."""
     orders = Orders(registry.paths)
     count = await in_thread_to_the_end(lambda: orders.set(config, 0))
@@ -149,7 +149,7 @@ async def end_order(registry: Registry, config: SandboxConfig) -> Ended:
 
 
 async def look(registry: Registry) -> list[Stocked]:
-    """How all orders stand. Raises StateError if their file cannot be read."""
+    """Return the state of all orders. Raises StateError if their file cannot be read."""
     found = []
     for order in await asyncio.to_thread(Orders(registry.paths).read):
         ready = 0
@@ -169,8 +169,8 @@ async def _fulfil(registry: Registry, order: SpareOrder) -> int:
 
 async def _have(registry: Registry, record: Record, count: int, *, seconds: float | None) -> int:
     """Make as many spares as are missing for ``count``, and end those whose machine has changed
-    (the image was built anew). With no limit to their ``seconds`` only ordered ones count, and
-    those that are too many are ended. Returns how many there are, at most ``count``."""
+    (the image was rebuilt). Without a limit to their ``seconds`` only ordered ones count, and
+    surplus ones are ended. Returns how many there are, at most ``count``."""
     record = as_next(record)
     key = (await _fit(registry, record)).key
     alike = await asyncio.to_thread(_alike, registry.paths, record)
@@ -189,14 +189,14 @@ async def _have(registry: Registry, record: Record, count: int, *, seconds: floa
 
 
 async def _ordered(registry: Registry, record: Record) -> list[Spare]:
-    """The spares that count for an order of such machines."""
+    """Return the spares that count for an order of machines such as ``record``."""
     key = (await _fit(registry, record)).key
     alike = await asyncio.to_thread(_alike, registry.paths, record)
     return [spare for spare in alike if spare.key == key and spare.until is None]
 
 
 def _alike(paths: Paths, record: Record) -> list[Spare]:
-    """The spares that were made for such machines, be it with another version of the image."""
+    """Return the spares made for such machines, even with another version of the image."""
     return [
         spare
         for spare in list_spares(paths)
@@ -239,8 +239,8 @@ def record_for(config: SandboxConfig) -> Record:
 
 
 def as_next(record: Record) -> Record:
-    """The record with which the next start like that of ``record`` begins: with the image as it is
-    then. (A save's image stays the same.)"""
+    """Return the record with which the next start like that of ``record`` begins: with the image as
+    it is then. (A save's image stays the same.)"""
     if record.source is not None:
         return replace(record, committed=False)
     return record_for(record.config)

@@ -70,6 +70,37 @@ async def test_git_in_the_guest_works_and_its_hooks_and_config_stay_the_hosts(
     assert not (repository / "sub" / ".git" / "config").exists()
 
 
+async def test_usual_work_with_branches_goes_on_with_two_settings(
+    both: Both, repository: Path
+) -> None:
+    """The guide names them. Without them git writes commands, or its configuration."""
+    host = ["git", "-C", str(repository), "-c", "user.name=h", "-c", "user.email=h@example.org"]
+    for words in (
+        ["add", "."],
+        ["commit", "-qm", "first"],
+        ["update-ref", "refs/remotes/o/far", "@"],
+    ):
+        subprocess.run([*host, *words], check=True)
+    subprocess.run([*host, "remote", "add", "o", "."], check=True)
+    git = f"{GIT} -c rebase.backend=apply -c branch.autoSetupMerge=false"
+    for command in (
+        f"{git} checkout -q far && echo far >>file && {git} commit -qam far",
+        f"{git} checkout -q - && echo here >other && {git} add other && {git} commit -qm here",
+        f"echo more >>other && {git} stash -q && {git} rebase -q far && {git} stash pop -q",
+        f"{git} commit -q --amend -a --no-edit && {git} revert --no-edit @ && {git} reset -q @~1",
+        f"{git} tag there && {git} checkout -q far && {git} cherry-pick there",
+        f"{git} pull -q --rebase . there",
+    ):
+        await both.run(f"cd repository && {command}")
+    log = subprocess.run([*host, "log", "--format=%s"], check=True, capture_output=True, text=True)
+    assert log.stdout.split() == ["here", "far", "first"]
+    result = await both.vm.execute(
+        f"chroot {ROOT} /bin/sh -c 'cd {WORK}/{both.name}/repository && git rebase -f @~1'"
+    )
+    assert result.exit_code != 0
+    assert "rebase-merge" in result.stderr
+
+
 async def test_what_was_written_is_told_whoever_asks(both: Both, places: Paths) -> None:
     await both.run("mkdir -p a/.git/hooks && echo x >a/.git/hooks/post-checkout && echo x >a/b")
     (mount,) = [one for one in both.vm.active_mounts if one.guest == f"{ROOT}{WORK}"]

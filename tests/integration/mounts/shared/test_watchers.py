@@ -107,6 +107,27 @@ class HostWatcher:
         return found
 
 
+async def test_what_is_edited_as_soon_as_a_program_watches_is_told(both: Both) -> None:
+    """The agent has not found the watch by then."""
+    (both.host / "file").write_text("before")
+    async with watcher(both, ".", "file") as program:
+        (both.host / "file").write_text("at once")
+        await program.hears("./file MODIFY")
+        assert await both.run("cat file") == "at once"
+
+
+async def test_the_agent_does_not_show_in_what_a_program_hears(both: Both) -> None:
+    """It asks each second, and opens the root of the mount for that once."""
+    async with watcher(both, "--opens", ".", at=WORK) as program:
+        shared = both.host.parent
+        await program.is_told_of(shared)
+        program.lines.clear()
+        for _ in range(3):
+            await program.is_told_once_more(shared)
+        opens = [line for line in program.lines if line.endswith(("./ OPEN", "./ CLOSE_NOWRITE"))]
+        assert not opens
+
+
 async def test_a_directory_that_the_host_has_moved_is_watched_where_it_is(both: Both) -> None:
     """The guest knows it by another number by then."""
     (both.host / "old").mkdir()

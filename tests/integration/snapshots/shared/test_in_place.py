@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,6 +16,8 @@ from quicksand.base.paths import Paths
 from quicksand.qemu.hypervisor import Qemu
 from quicksand.qemu.keeper_link import KeeperLink
 from quicksand.records.layout import RuntimeDir, runtime_dir
+from quicksand.records.paused import LEFT
+from quicksand.records.sandboxes import Status
 from quicksand.snapshots import device_load, finisher, in_place, restore, reverting
 from quicksand.snapshots.awakening import Awakening
 from quicksand.snapshots.present import Present
@@ -233,7 +236,9 @@ async def test_one_that_stays_unfinished_is_told_and_reverted_again(
         with pytest.raises(MachineError, match="there is no memory"):
             await vm.revert("one")
         assert runtime.current().unfinished.exists()
-        for refused in (vm.checkpoint, vm.resume, vm.pause):
+        (entry,) = (entry for entry in Sandbox.list() if entry.id == vm.id)
+        assert (entry.status, entry.error) == (Status.PAUSED, LEFT)
+        for refused in (vm.checkpoint, vm.resume, vm.pause, partial(vm.execute, "true")):
             with pytest.raises(StateError, match="was interrupted, and is not finished") as error:
                 await refused()
             assert error.value.hint
@@ -304,9 +309,9 @@ async def test_a_cancellation_after_the_guest_has_answered_loses_nothing(
     await begin(vm)
     original = getattr(owner, method)
 
-    async def cancelled(self: object) -> Any:
+    async def cancelled(self: object, *arguments: Any) -> Any:
         work.cancel()
-        return await original(self)
+        return await original(self, *arguments)
 
     with monkeypatch.context() as patch:
         patch.setattr(owner, method, cancelled)

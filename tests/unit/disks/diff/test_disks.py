@@ -12,11 +12,12 @@ import pytest
 from quicksand.base.errors import HistoryError
 from quicksand.base.paths import Paths
 from quicksand.base.threads import Stopped
+from quicksand.disks.diff.changes import FileChange
 from quicksand.disks.diff.layer import Layer
 from quicksand.disks.images.overlay import CLUSTER, create_overlay
 from quicksand.records.registry import Registry
 from quicksand.snapshots import changed_files
-from quicksand.snapshots.changed_files import DiskFiles, diff_files
+from quicksand.snapshots.changed_files import DiskFiles, with_files
 
 from tests.conftest import wait_for
 from tests.unit.cli.run_cli import make_stopped
@@ -49,6 +50,15 @@ def layers(maker: Maker, tmp_path: Path) -> Iterator[dict[str, Layer]]:
 
 def files(layers: dict[str, Layer], *names: str) -> DiskFiles:
     return DiskFiles("a disk", tuple(layers[name].path for name in names))
+
+
+def diff_files(
+    a: DiskFiles,
+    b: DiskFiles,
+    layers: dict[Path, Layer],
+    check: Callable[[], None] = lambda: None,
+) -> list[FileChange]:
+    return with_files(a, b, layers, check, lambda both: both.changes())
 
 
 def by_path(layers: dict[str, Layer]) -> dict[Path, Layer]:
@@ -112,7 +122,7 @@ async def test_a_cancellation_waits_until_the_files_are_let_go(
         raise Stopped
 
     monkeypatch.setattr(changed_files, "_find_both", lambda *_: (disk, disk))
-    monkeypatch.setattr(changed_files, "_with_files", work)
+    monkeypatch.setattr(changed_files, "with_files", work)
     before = len(os.listdir("/proc/self/fd"))
     task = asyncio.create_task(changed_files.diff_disks(Registry(places), record, "a", "b"))
     assert await asyncio.to_thread(begun.wait, 60)

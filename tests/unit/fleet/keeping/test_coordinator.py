@@ -20,9 +20,11 @@ from quicksand.base.errors import (
 )
 from quicksand.base.files import try_lock
 from quicksand.base.paths import Paths
-from quicksand.fleet.keeping import coordinator
+from quicksand.fleet.keeping import coordinator, unneeded
 from quicksand.fleet.keeping.book import Book, Exported, Kept, Phase, Wish
 from quicksand.fleet.keeping.coordinator import Coordinator
+from quicksand.fleet.keeping.judging import Step, starting
+from quicksand.fleet.keeping.unneeded import Unneeded
 from quicksand.fleet.keeping.wire import Line, State, Told
 from quicksand.qemu.keeper_parts.lease import Lease
 
@@ -36,11 +38,18 @@ REAL_S = 0.01
 class Connected(World):
     """A world whose machines are connected to at most one coordinator."""
 
-    def __init__(self, book: Book) -> None:
+    def __init__(self, book: Book, where: Paths) -> None:
         super().__init__([1.0] * 3, [])
-        self.book = book
+        self.book, self.where = book, where
         self.lines: dict[str, asyncio.Queue[Line]] = {}
         self.exports = 0
+        self.saves: set[str] = set()
+        """Exported ones of the coordinator's machine."""
+        self.fails_after: set[str] | None = None
+        """The place after which an export fails."""
+
+    def places(self) -> list[set[str]]:
+        return [self.saves, *(node.saves for node in self.nodes.values())]
 
     def send_line(self, host: str, line: Line) -> None:
         if host in self.lines:
@@ -81,7 +90,6 @@ class Doing:
     def __init__(self, world: Connected) -> None:
         self.world = world
         self._started: dict[str, Machine] = {}
-        self.removed: list[str] = []
 
     def _node(self, name: str) -> Node:
         node = self.world.nodes[name]
@@ -142,21 +150,28 @@ class Doing:
                 return one.id, one.state is State.RUNNING
         return "", False
 
-    async def export(self, kept: Kept, saves: str) -> Exported:
+    def choose_other(self, kept: Kept) -> str:
+        return "n2"
+
+    async def export(self, kept: Kept, saves: str, name: str, other: str) -> Exported:
         assert saves == "/saves"
         self.world.exports += 1
-        name = f"{kept.name}.kept-{os.urandom(6).hex()}"
-        return Exported(name=name, at=self.world.time, hosts=("n2",))
+        for place in (self._node(kept.host).saves, self.world.saves, self._node(other).saves):
+            place.add(name)
+            if self.world.fails_after is place:
+                raise RemoteUnreachableError("cut")
+            await asyncio.sleep(REAL_S)
+        return Exported(name=name, at=self.world.time, hosts=(other,))
 
     async def remove_exported(self, name: str) -> None:
-        self.removed.append(name)
+        self.world.saves.discard(name)
 
 
 @pytest.fixture
 async def world(places: Paths, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Connected]:
     monkeypatch.setattr(coordinator, "LOOK_S", REAL_S)
     monkeypatch.setattr(coordinator, "CONNECT_S", REAL_S)
-    world = Connected(Book(places))
+    world = Connected(Book(places), places)
     living = asyncio.create_task(world.live())
     yield world
     if living.done():
@@ -169,7 +184,8 @@ async def world(places: Paths, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
 async def coordinating(world: Connected) -> AsyncIterator[Doing]:
     doing = Doing(world)
     world.coordinator = doing
-    keeping = Coordinator(world.book, doing, clock=lambda: world.time)
+    removing = Unneeded(world.where, lambda: world.time)
+    keeping = Coordinator(world.book, doing, removing, clock=lambda: world.time)
     task = asyncio.create_task(keeping.run())
     try:
         yield doing
@@ -217,13 +233,18 @@ async def test_a_sandbox_that_ends_by_itself_is_kept_no_more_and_its_saves_are_r
 ) -> None:
     world.begin("a", "n0")
     save = kept(world, "a").exported
-    async with coordinating(world) as doing:
+    assert save is not None
+    for place in world.places():
+        place.add(save.name)
+    world.book.write(replace(kept(world, "a"), exported=replace(save, hosts=("n2",))))
+    async with coordinating(world):
         await until(lambda: "n0" in world.lines, "the machine to ask")
         [machine] = world.nodes["n0"].machines.values()
         machine.state = State.STOPPED
         await until(lambda: world.book.read("a") is None, "it to be forgotten")
-    assert not world.nodes["n0"].machines  # it was released there
-    assert save is not None and doing.removed == [save.name]
+        assert not world.nodes["n0"].machines  # it was released there
+        await until(lambda: not (world.saves or world.nodes["n2"].saves), "the saves to go")
+    assert world.nodes["n1"].saves == {save.name}  # nobody has sent it there
 
 
 async def test_saves_are_exported_at_the_start_when_asked_for_and_every_so_often(
@@ -231,13 +252,95 @@ async def test_saves_are_exported_at_the_start_when_asked_for_and_every_so_often
 ) -> None:
     world.begin("a", "n0")
     world.book.write(replace(kept(world, "a"), exported=None))
-    async with coordinating(world) as doing:
+    async with coordinating(world):
         await until(lambda: world.exports == 1, "the first save")
         world.book.wish("a", Wish.SAVE)
-        await until(lambda: len(doing.removed) == 1, "the second, and the end of the first")
+        await until(lambda: world.exports == 2 and is_one_left(world), "the end of the first")
     world.book.write(replace(kept(world, "a"), every=10.0))
     async with coordinating(world):
         await until(lambda: world.exports >= 4, "two more by themselves")
+
+
+def is_one_left(world: Connected) -> bool:
+    """Whether the last save is wherever it was put, and no other one anywhere."""
+    exported = kept(world, "a").exported
+    return exported is not None and all(
+        place == ({exported.name} if place is not world.nodes["n1"].saves else set())
+        for place in world.places()
+    )
+
+
+async def test_exported_saves_are_few_whoever_is_lost_when(world: Connected) -> None:
+    """The machine that holds them has no kept sandbox, so nobody else asks it for anything."""
+    world.begin("a", "n0")
+    world.book.write(replace(kept(world, "a"), exported=None))
+    n0, n2 = world.nodes["n0"].saves, world.nodes["n2"].saves
+    for place, fails in ((n0, True), (world.saves, True), (n2, True), (n2, False), (n0, False)):
+        world.fails_after = place if fails else None
+        before = set(place)
+        async with coordinating(world):  # it ends when a copy is in that place
+            await until(functools.partial(lambda p, b: p - b, place, before), "a save")
+        world.book.wish("a", Wish.SAVE)
+    world.nodes["n2"].is_cut = True
+    async with coordinating(world):
+        await until(lambda: "n0" in world.lines, "the machine to ask")
+    world.nodes["n2"].is_cut = False
+    async with coordinating(world):
+        world.book.wish("a", Wish.SAVE)
+        await until(lambda: is_one_left(world), "all but the last to go")
+
+
+async def test_an_exported_save_that_another_one_lies_on_is_removed_later(
+    world: Connected, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unneeded, "AGAIN_S", 5.0)
+    world.begin("a", "n0")
+    world.book.write(replace(kept(world, "a"), exported=None))
+    async with coordinating(world):
+        await until(lambda: kept(world, "a").exported is not None, "the first save")
+        first = kept(world, "a").exported
+        assert first is not None
+        node = world.nodes["n2"]
+        node.needed = {first.name}
+        world.book.wish("a", Wish.SAVE)
+        await until(lambda: first.name in node.left, "it to be asked for in vain")
+        node.needed = set()
+        await until(lambda: is_one_left(world), "it to go")
+
+
+async def test_of_a_page_that_cannot_be_read_no_save_is_removed(world: Connected) -> None:
+    world.begin("a", "n0")
+    world.book.write(replace(kept(world, "a"), exported=None))
+    async with coordinating(world):
+        await until(lambda: kept(world, "a").exported is not None, "a save")
+    saves = [set(place) for place in world.places()]
+    page = world.book.place / "a.json"
+    text = page.read_text()
+    page.write_text("{")
+    world.begin("b", "n2")
+    async with coordinating(world):
+        await until(lambda: "n2" in world.lines, "the machine to ask")
+        later = world.time + LEASE_S
+        await until(functools.partial(is_past, world, later), "a removal that does not come")
+    assert [set(place) for place in world.places()] == saves
+    page.write_text(text)
+
+
+@pytest.mark.parametrize("is_here", [True, False])
+async def test_one_that_was_to_be_started_and_is_ended_is_not_started(
+    world: Connected, is_here: bool
+) -> None:
+    """A coordinator was lost amid a start, and its program could not say `stop` then."""
+    world.begin("a", "n0")
+    [machine] = world.nodes["n0"].machines.values()
+    machine.state = State.FENCED
+    step = Step.RESTART_HERE if is_here else Step.RESTART_ELSEWHERE
+    page = starting(kept(world, "a"), step)
+    world.book.write(page if is_here else replace(page, host="n1"))
+    world.book.wish("a", Wish.END)
+    async with coordinating(world):
+        await until(lambda: world.book.read("a") is None, "it to be forgotten")
+    assert not world.running("a")
 
 
 async def test_what_its_program_ends_is_not_restarted(world: Connected) -> None:
@@ -285,7 +388,7 @@ async def test_whatever_happens_each_sandbox_runs_once_in_the_end(
 
 def test_the_book_survives_damage_and_refuses_a_name_twice(places: Paths) -> None:
     book = Book(places)
-    world = Connected(book)
+    world = Connected(book, places)
     world.begin("a", "n0")
     with pytest.raises(NameTakenError):
         book.add(world.disk["a"])
@@ -305,7 +408,7 @@ def test_a_book_that_another_program_holds_is_not_taken_for_a_name_that_is_taken
 ) -> None:
     monkeypatch.setattr("quicksand.fleet.keeping.book.LOCK_WAIT_S", 0.01)
     book = Book(places)
-    world = Connected(book)
+    world = Connected(book, places)
     world.begin("a", "n0")
     lock = try_lock(book.place / ".lock")
     assert lock is not None

@@ -16,6 +16,7 @@ from quicksand.base.files import read_json, write_json
 from quicksand.base.paths import Paths
 from quicksand.fleet.keeping.far_end import MachineOfLeases
 from quicksand.fleet.keeping.wire import (
+    KEPT_SAVE,
     Grant,
     Held,
     Line,
@@ -188,7 +189,15 @@ HELD = st.builds(
 )
 
 
-@given(st.builds(Line, asked=st.floats(0, 1e9), saves=st.just("/saves"), held=st.lists(HELD)))
+@given(
+    st.builds(
+        Line,
+        asked=st.floats(0, 1e9),
+        saves=st.just("/saves"),
+        held=st.lists(HELD),
+        left=st.lists(st.from_regex(KEPT_SAVE, fullmatch=True), max_size=3),
+    )
+)
 def test_lines_come_as_they_were_sent(line: Line) -> None:
     assert decode_line(encode_line(line)) == line
 

@@ -62,6 +62,10 @@ class Node:
         self.is_mute = False
         """Nothing comes from it, and it hears what is said."""
         self.machines: dict[str, Machine] = {}
+        self.saves: set[str] = set()
+        self.needed: set[str] = set()
+        """Those of them that cannot be removed."""
+        self.left: list[str] = []
         self.asked = -1.0
         self.ask_at = 0.0
         self.boots = 0
@@ -107,7 +111,7 @@ class Node:
             for one in self.machines.values()
             if one.epoch
         ]
-        line = Line(asked=self.asked, saves="/saves", held=held)
+        line = Line(asked=self.asked, saves="/saves", held=held, left=self.left)
         if not self.is_mute:
             self.world.send_line(self.name, line)
 
@@ -138,6 +142,8 @@ class Node:
                     one.state = State.FENCED
         for id_ in told.released:
             self.machines.pop(id_, None)
+        self.saves -= set(told.unneeded) - self.needed
+        self.left = [name for name in told.unneeded if name in self.saves]
 
     def go_down(self) -> None:
         self.is_down, self.asked = True, -1.0

@@ -27,6 +27,8 @@ class Machines:
         self.agents: list[FakeAgent] = []
         self.tasks: list[asyncio.Task[None]] = []
         self.servers: list[asyncio.Server] = []
+        self.go_on = asyncio.Event()
+        """When to answer "later"."""
 
     async def make(self, name: str) -> MachineDir:
         machine = self.runtime.machine(name)
@@ -34,7 +36,9 @@ class Machines:
         machine.state.write_text(json.dumps({"token": "token", "origin": "past"}))
 
         async def answer(agent: FakeAgent, request: dict[str, Any]) -> None:
-            if request["method"] == "who":
+            if request["method"] == "later":
+                await self.go_on.wait()
+            if request["method"] in ("who", "later"):
                 agent.reply(request, {"name": name})
 
         def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -73,7 +77,7 @@ async def machines(tmp_path: Path) -> AsyncIterator[Machines]:
 
 @pytest.fixture
 def link(machines: Machines) -> AgentLink:
-    return AgentLink(machines.runtime, "token", why_gone=lambda: None)
+    return AgentLink("web", machines.runtime, "token", why_gone=lambda: None)
 
 
 async def name_of(link: AgentLink) -> str:
@@ -93,6 +97,96 @@ async def test_after_a_revert_the_next_request_goes_to_the_new_machine(
         assert await name_of(link) == "2"
         with pytest.raises(RevertedError, match="'past'"):
             await running
+
+
+@pytest.fixture
+def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quicksand.guest.agent.patience.LOOK_S", 0.01)
+
+
+def pause(machine: MachineDir, kind: str) -> str:
+    """Make a machine look paused, and return what is said of it."""
+    match kind:
+        case "user":
+            machine.state.write_text(json.dumps({"token": "token", "paused": True}))
+            return "the sandbox 'web' is paused; "
+        case "memory":
+            machine.oversized.write_text(f"taken {3 << 30} {2 << 30}")
+            return "the sandbox 'web' is paused: its machine has taken 3.0 GiB"
+        case _:
+            machine.disk_full.touch()
+            return "the sandbox 'web' is paused: the host's disk is full"
+
+
+def resume(machine: MachineDir) -> None:
+    machine.state.write_text(json.dumps({"token": "token", "paused": False}))
+    machine.oversized.unlink(missing_ok=True)
+    machine.disk_full.unlink(missing_ok=True)
+
+
+async def told(caplog: pytest.LogCaptureFixture) -> str:
+    """Wait until something is told."""
+    async with asyncio.timeout(60):
+        while not caplog.messages:
+            await asyncio.sleep(0.01)
+    return caplog.messages[0]
+
+
+@pytest.mark.parametrize("kind", ["user", "memory", "disk"])
+async def test_a_wait_says_once_that_its_guest_is_paused_and_goes_on_with_it(
+    machines: Machines,
+    link: AgentLink,
+    looks_often: None,
+    caplog: pytest.LogCaptureFixture,
+    kind: str,
+) -> None:
+    """Its limit is over many times while the guest is paused."""
+    machine = machines.runtime.machine("1")
+    with contextlib.closing(link):
+        await link.session()
+        said = pause(machine, kind)
+        waiting = asyncio.ensure_future(link.request("later", {}, 0.05))
+        assert (await told(caplog)).startswith(said)
+        await asyncio.wait([waiting], timeout=0.3)
+        assert not waiting.done()
+        assert len(caplog.messages) == 1, "not at each look"
+        resume(machine)
+        machines.go_on.set()
+        assert await waiting == {"name": "1"}
+
+
+async def test_the_limit_of_a_wait_counts_on_when_the_guest_goes_on(
+    machines: Machines, link: AgentLink, looks_often: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    machine = machines.runtime.machine("1")
+    with contextlib.closing(link):
+        await link.session()
+        pause(machine, "user")
+        waiting = asyncio.ensure_future(link.request("never", {}, 0.05))
+        await told(caplog)
+        resume(machine)
+        with pytest.raises(AgentUnreachableError, match="did not answer 'never'"):
+            await asyncio.wait_for(waiting, 60)
+
+
+async def test_what_reads_without_an_end_says_that_its_guest_is_paused(
+    machines: Machines, link: AgentLink, looks_often: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Output of a command or a terminal, a file, a connection."""
+    machine = machines.runtime.machine("1")
+    with contextlib.closing(link):
+        session = await link.session()
+        channel = session.open("later", {})
+        machines.go_on.set()
+        await channel.opened()
+        reading = asyncio.ensure_future(channel.read())
+        pause(machine, "user")
+        assert "`quicksand-tui" not in await told(caplog), "it is for users of Python"
+        assert not reading.done()
+        resume(machine)
+        session.close()
+        with pytest.raises(AgentUnreachableError, match="was closed"):
+            await reading
 
 
 async def test_the_connection_of_a_revert_is_gone_on_with(

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import shutil
 import subprocess
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -24,6 +25,7 @@ from quicksand_images.oci import writing
 from quicksand_images.oci.build import DEFAULTS_FILE, Order, build_from_oci
 
 from tests.container_images import (
+    TIME,
     Image,
     directory,
     docker_files,
@@ -58,7 +60,9 @@ def publish(
     staging = store.root / f".building-{name}-{os.urandom(4).hex()}"
     staging.mkdir()
     raw = tmp_path / f"{name}.raw"
-    subprocess.run(["mke2fs", "-q", "-F", "-t", "ext4", "-d", tree, raw, "16M"], check=True)
+    mke2fs = shutil.which("mke2fs", path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
+    assert mke2fs is not None
+    subprocess.run([mke2fs, "-q", "-F", "-t", "ext4", "-d", tree, raw, "16M"], check=True)
     disk = str(staging / "disk.qcow2")
     subprocess.run(["qemu-img", "convert", "-O", "qcow2", raw, disk], check=True)
     if arch is Architecture.ARM64:  # (Linux, Documentation/arch/arm64/booting.rst)
@@ -154,6 +158,33 @@ async def test_the_same_container_image_gives_the_same_image(
     other = await build(archive(tmp_path), init=True)
     assert other.digest != first.digest
     assert other.cmdline == "rootfstype=ext4"
+
+
+async def test_the_image_with_the_kernel_may_go_while_another_is_built_on_it(
+    store: ImageStore, tmp_path: Path
+) -> None:
+    gone: list[bool] = []
+
+    def progress(stage: str, done: int, total: int) -> None:
+        if stage == "unpacking layers" and not gone:
+            store.remove("base")
+            gone.append(True)
+
+    order = Order(source=str(archive(tmp_path)), kernel_from="base")
+    made = await build_from_oci(order, progress=progress)
+    assert gone
+    assert store.verify(made) == []
+
+
+async def test_one_file_of_a_time_to_come_dates_nothing_else(
+    store: ImageStore, tmp_path: Path
+) -> None:
+    """Neither of a time that is too late for a file system, nor of one after the image's own."""
+    layer = tar(file("late", mtime=2**33), file("soon", mtime=2_100_000_000), file("x", mtime=TIME))
+    assert (await build(archive(tmp_path, Image([layer])))).created == 2_100_000_000
+    one = Image([layer])
+    one.config["created"] = "2024-01-02T03:04:05.123456789Z"
+    assert (await build(archive(tmp_path, one))).created == TIME
 
 
 async def test_what_a_layer_has_in_place_of_our_files_is_replaced_within_the_image(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import random
+import subprocess
 import tarfile
 import time
 from collections.abc import Callable
@@ -120,6 +121,49 @@ def patched(data: bytes, at: int, value: bytes) -> bytes:
     return with_checksum(data[:at] + value + data[at + len(value) :])
 
 
+def sparse_pax(ranges: str) -> dict[str, str]:
+    return {"GNU.sparse.size": "5000", "GNU.sparse.map": ranges}
+
+
+SPARSE_1 = {
+    "GNU.sparse.major": "1",
+    "GNU.sparse.minor": "0",
+    "GNU.sparse.name": "a",
+    "GNU.sparse.realsize": "5000",
+}
+
+
+@pytest.mark.parametrize("form", ["gnu", "0.0", "0.1", "1.0"])
+def test_sparse_files_are_read_in_all_forms_that_tar_writes(tmp_path: Path, form: str) -> None:
+    pieces = {at << 20: f"at {at}".encode() * 300 for at in (0, 3, 7, 8, 60, 61, 90)}
+    with (tmp_path / "sparse").open("wb") as made:
+        for at, piece in pieces.items():
+            made.seek(at)
+            made.write(piece)
+        made.truncate(100 << 20)
+    (tmp_path / "z").write_text("behind it")
+    kind = ["--format=gnu"] if form == "gnu" else ["--format=pax", f"--sparse-version={form}"]
+    argv = ["tar", "-C", str(tmp_path), "--sparse", *kind, "-cf", "-", "sparse", "z"]
+    data = subprocess.run(argv, capture_output=True, check=True).stdout
+    assert len(data) < 1 << 20
+    (tmp_path / "layer").mkdir()
+    tree = apply(tmp_path / "layer", data)
+    node, behind = tree.find("/sparse"), tree.find("/z")
+    assert node is not None
+    assert behind is not None
+    assert node.content is not None
+    assert node.content.read_bytes() == (tmp_path / "sparse").read_bytes()
+    assert node.content.stat().st_blocks < 1 << 11
+    assert behind.size == len("behind it")
+
+
+def test_a_link_may_tell_the_size_of_what_it_leads_to() -> None:
+    """Its content does not follow (Go's archive/tar, and libarchive read it so)."""
+    link = patched(tar(hardlink("b", "a"))[:512], 124, b"00000001000\0")
+    found = read(link + tar(file("c", b"x")))
+    assert [(member.name, member.size) for member, _ in found] == [("b", 0), ("c", 1)]
+
+
 @pytest.mark.parametrize(
     ("data", "why"),
     [
@@ -127,12 +171,17 @@ def patched(data: bytes, at: int, value: bytes) -> bytes:
         (tar(file("a"))[:100], "cut off"),
         (b"\xff" * 512, "checksum|number"),
         (tar(file("a")).replace(b"a", b"b", 1), "checksum"),
-        (patched(tar(file("a")), 156, b"S"), "sparse file"),
+        (patched(tar(file("a", b"x")), 156, b"S"), "sparse file, and its map does not fit"),
         (patched(tar(file("a")), 156, b"V"), "unknown type"),
-        (tar(file("a", pax={"GNU.sparse.realsize": str(2**60)})), "sparse file"),
+        (tar(file("a", pax={"GNU.sparse.realsize": "x"})), "sparse file, and .* no number"),
+        (tar(file("a", b"x", pax=sparse_pax("0,1,0,1"))), "sparse file, and .* does not fit"),
+        (tar(file("a", b"x", pax=sparse_pax("9999,1"))), "sparse file, and .* does not fit"),
+        (tar(file("a", b"x", pax=sparse_pax("0"))), "sparse file, and .* cut off"),
+        (tar(file("a", b"1\n0\n", pax=SPARSE_1)), "sparse file, and .* cut off"),
+        (tar(file("a", b"9" * 600, pax=SPARSE_1)), "sparse file, and .* damaged"),
+        (tar(file("a", b"9999999\n" * 99, pax=SPARSE_1)), "sparse file, and .* too long"),
         (tar(file("a", pax={"uid": "4294967295"})), "no id"),
         (tar(file("a", pax={"mtime": "soon"})), "no proper mtime"),
-        (patched(tar(symlink("a", "b")), 124, b"00000001000\0"), "with a content"),
         (patched(tar(file("a")), 124, b"\xff" * 12), "negative"),
         (patched(tar(file("a")), 124, b"0x1\0"), "no proper number"),
     ],

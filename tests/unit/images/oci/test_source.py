@@ -105,6 +105,27 @@ def test_of_several_images_one_is_picked_by_its_name(tmp_path: Path) -> None:
             found(place, tmp_path, "3")
 
 
+def test_of_several_variants_the_one_for_most_processors_is_chosen(tmp_path: Path) -> None:
+    new, old = image(Cmd=["v3"]), image(Cmd=["any"])
+    entries = [
+        (new, {**new.entry(), "platform": {**new.platform(), "variant": "v3"}}),
+        (old, {**old.entry(), "platform": old.platform()}),
+        (new, {**new.entry(), "platform": {**new.platform(), "variant": "v2"}}),
+    ]
+    root = write_directory(tmp_path / "l", layout_files(*entries))
+    assert found(root, tmp_path).config.cmd == ("any",)
+
+
+def test_a_config_need_not_be_called_by_its_digest(tmp_path: Path) -> None:
+    """As jib and others write it; nothing says its digest then."""
+    files = docker_files(("app:1", image()))
+    listing = json.loads(files["manifest.json"])
+    files["config.json"] = files.pop(listing[0]["Config"])
+    listing[0]["Config"] = "config.json"
+    files["manifest.json"] = json.dumps(listing).encode()
+    assert found(write_archive(tmp_path / "a.tar", files), tmp_path).name == "app:1"
+
+
 def test_the_platform_is_chosen_from_an_index_within_an_index(tmp_path: Path) -> None:
     fits, other = image(Cmd=["fits"]), Image([ONE], arch="arm64")
     entries = [

@@ -128,9 +128,7 @@ def test_a_link_to_nothing_leads_to_a_new_directory_within_the_image() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "target", ["a\ndump /p /somewhere\nb", "/ok/" + "x" * 256, "/é/" + "é" * 128, ".wh.a"]
-)
+@pytest.mark.parametrize("target", ["/ok/" + "x" * 256, "/é/" + "é" * 128, ".wh.a"])
 def test_a_link_makes_no_directory_with_a_name_that_cannot_be(target: str) -> None:
     with pytest.raises(ImageError, match="cannot be the name of a file"):
         made([member("p"), link("l", target), d("l/x")])
@@ -219,7 +217,7 @@ def test_a_slash_at_the_beginning_means_the_images_root() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", ["a\nb", "a\0b", "x" * 256, "é" * 128, "/".join(["abc"] * 800)])
+@pytest.mark.parametrize("name", ["a\0b", "x" * 256, "é" * 128, "/".join(["abc"] * 800)])
 def test_names_that_cannot_be_are_refused(name: str) -> None:
     with pytest.raises(ImageError, match="name"):
         made([member(name)])

@@ -16,7 +16,7 @@ from quicksand.base.threads import Stopped
 from quicksand.base.tools import run_tool
 from quicksand_images import disk
 from quicksand_images.disk import require_filesystem_tools
-from quicksand_images.oci import writing
+from quicksand_images.oci import broken_names, writing
 from quicksand_images.oci.ext4 import command_line, quoted
 from quicksand_images.oci.layers import LayerWriter
 from quicksand_images.oci.readback import require_written
@@ -118,6 +118,24 @@ async def test_the_file_system_is_sound_and_the_same_each_time(
     assert done.returncode == 0, done.stdout
 
 
+async def test_names_may_have_line_breaks(tmp_path: Path, tools: Tools) -> None:
+    """None of them becomes a command of debugfs, which takes those as lines."""
+    names = ["a\nb", "a_b", "\n", "d\n/\ndump /secret /tmp/x\n", "d\n/c/\n\n", "d\n/plain"]
+    layer = tar(
+        *(file(name, b"x", mode=0o640, uid=7) for name in names),
+        *(file(f"many/{number}\n", mode=0o600) for number in range(300)),
+        Entry(name="d\n/null\n", type=b"3", device=(1, 3)),
+        directory("d\n", 0o700, uid=9),
+        symlink("l\n", "d\n/c"),
+        hardlink("h\n", "a\nb"),
+    )
+    tree, raw = await write(tmp_path, tools, layer)  # which compares what is there
+    assert {"a\nb", "a_b", "\n", "d\n", "l\n", "h\n"} <= set(tree.root.children)
+    checker = Path(tools[0].command[0]).with_name("e2fsck")
+    done = subprocess.run([checker, "-fn", str(raw)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
 async def test_what_did_not_get_into_the_file_system_is_an_error(
     tmp_path: Path, tools: Tools
 ) -> None:
@@ -190,9 +208,15 @@ async def test_a_link_cannot_give_a_command_to_the_program_that_writes_the_file_
 ) -> None:
     secret = tmp_path / "written"
     layer = tar(file("p", b"x"), symlink("l", f"a\ndump /p {secret}\nb"), directory("l/x"))
-    with pytest.raises(ImageError, match="cannot be the name of a file"):
-        await write(tmp_path, tools, layer)
+    tree, _ = await write(tmp_path, tools, layer)
+    assert tree.find("/l/x") is not None
     assert not secret.exists()
+
+
+async def test_too_many_names_with_line_breaks_are_refused(tmp_path: Path, tools: Tools) -> None:
+    layer = tar(*(file(f"{number}\n") for number in range(broken_names.NAMES_MAX + 1)))
+    with pytest.raises(ImageError, match="line breaks"):
+        await write(tmp_path, tools, layer)
 
 
 @pytest.mark.parametrize("name", ["a\ndump /p /x\nb", "a\0b"])

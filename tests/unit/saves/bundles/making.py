@@ -107,7 +107,9 @@ def contents(root: Path) -> dict[str, str]:
         name = str(path.relative_to(root))
         if path.name in (".lock", ".importing-lock", ".names.lock", "history.lock"):
             continue
-        if path.is_symlink():
+        if path.name == "lock":
+            found[name] = "lock"  # whoever holds it writes there what for
+        elif path.is_symlink():
             found[name] = f"-> {os.readlink(path)}"
         elif path.is_file():
             found[name] = hashlib.sha256(path.read_bytes()).hexdigest()

@@ -297,8 +297,6 @@ async def test_the_public_functions(here: Home, there: Home, tmp_path: Path) -> 
         await saves.export("nobody", file)
     with pytest.raises(PathError, match="missing"):
         await saves.import_(tmp_path / "missing")
-    with pytest.raises(AttributeError):
-        _ = saves.nothing
 
 
 async def test_a_save_in_the_workspace_is_exported(there: Home, tmp_path: Path) -> None:

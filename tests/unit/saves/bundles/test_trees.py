@@ -13,6 +13,7 @@ from quicksand.base.errors import BundleError, ConfigError, HistoryError, NameTa
 from quicksand.base.files import try_lock
 from quicksand.base.paths import Paths
 from quicksand.records.config import NetworkMode
+from quicksand.records.held import Held, say_held
 from quicksand.records.nodes import Node, new_id
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record, Status
@@ -200,6 +201,7 @@ async def test_the_disk_alone_can_move(
     assert head.layers == history.head().layers
     lock = try_lock(place_of(here, record).lock)
     assert lock is not None
+    say_held(lock, Held.RUN)
     with pytest.raises(StateError, match="no checkpoints"):
         await export(here, record, tmp_path / "b")
     os.close(lock)

@@ -49,16 +49,16 @@ def opened_file_system(layers: Sequence[Path]) -> Iterator[FileSystem]:
 
 
 class Finder:
-    """Finds what is at paths of one file system. Directories that were read last are kept, so that
-    a large one is not read again for each of its files."""
+    """Finds the inodes at paths of one file system. The directories read last are kept, so that a
+    large one is not read again for each of its files."""
 
     def __init__(self, filesystem: FileSystem) -> None:
         self.filesystem = filesystem
         self._kept: OrderedDict[int, dict[bytes, int]] = OrderedDict()
 
     def find(self, path: str) -> Inode | None:
-        """Return what is at the absolute ``path``, of any type; None if there is nothing. No link
-        is followed. Raises Malformed, ImageError."""
+        """Return the inode at the absolute ``path``, of any type; None if there is none. No link is
+        followed. Raises Malformed, ImageError."""
         inode = self.filesystem.inode(ROOT)
         for name in filter(None, path.encode("utf-8", "surrogateescape").split(b"/")):
             if inode.type is not FileType.DIRECTORY:
@@ -82,7 +82,7 @@ class Finder:
 
 
 def content(filesystem: FileSystem, inode: Inode, most: int) -> bytes:
-    """Return what a file holds. Raises Malformed, also for more than ``most`` bytes, ImageError."""
+    """Return a file's contents. Raises Malformed, also for more than ``most`` bytes, ImageError."""
     require(inode.size <= most, f"it has more than {most} bytes")
     if inode.has_inline_data:
         return filesystem.inline_data(inode)

@@ -26,9 +26,9 @@ class FileSystem:
     """An ext4 file system as it would be once its journal is replayed. Nothing is written."""
 
     def __init__(self, disk: Disk, budget: Budget | None = None) -> None:
-        """Raises Malformed saying what is wrong or what the disk holds instead, ImageError."""
+        """Open it. Raises Malformed naming the fault or the disk's other contents, ImageError."""
         self._disk = disk
-        self._cache: Cache[int] = Cache(BLOCKS_KEPT)
+        self._cache: Cache[int, bytes] = Cache(BLOCKS_KEPT)
         self._tables: dict[int, int] = {}
         self.budget = budget or Budget()
         self.logged: dict[int, Logged] = {}

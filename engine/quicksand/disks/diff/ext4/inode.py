@@ -20,8 +20,8 @@ data, synchronous directory, no case."""
 EXTENT_MAGIC = 0xF30A
 EXTENT_DEPTH_MAX = 5
 UNWRITTEN = 32768
-"""An extent longer than this is allocated but unwritten: its real length is less by this number,
-and it reads as zeros."""
+"""The bound of an extent's length. A longer one is allocated but unwritten: its real length is less
+by this number, and it reads as zeros."""
 
 EXTENTS_MAX = 500_000
 """Extents of one file that are read; more raise Malformed."""
@@ -149,10 +149,10 @@ class Inode:
 
 
 def blocks_of(raw: bytes) -> list[Extent] | None:
-    """Return all blocks of a non-directory, those of its attributes included, unchecked; None if
+    """Return all blocks of a non-directory, including those of its attributes, unchecked; None if
     the inode's bytes alone do not tell.
 
-    This runs for every file of the disk, so it decodes all at once and not through `Inode`.
+    This runs for every file of the disk, so it decodes all fields at once and does not use `Inode`.
     """
     mode, size, flags, magic, count, depth, acl, acl_high = _QUICK.unpack_from(raw)
     acl |= acl_high << 32
@@ -173,8 +173,8 @@ def blocks_of(raw: bytes) -> list[Extent] | None:
 
 
 def find_extents(volume: Volume, inode: Inode) -> list[Extent]:
-    """Return where the data of a file, a directory or a long symbolic link lie, ascending. Holes
-    and unwritten extents are left out. Raises Malformed, ImageError."""
+    """Return the places of the data of a file, a directory or a long symbolic link, ascending.
+    Holes and unwritten extents are left out. Raises Malformed, ImageError."""
     if inode.flags & FLAG_EXTENTS:
         tree = _ExtentTree(volume, inode.number)
         tree.visit(inode.block, None)
@@ -212,7 +212,7 @@ class _ExtentTree(_Extents):
     """Reads a tree of extents (ifork.rst)."""
 
     def visit(self, node: bytes, depth: int | None) -> None:
-        """``depth`` is what the parent node implies; None at the root. Raises Malformed.
+        """Visit a node. ``depth`` is what the parent implies; None at the root. Raises Malformed.
 
         Every node below the root leads to extents, and extents must ascend, so no node can be
         visited twice.

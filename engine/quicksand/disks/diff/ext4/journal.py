@@ -34,12 +34,12 @@ _SEQUENCES = 1 << 32
 
 @dataclass(frozen=True, slots=True)
 class Logged:
-    """Where the journal holds the latest contents of a block."""
+    """The place in the journal of the latest contents of a block."""
 
     block: int
     """The number of the journal's block on the disk."""
     escaped: bool
-    """The first four bytes equalled the journal's magic number and were replaced by zeros."""
+    """Whether the first four bytes equalled the journal's magic number, and are zeros here."""
 
     def restore(self, data: bytes) -> bytes:
         """Turn the journal's copy into the block's contents."""

@@ -83,7 +83,7 @@ class Superblock:
 
     @classmethod
     def read(cls, disk: Disk) -> Superblock:
-        """Read it from a disk. Raises Malformed saying what is there instead, ImageError."""
+        """Read the superblock of a disk. Raises Malformed naming what else is there, ImageError."""
         data = disk.read(OFFSET, SIZE)
         if struct.unpack_from("<H", data, 0x38)[0] != MAGIC:
             raise Malformed(f"there is {_recognize(disk)} where an ext4 file system should be")

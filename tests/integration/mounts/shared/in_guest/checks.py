@@ -242,7 +242,8 @@ def attributes() -> None:
     with open("f", "w"):
         pass
     os.setxattr("f", "user.colour", b"red\0blue")
-    os.setxattr("f", "user.empty", b"e")
+    os.setxattr("f", "user.empty", b"")
+    assert os.getxattr("f", "user.empty") == b""
     assert os.getxattr("f", "user.colour") == b"red\0blue"
     assert sorted(os.listxattr("f")) == ["user.colour", "user.empty"], os.listxattr("f")
     os.setxattr("f", "user.colour", b"x" * 3000)

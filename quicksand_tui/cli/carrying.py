@@ -1,0 +1,142 @@
+"""The commands of verbs that need no function of their own: each turns the typed words into its
+verb's call, carries it out, and prints the call's output for the result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+from quicksand.base.errors import QuicksandError
+from quicksand.sandbox import Sandbox
+
+from quicksand_tui.cli.each import do_each, names_of, names_or_all
+from quicksand_tui.cli.notices import say_notices
+from quicksand_tui.cli.output import Exit, complain, print_json, print_table, say
+from quicksand_tui.cli.progress import shown
+from quicksand_tui.cli.runner import Signals, attached, opened, run_async
+from quicksand_tui.cli.standing import Rate
+from quicksand_tui.model.sandboxes import HAS_MACHINE, RUNS
+from quicksand_tui.model.text import clean
+from quicksand_tui.verbs.call import AS_JSON, Call, Table, UsageError
+from quicksand_tui.verbs.verb import Kind
+
+if TYPE_CHECKING:
+    from quicksand_tui.verbs.verb import AnyVerb, Parameter
+
+EVERYTHING = "everything"
+"""The name of the option that stands for the names of all sandboxes that run."""
+
+
+def carry_out(verb: AnyVerb, given: dict[str, Any]) -> int:
+    """Carries a verb out with what was typed, by the names of its parameters; returns the exit
+    code. Raises click.UsageError."""
+    as_json = given.pop(AS_JSON, False)
+    assert verb.subject is not None, "a verb without a subject has a function"
+    about = given.pop(verb.subject.name)
+    many = next((one for one in verb.parameters[1:] if one.repeatable and not one.flags), None)
+    if many is not None:
+        return _to_each(verb, about, given, many)
+    if verb.subject.repeatable:
+        return _in_each(verb, about, given)
+    return _in_one(verb, about, _call(verb, given), as_json=as_json)
+
+
+def _call(verb: AnyVerb, given: dict[str, Any]) -> Call[Any]:
+    """Returns what was asked for. Raises click.UsageError."""
+    try:
+        call: Call[Any] = verb(**given)
+    except UsageError as error:
+        raise click.UsageError(str(error)) from error
+    return call
+
+
+def _in_one(verb: AnyVerb, name: str, call: Call[Any], *, as_json: bool) -> int:
+    rate = Rate(f"{name}: {call.stage}")
+
+    async def main(signals: Signals) -> int:
+        with _open(verb, name) as sandbox:
+            async with shown(rate.look):
+                result = await call.act(sandbox, rate.take)
+        if as_json:
+            print_json(call.facts(sandbox.name, result))
+        else:
+            _print(call, sandbox.name, result)
+        return Exit.OK
+
+    return run_async(main)
+
+
+@contextmanager
+def _open(verb: AnyVerb, name: str) -> Iterator[Sandbox]:
+    """Opens a sandbox if it is in one of the states that the verb needs. Raises
+    SandboxNotFoundError and StateError."""
+    if verb.states == RUNS:
+        with attached(name) as sandbox:
+            yield sandbox
+    elif verb.states == HAS_MACHINE:
+        with opened(name, hint=verb.hint.format(name)) as sandbox:
+            yield sandbox
+    else:
+        sandbox = Sandbox.open(name)
+        try:
+            yield sandbox
+        finally:
+            sandbox.close()
+
+
+def _print(call: Call[Any], name: str, result: Any) -> None:
+    for about, notices in call.notices(name, result):
+        say_notices(clean(about), notices)
+    lines = call.lines(name, result)
+    if isinstance(lines, Table):
+        print_table(lines.heads, lines.rows)
+    else:
+        for line in lines:
+            print(line, flush=True)
+    for line in call.said(name, result):
+        say(line)
+
+
+def _in_each(verb: AnyVerb, names: tuple[str, ...], given: dict[str, Any]) -> int:
+    """Carries a verb out in several sandboxes at once; prints the names of the successes."""
+    if (everything := given.pop(EVERYTHING, None)) is not None:
+        live = names_of(lambda entry: entry.is_live) if everything else []
+        names = tuple(names_or_all(names, everything, "--all", live))
+    for one in verb.parameters:
+        if one.kind is Kind.CHECKPOINT and given[one.name] is not None and len(names) > 1:
+            what = f"{one.shown_flag} goes with one sandbox: each has checkpoints of its own"
+            raise click.UsageError(what)
+    call = _call(verb, given)
+
+    def warn(sandbox: Sandbox) -> None:
+        for line in call.warnings(sandbox):
+            say(line)
+
+    async def work(name: str) -> None:
+        _print(call, name, await call.carry_out(name, opened=warn))
+
+    return do_each(names, work, doing=call.doing)
+
+
+def _to_each(verb: AnyVerb, name: str, given: dict[str, Any], many: Parameter) -> int:
+    """Carries a verb out for each word of a parameter; prints the words with which it succeeded and
+    reports the errors of the others."""
+    words = dict.fromkeys(given.pop(many.name))
+
+    async def main(signals: Signals) -> int:
+        code = Exit.OK
+        with _open(verb, name) as sandbox:
+            for word in words:
+                call = _call(verb, {**given, many.name: word})
+                try:
+                    await call.act(sandbox, lambda _: None)
+                except QuicksandError as error:
+                    code = Exit.FAILURE
+                    complain(error)
+                else:
+                    print(clean(word), flush=True)
+        return code
+
+    return run_async(main)

@@ -1,0 +1,49 @@
+"""A sandbox of another machine, for commands that run here and talk to its guest."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+from quicksand.sandbox import Sandbox
+
+from quicksand_tui.cli.runner import attached
+
+if TYPE_CHECKING:
+    from quicksand_tui.cli.ssh_names import SshName
+
+
+@contextlib.asynccontextmanager
+async def reached(found: SshName) -> AsyncIterator[Sandbox]:
+    """Yields a running sandbox of this machine or of another one, to which ssh has connected then.
+    Raises QuicksandError."""
+    if not found.host:
+        with attached(found.name) as sandbox:
+            yield sandbox
+        return
+    from quicksand.hosted.host import RemoteHost  # noqa: PLC0415
+    from quicksand.remote.shared import SharedConnections  # noqa: PLC0415
+
+    from quicksand_tui.cli.destinations import find_destination  # noqa: PLC0415
+
+    sharing = SharedConnections.find(find_destination(found.host), asks=_has_terminal())
+    with sharing.use():
+        await sharing.link()
+        sandbox = Sandbox.attach(found.name, host=RemoteHost.by(sharing))
+        try:
+            yield sandbox
+        finally:
+            sandbox.close()
+    await sharing.ended()
+
+
+def _has_terminal() -> bool:
+    """Returns whether ssh can ask for a passphrase: it does so on the terminal of this process,
+    which a ProxyCommand has although all its streams may be pipes."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC))
+    except OSError:
+        return False
+    return True

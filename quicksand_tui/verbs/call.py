@@ -1,0 +1,221 @@
+"""A verb with the values of its parameters, ready to be carried out: the common part of its command
+and its job."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import field, replace
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+
+from quicksand_tui.model.frozen import frozen
+from quicksand_tui.model.jobs import JobVerb
+from quicksand_tui.verbs import engine
+from quicksand_tui.verbs.commands import Value, shown_command, split_subject, words_of
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from quicksand.sandbox import Sandbox
+
+    from quicksand_tui.model.keymap import Keymap
+    from quicksand_tui.model.sandboxes import SandboxView
+    from quicksand_tui.model.specs import Told
+    from quicksand_tui.verbs.verb import AnyVerb
+
+AS_JSON = "as_json"
+"""The name of the option ``--json``."""
+
+T = TypeVar("T")
+
+
+@frozen(kw_only=False)
+class Progress:
+    """The progress of a verb."""
+
+    sandbox_id: str
+    """"" if unknown; a new sandbox's id as soon as it exists."""
+    stage: str = ""
+    step: int = 0
+    steps: int = 0
+    done: int = 0
+    total: int = 0
+    """``done`` of ``total`` bytes; both are 0 if bytes are not counted."""
+    share: float | None = None
+    """The share of the whole that is done, from 0 to 1, if all stages have one count."""
+
+
+Report = Callable[[Progress], None]
+"""Takes progress; may be called from any thread."""
+
+
+def ignore(_: Any) -> None:
+    """Takes progress that nobody follows, or a sandbox that nobody looks at."""
+
+
+def _no_message(name: str, result: Any, keymap: Keymap) -> None:
+    return None
+
+
+def _no_facts(name: str, result: Any) -> None:
+    return None
+
+
+@frozen
+class Relayed:
+    """The report of a verb's command on another machine. Nothing of it is sanitised."""
+
+    json: Any = None
+    """The object that ``--json`` printed; None if the command has no such option."""
+    notices: tuple[str, ...] = ()
+    """The parts that it could not do."""
+    sandbox: SandboxView | None = None
+    """The sandbox as it was before."""
+
+
+def no_result(_: Relayed) -> None:
+    """Makes the result of a verb that has none."""
+
+
+def not_there(_: Relayed) -> Any:
+    """Fails, for a verb that is not carried out on other machines."""
+    raise LookupError
+
+
+def _nothing(name: str, result: Any) -> Iterable[Any]:
+    return ()
+
+
+def _none(sandbox: Sandbox) -> Iterable[str]:
+    return ()
+
+
+class UsageError(ValueError):
+    """Raised for values that do not go together."""
+
+
+class Table(NamedTuple):
+    """A table for a command to print."""
+
+    heads: Sequence[str]
+    rows: Sequence[Sequence[object]]
+
+
+def open_any(name: str, report: Report) -> Sandbox:
+    """Opens a sandbox, running or not."""
+    return engine.Sandbox.open(name)
+
+
+def attach(name: str, report: Report) -> Sandbox:
+    """Opens a running sandbox."""
+    return engine.Sandbox.attach(name)
+
+
+async def _not_in_a_sandbox(sandbox: Sandbox, report: Report) -> Any:
+    raise LookupError("it opens no sandbox")
+
+
+@frozen
+class Call(Generic[T]):
+    """What is to be done. `carry_out` asks it of the engine; its result is ``T``."""
+
+    failed: str
+    """The title of its failure, such as "The revert failed"."""
+    act: Callable[[Sandbox, Report], Awaitable[T]] = _not_in_a_sandbox
+    """Does it to an open sandbox."""
+    open: Callable[[str, Report], Sandbox] = open_any
+    """Opens the sandbox of that name or id for it."""
+    run: Callable[[str, Report], Awaitable[T]] | None = None
+    """Does it instead if no sandbox is to be opened, to the one of that name or id: it makes one,
+    or works on what stands on disk. A call that is about none ignores the name."""
+    job: JobVerb = JobVerb.CHANGE
+    """The verb of its job, which says how the job is shown and cancelled, if that is special."""
+    doing: str = ""
+    """The words while it is under way, as in "stopping web"."""
+    stage: str = ""
+    """The words while it is under way, where the name of the sandbox stands before them: "web:
+    going back"."""
+    done: str = ""
+    """The state of the sandbox then, as in "web is stopped", if its row shows the result."""
+    spec: object = None
+    """The object of its work, if that is one value: a form's values, or the keys of saves."""
+    tell: Callable[[str, T, Keymap], str | Told | None] = _no_message
+    """Turns the result for the sandbox of that name into a message of the app; None if the
+    sandbox's row shows it. Raises OperationError for a result that is a failure."""
+    facts: Callable[[str, T], Any] = _no_facts
+    """Turns the result for the sandbox of that name into the object that ``--json`` prints."""
+    lines: Callable[[str, T], Table | Iterable[str]] = _nothing
+    """Turns the result into the output of the command."""
+    said: Callable[[str, T], Iterable[str]] = _nothing
+    """Turns the result into further messages of the command, on stderr."""
+    notices: Callable[[str, T], Iterable[tuple[str, Sequence[str]]]] = _nothing
+    """Turns the result into notices of parts that could not be done, by names of sandboxes."""
+    warnings: Callable[[Sandbox], Iterable[str]] = _none
+    """Returns the command's warnings about a sandbox before the action."""
+    there: Callable[[Relayed], Any] = not_there
+    """Turns the report of the command on another machine into the argument of `tell`. Raises
+    LookupError, TypeError or ValueError if it makes no sense."""
+    words: Callable[[str], Sequence[str]] | None = None
+    """Returns the words of its command about a subject, if `values` are only to be shown."""
+    host: str = ""
+    """The machine on which it is done, if it is about no sandbox."""
+    finds_faults: bool = False
+    """Whether its command ends with 1 when it has found what it looks for: that is no failure."""
+    verb: AnyVerb | None = None
+    values: Mapping[str, Value] = field(default_factory=dict)
+    """The values of its verb's parameters by their names, except the subject's."""
+
+    def of(self, verb: AnyVerb, values: Mapping[str, Any]) -> Self:
+        """Returns this as the call of ``verb`` with those of these values that are parameters of
+        its command."""
+        names = {parameter.name for parameter in verb.parameters}
+        given = {name: value for name, value in values.items() if name in names}
+        return replace(self, verb=verb, values={**given, **self.values})
+
+    @property
+    def name(self) -> str:
+        """The name of its verb, such as "checkpoint rm"."""
+        return self._verb.name
+
+    @property
+    def _verb(self) -> AnyVerb:
+        assert self.verb is not None, "a call is made by its verb"
+        return self.verb
+
+    def command_for(self, subject: str = "") -> str:
+        """Returns the command that does the same to ``subject``."""
+        subject, host = split_subject(self._verb, subject)
+        words = words_of(self._verb, subject, self.values, as_shown=True)
+        return shown_command(words, self.host or host)
+
+    @property
+    def only_reads(self) -> bool:
+        """Whether it changes nothing."""
+        return self._verb.only_reads([name for name, value in self.values.items() if value])
+
+    @property
+    def can_be_relayed(self) -> bool:
+        """Whether it is carried out on other machines, too."""
+        return self.there is not not_there
+
+    def relayed_words(self, subject: str) -> Sequence[str]:
+        """Returns the words of its command about ``subject``, with ``--json`` if it has that."""
+        if self.words is not None:
+            return self.words(subject)
+        names = {parameter.name for parameter in self._verb.parameters}
+        more: dict[str, Value] = {AS_JSON: True} if AS_JSON in names else {}
+        return words_of(self._verb, subject, {**self.values, **more})
+
+    async def carry_out(
+        self, name: str, report: Report = ignore, opened: Callable[[Sandbox], None] = ignore
+    ) -> T:
+        """Does it to the sandbox of that name or id, which ``opened`` gets first if it is opened. A
+        cancelled call returns after it has undone what it began. Raises QuicksandError or OSError
+        as the engine does, or OperationError."""
+        if self.run is not None:
+            return await self.run(name, report)
+        sandbox = self.open(name, report)
+        try:
+            opened(sandbox)
+            return await self.act(sandbox, report)
+        finally:
+            sandbox.close()

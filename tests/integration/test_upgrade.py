@@ -1,0 +1,93 @@
+"""The package is upgraded, or removed, under a script and an app that use it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.unit.test_house import ROOT
+
+PARTS = ("engine/quicksand", "quicksand_tui", "smb3", "terminal", "images", "guest-agent/prebuilt")
+
+SCRIPT = """
+import asyncio, shutil, sys
+import quicksand
+from quicksand import Sandbox
+from quicksand.life import whole
+
+async def main(tree, saves):
+    assert quicksand.__file__.startswith(tree), quicksand.__file__
+    async with Sandbox(image="debian", name="upgraded", save="kept", workspace=saves) as sandbox:
+        await asyncio.to_thread(whole.make_whole_soon().join)
+        shutil.rmtree(tree)
+        await sandbox.execute("echo one > /root/file; sync")
+        await sandbox.checkpoint("one")
+        await sandbox.execute("echo two > /root/file; sync")
+        await sandbox.revert("one")
+        assert (await sandbox.execute("cat /root/file")).stdout == "one\\n"
+        await sandbox.pause()
+        await sandbox.resume()
+        await sandbox.diff("one")
+        for wrong in (sandbox.revert("none"), sandbox.execute("x", user="nobody-here")):
+            try:
+                await wrong
+            except (ValueError, RuntimeError) as error:
+                assert "import" not in str(error), error
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+SHORT_SCRIPT = """
+import asyncio, sys
+from quicksand import Sandbox
+
+async def main(saves):
+    async with Sandbox(image="debian", name="short", save="kept", workspace=saves):
+        pass
+
+asyncio.run(main(sys.argv[1]))
+"""
+
+
+def copy_of_the_package(place: Path) -> Path:
+    for part in PARTS:
+        ignore = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / part, place / part, ignore=ignore)
+    return place
+
+
+def search_path(tree: Path) -> str:
+    return ":".join(str(tree / part) for part in ("engine", ".", "smb3", "terminal", "images"))
+
+
+def test_a_script_ends_well_when_its_package_is_gone(tmp_path: Path) -> None:
+    tree, saves = copy_of_the_package(tmp_path / "tree"), tmp_path / "saves"
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(tree), str(saves)],
+        env={**os.environ, "PYTHONPATH": search_path(tree)},
+        cwd=tmp_path,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert not tree.exists()
+    assert (saves / "kept" / "manifest.json").exists()
+
+
+def test_a_script_that_ends_at_once_ends_well(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SHORT_SCRIPT, str(tmp_path)],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert not done.stderr
+    assert (tmp_path / "kept" / "manifest.json").exists()

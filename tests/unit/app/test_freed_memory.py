@@ -1,0 +1,47 @@
+"""What the app has freed goes back to the system."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from quicksand_tui.ui import freed_memory
+
+
+async def test_freed_memory_is_given_back_now_and_then_until_the_app_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[tuple[str, ...]] = []
+    often = asyncio.Event()
+
+    def trim(kept: int) -> None:
+        asked.append(("trim", str(kept)))
+        if len(asked) > 3:
+            loop.call_soon_threadsafe(often.set)
+
+    loop = asyncio.get_running_loop()
+    library: Any = SimpleNamespace(
+        mallopt=lambda name, value: asked.append(("few heaps", str(name), str(value))),
+        malloc_trim=trim,
+    )
+    monkeypatch.setattr(freed_memory, "_c_library", lambda: library)
+    monkeypatch.setattr(freed_memory, "EVERY_S", 0)
+    task = asyncio.create_task(freed_memory.give_back_for_ever())
+    await asyncio.wait_for(often.wait(), 60)
+    task.cancel()
+    await asyncio.wait((task,))
+    assert task.cancelled()
+    assert asked[:2] == [("few heaps", "-8", "2"), ("trim", "0")]
+
+
+async def test_elsewhere_nothing_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(freed_memory, "_c_library", lambda: None)
+    await freed_memory.give_back_for_ever()
+
+
+def test_this_systems_library_is_found_or_none_is() -> None:
+    library = freed_memory._c_library()
+    assert library is None or library.malloc_trim(0) in (0, 1)

@@ -1,0 +1,119 @@
+"""The packages that stand alone are distributions of their own, which need nothing beside them.
+Extras stand beside the program; each has a README of a page, too."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+from quicksand_smb.config import parse
+
+from quicksand_tui import __version__
+from tests.unit.terminal.test_recordings import RECORDINGS
+from tests.unit.test_distribution import build
+from tests.unit.test_house import PACKAGES, ROOT
+
+ALONE = {"smb3": "quicksand_smb", "terminal": "quicksand_vt"}
+"""The packages by the directories from which they are built."""
+
+EXTRAS = ROOT / "extras"
+
+EXAMPLE = ROOT / "terminal" / "examples" / "htop.bin"
+
+
+def code_in(readme: Path, language: str) -> str:
+    """The one piece of code of that language in a README."""
+    (found,) = re.findall(rf"^```{language}\n(.*?)^```$", readme.read_text(), re.DOTALL | re.M)
+    return str(found)
+
+
+@pytest.fixture(scope="module", params=ALONE)
+def place(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    made = tmp_path_factory.mktemp("wheels")
+    return {place: build(ROOT / place, made / place, "wheel") for place in ALONE}
+
+
+def test_its_wheel_has_its_package_and_nothing_else(place: str, wheels: dict[str, Path]) -> None:
+    root = PACKAGES[ALONE[place]]
+    with zipfile.ZipFile(wheels[place]) as archive:
+        found = {name for name in archive.namelist() if ".dist-info/" not in name}
+    files = (path for path in root.rglob("*") if path.is_file() and path.suffix != ".pyc")
+    assert found == {path.relative_to(root.parent).as_posix() for path in files}
+
+
+def test_it_has_our_version_and_licence_and_no_dependency(place: str) -> None:
+    project = tomllib.loads((ROOT / place / "pyproject.toml").read_text())["project"]
+    assert project["version"] == __version__
+    assert project["dependencies"] == []
+    ours = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert (project["license"], project["requires-python"]) == (
+        ours["license"],
+        ours["requires-python"],
+    )
+    assert (ROOT / place / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
+
+
+def test_its_readme_is_one_page(place: str) -> None:
+    assert len((ROOT / place / "README.md").read_text().splitlines()) <= 60
+
+
+@pytest.mark.parametrize("package", sorted(path.name for path in EXTRAS.glob("quicksand_*")))
+def test_an_extra_has_a_readme_of_a_page(package: str) -> None:
+    assert len((EXTRAS / package / "README.md").read_text().splitlines()) <= 60
+
+
+def test_the_program_of_the_apis_readme_serves_it_while_another_runs(tmp_path: Path) -> None:
+    asks = (
+        "import os, urllib.request as r; "
+        "asked = r.Request(os.environ['E2B_API_URL'] + '/v2/sandboxes'); "
+        "asked.add_header('X-API-KEY', os.environ['E2B_API_KEY']); "
+        "print(r.urlopen(asked).read().decode())"
+    )
+    program = code_in(EXTRAS / "quicksand_e2b" / "README.md", "python")
+    command = [sys.executable, "-c", program, sys.executable, "-c", asks]
+    places = {f"QUICKSAND_{one}_DIR": str(tmp_path / one) for one in ("DATA", "RUNTIME", "CACHE")}
+    done = subprocess.run(command, env=os.environ | places, capture_output=True, check=True)
+    assert done.stdout.decode() == "[]\n"
+
+
+def test_the_program_of_the_emulators_readme_shows_htop(
+    wheels: dict[str, Path], tmp_path: Path
+) -> None:
+    """Without our checkout and without installed packages: with the wheel alone."""
+    program = code_in(ROOT / "terminal" / "README.md", "python")
+    assert len(program.splitlines()) <= 15
+    outside = f"import sys; sys.path.append({str(wheels['terminal'])!r})\n"
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-X", "utf8", "-c", outside + program, str(EXAMPLE)],
+        capture_output=True,
+        cwd=tmp_path,
+        check=True,
+    )
+    rows = re.sub(r"\x1b\[[0-9:;]*m", "", done.stdout.decode()).splitlines()
+    assert rows[1].startswith("    0[||||||||||||||||||||||||||100.0%] Tasks: 3,")
+    assert rows[9].rstrip().endswith("├─ sleep 1000")
+    assert rows[23].startswith("F1Help  F2Setup")
+    assert rows[24] == "The cursor is at column 79 of row 23 and hidden."
+    assert b"\x1b[0;30;46m    PID" in done.stdout
+
+
+def test_the_recording_is_one_that_is_compared_with_tmux() -> None:
+    (recording,) = (path for path in RECORDINGS if path.name == EXAMPLE.name)
+    assert EXAMPLE.read_bytes() == recording.read_bytes()
+
+
+def test_the_file_servers_readme_has_a_configuration_that_it_takes() -> None:
+    config = parse(code_in(ROOT / "smb3" / "README.md", "json").encode())
+    assert [share.name for share in config.shares] == ["work", "data"]
+    assert config.secret and config.leases == "read"
