@@ -40,5 +40,10 @@ workers() {
 
 # One file at a time each, in an order that keeps them busy (tests/conftest.py).
 step "tests: on VMs, in tmux, and unit tests"
-exec $bin/python -m pytest -n "${JOBS:-$(workers)}" --dist loadfile --no-loadscope-reorder \
-    tests/integration tests/e2e tests/unit
+code=0
+$bin/python -m pytest -n "${JOBS:-$(workers)}" --dist loadfile --no-loadscope-reorder \
+    tests/integration tests/e2e tests/unit || code=$?
+[ "$code" -ne 1 ] && exit "$code"
+
+step "what failed, twice more"
+exec $bin/python scripts/run_again.py

@@ -113,7 +113,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Notes the seconds of files of which all tests ran."""
-    cache = session.config.cache
+    cache = getattr(session.config, "cache", None)  # not with -p no:cacheprovider
     if cache is None or hasattr(session.config, "workerinput") or _is_part(session.config):
         return
     known = cache.get("quicksand/seconds", {})
@@ -166,9 +166,16 @@ def fresh_places(prepared: Paths) -> Iterator[Paths]:
         patch.setenv("QUICKSAND_STATE_DIR", str(root / "state"))
         patch.delenv("QUICKSAND_CONFIG", raising=False)
         yield paths()
-    leftovers = sorted(str(p.relative_to(root)) for p in (root / "run").rglob("*"))
+    leftovers = sorted(str(p.relative_to(root)) for p in everything_below(root / "run"))
     shutil.rmtree(root)
     assert not leftovers, f"runtime files are left: {leftovers}"
+
+
+def everything_below(root: Path) -> Iterator[Path]:
+    """Yield what is in a directory at any depth. `Path.rglob` ends with an error where a running
+    sandbox removes a directory meanwhile."""
+    for place, directories, files in os.walk(root):
+        yield from (Path(place) / name for name in (*directories, *files))
 
 
 def link_images(users: Path, store: Path) -> None:

@@ -19,7 +19,18 @@ from quicksand.disks.packages.names import SHOWN_MAX, image_of, is_image_name, p
 
 KINDS = ("base", "layer")
 
-TAKEN = ("build-tools", "core", "image-tools", "images", "qemu", "smb", "tui", "vt")
+TAKEN = (
+    "build-tools",
+    "core",
+    "e2b",
+    "fleet",
+    "image-tools",
+    "images",
+    "qemu",
+    "smb",
+    "tui",
+    "vt",
+)
 """What cannot be an image's name: the package or its module would be one of ours, or of the
 ecosystem's (specification, "Package Structure"), which is no image."""
 

@@ -37,7 +37,14 @@ from quicksand.base.paths import Paths, paths
 from quicksand.records.layout import runtime_dir, sandbox_dir
 from quicksand.records.registry import Registry
 
-from tests.conftest import in_time, left_when_reaped, link_images, our_processes, wait_for
+from tests.conftest import (
+    everything_below,
+    in_time,
+    left_when_reaped,
+    link_images,
+    our_processes,
+    wait_for,
+)
 
 pytestmark = pytest.mark.vm
 
@@ -376,7 +383,7 @@ async def test_no_secret_is_on_a_command_line_or_in_a_log(places: Paths) -> None
         for pid in (run.qemu_pid, run.keeper_pid):
             for name in ("cmdline", "environ"):
                 assert run.token.encode() not in Path(f"/proc/{pid}/{name}").read_bytes()
-        for path in sandbox_dir(places, sandbox.id).root.rglob("*"):
+        for path in everything_below(sandbox_dir(places, sandbox.id).root):
             # The layers hold what the guest has written; it never writes its token.
             if path.is_file():
                 found = run.token.encode() in path.read_bytes()

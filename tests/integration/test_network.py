@@ -17,7 +17,7 @@ from quicksand.base.processes import ProcessKind, processes_of
 from quicksand.qemu.connections import end_forwarded
 from quicksand.records.layout import runtime_dir, sandbox_dir
 
-from tests.conftest import wait_for
+from tests.conftest import everything_below, wait_for
 from tests.integration.guests import forwarders
 
 pytestmark = pytest.mark.vm
@@ -150,7 +150,11 @@ async def test_nothing_of_ours_listens_but_the_ports_that_were_asked_for(places:
         assert listening(place) - before == set()
         runtime = runtime_dir(places, sandbox.id).root
         assert stat.S_IMODE(runtime.stat().st_mode) == 0o700
-        modes = {stat.S_IMODE(path.stat().st_mode) for path in runtime.rglob("*.sock")}
+        modes = {
+            stat.S_IMODE(path.stat().st_mode)
+            for path in everything_below(runtime)
+            if path.suffix == ".sock"
+        }
         assert modes == {0o600}
     async with Sandbox(image="debian", port_forwards=[PortForward(0, 80)]) as sandbox:
         port, place = sandbox.port_forwards[80], sandbox_dir(places, sandbox.id).root

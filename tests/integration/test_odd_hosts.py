@@ -15,7 +15,14 @@ import pytest
 from quicksand.base.paths import Paths, paths
 from quicksand.records.registry import Registry
 
-from tests.conftest import PREFIX, link_images, our_processes, share_findings, wait_for
+from tests.conftest import (
+    PREFIX,
+    everything_below,
+    link_images,
+    our_processes,
+    share_findings,
+    wait_for,
+)
 
 pytestmark = pytest.mark.vm
 
@@ -59,7 +66,7 @@ def odd(prepared: Paths, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def open_to_others(root: Path) -> list[str]:
     """What other users may write to below a directory."""
     found = []
-    for path in root.rglob("*"):
+    for path in everything_below(root):
         try:
             mode = path.lstat().st_mode
         except FileNotFoundError:

@@ -19,7 +19,7 @@ from quicksand.snapshots.paged import PagesCapture
 from quicksand.snapshots.pivot import Pivot
 
 from quicksand_tui.model.remedies import hint_of
-from tests.conftest import our_processes, wait_for
+from tests.conftest import everything_below, our_processes, wait_for
 from tests.integration.guests import say
 from tests.integration.small_disks import MIB, small_disk
 from tests.integration.snapshots.files import flip_bit
@@ -170,7 +170,7 @@ async def test_disk_and_memory_are_prepared_at_once_and_what_one_did_goes_if_the
     place = sandbox_dir(places, vm.id)
 
     def files() -> set[Path]:
-        return {path for path in place.root.rglob("*") if path.suffix != ".lock"}
+        return {path for path in everything_below(place.root) if path.suffix != ".lock"}
 
     whole, before = getattr(*half), files()
 

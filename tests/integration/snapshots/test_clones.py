@@ -15,7 +15,7 @@ from quicksand.base.paths import Paths
 from quicksand.records.layout import sandbox_dir
 from quicksand.records.registry import Registry
 
-from tests.conftest import left_when_reaped, our_processes, wait_for
+from tests.conftest import everything_below, left_when_reaped, our_processes, wait_for
 from tests.integration.guests import IDENTITY, say
 
 pytestmark = pytest.mark.vm
@@ -34,7 +34,9 @@ async def end(*sandboxes: Sandbox) -> None:
 
 def private_bytes(places: Paths, sandbox: Sandbox) -> int:
     """What a sandbox takes on the disk beside what it shares."""
-    files = (p.stat() for p in sandbox_dir(places, sandbox.id).root.rglob("*") if p.is_file())
+    files = (
+        p.stat() for p in everything_below(sandbox_dir(places, sandbox.id).root) if p.is_file()
+    )
     return sum(found.st_blocks * 512 for found in files if found.st_nlink == 1)
 
 

@@ -15,7 +15,7 @@ from quicksand.qemu.qmp import Monitor
 from quicksand.records.layout import runtime_dir, sandbox_dir
 from quicksand.snapshots.history import AUTO_KEPT
 
-from tests.conftest import PATIENCE_S, Patience, our_processes, wait_for
+from tests.conftest import PATIENCE_S, Patience, everything_below, our_processes, wait_for
 from tests.integration.guests import say
 from tests.integration.snapshots.files import check_litter
 
@@ -63,7 +63,7 @@ async def counts(vm: Sandbox, places: Paths) -> dict[str, int]:
         "objects": len(objects),
         "tasks": len(asyncio.all_tasks()),
         # The locks are of whatever socket was free.
-        "runtime files": len([p for p in runtime.root.rglob("*") if p.suffix != ".lock"]),
+        "runtime files": len([p for p in everything_below(runtime.root) if p.suffix != ".lock"]),
         **{name: len(os.listdir(path)) for name, path in directories.items()},
     }
 
