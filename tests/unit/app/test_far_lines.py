@@ -13,14 +13,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from quicksand.base.errors import RemoteError
 from quicksand.base.paths import Paths
+from quicksand.base.typed_values import ForeignValueError
 from quicksand.guest.agent.wire import Stream
 from quicksand.remote.channel import Channel
 from quicksand.remote.link import Request
 
-from quicksand_tui.door import far_wire, wire_values
+from quicksand_tui.door import far_lines
 from quicksand_tui.door.far_end import answer_watch
-from quicksand_tui.door.far_wire import Learner, difference
-from quicksand_tui.door.wire_values import Lines, WireError, encode_line
+from quicksand_tui.door.far_lines import (
+    SANDBOXES,
+    FarWorld,
+    Learner,
+    Lines,
+    encode_line,
+    world_changes,
+)
 from quicksand_tui.model.sandboxes import SandboxView, State
 from quicksand_tui.model.world import World
 from tests.unit.app.fakes import FULL, KEPT, NOW, WEB, WEB_MOUNTS, WEB_PAST
@@ -35,13 +42,13 @@ LATER = replace(
 
 
 def told(before: World | None, after: World) -> bytes:
-    return encode_line(difference(before, after)).rstrip(b"\n")
+    return encode_line(world_changes(before, after)).rstrip(b"\n")
 
 
 def shown(view: SandboxView) -> dict[str, Any]:
     """What is sent of a sandbox."""
     names = (one.name for one in fields(view))
-    return {name: getattr(view, name) for name in names if name not in far_wire.OWN}
+    return {name: getattr(view, name) for name in names if name not in SANDBOXES.own}
 
 
 def test_what_is_told_is_what_is_learned() -> None:
@@ -57,11 +64,11 @@ def test_what_is_told_is_what_is_learned() -> None:
 
 def test_only_what_has_changed_is_told() -> None:
     after = replace(KEPT, taken=NOW + 1, sandboxes=(replace(WEB_PAST, disk=5), *KEPT.sandboxes[1:]))
-    assert difference(KEPT, after) == {"sandboxes": {WEB.id: {"disk": 5}}, "now": NOW + 1}
+    assert world_changes(KEPT, after) == {"sandboxes": {WEB.id: {"disk": 5}}, "now": NOW + 1}
     noted = replace(WEB_PAST.tree, changed=17)
     after = replace(KEPT, sandboxes=(replace(WEB_PAST, tree=noted), *KEPT.sandboxes[1:]))
-    assert difference(KEPT, after)["sandboxes"] == {WEB.id: {"tree": {"changed": 17}}}
-    assert difference(KEPT, replace(KEPT, taken=NOW + 9)) == {}
+    assert world_changes(KEPT, after)["sandboxes"] == {WEB.id: {"tree": {"changed": 17}}}
+    assert world_changes(KEPT, replace(KEPT, taken=NOW + 9)) == {}
 
 
 def test_readings_become_a_history_at_this_end() -> None:
@@ -93,7 +100,7 @@ HOSTILE: tuple[object, ...] = (
     {"sandboxes": {WEB.id: {"tree": {"checkpoints": [{"id": "c1"}]}}}},
     {"sandboxes": {WEB.id: {"tree": {"checkpoints": [{"id": 5, "tag": "", "name": ""}]}}}},
     {"sandboxes": {WEB.id: {"mounts": [{"key": "/x\0", "host": "", "guest": ""}]}}},
-    {"sandboxes": {f"{number:012x}": {} for number in range(far_wire.SANDBOXES_MAX + 1)}},
+    {"sandboxes": {f"{number:012x}": {} for number in range(SANDBOXES.most + 1)}},
     {"images": [{"version": "13"}]},
     {"images": [{"name": "x", "machine": {"memory": 5}}]},
     {"host": {"memory_free": -(2**63)}},
@@ -105,14 +112,14 @@ HOSTILE: tuple[object, ...] = (
 def test_what_makes_no_sense_is_refused(line: object) -> None:
     learner = Learner()
     before = learner.learn(told(None, FULL))
-    with pytest.raises(WireError):
+    with pytest.raises(ForeignValueError):
         learner.learn(json.dumps(line).encode())
     assert learner.world is before
 
 
 @pytest.mark.parametrize("line", [b"", b"{", b"\xff", b"[" * 100_000])
 def test_what_is_no_json_is_refused(line: bytes) -> None:
-    with pytest.raises(WireError):
+    with pytest.raises(ForeignValueError):
         Learner().learn(line)
 
 
@@ -125,7 +132,7 @@ def test_text_of_a_machine_is_harmless_and_short() -> None:
     (made,) = view.tree.checkpoints
     for text in (view.name, view.error, made.tag, made.note, found.error):
         assert text.isprintable()
-        assert len(text) <= wire_values.TEXT_MAX
+        assert len(text) <= far_lines.TEXT_MAX
 
 
 json_values = st.recursive(
@@ -146,7 +153,7 @@ def test_whatever_a_machine_tells_it_is_learned_or_refused(
     line = json.dumps({"sandboxes": {WEB.id: told}, "images": images, "host": host})
     try:
         found = learner.learn(line.encode())
-    except WireError:
+    except ForeignValueError:
         assert learner.world.sandboxes == {}
         return
     assert isinstance(found.sandboxes[WEB.id].state, State)
@@ -164,18 +171,18 @@ def test_lines_come_in_any_pieces(sent: list[bytes], data: st.DataObject) -> Non
 
 
 def test_a_line_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire_values, "LINE_MAX", 100)
-    with pytest.raises(WireError):
+    monkeypatch.setattr(far_lines, "LINE_MAX", 100)
+    with pytest.raises(ForeignValueError):
         list(Lines().feed(b"x" * 101))
-    with pytest.raises(WireError):
+    with pytest.raises(ForeignValueError):
         list(Lines().feed(b"x" * 101 + b"\n"))
     assert list(Lines().feed(b"x" * 100 + b"\n")) == [b"x" * 100]
 
 
 def test_what_is_kept_of_a_machine_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire_values, "LINES_MAX", 10_000)
+    monkeypatch.setattr(far_lines, "LINES_MAX", 10_000)
     learner = Learner()
-    with pytest.raises(WireError, match="told more than"):
+    with pytest.raises(ForeignValueError, match="told more than"):
         for number in range(100):
             noted = {"tree": {"checkpoints": [{"id": "1", "tag": "t" * 900, "name": "n"}]}}
             line = {"sandboxes": {f"{number:012x}": noted}}
@@ -190,7 +197,7 @@ async def answer(request: Request) -> None:
     await answer_watch(request)
 
 
-async def learned(channel: Channel) -> AsyncIterator[far_wire.FarWorld]:
+async def learned(channel: Channel) -> AsyncIterator[FarWorld]:
     """What the far end has told, after each line."""
     learner, lines = Learner(), Lines()
     while True:

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from quicksand.base.typed_values import ForeignValueError
 
-from quicksand_tui.door import saves_wire, wire_values
-from quicksand_tui.door.saves_wire import SavesLearner, difference
-from quicksand_tui.door.wire_values import WireError, encode_line
+from quicksand_tui.door import far_lines
+from quicksand_tui.door.far_lines import ROUGHLY, SavesLearner, encode_line, saves_changes
 from quicksand_tui.forms.saves import restore
 from quicksand_tui.model.saves import NO_SAVES, SavesView, VerdictView
 from tests.unit.app.fake_saves import DEV, GONE, SAVES, saved, trashed, view_of
@@ -26,7 +26,7 @@ VIEW = view_of(WS, DEV, HERE, trash=(GONE, SANDBOX))
 
 def told(learner: SavesLearner, before: SavesView | None, after: SavesView) -> SavesView:
     """What the near end knows after the far end has told of a change."""
-    found = [learner.learn(encode_line(line).strip()) for line in difference(before, after)]
+    found = [learner.learn(encode_line(line).strip()) for line in saves_changes(before, after)]
     assert all(one is None for one in found[:-1]), "only the last line ends a change"
     assert found[-1] is not None
     return found[-1]
@@ -49,9 +49,9 @@ def test_all_that_is_shown_of_saves_and_the_trash_arrives() -> None:
 def test_only_what_differs_is_told_and_what_is_gone() -> None:
     learner = SavesLearner("box")
     told(learner, None, VIEW)
-    assert list(difference(VIEW, VIEW)) == []
+    assert list(saves_changes(VIEW, VIEW)) == []
     after = view_of(WS, replace(DEV, note="other"), trash=(SANDBOX,))
-    lines = list(difference(VIEW, after))
+    lines = list(saves_changes(VIEW, after))
     assert lines[0]["saves"] == {DEV.key: {"note": "other"}}
     assert lines[-1]["gone"] == [HERE.key] and lines[-1]["gone_trash"] == [GONE.key]
     for line in lines:
@@ -69,8 +69,8 @@ def test_verdicts_of_the_other_apps_are_not_ours() -> None:
 
 def test_many_come_in_lines_that_are_short_enough() -> None:
     many = [saved(f"save-{number:05}", note="x" * 900) for number in range(3000)]
-    lines = [encode_line(line) for line in difference(None, view_of(*many))]
-    assert len(lines) > 5 and max(map(len, lines)) < 2 * saves_wire.ROUGHLY
+    lines = [encode_line(line) for line in saves_changes(None, view_of(*many))]
+    assert len(lines) > 5 and max(map(len, lines)) < 2 * ROUGHLY
     learner = SavesLearner("box")
     assert [learner.learn(line) is None for line in lines] == [True] * (len(lines) - 1) + [False]
 
@@ -127,7 +127,7 @@ def test_names_that_are_hostile_are_cut_and_cleaned() -> None:
 def test_what_makes_no_sense_is_refused_and_nothing_of_it_kept(line: Any) -> None:
     learner = SavesLearner("box")
     told(learner, None, VIEW)
-    with pytest.raises(WireError):
+    with pytest.raises(ForeignValueError):
         learner.learn(json.dumps(line).encode())
     seen = learner.learn(b"{}")
     assert seen is not None and len(seen.saves) == 3
@@ -141,13 +141,13 @@ def test_what_this_end_fills_in_is_not_taken() -> None:
 
 
 def test_all_that_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(saves_wire, "THINGS_MAX", 3)
-    with pytest.raises(WireError, match="more than 3 saves"):
+    monkeypatch.setattr(far_lines, "SAVES", replace(far_lines.SAVES, most=3))
+    with pytest.raises(ForeignValueError, match="more than 3 saves"):
         SavesLearner("box").learn(encode_line({"saves": {f"/{n}": {} for n in range(4)}}))
-    monkeypatch.setattr(saves_wire, "THINGS_MAX", 1000)
-    monkeypatch.setattr(wire_values, "LINES_MAX", 10_000)
+    monkeypatch.undo()
+    monkeypatch.setattr(far_lines, "LINES_MAX", 10_000)
     learner = SavesLearner("box")
-    with pytest.raises(WireError, match="more than 10000 bytes"):
+    with pytest.raises(ForeignValueError, match="more than 10000 bytes"):
         for number in range(100):
             learner.learn(encode_line({"saves": {f"/{number}": {"note": "x" * 900}}}))
 
@@ -179,6 +179,6 @@ THINGS = st.dictionaries(
 @given(st.dictionaries(st.sampled_from(["saves", "trash", "gone", "more"]), THINGS | PLAIN))
 def test_nothing_that_comes_does_more_than_be_refused(line: Any) -> None:
     learner = SavesLearner("box")
-    with contextlib.suppress(WireError):
+    with contextlib.suppress(ForeignValueError):
         learner.learn(json.dumps(line).encode())
     assert learner.learn(b"{}") is not None
