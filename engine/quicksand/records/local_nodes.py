@@ -14,6 +14,7 @@ from typing import Protocol
 from quicksand.base.entering import entered
 from quicksand.base.errors import QuicksandError
 from quicksand.base.paths import Paths, paths
+from quicksand.records.fleet_files import fleet_dir
 
 
 class Node(Protocol):
@@ -93,4 +94,6 @@ def local_nodes() -> Nodes:
 
 def look_at_nodes(before: NodesView | None) -> NodesView:
     """Return what is there now; ``before`` is the result of the last look. Raises OSError."""
-    return local_nodes().look(paths(), before or NodesView())
+    before, ours = before or NodesView(), paths()
+    # To look for packages takes 20 ms, which the app's first look has no need of.
+    return local_nodes().look(ours, before) if fleet_dir(ours).is_dir() else NodesView()
