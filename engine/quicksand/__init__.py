@@ -91,12 +91,12 @@ if TYPE_CHECKING:
     from quicksand.records.params import SandboxOptions as SandboxOptions
     from quicksand.records.port_forwards import PortForward as PortForward
     from quicksand.records.sandboxes import Entry as Entry
-    from quicksand.records.sandboxes import Status as Status
     from quicksand.sandbox import Sandbox as Sandbox
     from quicksand.sandbox import Snapshot as Snapshot
     from quicksand.saves.manifest import SaveManifest as SaveManifest
     from quicksand.saves.resolving import SaveWarning as SaveWarning
     from quicksand.snapshots.checkpoint import Checkpoint as Checkpoint
     from quicksand.snapshots.comparison import Difference as Difference
+    from quicksand.things.status import Status as Status
 else:
     __getattr__, __dir__ = on_demand()

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from quicksand.things.status import Status
+
 from quicksand_tui.door.wire_values import (
     Kept,
     WireError,
@@ -18,7 +20,7 @@ from quicksand_tui.door.wire_values import (
     with_facts,
 )
 from quicksand_tui.model.frozen import frozen
-from quicksand_tui.model.sandboxes import ImageView, SandboxView, State, UseHistory
+from quicksand_tui.model.sandboxes import ImageView, SandboxView, UseHistory
 from quicksand_tui.model.text import sanitise
 from quicksand_tui.model.world import HostView, World
 
@@ -113,7 +115,7 @@ class Learner:
 def _learned(id_: str, before: SandboxView | None, facts: object) -> SandboxView:
     if not isinstance(facts, dict):
         raise WireError("what it tells of a sandbox is no JSON object")
-    known = before or SandboxView(id=id_, name=id_, state=State.BROKEN)
+    known = before or SandboxView(id=id_, name=id_, state=Status.BROKEN)
     now = with_facts(known, {name: told for name, told in facts.items() if name not in OWN})
     if before is not None and not facts.keys() & {"cpu_percent", "memory_used", "disk"}:
         return now

@@ -12,11 +12,11 @@ import os
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 
-from quicksand.base.boot import boot_id
 from quicksand.base.effort import best_effort
 from quicksand.base.errors import QuicksandError, RemoteProtocolError
 from quicksand.base.files import read_json
 from quicksand.base.paths import Paths
+from quicksand.base.processes import boot_id
 from quicksand.base.removal import why_not_ours
 from quicksand.fleet.keeping.tidying import remove_exported
 from quicksand.fleet.keeping.wire import (
