@@ -3,8 +3,7 @@ engine beside the API. They may change with any version, so such a package names
 
 Records on disk (`read_json`, `write_json`, `Fields`, …) are written whole and read strictly.
 `Registry` and `ImageStore` tell what this machine has, and block; so do the figures of the host.
-`FarLife`, `Link` and what stands beside them are of sandboxes of other machines, and of the
-connection to one; claims and leases are what a machine keeps to for the fleets of others.
+`FarLife` and `Link` are of other machines; claims and leases bind this one, for others' fleets.
 """
 
 from typing import TYPE_CHECKING
