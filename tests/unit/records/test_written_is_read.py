@@ -13,7 +13,6 @@ from quicksand import Sandbox
 from quicksand.base.errors import ConfigError, QuicksandError
 from quicksand.base.files import JSON_MAX, read_json, write_json
 from quicksand.mounts.shares import Share
-from quicksand.records.fleet_record import FleetRecord, NodeRecord
 from quicksand.records.given_up import GivenUp
 from quicksand.records.layout import SandboxDir
 from quicksand.records.leases import LeaseRecord
@@ -29,6 +28,7 @@ from quicksand.snapshots.shell_tail import ShellTail
 from quicksand.warm.spares.spare import Spare
 from quicksand_e2b.records import SandboxRecord, SnapshotRecord, State
 from quicksand_fleet.keeping.book import Kept, Phase
+from quicksand_fleet.record import FleetRecord, NodeRecord
 
 from tests.unit.cli.histories import node_of
 from tests.unit.records.making import RECORD, RUN
