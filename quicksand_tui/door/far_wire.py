@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from quicksand.things.frozen import frozen
 from quicksand.things.status import Status
 
 from quicksand_tui.door.wire_values import (
@@ -19,7 +20,6 @@ from quicksand_tui.door.wire_values import (
     read_field,
     with_facts,
 )
-from quicksand_tui.model.frozen import frozen
 from quicksand_tui.model.sandboxes import ImageView, SandboxView, UseHistory
 from quicksand_tui.model.text import sanitise
 from quicksand_tui.model.world import HostView, World

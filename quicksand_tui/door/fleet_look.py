@@ -11,9 +11,9 @@ from quicksand.records.fleet_files import fleet_file
 from quicksand.records.fleet_record import read_fleet
 from quicksand.records.waiting import WaitingList
 from quicksand.remote.node import NODE_SCHEME
+from quicksand.things.frozen import frozen
 
 from quicksand_tui.door.stamps import Stamp, dir_stamp
-from quicksand_tui.model.frozen import frozen
 from quicksand_tui.model.text import error_text
 
 if TYPE_CHECKING:

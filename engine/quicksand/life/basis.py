@@ -10,8 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from quicksand.base.home import expand
-from quicksand.base.paths import Paths
+from quicksand.base.paths import Paths, expand
 from quicksand.base.threads import in_stoppable_thread
 from quicksand.life import machinery
 from quicksand.records.config import SandboxConfig
