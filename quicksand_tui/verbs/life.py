@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING
 from quicksand_tui.model.jobs import JobVerb
 from quicksand_tui.model.sandboxes import CAN_END, HAS_MACHINE
 from quicksand_tui.verbs import engine
-from quicksand_tui.verbs.call import Call, Report, attach, no_result
+from quicksand_tui.verbs.call import Call, Report, attach
 from quicksand_tui.verbs.shared import GRACE_S, MAYBE_SANDBOXES, SANDBOXES
 from quicksand_tui.verbs.verb import Kind, flag, option, verb
 from quicksand_tui.verbs.written import written_in
 
 if TYPE_CHECKING:
+    from quicksand.hosted.host import RemoteHost
     from quicksand.sandbox import Sandbox
 
 
-def _open_to_end_it(name: str, report: Report) -> Sandbox:
-    return engine.Sandbox.open(name, to_end_it=True)
+def _open_to_end_it(name: str, report: Report, host: RemoteHost | None) -> Sandbox:
+    return engine.Sandbox.open(name, to_end_it=True, host=host)
 
 
 @verb("stop",
@@ -40,7 +41,6 @@ def stop(*, grace: float = GRACE_S) -> Call[None]:
         open=_open_to_end_it,
         warnings=written_in,
         act=lambda sandbox, _: sandbox.stop(grace=grace),
-        there=no_result,
     )
 
 
@@ -60,7 +60,6 @@ def kill() -> Call[None]:
         open=_open_to_end_it,
         warnings=written_in,
         act=lambda sandbox, _: sandbox.kill(),
-        there=no_result,
     )
 
 
@@ -77,7 +76,6 @@ def pause() -> Call[None]:
         failed="The sandbox was not paused",
         open=attach,
         act=lambda sandbox, _: sandbox.pause(),
-        there=no_result,
     )
 
 
@@ -91,5 +89,4 @@ def resume() -> Call[None]:
         failed="The sandbox was not resumed",
         open=attach,
         act=lambda sandbox, _: sandbox.resume(),
-        there=no_result,
     )
