@@ -30,11 +30,12 @@ import time
 from collections.abc import Collection
 from pathlib import Path
 
+from quicksand.things.status import Status
 from quicksand_vt import Terminal
 
 from quicksand_tui.door.protocol import ShellView
 from quicksand_tui.door.service import EngineService
-from quicksand_tui.model.sandboxes import SandboxView, State
+from quicksand_tui.model.sandboxes import SandboxView
 from quicksand_tui.model.world import World
 from quicksand_tui.panes.content import UNREAD_MAX, LinkState, LinkStatus, Said, Sink
 from quicksand_tui.ui.app import QuicksandApp
@@ -117,7 +118,7 @@ class Service(EngineService):
         network: Collection[str] = (),
         fresh: bool = False,
     ) -> World:
-        view = SandboxView(id="0" * 12, name="bench", state=State.RUNNING, image="debian")
+        view = SandboxView(id="0" * 12, name="bench", state=Status.RUNNING, image="debian")
         return World(taken=0.0, sandboxes=(view,))
 
     async def shells(self, sandbox_id: str) -> tuple[ShellView, ...]:

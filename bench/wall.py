@@ -27,10 +27,12 @@ import time
 from collections.abc import Collection
 from pathlib import Path
 
+from quicksand.things.status import Status
+
 from bench.panes import User
 from quicksand_tui.cockpit.wall import WallView
 from quicksand_tui.door.service import EngineService
-from quicksand_tui.model.sandboxes import SandboxView, State
+from quicksand_tui.model.sandboxes import SandboxView
 from quicksand_tui.model.wall import Heard, WatchedTerminal
 from quicksand_tui.model.world import World
 from quicksand_tui.ui.app import QuicksandApp
@@ -43,7 +45,7 @@ FLOOD_BYTES = 16 * 1024
 
 LINE = b"%06d \x1b[3%dmsome output\x1b[m of a program that tells what it does\r\n"
 VIEWS = tuple(
-    SandboxView(id=f"{n:012x}", name=f"agent-{n}", state=State.RUNNING, image="debian")
+    SandboxView(id=f"{n:012x}", name=f"agent-{n}", state=Status.RUNNING, image="debian")
     for n in range(1, TILES + 1)
 )
 CASES = {"silent": "i", "some lines": "l", "floods": "f"}

@@ -92,13 +92,13 @@ if TYPE_CHECKING:
     from quicksand.records.params import SandboxOptions as SandboxOptions
     from quicksand.records.port_forwards import PortForward as PortForward
     from quicksand.records.sandboxes import Entry as Entry
-    from quicksand.records.sandboxes import Status as Status
     from quicksand.sandbox import Sandbox as Sandbox
     from quicksand.sandbox import Snapshot as Snapshot
     from quicksand.saves.manifest import SaveManifest as SaveManifest
     from quicksand.saves.resolving import SaveWarning as SaveWarning
     from quicksand.snapshots.checkpoint import Checkpoint as Checkpoint
     from quicksand.snapshots.comparison import Difference as Difference
+    from quicksand.things.status import Status as Status
 else:
     # Names of packages beside the engine, such as quicksand_fleet, stand above for type checkers.
     __getattr__, __dir__ = on_demand("quicksand.names")

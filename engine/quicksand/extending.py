@@ -13,7 +13,6 @@ from quicksand.base.on_demand import on_demand
 if TYPE_CHECKING:
     from quicksand.base.accepting import close_server
     from quicksand.base.background import run_later
-    from quicksand.base.boot import boot_id
     from quicksand.base.disk_changes import DiskChanges
     from quicksand.base.effort import best_effort, note
     from quicksand.base.effort import describe as describe_error
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from quicksand.base.memory import OVERHEAD, available_memory, physical_memory
     from quicksand.base.paths import TEMPORARY, Paths, make_private_dir, paths
     from quicksand.base.process_usage import process_usage
-    from quicksand.base.processes import PROC, is_process, send_signal, start_of
+    from quicksand.base.processes import PROC, boot_id, is_process, send_signal, start_of
     from quicksand.base.progress import Progress
     from quicksand.base.regular import append_to as append_to_file
     from quicksand.base.regular import create as create_file

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from quicksand.things.status import Status
+
 from quicksand_tui.model.frozen import frozen
-from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.world import Panel
 from quicksand_tui.verbs import checkpoints, saves, starting
 from quicksand_tui.verbs.commands import (
@@ -42,10 +43,10 @@ LISTS = {
 }
 
 OPENED_BY = {
-    State.RUNNING: "shell",
-    State.PAUSED: "resume",
-    State.STOPPED: "start",
-    State.CRASHED: "start",
+    Status.RUNNING: "shell",
+    Status.PAUSED: "resume",
+    Status.STOPPED: "start",
+    Status.CRASHED: "start",
 }
 """The verbs that do what Enter does, by state."""
 
@@ -81,7 +82,7 @@ def _enter(command: str) -> CommandHint:
 def _checkpoint_hint(sandbox: SandboxView, checkpoint: CheckpointView | None) -> CommandHint:
     if checkpoint is None:
         return CommandHint(command_about("tree", sandbox.name))
-    is_live = sandbox.state in (State.RUNNING, State.PAUSED)
+    is_live = sandbox.state in (Status.RUNNING, Status.PAUSED)
     at = checkpoint.named
     call = checkpoints.revert(at) if is_live else starting.start(at=at)
     return _enter(call.command_for(sandbox.name))

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from quicksand.things.status import CAN_BE_COPIED, CAN_END, CAN_START, HAS_MACHINE, RUNS, Status
+
 from quicksand_tui.actions import saves_reasons
 from quicksand_tui.actions.wrapped import Reason, each
 from quicksand_tui.model.jobs import JobVerb
-from quicksand_tui.model.sandboxes import (
-    CAN_BE_COPIED,
-    CAN_END,
-    CAN_START,
-    HAS_MACHINE,
-    RUNS,
-    MountState,
-    State,
-)
+from quicksand_tui.model.sandboxes import MountState
 from quicksand_tui.model.world import MachineState, Panel, Selection, World
 from quicksand_tui.views.stalls import pause_text
 
@@ -91,7 +85,7 @@ _DOING = {
 }
 
 
-def in_states(states: Collection[State]) -> Reason:
+def in_states(states: Collection[Status]) -> Reason:
     """Makes the reason of an action on a sandbox in one of these states, without a running job."""
 
     def reason(world: World, selection: Selection) -> str | None:
@@ -105,20 +99,20 @@ def in_states(states: Collection[State]) -> Reason:
 
 def of(verb: AnyVerb) -> Reason:
     """Makes the reason of a verb that is done to a sandbox."""
-    return in_states(frozenset(State) if verb.states is None else verb.states)
+    return in_states(frozenset(Status) if verb.states is None else verb.states)
 
 
-def _not_in(states: Collection[State], world: World, sandbox: SandboxView) -> str | None:
+def _not_in(states: Collection[Status], world: World, sandbox: SandboxView) -> str | None:
     """Returns why an action is not possible in the present state of a sandbox."""
     state, name, hint = sandbox.state, sandbox.name, world.keymap.hint
     if state in states:
         return None
     if state in _NO_MACHINE:
         return f"{name} {_NO_MACHINE[state]}"
-    if state is State.PAUSED:
+    if state is Status.PAUSED:
         resumes = f"{hint('pause')} resumes it"
         return f"{name} is {pause_text(sandbox, resumes)}"
-    if state is State.RUNNING:
+    if state is Status.RUNNING:
         return f"{name} is already running"
     if states == CAN_END:
         return f"{name} does not run"
@@ -128,11 +122,11 @@ def _not_in(states: Collection[State], world: World, sandbox: SandboxView) -> st
 
 
 _NO_MACHINE = {
-    State.STARTING: "is still starting",
-    State.STOPPING: "is just stopping",
-    State.DELETING: "is being deleted",
-    State.UNREACHABLE: "cannot be reached: its sockets are gone",
-    State.BROKEN: "is broken",
+    Status.STARTING: "is still starting",
+    Status.STOPPING: "is just stopping",
+    Status.DELETING: "is being deleted",
+    Status.UNREACHABLE: "cannot be reached: its sockets are gone",
+    Status.BROKEN: "is broken",
 }
 
 has_guest = in_states(RUNS)
@@ -204,7 +198,7 @@ def open_(world: World, selection: Selection) -> str | None:
         return "no save is selected" if save is None else saves_reasons.away(save)
     if can_start(world, selection) is None:
         return None
-    if selection.sandbox is not None and selection.sandbox.state is State.PAUSED:
+    if selection.sandbox is not None and selection.sandbox.state is Status.PAUSED:
         return has_machine(world, selection)
     return shell(world, selection)
 
@@ -222,7 +216,7 @@ def delete(world: World, selection: Selection) -> str | None:
         return why
     if busy := _busy(world, sandbox):
         return busy
-    if sandbox.state is State.STARTING:
+    if sandbox.state is Status.STARTING:
         return f"{sandbox.name} is being started by another program"
     return None
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from quicksand.base.errors import QuicksandError, StateError
 from quicksand.sandbox import Sandbox
+from quicksand.things.status import HAS_MACHINE, RUNS
 
 from quicksand_tui.cli.each import do_each, names_of, names_or_all
 from quicksand_tui.cli.notices import say_notices
@@ -17,7 +18,6 @@ from quicksand_tui.cli.output import Exit, complain, print_json, print_table, sa
 from quicksand_tui.cli.progress import shown
 from quicksand_tui.cli.runner import Signals, attached, opened, run_async
 from quicksand_tui.cli.standing import Rate
-from quicksand_tui.model.sandboxes import HAS_MACHINE, RUNS
 from quicksand_tui.model.text import clean
 from quicksand_tui.verbs.call import AS_JSON, Call, Table, UsageError, ignore
 from quicksand_tui.verbs.verb import Kind

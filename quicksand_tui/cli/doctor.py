@@ -26,13 +26,14 @@ from quicksand.qemu.host_usage import host_usage
 from quicksand.qemu.orphans import find_orphans, find_unkept
 from quicksand.qemu.provision import SHARES, ensure_qemu
 from quicksand.records.config import Accelerator
+from quicksand.records.elsewhere import memory_directories
 from quicksand.records.layout import runtime_dir
 from quicksand.records.lost_nodes import lost_nodes
-from quicksand.records.memory_places import memory_directories
 from quicksand.records.registry import Registry
-from quicksand.records.sandboxes import Status, new_id
+from quicksand.records.sandboxes import new_id
 from quicksand.saves.workspaces import known_stores
 from quicksand.snapshots.tier_choice import choose_tier
+from quicksand.things.status import Status
 from quicksand.warm.spares.ending import end_useless
 
 from quicksand_tui.cli.building import BuildProgress

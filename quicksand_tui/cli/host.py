@@ -23,7 +23,7 @@ from quicksand.qemu.accelerator import find_accelerator
 from quicksand.qemu.binaries import find_binaries
 from quicksand.qemu.provision import SHARES, ensure_qemu
 from quicksand.records.registry import Registry
-from quicksand.records.sandboxes import Status
+from quicksand.things.status import Status
 from quicksand_images import ensure_image
 from quicksand_images.shares import TOOLS_UNTIL
 

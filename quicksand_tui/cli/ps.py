@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import click
 from quicksand.base.paths import paths
 from quicksand.records.registry import Registry
-from quicksand.records.sandboxes import Entry, Status
+from quicksand.records.sandboxes import Entry
 from quicksand.records.sizes import parse_memory
 
 from quicksand_tui.cli.commands import command_of
@@ -27,18 +27,6 @@ from quicksand_tui.cli.output import (
     show_age,
     show_size,
 )
-
-GLYPHS = {
-    Status.STARTING: ("◐", "~"),
-    Status.UNREACHABLE: ("◌", "?"),
-    Status.RUNNING: ("●", "*"),
-    Status.PAUSED: ("‖", "="),
-    Status.STOPPING: ("◐", "~"),
-    Status.STOPPED: ("○", "-"),
-    Status.CRASHED: ("✗", "x"),
-    Status.BROKEN: ("!", "!"),
-}
-"""The glyphs of states, in UTF-8 and in ASCII. The word beside each says the same."""
 
 LOOK_EVERY_S = 0.5
 """Seconds between two looks of --watch at the disk."""
@@ -145,22 +133,15 @@ def _table(entries: list[Entry]) -> list[str]:
     return _coloured(lines, entries, fancy) if has_colour(sys.stdout) else lines
 
 
-COLOURS = {
-    Status.RUNNING: "green",
-    Status.STARTING: "yellow",
-    Status.STOPPING: "yellow",
-    Status.UNREACHABLE: "yellow",
-    Status.PAUSED: "yellow",
-    Status.CRASHED: "red",
-    Status.BROKEN: "red",
-}
+COLOURS = {"success": "green", "warning": "yellow", "error": "red"}
+"""Colours of a terminal by the roles of states."""
 
 
 def _coloured(lines: list[str], entries: list[Entry], fancy: bool) -> list[str]:
     """Returns the table's lines with each glyph in colour."""
     head, *below = lines
     for number, entry in enumerate(entries):
-        if (colour := COLOURS.get(entry.status)) is not None:
+        if (colour := COLOURS.get(entry.status.role)) is not None:
             status = _status(entry, fancy)
             styled = click.style(status[0], fg=colour) + status[1:]
             below[number] = below[number].replace(status, styled, 1)
@@ -168,7 +149,8 @@ def _coloured(lines: list[str], entries: list[Entry], fancy: bool) -> list[str]:
 
 
 def _status(entry: Entry, fancy: bool) -> str:
-    return f"{GLYPHS[entry.status][0 if fancy else 1]} {entry.status.value}"
+    status = entry.status
+    return status.text if fancy else f"{status.plain_sign} {status.value}"
 
 
 def _row(entry: Entry, fancy: bool) -> tuple[object, ...]:

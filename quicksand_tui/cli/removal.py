@@ -11,9 +11,9 @@ from quicksand.base.footprint import Footprint
 from quicksand.base.paths import paths
 from quicksand.life.sandbox_trash import SandboxTrash
 from quicksand.records.registry import Registry
-from quicksand.records.sandboxes import Status
 from quicksand.saves.census import list_trash
 from quicksand.saves.workspaces import known_stores
+from quicksand.things.status import Status
 
 from quicksand_tui.cli.commands import command_of
 from quicksand_tui.cli.each import do_each, names_of, names_or_all

@@ -24,8 +24,8 @@ from quicksand.display.sought import no_display
 from quicksand.records.layout import runtime_dir
 from quicksand.records.paused import refuse_paused
 from quicksand.records.registry import Registry
-from quicksand.records.sandboxes import Status
 from quicksand.sandbox import Sandbox
+from quicksand.things.status import Status
 
 from quicksand_tui.cli.output import BY_SIGNAL, Exit, complain, explain_os_error, say
 from quicksand_tui.model.remedies import hint_of, text_of, worded

@@ -12,8 +12,8 @@ from quicksand.base.errors import QuicksandError
 from quicksand.base.paths import paths
 from quicksand.qemu.host_usage import host_usage
 from quicksand.records.registry import Registry
-from quicksand.records.sandboxes import Status
 from quicksand.sandbox import Sandbox
+from quicksand.things.status import Status
 
 from quicksand_tui.cli.commands import command_of
 from quicksand_tui.cli.output import print_json, print_table, show_size

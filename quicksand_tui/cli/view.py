@@ -12,7 +12,7 @@ import click
 from quicksand.base.errors import AgentUnreachableError, DisplayError, QuicksandError
 from quicksand.base.paths import paths
 from quicksand.records.registry import Registry
-from quicksand.records.sandboxes import Status
+from quicksand.things.status import Status
 
 from quicksand_tui.cli.commands import command_of
 from quicksand_tui.cli.options import parse_keys

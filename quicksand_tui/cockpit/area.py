@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from quicksand.things.status import Status
 from textual import on
 from textual.app import ComposeResult
 from textual.containers import Vertical
@@ -19,10 +20,9 @@ from quicksand_tui.cockpit.base import KnownChanged
 from quicksand_tui.cockpit.below import Below
 from quicksand_tui.cockpit.changed import ChangedFiles
 from quicksand_tui.model.overview import NOTHING_KNOWN, Known
-from quicksand_tui.model.sandboxes import State
 from quicksand_tui.views.happenings import events_of, last_commands
 from quicksand_tui.views.layout import Tab, tabs_of
-from quicksand_tui.views.rows import GLYPHS, MUTED, ROLES, state_text
+from quicksand_tui.views.rows import MUTED
 from quicksand_tui.views.stalls import silence_text
 from quicksand_tui.widgets.bars import TabBar
 from quicksand_tui.widgets.details import STYLES, Details
@@ -357,14 +357,14 @@ class Area(Vertical):
         elif self._tab is Tab.DESKTOP and self.desktop.view.has_focus:
             prefixed, style = self.desktop.view.prefixed, MUTED
             leads = self._typing_leads(sandbox, prefixed=prefixed)
-            if sandbox is not None and sandbox.state is State.PAUSED and not prefixed:
-                style = STYLES[ROLES[State.PAUSED]]
+            if sandbox is not None and sandbox.state is Status.PAUSED and not prefixed:
+                style = STYLES[Status.PAUSED.role]
                 leads = self._paused_leads(sandbox)
         elif sandbox is not None:
             silent = silence_text(sandbox, time.time())
-            style = STYLES["warning" if silent else ROLES[sandbox.state]]
-            how = f"{GLYPHS[sandbox.state]} {silent}" if silent else state_text(sandbox.state)
-            leads = (f"{sandbox.name} {how}", sandbox.name, GLYPHS[sandbox.state])
+            style = STYLES["warning" if silent else sandbox.state.role]
+            how = f"{sandbox.state.sign} {silent}" if silent else sandbox.state.text
+            leads = (f"{sandbox.name} {how}", sandbox.name, sandbox.state.sign)
         else:
             style, leads = "", ()
         edge = replace(edge, framed=self._tab in FRAMED)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from quicksand.things.status import Status
 from textual import on, work
 from textual.app import ComposeResult
 from textual.containers import Vertical
@@ -17,7 +18,6 @@ from quicksand_tui.cockpit.desktop_events import DesktopTold
 from quicksand_tui.cockpit.desktop_view import DesktopView
 from quicksand_tui.home.pictures import new_picture
 from quicksand_tui.kit.telling import tell
-from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.text import TITLE_CELLS, clip, error_text
 
 if TYPE_CHECKING:
@@ -212,6 +212,6 @@ def _no_screen(sandbox: SandboxView | None) -> str:
         )
     if sandbox.away:
         return f"{clip(sandbox.host, TITLE_CELLS)} is away: its screen cannot be seen now."
-    if sandbox.state is not State.RUNNING and sandbox.state is not State.PAUSED:
+    if sandbox.state is not Status.RUNNING and sandbox.state is not Status.PAUSED:
         return f"It is {sandbox.state.value}: it has no screen now."
     return ""

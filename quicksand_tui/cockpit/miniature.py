@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from quicksand.things.status import Status
+
 from quicksand_tui.cockpit.desktop_view import DesktopView
-from quicksand_tui.model.sandboxes import State
 from quicksand_tui.views.layout import Tab
 
 if TYPE_CHECKING:
     from quicksand_tui.model.sandboxes import SandboxView
 
-HAS_SCREEN = (State.RUNNING, State.PAUSED)
+HAS_SCREEN = (Status.RUNNING, Status.PAUSED)
 
 
 class Miniature(DesktopView, can_focus=False):

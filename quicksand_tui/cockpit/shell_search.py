@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from quicksand.things.status import Status
+
 from quicksand_tui.door.shells_left import shells_of
-from quicksand_tui.model.sandboxes import State
 from quicksand_tui.panes.waiting import NEW
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class ShellSearch:
             return sandbox
         await operations.settled(busy[0])
         now = self.find(sandbox)
-        return now if now is not None and now.state is State.RUNNING else None
+        return now if now is not None and now.state is Status.RUNNING else None
 
     async def terminals_of(self, sandbox_id: str) -> dict[str, str]:
         """Returns the sessions to show, by `LinkStatus.terminal_name`. Panes' terminals are shared

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from quicksand.things.status import Status
 from textual import events, on, work
 from textual.app import ComposeResult
 from textual.containers import Vertical
@@ -18,7 +19,6 @@ from quicksand_tui.cockpit.shell_search import ShellSearch
 from quicksand_tui.kit.telling import tell
 from quicksand_tui.model.jobs import JobVerb
 from quicksand_tui.model.overview import Glance
-from quicksand_tui.model.sandboxes import State
 from quicksand_tui.panes.content import session_of
 from quicksand_tui.panes.kept_lines import last_lines
 from quicksand_tui.panes.layout import Arrangement
@@ -430,7 +430,7 @@ class Shells(PaneActions, Vertical):
         pane, sandbox = self.pane, self._sandbox
         if pane is None or sandbox is None:
             return
-        if not pane.is_open or sandbox.state is not State.RUNNING:
+        if not pane.is_open or sandbox.state is not Status.RUNNING:
             self._end(pane)
             return
         self._confirm(

@@ -6,6 +6,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any
 
+from quicksand.things.status import Status
 from textual import work
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
@@ -13,7 +14,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from quicksand_tui.model.jobs import OperationError
-from quicksand_tui.model.sandboxes import State, TrafficMeter
+from quicksand_tui.model.sandboxes import TrafficMeter
 from quicksand_tui.model.text import plain
 from quicksand_tui.views.rows import MUTED
 from quicksand_tui.views.stats import stats_lines
@@ -48,7 +49,7 @@ class StatsPanel(VerticalScroll, can_focus=True):
     def show(self, sandbox: SandboxView | None) -> None:
         """Shows a sandbox; with None, which means hidden, stops asking its guest."""
         self._sandbox = sandbox
-        runs = sandbox is not None and sandbox.state is State.RUNNING
+        runs = sandbox is not None and sandbox.state is Status.RUNNING
         asked = sandbox.id if sandbox is not None and runs else ""
         if asked != self._asked:
             self._asked, self._guest, self._why = asked, None, ""

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from quicksand.things.status import Status
 from rich.segment import Segment
 from textual import work
 from textual.strip import Strip
@@ -13,7 +14,6 @@ from textual.widget import Widget
 
 from quicksand_tui.cockpit.half_cells import segments
 from quicksand_tui.model.jobs import OperationError
-from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.text import clip, plain
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ GAP = 2
 COLUMNS_MIN = 40
 """Columns below which a picture is too small to recognise."""
 
-HAS_SCREEN = (State.RUNNING, State.PAUSED)
+HAS_SCREEN = (Status.RUNNING, Status.PAUSED)
 
 
 class ThenAndNow(Widget):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from quicksand.things.status import Status
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -19,7 +20,6 @@ from quicksand_tui.cockpit.seam import Join, joined_line
 from quicksand_tui.kit.base import bindings_of
 from quicksand_tui.model.amounts import size_text
 from quicksand_tui.model.folds import FOLD
-from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.text import clip
 from quicksand_tui.views.tree import TreeLook, TreeRows, plan_tree_columns, tree_rows
 from quicksand_tui.widgets.long_table import LongTable
@@ -278,7 +278,7 @@ def keys_text(sandbox: SandboxView | None, keymap: Keymap) -> str:
         return ""
     tree = Scope.TREE.value
     keys = f"{keymap.hint('note', tree)} note · {keymap.hint('clone', tree)} clone"
-    if sandbox.state in (State.RUNNING, State.PAUSED):
+    if sandbox.state in (Status.RUNNING, Status.PAUSED):
         return f"enter reverts, {keymap.hint('undo')} undoes it · {keys}"
     return f"enter starts it there · {keys}"
 
@@ -287,7 +287,7 @@ def nothing_text(world: World, sandbox: SandboxView | None) -> str:
     """Returns the text shown instead of an empty tree."""
     if sandbox is None:
         return "No sandbox is selected." if world.loaded and world.sandboxes else ""
-    if sandbox.state is State.BROKEN or sandbox.id.startswith("new:"):
+    if sandbox.state is Status.BROKEN or sandbox.id.startswith("new:"):
         return ""
     key = world.keymap.hint("checkpoint")
     when = "" if sandbox.is_live else " while it runs"

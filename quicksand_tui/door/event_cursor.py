@@ -10,10 +10,11 @@ from typing import Any
 from quicksand.base.errors import ConfigError
 from quicksand.base.fields import Fields
 from quicksand.base.files import read_json, write_json
+from quicksand.things.status import Status
 
 from quicksand_tui.model.checkpoints import CheckpointTree, CheckpointView
 from quicksand_tui.model.frozen import frozen
-from quicksand_tui.model.sandboxes import MountState, MountView, SandboxView, State
+from quicksand_tui.model.sandboxes import MountState, MountView, SandboxView
 from quicksand_tui.model.world import World
 
 SCHEMA = 1
@@ -99,7 +100,7 @@ def _sandbox(value: object) -> SandboxView:
     return SandboxView(
         id=found.text("id"),
         name=found.text("name"),
-        state=State(found.text("state")),
+        state=Status(found.text("state")),
         started=None if started is None else found.real("started"),
         run=found.text("run"),
         tree=CheckpointTree(checkpoints=made, head=None if head is None else found.text("head")),

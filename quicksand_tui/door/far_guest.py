@@ -14,8 +14,9 @@ from quicksand.guest.watching import WatchedShell
 from quicksand.life.stats import GuestProcess, SandboxStats, read_guest
 from quicksand.qemu.host_usage import HostUsage
 from quicksand.remote.agents import agent_session
+from quicksand.things.status import Status
 
-from quicksand_tui.model.sandboxes import State, at_host
+from quicksand_tui.model.sandboxes import at_host
 
 NOT_KNOWN = HostUsage(cpu_seconds=0.0, rss=0, disk=0, uptime_s=0.0)
 """Stands for a sandbox's use of another machine, which only that machine tells."""
@@ -40,7 +41,7 @@ class FarGuest:
     @property
     def is_running(self) -> bool:
         view = self._host.sandbox(self._id)
-        return view is not None and not view.away and view.state is State.RUNNING
+        return view is not None and not view.away and view.state is Status.RUNNING
 
     async def _opened(self) -> Session:
         return self._session
@@ -143,11 +144,11 @@ class PlaceThere:
 
     async def runs(self) -> bool:
         view = self._host.sandbox(self._id)
-        return view is not None and not view.away and view.state is State.RUNNING
+        return view is not None and not view.away and view.state is Status.RUNNING
 
     async def starts(self) -> bool:
         view = self._host.sandbox(self._id)
-        return view is not None and not view.away and view.state is State.STARTING
+        return view is not None and not view.away and view.state is Status.STARTING
 
     def reach(self) -> AbstractAsyncContextManager[Guest]:
         return reach_there(self._host, self._id)

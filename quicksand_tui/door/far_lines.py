@@ -21,9 +21,10 @@ from quicksand.base.typed_values import (
     encode,
     encode_changes,
 )
+from quicksand.things.status import Status
 
 from quicksand_tui.model.frozen import frozen
-from quicksand_tui.model.sandboxes import ImageView, SandboxView, State, UseHistory
+from quicksand_tui.model.sandboxes import ImageView, SandboxView, UseHistory
 from quicksand_tui.model.saves import SavesView, SaveView, TrashedView, key_at
 from quicksand_tui.model.text import sanitise
 from quicksand_tui.model.world import HostView, World
@@ -234,7 +235,7 @@ def _with_use(before: SandboxView | None, now: SandboxView, facts: Mapping[str, 
 SANDBOXES = Table(
     name="sandboxes",
     gone="gone",
-    new=lambda key: SandboxView(id=key, name=key, state=State.BROKEN),
+    new=lambda key: SandboxView(id=key, name=key, state=Status.BROKEN),
     is_key=lambda key: bool(ID.fullmatch(key)),
     own=frozenset({"id", "host", "away", "history", "traffic"}),
     most=SANDBOXES_MAX,

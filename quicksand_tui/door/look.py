@@ -24,6 +24,7 @@ from quicksand.records.sandboxes import Entry
 from quicksand.snapshots.checkpoint import Checkpoint, measure_tree
 from quicksand.snapshots.history import history_of
 from quicksand.snapshots.tree import Tree, read_tree
+from quicksand.things.status import Status
 
 from quicksand_tui.door.stamps import Stamp, dir_stamp, directories
 from quicksand_tui.model.amounts import size_text
@@ -38,7 +39,6 @@ from quicksand_tui.model.sandboxes import (
     MountState,
     MountView,
     SandboxView,
-    State,
     TrafficMeter,
     UseHistory,
 )
@@ -392,7 +392,7 @@ def _has_errors(view: SandboxView) -> bool:
 def _unreadable(id_: str, known: tuple[Stamp, SandboxView] | None, why: str) -> SandboxView:
     """Returns a sandbox that cannot be read now: in its last known state, or else as broken."""
     if known is None:
-        return SandboxView(id=id_, name=id_, state=State.BROKEN, error=why)
+        return SandboxView(id=id_, name=id_, state=Status.BROKEN, error=why)
     return replace(known[1], error=f"it cannot be read now: {why}")
 
 
@@ -413,7 +413,7 @@ def _view(entry: Entry) -> SandboxView:
     view = SandboxView(
         id=entry.id,
         name=sanitise(entry.name, limit=63),
-        state=State(entry.status.value),
+        state=entry.status,
         error=sanitise(entry.error),
     )
     if record is None:

@@ -10,7 +10,7 @@ from quicksand.base.errors import QuicksandError
 from quicksand.base.paths import paths
 from quicksand.qemu.started_machine import why_gone
 from quicksand.records.registry import Registry
-from quicksand.records.sandboxes import Status
+from quicksand.things.status import Status
 
 from quicksand_tui.door.answering import AnswerRight
 from quicksand_tui.door.reach import reach_here

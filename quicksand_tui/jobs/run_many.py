@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from quicksand.things.status import Status
+
 from quicksand_tui.model.jobs import Job, JobVerb, OperationError, Run, RunState, UnsuccessfulError
-from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.text import clip, sanitise
 from quicksand_tui.verbs.call import Progress
 from quicksand_tui.verbs.commands import COMMAND_MAX, command_line
@@ -157,9 +158,9 @@ def unwatched() -> None:
 def _ready(view: SandboxView, before: Run | None) -> Run:
     if before is not None and before.state not in (RunState.READY, RunState.SKIPPED):
         return before  # its output stays readable
-    if view.state is State.RUNNING:
+    if view.state is Status.RUNNING:
         return Run(sandbox_id=view.id, name=view.name)
-    note = "it is paused" if view.state is State.PAUSED else f"it is {view.state.value}"
+    note = "it is paused" if view.state is Status.PAUSED else f"it is {view.state.value}"
     return Run(sandbox_id=view.id, name=view.name, state=RunState.SKIPPED, note=note)
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from quicksand.things.status import Status
+
 from quicksand_tui.model.amounts import age_text, left_text, size_text
 from quicksand_tui.model.frozen import frozen
-from quicksand_tui.model.sandboxes import State
 
 
 class JobVerb(StrEnum):
@@ -57,10 +58,10 @@ CANCELLABLE = SAVE_VERBS | {JobVerb.START, JobVerb.SAVE, JobVerb.RUN}
 them."""
 
 JOB_STATES = {
-    JobVerb.START: State.STARTING,
-    JobVerb.STOP: State.STOPPING,
-    JobVerb.KILL: State.STOPPING,
-    JobVerb.DELETE: State.DELETING,
+    JobVerb.START: Status.STARTING,
+    JobVerb.STOP: Status.STOPPING,
+    JobVerb.KILL: Status.STOPPING,
+    JobVerb.DELETE: Status.DELETING,
 }
 """The state shown for a sandbox during such a job; other jobs do not change it."""
 

@@ -8,38 +8,14 @@ from dataclasses import field
 from enum import StrEnum
 from typing import Protocol
 
+from quicksand.things.status import Status
+
 from quicksand_tui.model.checkpoints import NO_TREE, CheckpointTree
 from quicksand_tui.model.frozen import frozen
 from quicksand_tui.model.named import Named
 
 READINGS_MAX = 240
 """The most rates in a history."""
-
-
-class State(StrEnum):
-    """The state of a sandbox."""
-
-    STARTING = "starting"
-    UNREACHABLE = "unreachable"
-    """QEMU runs but its sockets are gone, so it can only be killed."""
-    RUNNING = "running"
-    PAUSED = "paused"
-    STOPPED = "stopped"
-    CRASHED = "crashed"
-    """QEMU ended without being told to."""
-    BROKEN = "broken"
-    """Its record cannot be read."""
-    STOPPING = "stopping"
-    DELETING = "deleting"
-
-
-LIVE = frozenset({State.STARTING, State.UNREACHABLE, State.RUNNING, State.PAUSED, State.STOPPING})
-"""States in which a QEMU process exists."""
-RUNS = frozenset({State.RUNNING})
-HAS_MACHINE = frozenset({State.RUNNING, State.PAUSED})
-CAN_END = HAS_MACHINE | {State.UNREACHABLE}
-CAN_START = frozenset({State.STOPPED, State.CRASHED})
-CAN_BE_COPIED = HAS_MACHINE | CAN_START
 
 
 SILENT_S = 3.0
@@ -223,7 +199,7 @@ class SandboxView:
     `at_host`."""
     name: str
     """Its name; for another machine, made by `at_host`."""
-    state: State
+    state: Status
     host: str = ""
     """The name of its machine; "" is this one."""
     away: bool = False
@@ -291,7 +267,7 @@ class SandboxView:
 
     @property
     def is_live(self) -> bool:
-        return self.state in LIVE
+        return self.state.is_live
 
 
 @frozen

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from quicksand.things.status import Status
 from quicksand_vt import Terminal
 from textual import events
 from textual.message import Message
 from textual.reactive import reactive
 from textual.widgets import Static
 
-from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.text import sanitise
 from quicksand_tui.panes.content import TYPED_MAX
 from quicksand_tui.panes.view import PaneChanged
@@ -144,9 +144,9 @@ def no_shell_text(sandbox: SandboxView | None, keymap: Keymap) -> str:
     """Says why there is no shell of a sandbox that has none open."""
     if sandbox is None:
         return ""
-    if sandbox.state is State.RUNNING:
+    if sandbox.state is Status.RUNNING:
         return f"{keymap.hint('shell')} opens a shell here."
-    if sandbox.state is State.PAUSED:
+    if sandbox.state is Status.PAUSED:
         return f"It is paused: {keymap.hint('pause')} resumes it."
     return f"It is {sandbox.state.value}: there is nothing to open a shell in."
 

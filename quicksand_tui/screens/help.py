@@ -7,6 +7,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from quicksand.things.status import Status
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -27,10 +28,9 @@ from quicksand_tui.actions.registry import (
 )
 from quicksand_tui.kit.base import ActionScreen, Dialog
 from quicksand_tui.model.keymap import Keymap, key_text
-from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.text import plain
 from quicksand_tui.model.world import Selection
-from quicksand_tui.views.rows import GLYPHS, MUTED, ROLES
+from quicksand_tui.views.rows import MUTED
 from quicksand_tui.widgets.inputs import LineInput
 
 if TYPE_CHECKING:
@@ -41,12 +41,12 @@ KEY_WIDTH = 11
 KEYS = "/ filters · esc closes"
 
 MEANINGS = (
-    (State.RUNNING, "it runs, and keeps running when this app is closed"),
-    (State.STARTING, "its start is under way; {cancel} cancels it"),
-    (State.PAUSED, "it is frozen, for example because the host's disk is full"),
-    (State.STOPPED, "its disk is kept; {start} starts it again"),
-    (State.CRASHED, "it ended unexpectedly; the details say why"),
-    (State.BROKEN, "its record cannot be read; it can be deleted"),
+    (Status.RUNNING, "it runs, and keeps running when this app is closed"),
+    (Status.STARTING, "its start is under way; {cancel} cancels it"),
+    (Status.PAUSED, "it is frozen, for example because the host's disk is full"),
+    (Status.STOPPED, "its disk is kept; {start} starts it again"),
+    (Status.CRASHED, "it ended unexpectedly; the details say why"),
+    (Status.BROKEN, "its record cannot be read; it can be deleted"),
 )
 NAMED = ("cancel", "start")
 """Actions whose keys occur in `MEANINGS`."""
@@ -144,11 +144,10 @@ def _key_line(keys: str, meaning: str) -> Content:
     return Content.assemble((f"  {keys:<{KEY_WIDTH}}{gap}", "bold"), meaning)
 
 
-def _state_line(state: State, meaning: str) -> Content:
-    role = ROLES[state]
+def _state_line(state: Status, meaning: str) -> Content:
+    role = state.role
     style = MUTED if role == "muted" else f"$text-{role}"
-    word = f"{GLYPHS[state]} {state.value}"
-    return Content.assemble((f"  {word:<{KEY_WIDTH}}", style), meaning)
+    return Content.assemble((f"  {state.text:<{KEY_WIDTH}}", style), meaning)
 
 
 def help_content(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from quicksand.things.status import Status
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -25,7 +26,6 @@ from quicksand_tui.kit.base import ActionScreen, SavesShown, bindings_of, refuse
 from quicksand_tui.kit.first_list import TOP_USED
 from quicksand_tui.kit.outline import BRAND
 from quicksand_tui.kit.telling import tell
-from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.text import plain
 from quicksand_tui.model.world import MACHINE_KEY, Panel, Selection, World
 from quicksand_tui.panes.view import PaneChanged, ShellsLeft, ShellsZoomed
@@ -228,7 +228,7 @@ class MainScreen(ActionScreen):
             return frozenset()
         # Sandboxes with a running job are not asked.
         asked = set(table.visible_keys) - {job.sandbox_id for job in self.world.jobs}
-        running = (view for view in self.world.sandboxes if view.state is State.RUNNING)
+        running = (view for view in self.world.sandboxes if view.state is Status.RUNNING)
         return frozenset(view.id for view in running if view.id in asked)
 
     # Showing

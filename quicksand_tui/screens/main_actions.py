@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from quicksand.things.status import Status
+
 from quicksand_tui.actions.registry import Scope, find_action, in_scope
 from quicksand_tui.kit.doing import Doer
 from quicksand_tui.kit.telling import tell
-from quicksand_tui.model.sandboxes import State, at_host
+from quicksand_tui.model.sandboxes import at_host
 from quicksand_tui.model.world import Panel, Selection
 from quicksand_tui.screens import on_demand
 from quicksand_tui.verbs import checkpoints, life, starting
@@ -127,10 +129,10 @@ class MainActions(Doer):
             if selection.save is not None:
                 self._dialogs.ask_for_new(None, self.create, save=selection.save)
         elif sandbox is not None and (
-            sandbox.state is State.RUNNING or self._screen.world.job(sandbox.id) is not None
+            sandbox.state is Status.RUNNING or self._screen.world.job(sandbox.id) is not None
         ):
             self.do_shell()
-        elif sandbox is not None and sandbox.state is State.PAUSED:
+        elif sandbox is not None and sandbox.state is Status.PAUSED:
             self._begin.do(life.resume(), sandbox)
         elif sandbox is not None:
             self._begin.do(starting.start(), sandbox)
@@ -161,7 +163,7 @@ class MainActions(Doer):
     def do_pause(self) -> None:
         about = self._selection.sandboxes
         able = self._able("pause")
-        paused = [view for view in able if view.state is State.PAUSED]
+        paused = [view for view in able if view.state is Status.PAUSED]
         self._begin.do_all(lambda _: life.resume(), paused)
         self._begin.do_all(lambda _: life.pause(), [view for view in able if view not in paused])
         self._unmark(about)

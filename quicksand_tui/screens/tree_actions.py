@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from quicksand.things.status import Status
+
 from quicksand_tui.actions.registry import Scope, find_action
 from quicksand_tui.kit.doing import Doer
 from quicksand_tui.kit.telling import tell
-from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.text import clip
 from quicksand_tui.model.world import Selection
 from quicksand_tui.verbs import checkpoints, starting
@@ -49,7 +50,7 @@ class TreeActions(Doer):
         """Goes back without asking, as the present state is kept; starts a stopped sandbox
         there."""
         sandbox, checkpoint = self._chosen
-        if sandbox.state in (State.RUNNING, State.PAUSED):
+        if sandbox.state in (Status.RUNNING, Status.PAUSED):
             self._begin.do(checkpoints.revert(checkpoint.named), sandbox)
             self._places.come_back()
             return

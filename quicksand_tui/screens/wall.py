@@ -17,7 +17,6 @@ from quicksand_tui.kit.base import ActionScreen, bindings_of, refuse_paste
 from quicksand_tui.kit.doing import Doer
 from quicksand_tui.kit.telling import tell
 from quicksand_tui.kit.textual_private import forward
-from quicksand_tui.model.sandboxes import LIVE
 from quicksand_tui.model.text import plain
 from quicksand_tui.model.world import Selection
 from quicksand_tui.views.wall import counts_text
@@ -109,7 +108,7 @@ class WallScreen(ActionScreen, Doer):
 
     @property
     def _views(self) -> tuple[SandboxView, ...]:
-        chosen = (view for view in self.world.sandboxes if view.state in LIVE)
+        chosen = (view for view in self.world.sandboxes if view.is_live)
         return tuple(view for view in chosen if not self._only or view.id in self._only)
 
     @property

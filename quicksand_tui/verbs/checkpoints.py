@@ -8,11 +8,12 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from quicksand.things.status import HAS_MACHINE
+
 from quicksand_tui.model.amounts import age_text, pause_text, seconds_text, size_text
 from quicksand_tui.model.checkpoints import NOTE_LIMIT, TAG_LIMIT, CheckpointView
 from quicksand_tui.model.jobs import JobVerb
 from quicksand_tui.model.named import shown
-from quicksand_tui.model.sandboxes import HAS_MACHINE
 from quicksand_tui.model.text import TITLE_CELLS, clean, clip, sanitise
 from quicksand_tui.verbs.asked import Asked, Form
 from quicksand_tui.verbs.call import Call, Table, UsageError

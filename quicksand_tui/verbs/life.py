@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from quicksand.things.status import CAN_END, HAS_MACHINE
+
 from quicksand_tui.model.jobs import JobVerb
-from quicksand_tui.model.sandboxes import CAN_END, HAS_MACHINE
 from quicksand_tui.verbs import engine
 from quicksand_tui.verbs.call import Call, Report, attach
 from quicksand_tui.verbs.shared import GRACE_S, MAYBE_SANDBOXES, SANDBOXES

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from quicksand.things.status import RUNS
+
 from quicksand_tui.model.jobs import JobVerb
 from quicksand_tui.model.named import shown
-from quicksand_tui.model.sandboxes import RUNS
 from quicksand_tui.verbs import engine
 from quicksand_tui.verbs.call import Call, Report, attach
 from quicksand_tui.verbs.shared import JSON, MAYBE_SANDBOXES, SANDBOX

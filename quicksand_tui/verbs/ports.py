@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from quicksand_tui.model.sandboxes import RUNS
+from quicksand.things.status import RUNS
+
 from quicksand_tui.verbs import engine
 from quicksand_tui.verbs.call import Call, Report, attach
 from quicksand_tui.verbs.shared import JSON, SANDBOX

@@ -8,11 +8,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from quicksand.things.status import CAN_BE_COPIED
+
 from quicksand_tui.model.amounts import pause_text, seconds_text, size_text
 from quicksand_tui.model.jobs import Failure, JobVerb, OperationError
 from quicksand_tui.model.named import Named
 from quicksand_tui.model.remedies import hint_of, text_of
-from quicksand_tui.model.sandboxes import CAN_BE_COPIED
 from quicksand_tui.model.specs import Told
 from quicksand_tui.model.text import sanitise
 from quicksand_tui.verbs import engine

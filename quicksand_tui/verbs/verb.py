@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Protocol, Self
 
-    from quicksand_tui.model.sandboxes import State
+    from quicksand.things.status import Status
+
     from quicksand_tui.verbs.asked import Asked, Form
 
     class Makeable(Protocol):
@@ -191,7 +192,7 @@ class Verb(Generic[P, Made_co]):
         summary: str = "",
         reads: bool = False,
         takes_rest: bool = False,
-        states: Collection[State] | None = None,
+        states: Collection[Status] | None = None,
         hint: str = "",
         form: Form | None = None,
         make: Callable[P, Made_co] | None = None,

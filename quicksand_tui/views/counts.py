@@ -6,13 +6,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from quicksand.things.status import Status
+
 from quicksand_tui.model.amounts import size_text
-from quicksand_tui.model.sandboxes import SandboxView, State
 from quicksand_tui.views.filters import nothing_matches
-from quicksand_tui.views.rows import GLYPHS
 from quicksand_tui.views.saves import jobs_text
 
 if TYPE_CHECKING:
+    from quicksand_tui.model.sandboxes import SandboxView
     from quicksand_tui.model.world import World
 
 
@@ -45,19 +46,19 @@ def counts_text(world: World, room: int = 1000) -> str:
         return text
     counts = _counts(world.sandboxes)
     by_glyph: dict[str, int] = {}
-    for state in State:
-        by_glyph[GLYPHS[state]] = by_glyph.get(GLYPHS[state], 0) + counts.get(state, 0)
+    for state in Status:
+        by_glyph[state.sign] = by_glyph.get(state.sign, 0) + counts.get(state, 0)
     return " · ".join(f"{count} {glyph}" for glyph, count in by_glyph.items() if count)
 
 
 def counted(views: Iterable[SandboxView]) -> str:
     """Returns counts such as "2 running · 1 stopped"; "" if there is nothing to count."""
     counts = _counts(views)
-    return " · ".join(f"{counts[state]} {state.value}" for state in State if counts.get(state))
+    return " · ".join(f"{counts[state]} {state.value}" for state in Status if counts.get(state))
 
 
-def _counts(views: Iterable[SandboxView]) -> dict[State, int]:
-    counts: dict[State, int] = {}
+def _counts(views: Iterable[SandboxView]) -> dict[Status, int]:
+    counts: dict[Status, int] = {}
     for view in views:
         counts[view.state] = counts.get(view.state, 0) + 1
     return counts

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from quicksand.things.status import Status
+
 from quicksand_tui.model.amounts import pause_text, seconds_text
 from quicksand_tui.model.frozen import frozen
 from quicksand_tui.model.jobs import JobVerb
 from quicksand_tui.model.overview import EventView
-from quicksand_tui.model.sandboxes import MountState, State
+from quicksand_tui.model.sandboxes import MountState
 from quicksand_tui.model.text import clip
 
 if TYPE_CHECKING:
@@ -71,7 +73,7 @@ def _changes(was: SandboxView | None, view: SandboxView) -> Iterator[str]:
         yield f"new, {view.state.value}"
         return
     if was.state is not view.state:
-        why = f": {view.error}" if view.error and view.state is not State.RUNNING else ""
+        why = f": {view.error}" if view.error and view.state is not Status.RUNNING else ""
         yield f"{was.state.value} → {view.state.value}{why}"
     if was.name != view.name:
         yield f"renamed from {was.name}"

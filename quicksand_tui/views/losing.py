@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from quicksand.things.status import Status
+
 from quicksand_tui.model.amounts import age_text, size_text
-from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.text import clip
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def losing_lines(
 ) -> list[Line]:
     """Returns the effects of choosing a checkpoint; ``losing`` is None until it is known. ``undo``
     is the key that undoes it."""
-    is_live = sandbox.state in (State.RUNNING, State.PAUSED)
+    is_live = sandbox.state in (Status.RUNNING, Status.PAUSED)
     lines: list[Line] = [("Lost", _lost(sandbox, checkpoint, losing))]
     if losing is not None and losing.places:
         where = ", ".join(f"{clip(place, NAME_CELLS)} {count}" for place, count in losing.places)

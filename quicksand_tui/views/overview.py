@@ -6,6 +6,8 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from quicksand.things.status import Status
+
 from quicksand_tui.model.amounts import (
     age_text,
     clock_text,
@@ -16,12 +18,12 @@ from quicksand_tui.model.amounts import (
 )
 from quicksand_tui.model.frozen import frozen
 from quicksand_tui.model.overview import NOTHING_KNOWN, Known
-from quicksand_tui.model.sandboxes import State, split_host
+from quicksand_tui.model.sandboxes import split_host
 from quicksand_tui.model.text import clip, drawn_cells
 from quicksand_tui.views.mounts import GLYPHS as MOUNT_GLYPHS
 from quicksand_tui.views.mounts import ROLES as MOUNT_ROLES
 from quicksand_tui.views.mounts import mount_words, told_words
-from quicksand_tui.views.rows import ROLES, Words, rates_text, state_text
+from quicksand_tui.views.rows import Words, rates_text
 from quicksand_tui.views.stalls import silence_text
 
 if TYPE_CHECKING:
@@ -139,7 +141,7 @@ def _use(view: SandboxView, width: int) -> Iterator[list[Words]]:
 
 
 def _state_words(view: SandboxView, world: World) -> list[Words]:
-    words: list[Words] = [(state_text(view.state), ROLES[view.state])]
+    words: list[Words] = [(view.state.text, view.state.role)]
     job = world.job(view.id)
     if silent := silence_text(view, world.taken):
         words.append((f" · {silent}", "warning"))
@@ -147,11 +149,11 @@ def _state_words(view: SandboxView, world: World) -> list[Words]:
         doing = "cancelling" if job.cancelling else job.progress_at(world.taken)
         words.append((f" · {doing}" if doing else "", ""))
         words.append((f" · {age_text(world.taken - job.started)}", "muted"))
-        if view.state is State.STARTING and not job.cancelling:
+        if view.state is Status.STARTING and not job.cancelling:
             words.append((f" · {world.keymap.hint('cancel')} cancels", "muted"))
-    elif view.state is State.PAUSED:
+    elif view.state is Status.PAUSED:
         words.append((f" · {world.keymap.hint('pause')} resumes it", "muted"))
-    elif view.state in (State.STOPPED, State.CRASHED):
+    elif view.state in (Status.STOPPED, Status.CRASHED):
         words.append((" · enter starts it", "muted"))
     elif view.started is not None:
         words.append((f" for {age_text(world.taken - view.started)}", ""))
@@ -175,7 +177,7 @@ def _mount_words(mount: MountView) -> list[Words]:
 
 
 def _shells(view: SandboxView, world: World, known: Known) -> Iterator[Block]:
-    if known.glance is None and view.state is State.RUNNING:
+    if known.glance is None and view.state is Status.RUNNING:
         words = ("none attached: one's last lines appear here", "muted")
         yield Block("Shell", (_line(words),), f"{world.keymap.hint('shell')} attaches one")
     if len(known.shells) > 1:

@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from quicksand.things.status import Status
+
 from quicksand_tui.model.amounts import age_text, percent_text, size_text, sparkline
 from quicksand_tui.model.frozen import frozen
 from quicksand_tui.model.jobs import JOB_STATES, Job, JobVerb
-from quicksand_tui.model.sandboxes import SandboxView, State, split_host
+from quicksand_tui.model.sandboxes import SandboxView, split_host
 from quicksand_tui.model.text import drawn_cells
 from quicksand_tui.views.filters import filtered
 from quicksand_tui.views.stalls import silence_text
@@ -18,31 +20,6 @@ from quicksand_tui.views.stalls import silence_text
 if TYPE_CHECKING:
     from quicksand_tui.model.sandboxes import TrafficRates
     from quicksand_tui.model.world import World
-
-
-GLYPHS = {
-    State.STARTING: "◐",
-    State.UNREACHABLE: "◌",
-    State.RUNNING: "●",
-    State.PAUSED: "‖",
-    State.STOPPED: "○",
-    State.CRASHED: "✗",
-    State.BROKEN: "✗",
-    State.STOPPING: "◐",
-    State.DELETING: "◐",
-}
-ROLES = {
-    State.STARTING: "warning",
-    State.UNREACHABLE: "error",
-    State.RUNNING: "success",
-    State.PAUSED: "warning",
-    State.STOPPED: "muted",
-    State.CRASHED: "error",
-    State.BROKEN: "error",
-    State.STOPPING: "warning",
-    State.DELETING: "warning",
-}
-"""The theme's colour for each state; glyph and word tell the state without colours."""
 
 
 MUTED = "$foreground-muted"
@@ -105,10 +82,6 @@ class Column:
         return self.width + self.gap
 
 
-def state_text(state: State) -> str:
-    return f"{GLYPHS[state]} {state.value}"
-
-
 # Running jobs
 
 
@@ -130,7 +103,7 @@ def with_jobs(world: World, jobs: Iterable[Job]) -> World:
                     id=job.sandbox_id,
                     name=job.name,
                     host=split_host(job.sandbox_id)[1],
-                    state=State.STARTING,
+                    state=Status.STARTING,
                     image=job.image,
                     created=job.started,
                 )
@@ -153,7 +126,7 @@ def ordered(views: Iterable[SandboxView], order: str) -> list[SandboxView]:
     first in each; otherwise by name, or the youngest, busiest or largest first."""
     by_age = sorted(views, key=lambda view: (view.created or 0.0, view.id))
     keys: dict[str, Callable[[SandboxView], Any]] = {
-        "state": lambda view: (not view.is_live, view.state is State.STOPPED),
+        "state": lambda view: (not view.is_live, view.state is Status.STOPPED),
         "name": lambda view: view.name.lower(),
         "age": lambda view: -(view.created or 0.0),
         "cpu": lambda view: -(view.cpu_percent or 0.0),
@@ -350,11 +323,11 @@ def sandbox_row(view: SandboxView, world: World) -> Row:
     now = world.taken
     age = None if view.created is None else now - view.created
     silent = silence_text(view, now)
-    role = "warning" if silent else ROLES[view.state]
-    name_role = "" if role == ROLES[State.RUNNING] else role
+    role = "warning" if silent else view.state.role
+    name_role = "" if role == Status.RUNNING.role else role
     used = view.memory_used
     cells = {
-        "state": Cell(f" {view.state.value}", role, lead=((GLYPHS[view.state], role),)),
+        "state": Cell(f" {view.state.value}", role, lead=((view.state.sign, role),)),
         "name": Cell(view.short_name, name_role, _name_note(view, world)),
         "image": Cell(view.image or "–", "muted"),
         "age": Cell(age_text(age), "muted"),

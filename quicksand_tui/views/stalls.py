@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from quicksand.things.status import Status
+
 from quicksand_tui.model.amounts import age_text
-from quicksand_tui.model.sandboxes import SILENT_S, SandboxView, State
+from quicksand_tui.model.sandboxes import SILENT_S, SandboxView
 
 
 def silence_text(view: SandboxView, now: float) -> str:
     """Returns the time for which a running sandbox has not answered; "" if it answers."""
-    if view.state is not State.RUNNING or view.away or view.silent_since is None:
+    if view.state is not Status.RUNNING or view.away or view.silent_since is None:
         return ""
     seconds = now - view.silent_since
     return no_answer_text(seconds) if seconds >= SILENT_S else ""
@@ -28,6 +30,6 @@ def pause_text(view: SandboxView, resumes: str) -> str:
 def stall_text(view: SandboxView, now: float, resumes: str) -> str:
     """Returns the reason why a pane of a sandbox shows nothing new; "" if none is known.
     ``resumes`` says how a paused sandbox is resumed."""
-    if view.state is State.PAUSED:
+    if view.state is Status.PAUSED:
         return pause_text(view, resumes)
     return silence_text(view, now)

@@ -6,11 +6,11 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from quicksand.things.status import Status
+
 from quicksand_tui.model.amounts import age_text, percent_text
-from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.text import cells, clip
 from quicksand_tui.model.wall import Kind, Wants
-from quicksand_tui.views.rows import GLYPHS
 
 SHELLS: Final = frozenset({"sh", "bash", "dash", "ash", "zsh", "fish", "ksh", "busybox", "login"})
 HOME: Final = "/root"
@@ -31,7 +31,7 @@ class TileFacts:
 
     name: str
     kind: Kind
-    state: State
+    state: Status
     cpu: float | None = None
     program: str = ""
     directory: str = ""
@@ -52,7 +52,7 @@ def head_text(facts: TileFacts, width: int) -> str:
     """Returns the title of a tile in at most ``width`` cells. The program is cut first, then the
     time of its silence."""
     cpu = f" {percent_text(facts.cpu)}" if facts.cpu is not None else ""
-    state = GLYPHS[facts.state]
+    state = facts.state.sign
     mark = "▸ " if facts.is_marked else ""
     about = what_runs(facts)
     own = f"{mark}{facts.name} {state}{cpu}"
@@ -85,7 +85,7 @@ def _short(directory: str) -> str:
 
 def foot_text(facts: TileFacts) -> str:
     """Returns the most important fact of a tile now; "" if there is none."""
-    if facts.note or facts.state is not State.RUNNING:
+    if facts.note or facts.state is not Status.RUNNING:
         return facts.note or facts.state.value
     if facts.wants is not Wants.NOTHING:
         return _call(facts)

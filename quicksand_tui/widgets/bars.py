@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from quicksand.things.status import Status
 from rich.cells import cell_len
 from textual import events
 from textual.content import Content
@@ -17,7 +18,6 @@ from quicksand_tui.actions.record import PREFIXED
 from quicksand_tui.actions.registry import Action, Scope, in_scope
 from quicksand_tui.model.amounts import seconds_text
 from quicksand_tui.model.keymap import NO_KEYS
-from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.text import clip, plain
 from quicksand_tui.views.frames import NO_EDGE, Edge
 from quicksand_tui.views.rows import MUTED
@@ -73,7 +73,7 @@ class ActionBar(Static):
         if scope not in (None, self._scope, *PREFIXED):
             taken = {key for action in actions for key in action.keys}
             actions += [a for a in in_scope(self._scope) if not taken.intersection(a.keys)]
-        paused = {view.state for view in selection.sandboxes} == {State.PAUSED}
+        paused = {view.state for view in selection.sandboxes} == {Status.PAUSED}
         held = self._keys_of_focused()
         possible = tuple(
             action

@@ -15,7 +15,7 @@ import pytest
 from quicksand import QuicksandError, Sandbox
 from quicksand.base.paths import Paths
 from quicksand.records.registry import Registry
-from quicksand.records.sandboxes import Status
+from quicksand.things.status import Status
 
 from tests.conftest import our_processes, wait_for
 from tests.e2e.tmux import Terminal

@@ -10,12 +10,13 @@ import pytest
 from quicksand.base.lease import is_leased
 from quicksand.base.paths import Paths
 from quicksand.records.layout import AGENT_PORTS, runtime_dir
+from quicksand.things.status import Status
 
 from quicksand_tui.door.engine import LINES_MAX, OUTPUT_MAX
 from quicksand_tui.door.service import EngineService
 from quicksand_tui.model.diffs import diff_specs
 from quicksand_tui.model.jobs import OperationError
-from quicksand_tui.model.sandboxes import MountState, State
+from quicksand_tui.model.sandboxes import MountState
 from quicksand_tui.model.specs import MountSpec, NewSpec
 from quicksand_tui.verbs import checkpoints, mounts, removal, starting
 from quicksand_tui.verbs.life import kill
@@ -62,7 +63,7 @@ async def test_a_sandbox_with_ports_and_commands_in_it(service: EngineService) -
     spec = NewSpec(image="debian", name="one", machine={"port_forwards": f"{port}:80, 0:22"})
     await carry_out(service, starting.create(spec))
     (view,) = service.read(fresh=True).sandboxes
-    assert view.state is State.RUNNING
+    assert view.state is Status.RUNNING
     assert (port, 80) in view.ports and {guest for _, guest in view.ports} == {80, 22}
 
     async def run(command: str, timeout_s: float = 20.0) -> tuple[int, tuple[str, ...], bool, bool]:

@@ -13,6 +13,7 @@ import os
 import re
 import signal
 import subprocess
+import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -214,3 +215,11 @@ def _ps() -> Iterator[tuple[int, str, list[str]]]:
         words = line.split()
         if len(words) > PS_WORDS_BEFORE:
             yield int(words[0]), " ".join(words[1:PS_WORDS_BEFORE]), words[PS_WORDS_BEFORE:]
+
+
+def boot_id() -> str:
+    """Return a text that changes only with a reboot (random(4), boot_id); it can be a file name."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return f"up-{round(time.time() - time.monotonic(), -2):.0f}"

@@ -17,9 +17,9 @@ from quicksand.hosted.host import RemoteHost
 from quicksand.hosted.protocol import STANDING
 from quicksand.hosted.watching import lines_of
 from quicksand.records.fleet_files import HEX32
-from quicksand.records.sandboxes import Status
 from quicksand.remote.channel import Channel
 from quicksand.remote.link import Link
+from quicksand.things.status import Status
 
 LINE_MAX = 4 * 1024 * 1024
 SANDBOXES_MAX = 10_000

@@ -27,11 +27,12 @@ from quicksand.records.host_sockets import host_places
 from quicksand.records.layout import sandbox_dir
 from quicksand.records.lost_nodes import useless_nodes
 from quicksand.records.registry import Registry
-from quicksand.records.sandboxes import Status, is_id
+from quicksand.records.sandboxes import is_id
 from quicksand.saves.bundle.opening import forget, unpacked_files
 from quicksand.saves.moving.depot import drop_arrived, list_arrived
 from quicksand.saves.store import SaveStore
 from quicksand.saves.workspaces import known_stores
+from quicksand.things.status import Status
 from quicksand.warm.spares.claiming import end
 from quicksand.warm.spares.spare import list_spares
 from quicksand.warm.templates import discard, list_templates, templates_dir

@@ -14,7 +14,7 @@ from quicksand.qemu.qmp import Monitor
 from quicksand.records.layout import MachineDir, runtime_dir
 from quicksand.records.oversized import why_oversized
 from quicksand.records.registry import Registry
-from quicksand.records.sandboxes import Status
+from quicksand.things.status import Status
 
 
 class EventKind(StrEnum):

@@ -32,7 +32,8 @@ from quicksand.records.command_log import note_command
 from quicksand.records.layout import runtime_dir, sandbox_dir
 from quicksand.records.paused import refuse_paused
 from quicksand.records.registry import Registry
-from quicksand.records.sandboxes import Entry, Record, RunState, Status, new_id
+from quicksand.records.sandboxes import Entry, Record, RunState, new_id
+from quicksand.things.status import Status
 
 if TYPE_CHECKING:
     from quicksand.base.boot_timing import BootTiming

@@ -16,9 +16,10 @@ from quicksand.life.sandbox_trash import SandboxTrash
 from quicksand.qemu.stopping import stop_machine
 from quicksand.records.layout import runtime_dir, sandbox_dir
 from quicksand.records.registry import Registry
-from quicksand.records.sandboxes import Entry, Status
+from quicksand.records.sandboxes import Entry
 from quicksand.records.trash import TrashedSandbox
 from quicksand.snapshots.last_checkpoint import end_with_checkpoint
+from quicksand.things.status import Status
 
 if TYPE_CHECKING:
     from quicksand.records.nodes import Node

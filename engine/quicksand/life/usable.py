@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from quicksand.base.errors import StateError
 from quicksand.base.remedies import Remedy, Words
-from quicksand.records.sandboxes import Entry, Status
+from quicksand.records.sandboxes import Entry
+from quicksand.things.status import Status
 
 
 def refuse_unusable(entry: Entry) -> None:

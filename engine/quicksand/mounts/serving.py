@@ -45,7 +45,7 @@ CONFIG = "/dev/stdin"
 SERVERS_PACKAGE = Path(quicksand_smb.__file__).parent
 
 COMPLAINT = "quicksand_smb: "
-"""What a message of the program begins with, if it is meant for its user."""
+"""The beginning of each message of the program that is meant for its user."""
 
 
 def require_program() -> None:

@@ -17,9 +17,9 @@ from quicksand.base.threads import to_the_end
 from quicksand.disks.images.resolve import ResolvedImage
 from quicksand.guest.agent.link import AgentLink
 from quicksand.qemu.process import OwnedProcess
+from quicksand.records.elsewhere import remove_memory
 from quicksand.records.last_run import find_panic
 from quicksand.records.layout import SandboxDir
-from quicksand.records.memory_places import remove_memory
 from quicksand.records.sandboxes import Record, RunState
 
 END_POLL_S = 0.01

@@ -6,10 +6,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from quicksand.base.boot import boot_id
 from quicksand.base.errors import HistoryError
 from quicksand.base.fields import Fields
 from quicksand.base.files import read_json, write_json
+from quicksand.base.processes import boot_id
 from quicksand.records.layout import SandboxDir
 from quicksand.records.nodes import SCHEMA, File, Head, Node, check_schema
 

@@ -17,7 +17,8 @@ from quicksand.records.last_run import crash_reason
 from quicksand.records.layout import MachineDir, RuntimeDir, SandboxDir, runtime_dir, sandbox_dir
 from quicksand.records.leases import lease_file, read_lease
 from quicksand.records.paused import LEFT, is_left, pause_of
-from quicksand.records.sandboxes import Entry, Record, RunState, Status
+from quicksand.records.sandboxes import Entry, Record, RunState
+from quicksand.things.status import Status
 
 YOUNG_S = 10.0
 """Seconds after the creation of its directory during which a start counts as still going on."""

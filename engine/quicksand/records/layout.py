@@ -27,7 +27,7 @@
                                 shell.json, the end of its output
         console.log[.1], qemu.log[.1]   the guest's console, QEMU's stderr; the last two pieces
         engine.log[.1]          what was tried and not possible, and why (base/effort.py)
-        runtime                 a symbolic link to its runtime directory (runtime_place.py)
+        runtime                 a symbolic link to its runtime directory (elsewhere.py)
         exit.json               how the last run ended; while it runs, exit.json.tmp is its space
         lease.json, trash.json  a fleet keeps it (leases.py); when and why it was removed
     <data>/sandboxes/.trash/<id>/   a sandbox that was removed; it can be brought back for a week
@@ -79,9 +79,8 @@ from quicksand.base.errors import PathError
 from quicksand.base.files import map_os_errors
 from quicksand.base.paths import SOCKET_PATH_MAX, Paths, make_private_dir
 from quicksand.base.removal import belongs_to, make_marked, remove
-from quicksand.records.memory_places import make_elsewhere
+from quicksand.records.elsewhere import find_place, make_elsewhere, note_place
 from quicksand.records.mount import MOUNTS_MAX
-from quicksand.records.runtime_place import find_place, note_place
 
 NAMES = 10_000
 """Names of machines are numbers below this, so that the paths of their sockets stay short."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from quicksand.base.boot import boot_id
 from quicksand.base.errors import StateError
 from quicksand.base.fields import Fields
 from quicksand.base.files import read_json, write_json
+from quicksand.base.processes import boot_id
 from quicksand.base.remedies import Remedy, Words
 from quicksand.records.layout import SandboxDir
 

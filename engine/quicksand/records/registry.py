@@ -34,13 +34,13 @@ from quicksand.base.remedies import Remedy, Words
 from quicksand.base.removal import belongs_to, make_marked, remove, require_ours, why_not_ours
 from quicksand.base.staging import sweep_staging
 from quicksand.records.config import SandboxConfig, check_name
+from quicksand.records.elsewhere import remove_memory
 from quicksand.records.glances import Glance, glance_at_all, ids_in, names_in
 from quicksand.records.held import Held, say_held
 from quicksand.records.host_sockets import ours_beside_sandboxes
 from quicksand.records.inspection import inspect
 from quicksand.records.last_run import write_end
 from quicksand.records.layout import MachineDir, SandboxDir, runtime_dir, sandbox_dir
-from quicksand.records.memory_places import remove_memory
 from quicksand.records.sandboxes import LOCK_WAIT_S, Entry, Record, RunState, is_id
 from quicksand.records.trash import REMOVED, Trash, remove_for_good, remove_tree, trash_dir
 

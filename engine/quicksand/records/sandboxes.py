@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 from quicksand.base.errors import ConfigError
@@ -14,29 +13,13 @@ from quicksand.base.reasons import reason_of
 from quicksand.records.config import SandboxConfig, check_name
 from quicksand.records.port_forwards import PortForward, Protocol
 from quicksand.records.save_source import SaveSource
+from quicksand.things.status import Status
 
 SCHEMA = 1
 ID_BYTES = 6
 
 LOCK_WAIT_S = 5.0
 """Seconds to wait for the lock of a sandbox that does not run."""
-
-
-class Status(StrEnum):
-    """The state of a sandbox."""
-
-    STARTING = "starting"
-    UNREACHABLE = "unreachable"
-    """The sandbox runs, but its sockets were removed. It can only be ended."""
-    RUNNING = "running"
-    PAUSED = "paused"
-    STOPPING = "stopping"
-    """The sandbox has ended, and its remains are being cleaned up."""
-    STOPPED = "stopped"
-    CRASHED = "crashed"
-    """The sandbox ended without being asked to."""
-    BROKEN = "broken"
-    """The sandbox's record cannot be read; ``Entry.error`` says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,7 +217,7 @@ class Entry:
     @property
     def is_live(self) -> bool:
         """Whether a process of it runs or starts."""
-        return self.status not in (Status.STOPPED, Status.CRASHED, Status.BROKEN)
+        return self.status.is_live
 
 
 def read_forwards(found: Fields, name: str = "forwards") -> tuple[tuple[int, int], ...]:

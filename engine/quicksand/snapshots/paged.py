@@ -16,11 +16,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from quicksand.base.boot import boot_id
 from quicksand.base.effort import best_effort
 from quicksand.base.errors import HostError, MachineError
 from quicksand.base.files import map_os_errors
 from quicksand.base.hypervisor import Hypervisor
+from quicksand.base.processes import boot_id
 from quicksand.base.regular import create, open_regular
 from quicksand.base.space import check_space
 from quicksand.base.threads import in_stoppable_thread, in_thread_to_the_end

@@ -15,10 +15,10 @@ import re
 import zlib
 from pathlib import Path
 
-from quicksand.base.boot import boot_id
 from quicksand.base.errors import HostError
 from quicksand.base.listing import ANY_ID, own_directories, own_files
 from quicksand.base.paths import make_private_dir, paths
+from quicksand.base.processes import boot_id
 from quicksand.base.removal import make_marked, remove
 from quicksand.records.nodes import File
 

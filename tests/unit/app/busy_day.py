@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from quicksand.things.status import Status
+
 from quicksand_tui.model.checkpoints import CheckpointTree, CheckpointView
 from quicksand_tui.model.sandboxes import (
     MountState,
     MountView,
     SandboxView,
-    State,
     TrafficRates,
     UseHistory,
 )
@@ -114,7 +115,7 @@ _WAVE = (2, 3, 9, 22, 48, 31, 12, 5, 4, 9, 17, 41, 40, 37, 52, 60, 33, 21, 8, 3)
 def _box(
     number: int,
     name: str,
-    state: State,
+    state: Status,
     image: str,
     minutes: float,
     limit: float,
@@ -122,7 +123,7 @@ def _box(
     used: float,
     disk: float,
 ) -> SandboxView:
-    live = state in (State.RUNNING, State.PAUSED)
+    live = state in (Status.RUNNING, Status.PAUSED)
     wave = tuple(
         float(max(0, min(100, cpu * (0.6 + _WAVE[(n + number) % 20] / 60)))) for n in range(20)
     )
@@ -151,26 +152,26 @@ def _box(
 
 
 _BOXES = (
-    ("web", State.RUNNING, "debian", 540, 512, 2.3, 163, 860),
-    ("dev", State.RUNNING, "debian", 430, 1024, 32.1, 739, 548),
-    ("agent-1", State.RUNNING, "alpine", 125, 256, 71.4, 96, 80),
-    ("agent-2", State.RUNNING, "alpine", 124, 256, 12.0, 88, 81),
-    ("agent-3", State.PAUSED, "alpine", 123, 256, 0.0, 64, 80),
-    ("agent-4", State.RUNNING, "alpine", 122, 256, 99.0, 128, 96),
-    ("agent-5", State.RUNNING, "alpine", 121, 256, 0.3, 61, 79),
-    ("ci-runner-amd64-nightly", State.RUNNING, "debian", 75, 2048, 184.0, 1390, 4200),
-    ("desk", State.RUNNING, "ubuntu-desktop", 60, 2048, 8.0, 910, 2900),
-    ("db", State.STOPPED, "ubuntu", 4320, 1024, 0, 0, 2150),
-    ("db-replica", State.STOPPED, "ubuntu", 4300, 1024, 0, 0, 2130),
-    ("old-shop", State.STOPPED, "debian", 20160, 512, 0, 0, 640),
-    ("bisect-4711", State.CRASHED, "debian", 33, 1024, 0, 0, 120),
-    ("fuzz-1", State.RUNNING, "alpine", 20, 128, 100.0, 70, 33),
-    ("fuzz-2", State.RUNNING, "alpine", 20, 128, 98.0, 71, 33),
-    ("fuzz-3", State.RUNNING, "alpine", 20, 128, 97.0, 69, 32),
-    ("docs", State.STOPPED, "debian", 8640, 512, 0, 0, 210),
-    ("playground", State.PAUSED, "debian", 300, 512, 0.0, 140, 300),
-    ("smoke-test", State.RUNNING, "debian", 4, 512, 45.0, 150, 40),
-    ("scratch", State.RUNNING, "debian", 1, 512, 88.0, 130, 12),
+    ("web", Status.RUNNING, "debian", 540, 512, 2.3, 163, 860),
+    ("dev", Status.RUNNING, "debian", 430, 1024, 32.1, 739, 548),
+    ("agent-1", Status.RUNNING, "alpine", 125, 256, 71.4, 96, 80),
+    ("agent-2", Status.RUNNING, "alpine", 124, 256, 12.0, 88, 81),
+    ("agent-3", Status.PAUSED, "alpine", 123, 256, 0.0, 64, 80),
+    ("agent-4", Status.RUNNING, "alpine", 122, 256, 99.0, 128, 96),
+    ("agent-5", Status.RUNNING, "alpine", 121, 256, 0.3, 61, 79),
+    ("ci-runner-amd64-nightly", Status.RUNNING, "debian", 75, 2048, 184.0, 1390, 4200),
+    ("desk", Status.RUNNING, "ubuntu-desktop", 60, 2048, 8.0, 910, 2900),
+    ("db", Status.STOPPED, "ubuntu", 4320, 1024, 0, 0, 2150),
+    ("db-replica", Status.STOPPED, "ubuntu", 4300, 1024, 0, 0, 2130),
+    ("old-shop", Status.STOPPED, "debian", 20160, 512, 0, 0, 640),
+    ("bisect-4711", Status.CRASHED, "debian", 33, 1024, 0, 0, 120),
+    ("fuzz-1", Status.RUNNING, "alpine", 20, 128, 100.0, 70, 33),
+    ("fuzz-2", Status.RUNNING, "alpine", 20, 128, 98.0, 71, 33),
+    ("fuzz-3", Status.RUNNING, "alpine", 20, 128, 97.0, 69, 32),
+    ("docs", Status.STOPPED, "debian", 8640, 512, 0, 0, 210),
+    ("playground", Status.PAUSED, "debian", 300, 512, 0.0, 140, 300),
+    ("smoke-test", Status.RUNNING, "debian", 4, 512, 45.0, 150, 40),
+    ("scratch", Status.RUNNING, "debian", 1, 512, 88.0, 130, 12),
 )
 
 

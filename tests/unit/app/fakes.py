@@ -16,6 +16,7 @@ from PIL import Image
 from quicksand.guest.traffic import GuestTraffic
 from quicksand.records.port_forwards import PortForward
 from quicksand.snapshots.checkpoint import Checkpoint
+from quicksand.things.status import Status
 from textual.events import Key
 from textual.pilot import Pilot
 
@@ -41,7 +42,6 @@ from quicksand_tui.model.sandboxes import (
     MountView,
     ProcessView,
     SandboxView,
-    State,
     TrafficRates,
 )
 from quicksand_tui.model.specs import NewSpec
@@ -73,7 +73,7 @@ MIB = 1 << 20
 WEB = SandboxView(
     id="3f2a9c0d1e2f",
     name="web",
-    state=State.RUNNING,
+    state=Status.RUNNING,
     image="debian",
     created=NOW - 3 * 3600,
     started=NOW - 9000,
@@ -90,7 +90,7 @@ WEB = SandboxView(
 DB = SandboxView(
     id="aa11bb22cc33",
     name="db",
-    state=State.STOPPED,
+    state=Status.STOPPED,
     image="debian",
     created=NOW - 3 * 86400,
     memory_limit=GIB,
@@ -101,7 +101,7 @@ DB = SandboxView(
 AGENT = SandboxView(
     id="bb22cc33dd44",
     name="agent-7",
-    state=State.CRASHED,
+    state=Status.CRASHED,
     image="debian",
     created=NOW - 300,
     memory_limit=GIB,
@@ -113,10 +113,10 @@ AGENT = SandboxView(
 BROKEN = SandboxView(
     id="cc33dd44ee55",
     name="cc33dd44ee55",
-    state=State.BROKEN,
+    state=Status.BROKEN,
     error="schema_version None is not 1",
 )
-PAUSED = replace(WEB, id="dd44ee55ff66", name="builder", state=State.PAUSED, ports=())
+PAUSED = replace(WEB, id="dd44ee55ff66", name="builder", state=Status.PAUSED, ports=())
 
 
 def kept(id_: str, tag: str, parent: str | None = None, **facts: Any) -> CheckpointView:
@@ -566,7 +566,7 @@ class FakeService(FakeSaves, EngineService):
     def put(self, view: SandboxView) -> None:
         self.world = replace(self.world, sandboxes=(*self.world.sandboxes, view))
 
-    def change(self, sandbox_id: str, state: State) -> None:
+    def change(self, sandbox_id: str, state: Status) -> None:
         views = tuple(
             replace(s, state=state, error="") if s.id == sandbox_id else s
             for s in self.world.sandboxes
@@ -589,23 +589,23 @@ class FakeSandbox:
     async def start(self, *, at: str | None = None) -> None:
         self._report(Progress(self._id, "start QEMU", 4, 5))
         await self._operate(f"start {self._id}" + (f" at {at}" if at else ""), cancellable=True)
-        self._service.change(self._id, State.RUNNING)
+        self._service.change(self._id, Status.RUNNING)
 
     def detach(self) -> None: ...
 
     async def stop(self, *, grace: float) -> None:
-        await self._end("stop", State.STOPPED)
+        await self._end("stop", Status.STOPPED)
 
     async def kill(self) -> None:
-        await self._end("kill", State.STOPPED)
+        await self._end("kill", Status.STOPPED)
 
     async def pause(self) -> None:
-        await self._end("pause", State.PAUSED)
+        await self._end("pause", Status.PAUSED)
 
     async def resume(self) -> None:
-        await self._end("resume", State.RUNNING)
+        await self._end("resume", Status.RUNNING)
 
-    async def _end(self, what: str, state: State) -> None:
+    async def _end(self, what: str, state: Status) -> None:
         await self._operate(f"{what} {self._id}")
         self._service.change(self._id, state)
 

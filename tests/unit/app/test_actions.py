@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from quicksand.things.status import Status
 
 from quicksand_tui.actions.registry import (
     ACTIONS,
@@ -18,7 +19,7 @@ from quicksand_tui.cockpit.log import LogPanel
 from quicksand_tui.cockpit.tree import TreePanel
 from quicksand_tui.kit.base import ActionScreen
 from quicksand_tui.model.jobs import Job, JobVerb
-from quicksand_tui.model.sandboxes import SandboxView, State
+from quicksand_tui.model.sandboxes import SandboxView
 from quicksand_tui.model.world import Panel, Selection
 from quicksand_tui.screens.diff import DiffScreen
 from quicksand_tui.screens.help import help_content
@@ -122,13 +123,13 @@ def reason(action_id: str, view: SandboxView | None, *jobs: Job) -> str | None:
         (WEB, {*LIVE, *RUNNING, "checkpoint", "copy_port"}),
         (WEB_PAST, {*LIVE, *RUNNING, *PAST_ACTIONS, "copy_port"}),
         (PAUSED, {*LIVE, "open", "checkpoint"}),
-        (replace(WEB_PAST, state=State.PAUSED), {*LIVE, "open", *PAST_ACTIONS, "copy_port"}),
+        (replace(WEB_PAST, state=Status.PAUSED), {*LIVE, "open", *PAST_ACTIONS, "copy_port"}),
         (DB, STOPPED),
         (DB_PAST, {*STOPPED, "revert"}),
-        (replace(DB_PAST, state=State.CRASHED), {*STOPPED, "revert"}),
+        (replace(DB_PAST, state=Status.CRASHED), {*STOPPED, "revert"}),
         (AGENT, STOPPED),
         (BROKEN, {"delete", "log", "mounts"}),
-        (replace(WEB, state=State.STARTING), {"log", "mounts", "copy_port"}),
+        (replace(WEB, state=Status.STARTING), {"log", "mounts", "copy_port"}),
         (None, set()),
     ],
 )
@@ -148,7 +149,7 @@ def test_every_refusal_is_a_reason_in_words() -> None:
 
 def test_while_a_job_is_under_way_only_it_can_be_changed() -> None:
     job = Job(sandbox_id=DB.id, name="db", verb=JobVerb.START)
-    view = replace(DB, state=State.STARTING)
+    view = replace(DB, state=Status.STARTING)
     assert reason("cancel", view, job) is None
     assert reason("delete", view, job) == "db is being started: X cancels that"
     assert reason("cancel", view, replace(job, cancelling=True)) == "it is being cancelled"

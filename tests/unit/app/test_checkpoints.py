@@ -7,13 +7,14 @@ import re
 from dataclasses import replace
 
 import pytest
+from quicksand.things.status import Status
 from textual.pilot import Pilot
 from textual.widgets import Button, Input
 
 from quicksand_tui.cockpit.tree import TreePanel
 from quicksand_tui.model.checkpoints import CheckpointTree
 from quicksand_tui.model.jobs import Failure
-from quicksand_tui.model.sandboxes import SandboxView, State
+from quicksand_tui.model.sandboxes import SandboxView
 from quicksand_tui.model.text import sanitise
 from quicksand_tui.screens.confirm import ConfirmScreen
 from quicksand_tui.screens.form import FormScreen
@@ -175,9 +176,9 @@ async def test_what_enter_does_follows_the_state() -> None:
     async with shown(service) as (app, pilot):
         await open_tree(pilot)
         await until(lambda: "enter reverts" in screen_text(app))
-        service.change(WEB.id, State.STOPPED)
+        service.change(WEB.id, Status.STOPPED)
         await until(lambda: "enter starts it there" in screen_text(app))
-        service.change(WEB.id, State.STARTING)
+        service.change(WEB.id, Status.STARTING)
         await until(lambda: "◐ starting" in screen_text(app))
         await pilot.press("enter")
         await until(lambda: "web is still starting" in toasts(app))

@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from quicksand.things.status import Status
 
 from quicksand_tui.cockpit import choice
 from quicksand_tui.model.jobs import Failure
 from quicksand_tui.model.losing import Losing, places_of
 from quicksand_tui.model.overview import Glance
-from quicksand_tui.model.sandboxes import State
 from quicksand_tui.views.layout import Tab
 from quicksand_tui.views.losing import losing_lines
 from tests.unit.app.fakes import (
@@ -62,7 +62,7 @@ def test_it_names_what_ends_what_comes_back_and_how_to_undo_it() -> None:
 
 
 def test_of_a_stopped_sandbox_no_program_ends() -> None:
-    text = text_of(replace(WEB_PAST, state=State.STOPPED), UPGRADED, LOST)
+    text = text_of(replace(WEB_PAST, state=Status.STOPPED), UPGRADED, LOST)
     assert "Ends" not in text and "Undo" not in text
 
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from quicksand.things.status import Status
 from textual import events
 from textual.events import Key, Resize
 from textual.pilot import Pilot
 
 from quicksand_tui.door.protocol import ShellView
 from quicksand_tui.home.state import Remembered, StateFile
-from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.world import Selection
 from quicksand_tui.panes.content import LinkState
 from quicksand_tui.panes.pane import Pane
@@ -216,7 +216,7 @@ async def test_where_no_shell_is_opened_keys_are_commands() -> None:
 
 
 async def test_keys_for_a_shell_go_to_no_other_sandbox() -> None:
-    other = replace(DB, state=State.RUNNING)
+    other = replace(DB, state=Status.RUNNING)
     service = FakeService(replace(FULL, sandboxes=(WEB, other)))
     async with shown(service, size=LARGE) as (app, pilot):
         await select(pilot, other)
@@ -254,7 +254,7 @@ async def test_the_checkpoint_is_one_of_the_sandbox() -> None:
 
 
 async def test_each_sandbox_has_its_own_shells() -> None:
-    service = FakeService(replace(FULL, sandboxes=(WEB, replace(DB, state=State.RUNNING))))
+    service = FakeService(replace(FULL, sandboxes=(WEB, replace(DB, state=Status.RUNNING))))
     async with shown(service, size=LARGE) as (app, pilot):
         await select(pilot, WEB)
         await pilot.press("s")
@@ -378,7 +378,7 @@ async def typing_into_web(app: QuicksandApp, pilot: Pilot[int], service: FakeSer
 async def test_shells_of_a_deleted_sandbox_stay_until_they_are_left(
     size: tuple[int, int], leave: str
 ) -> None:
-    other = replace(DB, state=State.RUNNING)
+    other = replace(DB, state=Status.RUNNING)
     service = FakeService(replace(FULL, sandboxes=(WEB, other)))
     async with shown(service, size=size) as (app, pilot):
         pane = await typing_into_web(app, pilot, service)
@@ -404,7 +404,7 @@ async def test_shells_stay_that_the_filter_hides_while_one_types() -> None:
     async with shown(service, size=LARGE) as (app, pilot):
         await pilot.press("slash", *"!state:stopped", "enter")
         pane = await typing_into_web(app, pilot, service)
-        stopped = replace(WEB, state=State.STOPPED)
+        stopped = replace(WEB, state=Status.STOPPED)
         service.world = replace(service.world, sandboxes=(stopped, PAUSED))
         await until(lambda: not app.main.sandboxes.table.has_row(WEB.id))
         await pilot.pause()

@@ -6,9 +6,9 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from quicksand.things.status import Status
 
 from quicksand_tui.actions.hints import CommandHint, hint_for
-from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.world import Panel, Selection
 from quicksand_tui.views.layout import Tab
 from tests.unit.app.fake_saves import DEV, LOST
@@ -47,7 +47,7 @@ FAR = replace(WEB, id=f"{WEB.id}@box", name="web@box", host="box", has_display=T
         (Selection(sandbox=DB), None, "start db"),
         (Selection(sandbox=AGENT), None, "start agent-7"),
         (Selection(sandbox=PAUSED), None, "resume builder"),
-        (Selection(sandbox=replace(WEB, state=State.STARTING)), None, "ps -a"),
+        (Selection(sandbox=replace(WEB, state=Status.STARTING)), None, "ps -a"),
         (Selection(sandbox=WEB), Tab.LOG, "logs -f web"),
         (Selection(sandbox=WEB), Tab.STATS, "stats web"),
         (Selection(sandbox=FAR), Tab.DESKTOP, "--host box view web"),

@@ -6,6 +6,7 @@ import contextlib
 from dataclasses import replace
 
 import pytest
+from quicksand.things.status import Status
 from textual import events
 from textual.pilot import Pilot
 from textual.widgets import Input
@@ -13,7 +14,6 @@ from textual.widgets import Input
 from quicksand_tui.actions.line import verbs_of
 from quicksand_tui.actions.record import Scope
 from quicksand_tui.home.state import CommandHistory, StateFile, state_dir
-from quicksand_tui.model.sandboxes import State
 from quicksand_tui.screens.command import CommandScreen
 from quicksand_tui.screens.confirm import ConfirmScreen
 from quicksand_tui.screens.form import FormScreen
@@ -284,7 +284,7 @@ async def test_the_world_may_change_below_the_line() -> None:
     async with shown(service) as (app, pilot):
         await type_line(pilot, "stop ", enter=False)
         await until(lambda: "web" in screen_text(app).splitlines()[-3])
-        views = tuple(replace(v, state=State.RUNNING) for v in KEPT.sandboxes)
+        views = tuple(replace(v, state=Status.RUNNING) for v in KEPT.sandboxes)
         service.world = replace(service.world, sandboxes=views)
         app.refresh_now()
         await until(lambda: "agent-7" in "".join(screen_text(app).splitlines()[-5:]))

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 from PIL import Image
+from quicksand.things.status import Status
 from textual.geometry import Offset
 
 from quicksand_tui.home.config import ConfigFile, Settings
 from quicksand_tui.model.geometry import Rect
-from quicksand_tui.model.sandboxes import State
 from quicksand_tui.pixels.canvas import Canvas
 from quicksand_tui.pixels.halfcells import PackedRows
 from quicksand_tui.pixels.orders import Drawn
@@ -129,7 +129,7 @@ async def test_a_small_screen_that_is_not_seen_costs_nothing(hidden: str) -> Non
                 await pilot.press("W")
                 await until(lambda: screen.ordered.grid[0] == 0)
             case "stopped":
-                gone = replace(WATCHED.sandboxes[0], state=State.STOPPED)
+                gone = replace(WATCHED.sandboxes[0], state=Status.STOPPED)
                 service.world = replace(WATCHED, sandboxes=(gone, DB))
                 app.refresh_now()
                 await until(lambda: screen.closed)
@@ -247,7 +247,7 @@ async def test_that_what_is_typed_into_a_paused_one_is_lost_is_said_live() -> No
     async with watching(service) as (app, pilot, _):
         lost = "paused: what is typed is lost"
         assert lost not in screen_text(app)
-        paused = replace(WEB, has_display=True, state=State.PAUSED)
+        paused = replace(WEB, has_display=True, state=Status.PAUSED)
         service.world = replace(service.world, sandboxes=(paused, DB))
         await until(lambda: lost in screen_text(app))
         await pilot.resize_terminal(72, 24)
@@ -266,7 +266,7 @@ async def test_sandboxes_without_a_display_have_no_such_tab() -> None:
 
 
 async def test_a_stopped_sandbox_has_no_screen() -> None:
-    stopped = replace(WEB, has_display=True, state=State.STOPPED)
+    stopped = replace(WEB, has_display=True, state=Status.STOPPED)
     service = FakeService(replace(FULL, sandboxes=(stopped,)))
     async with shown(service, size=LARGE) as (app, pilot):
         await pilot.press("w")

@@ -17,6 +17,7 @@ from quicksand.base.paths import Paths
 from quicksand.records.registry import Registry
 from quicksand.remote.hello import read_hello, welcome
 from quicksand.remote.link import Link, Request
+from quicksand.things.status import Status
 
 from quicksand_tui.door import far_host
 from quicksand_tui.door.far_sandbox import open_there, patient
@@ -25,7 +26,6 @@ from quicksand_tui.door.protocol import LogKind, Questions
 from quicksand_tui.door.service import EngineService
 from quicksand_tui.model.diffs import DiffSpec
 from quicksand_tui.model.jobs import OperationError
-from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.specs import ExportSpec, NewSpec
 from quicksand_tui.model.ssh_questions import SshQuestion
 from quicksand_tui.model.world import MachineState, MachineView, World
@@ -126,7 +126,7 @@ async def test_sandboxes_of_a_machine_are_beside_ours_and_changes_come_by_themse
         world = await there(service)
         assert names(world) == ["web@box"]
         (view,) = [view for view in world.sandboxes if view.host]
-        assert (view.short_name, view.host, view.state) == ("web", "box", State.STOPPED)
+        assert (view.short_name, view.host, view.state) == ("web", "box", Status.STOPPED)
         assert view.id.endswith("@box")
         make_stopped(places, "db")
         while "db@box" not in names(await world_of(service)):

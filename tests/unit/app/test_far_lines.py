@@ -17,6 +17,7 @@ from quicksand.base.typed_values import ForeignValueError
 from quicksand.guest.agent.wire import Stream
 from quicksand.remote.channel import Channel
 from quicksand.remote.link import Request
+from quicksand.things.status import Status
 
 from quicksand_tui.door import far_lines
 from quicksand_tui.door.far_end import answer_watch
@@ -28,7 +29,7 @@ from quicksand_tui.door.far_lines import (
     encode_line,
     world_changes,
 )
-from quicksand_tui.model.sandboxes import SandboxView, State
+from quicksand_tui.model.sandboxes import SandboxView
 from quicksand_tui.model.world import World
 from tests.unit.app.fakes import FULL, KEPT, NOW, WEB, WEB_MOUNTS, WEB_PAST
 from tests.unit.cli.run_cli import make_stopped
@@ -36,7 +37,7 @@ from tests.unit.remote.far import links, until
 
 LATER = replace(
     KEPT,
-    sandboxes=(replace(WEB_PAST, state=State.PAUSED, disk=7, cpu_percent=None), WEB_MOUNTS),
+    sandboxes=(replace(WEB_PAST, state=Status.PAUSED, disk=7, cpu_percent=None), WEB_MOUNTS),
     error="one cannot be read",
 )
 
@@ -156,7 +157,7 @@ def test_whatever_a_machine_tells_it_is_learned_or_refused(
     except ForeignValueError:
         assert learner.world.sandboxes == {}
         return
-    assert isinstance(found.sandboxes[WEB.id].state, State)
+    assert isinstance(found.sandboxes[WEB.id].state, Status)
 
 
 @given(st.lists(st.binary(min_size=1, max_size=40).filter(lambda one: b"\n" not in one)), st.data())

@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from quicksand.things.status import Status
 from rich.cells import cell_len
 
 from quicksand_tui.jobs.operations import ENDED_MAX
 from quicksand_tui.jobs.usual import usual_seconds
 from quicksand_tui.model.jobs import EndedJob, Failure, Job, JobVerb
-from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.specs import NewSpec
 from quicksand_tui.model.text import plain
 from quicksand_tui.screens.jobs import JobsScreen
@@ -231,7 +231,7 @@ async def test_a_second_job_like_one_that_has_ended_tells_the_time_left() -> Non
         app.operations.ended[0] = replace(app.operations.ended[0], seconds=600.0)
         service.hold = asyncio.Event()
         await app.look()
-        app.operations.do(start(), replace(DB, state=State.STOPPED))
+        app.operations.do(start(), replace(DB, state=Status.STOPPED))
         await open_jobs(app, pilot)
         await until(lambda: "about 10m left · 4/5 start QEMU" in screen_text(app))
 

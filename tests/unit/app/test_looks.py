@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from quicksand.things.status import Status
 from rich.segment import Segment
 from rich.style import Style
 from textual.pilot import Pilot
@@ -17,11 +18,9 @@ from textual.screen import ModalScreen
 from quicksand_tui.home.state import StateFile, ThemeChoice, theme_wish
 from quicksand_tui.kit.abilities import TerminalAbilities
 from quicksand_tui.kit.textual_private import TerminalAnswered
-from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.text import plain
 from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.ui.themes import ANSI_THEME, COLOUR_BLIND_THEME, THEMES, fitting_theme
-from quicksand_tui.views.rows import ROLES, state_text
 from tests.unit.app.fakes import (
     KEPT,
     NOW,
@@ -156,10 +155,10 @@ def test_the_colour_blind_can_tell_the_roles_apart(
 
 
 def test_states_differ_without_colour_and_in_ascii() -> None:
-    for draw in (state_text, lambda state: plain(state_text(state))):
-        texts = [draw(state) for state in State]
-        assert len(set(texts)) == len(State)
-    assert len({plain(state_text(state))[0] for state in State}) >= len(set(ROLES.values()))
+    for draw in (lambda state: state.text, lambda state: plain(state.text)):
+        texts = [draw(state) for state in Status]
+        assert len(set(texts)) == len(Status)
+    assert len({plain(state.text)[0] for state in Status}) >= len({state.role for state in Status})
 
 
 @pytest.mark.parametrize("theme", [t.name for t in THEMES])

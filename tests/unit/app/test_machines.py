@@ -5,12 +5,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from quicksand.things.status import Status
+
 from quicksand_tui.actions.record import Scope
 from quicksand_tui.actions.registry import find_action
 from quicksand_tui.door.protocol import ShellView
 from quicksand_tui.forms.asking import form_of
 from quicksand_tui.forms.mounts import mount_form
-from quicksand_tui.model.sandboxes import SandboxView, State, at_host
+from quicksand_tui.model.sandboxes import SandboxView, at_host
 from quicksand_tui.model.world import (
     HERE,
     HostView,
@@ -71,7 +73,7 @@ def far(view: SandboxView, machine: MachineView, **more: object) -> SandboxView:
 
 
 FAR_WEB = far(WEB_PAST, BOX, ports=())
-AWAY_DB = far(replace(DB, state=State.RUNNING), LAB)
+AWAY_DB = far(replace(DB, state=Status.RUNNING), LAB)
 WORLD = replace(
     FULL,
     sandboxes=(WEB, DB, FAR_WEB, AWAY_DB),

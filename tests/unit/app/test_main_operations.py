@@ -6,10 +6,11 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from quicksand.things.status import Status
 from textual.widgets import Button
 
 from quicksand_tui.model.jobs import Failure, OperationError
-from quicksand_tui.model.sandboxes import SandboxView, State
+from quicksand_tui.model.sandboxes import SandboxView
 from quicksand_tui.opening.opening import farewell
 from quicksand_tui.screens.confirm import ConfirmScreen
 from quicksand_tui.screens.reports import CommandsScreen, FailureScreen
@@ -45,7 +46,7 @@ async def test_stop_shows_its_progress_and_its_command() -> None:
         assert service.calls[-1] == f"stop {WEB.id}"
         assert "$ quicksand-tui stop web" in command_line(app)
         service.hold.set()
-        await until(lambda: app.world.sandbox(WEB.id).state is State.STOPPED)  # type: ignore[union-attr]
+        await until(lambda: app.world.sandbox(WEB.id).state is Status.STOPPED)  # type: ignore[union-attr]
         await until(lambda: "✓" in command_line(app))
         assert toasts(app) == []
 

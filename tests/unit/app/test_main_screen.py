@@ -7,11 +7,12 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from quicksand.things.status import Status
 from textual import events
 from textual.command import CommandPalette
 from textual.widgets import Input
 
-from quicksand_tui.model.sandboxes import SandboxView, State
+from quicksand_tui.model.sandboxes import SandboxView
 from quicksand_tui.model.world import World
 from quicksand_tui.panes.pane import Pane
 from quicksand_tui.screens.help import HelpScreen
@@ -54,7 +55,7 @@ async def test_a_change_of_the_store_shows_by_itself_and_keeps_the_cursor() -> N
         await select(pilot, AGENT)
         service.world = replace(
             service.world,
-            sandboxes=(replace(WEB, state=State.CRASHED, error="kernel panic"), AGENT),
+            sandboxes=(replace(WEB, state=Status.CRASHED, error="kernel panic"), AGENT),
         )
         await until(lambda: app.main.sandboxes.table.row_count == 2)
         assert app.main.sandboxes.table.selected_key == AGENT.id

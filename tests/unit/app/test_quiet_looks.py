@@ -16,11 +16,11 @@ from quicksand.base.paths import Paths, make_private_dir
 from quicksand.base.removal import make_marked
 from quicksand.records.layout import runtime_dir
 from quicksand.records.registry import Registry
+from quicksand.things.status import Status
 
 from quicksand_tui.door import far_end, look
 from quicksand_tui.door.look import Reader
 from quicksand_tui.door.stamps import dir_stamp
-from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.world import World
 from tests.unit.app.fakes import until
 from tests.unit.app.test_reader import make
@@ -70,10 +70,10 @@ def test_what_could_not_be_read_is_looked_at_again_however_quiet(
     text = file.read_text()
     file.write_text("{")
     reader = Reader()
-    assert [view.state for view in reader.read(NOBODY).sandboxes] == [State.BROKEN]
+    assert [view.state for view in reader.read(NOBODY).sandboxes] == [Status.BROKEN]
     file.write_text(text)  # in place: no name changes
     views = reader.read(NOBODY, is_quiet=True).sandboxes
-    assert [view.state for view in views] == [State.STOPPED]
+    assert [view.state for view in views] == [Status.STOPPED]
 
 
 @pytest.fixture

@@ -20,10 +20,11 @@ from quicksand.records.layout import runtime_dir, sandbox_dir
 from quicksand.records.mount import Mount
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record, RunState
+from quicksand.things.status import Status
 
 from quicksand_tui.door import look as reader
 from quicksand_tui.door.look import Reader
-from quicksand_tui.model.sandboxes import MountState, SandboxView, State
+from quicksand_tui.model.sandboxes import MountState, SandboxView
 
 VISIBLE: frozenset[str] = frozenset({"0" * 12})
 
@@ -80,7 +81,7 @@ def test_sandboxes_come_oldest_first_with_their_configuration(places: Paths) -> 
     make(places, 1)
     first, second = Reader().read(frozenset()).sandboxes
     assert (first.name, second.name) == ("box-1", "box-2")
-    assert first.state is State.STOPPED
+    assert first.state is Status.STOPPED
     assert first.memory_limit == 512 * 2**20
     assert first.disk
 
@@ -89,7 +90,7 @@ def test_a_new_sandbox_a_change_and_a_removal_show_at_the_next_look(places: Path
     looking = Reader()
     assert looking.read(VISIBLE).sandboxes == ()
     record = make(places)
-    assert only(looking.read(VISIBLE).sandboxes).state is State.STOPPED
+    assert only(looking.read(VISIBLE).sandboxes).state is Status.STOPPED
     place = sandbox_dir(places, record.id)
     write_json(place.exit, {"code": -9, "asked": False})
     assert only(looking.read(VISIBLE).sandboxes).error == "QEMU was ended by SIGKILL"
@@ -111,14 +112,14 @@ def test_a_running_one_has_memory_at_once_and_cpu_at_the_second_reading(
         machine.state.write_text(json.dumps(run_state(os.getpid()).to_json()))
         looking = Reader()
         first = only(looking.read(VISIBLE).sandboxes)
-        assert first.state is State.RUNNING
+        assert first.state is Status.RUNNING
         assert first.cpu_percent is None
         assert first.memory_used
         assert first.accel_reason == "kvm: no"
         second = only(looking.read(VISIBLE).sandboxes)
         assert second.cpu_percent is not None
         unseen = only(Reader().read(frozenset({"other"})).sandboxes)
-        assert unseen.state is State.RUNNING
+        assert unseen.state is Status.RUNNING
     finally:
         os.close(lock)
         shutil.rmtree(runtime.root)
@@ -216,10 +217,10 @@ def test_a_machine_that_dies_with_its_keeper_is_found_out(
     lock = try_lock(sandbox_dir(places, record.id).lock)
     assert lock is not None
     looking = Reader()
-    assert only(looking.read(VISIBLE).sandboxes).state is State.RUNNING
+    assert only(looking.read(VISIBLE).sandboxes).state is Status.RUNNING
     os.close(lock)  # no file changes
     looking._next_usage = 0.0
-    assert only(looking.read(VISIBLE).sandboxes).state is State.STOPPED
+    assert only(looking.read(VISIBLE).sandboxes).state is Status.STOPPED
     shutil.rmtree(runtime.root)
 
 
@@ -230,7 +231,7 @@ def test_one_broken_record_does_not_hide_the_others_and_its_text_is_harmless(
     record = make(places, 2)
     sandbox_dir(places, record.id).record.write_text('{"schema_version": "\\u001b[2J\\u202e"}')
     broken, good = sorted(Reader().read(VISIBLE).sandboxes, key=lambda view: view.state)
-    assert (broken.state, good.state) == (State.BROKEN, State.STOPPED)
+    assert (broken.state, good.state) == (Status.BROKEN, Status.STOPPED)
     assert "\x1b" not in broken.error and "\u202e" not in broken.error
 
 
@@ -241,7 +242,7 @@ def test_foreign_names_are_made_harmless(places: Paths) -> None:
         json.dumps({**record.to_json(), "name": "\x1b]0;x\x07[red]a\nb", "id": record.id})
     )
     view = only(Reader().read(VISIBLE).sandboxes)
-    assert (view.state, view.name) == (State.BROKEN, record.id)
+    assert (view.state, view.name) == (Status.BROKEN, record.id)
     assert not set(view.error) & {"\x1b", "\x07", "\n"}
 
 

@@ -8,12 +8,13 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
+from quicksand.things.status import Status
 from textual.pilot import Pilot
 
 from quicksand_tui.actions import reasons
 from quicksand_tui.jobs.run_many import AT_ONCE, exec_command
 from quicksand_tui.model.jobs import CommandOutput, Failure, Run, RunState
-from quicksand_tui.model.sandboxes import SandboxView, State
+from quicksand_tui.model.sandboxes import SandboxView
 from quicksand_tui.model.world import Selection
 from quicksand_tui.screens.run_many import OutputScreen, RunManyScreen
 from quicksand_tui.ui.app import QuicksandApp
@@ -206,7 +207,7 @@ async def test_nothing_is_run_without_a_command_or_where_nothing_runs() -> None:
     async with run_shown(service) as (app, pilot, _):
         await pilot.press("enter")
         assert toasts(app) == ["type a command first"]
-        gone = replace(WEB, state=State.STOPPED), replace(OTHER, state=State.CRASHED), PAUSED
+        gone = replace(WEB, state=Status.STOPPED), replace(OTHER, state=Status.CRASHED), PAUSED
         service.world = replace(service.world, sandboxes=gone)
         app.refresh_now()
         await until(lambda: "it is stopped" in screen_text(app))

@@ -19,6 +19,7 @@ from quicksand.base.paths import Paths
 from quicksand.base.process_usage import is_stopped
 from quicksand.guest.traffic import GuestTraffic
 from quicksand.records.layout import runtime_dir, sandbox_dir
+from quicksand.things.status import Status
 
 from quicksand_tui.door import look as reader
 from quicksand_tui.door import silence
@@ -26,7 +27,6 @@ from quicksand_tui.door.look import Reader
 from quicksand_tui.door.silence import Silences
 from quicksand_tui.door.traffic import TrafficWatch
 from quicksand_tui.door.typed import Typed
-from quicksand_tui.model.sandboxes import State
 from tests.unit.app.fakes import FakeService, app_of, screen_text, until
 from tests.unit.app.test_reader import VISIBLE, make, only, run_state
 from tests.unit.panes.test_panes_screen import opened
@@ -168,7 +168,7 @@ async def test_a_guest_that_does_not_answer_holds_up_no_other() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"state": State.PAUSED, "error": DISK_FULL}, f"paused: {DISK_FULL}"),
+        ({"state": Status.PAUSED, "error": DISK_FULL}, f"paused: {DISK_FULL}"),
         ({"silent_since": 0.0}, "no answer for "),
     ],
 )

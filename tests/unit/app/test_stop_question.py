@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from quicksand_tui.model.sandboxes import State
+from quicksand.things.status import Status
+
 from quicksand_tui.panes.pane import Pane
 from quicksand_tui.screens.confirm import ConfirmScreen
 from quicksand_tui.views.losses import losses_of_stop
@@ -20,7 +21,7 @@ from tests.unit.app.fakes import (
 )
 
 PREFIX = "ctrl+right_square_bracket"
-OTHER = replace(DB, state=State.RUNNING)
+OTHER = replace(DB, state=Status.RUNNING)
 BOTH = replace(FULL, sandboxes=(WEB, OTHER))
 
 

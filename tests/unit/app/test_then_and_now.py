@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from PIL import Image
+from quicksand.things.status import Status
 
 from quicksand_tui.cockpit import then_and_now
 from quicksand_tui.cockpit.then_and_now import GAP, ThenAndNow
 from quicksand_tui.model.jobs import Failure
-from quicksand_tui.model.sandboxes import State
 from quicksand_tui.screens.look import LookScreen
 from quicksand_tui.ui.app import QuicksandApp
 from tests.unit.app.fakes import (
@@ -136,7 +136,7 @@ async def test_a_failure_is_told_in_its_place() -> None:
 
 
 async def test_a_stopped_sandbox_has_no_present_screen() -> None:
-    service = world(replace(WITH_SCREEN, state=State.STOPPED))
+    service = world(replace(WITH_SCREEN, state=Status.STOPPED))
     async with in_tree(service) as (app, _, _):
         await until(lambda: is_seen(app) and sides(app) == [{RED}, set()])
         await until(lambda: "now it is stopped" in screen_text(app))

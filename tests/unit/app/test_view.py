@@ -5,25 +5,23 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from quicksand.things.status import Status
 
 from quicksand_tui.door.traffic import with_traffic
 from quicksand_tui.model.jobs import Job, JobVerb
-from quicksand_tui.model.sandboxes import ImageView, SandboxView, State, TrafficRates
+from quicksand_tui.model.sandboxes import ImageView, SandboxView, TrafficRates
 from quicksand_tui.model.world import HostView, Panel, Selection, World
 from quicksand_tui.views.counts import counts_text, empty_text, host_text
 from quicksand_tui.views.image_rows import image_row, plan_image_columns
 from quicksand_tui.views.overview import laid_out, overview
 from quicksand_tui.views.rows import (
-    GLYPHS,
     NETWORK_COLUMN,
     PADDING,
-    ROLES,
     ListNeeds,
     arrange_sandboxes,
     list_needs,
     plan_sandbox_columns,
     sandbox_row,
-    state_text,
     with_jobs,
 )
 from quicksand_tui.widgets.details import describe
@@ -63,7 +61,7 @@ def test_a_network_is_shown_as_rates() -> None:
     row = row_of(WEB, world)
     assert row["network"] == "↓1.2M ↑0"
     assert row_of(DB, world)["network"] == ""
-    stopped = replace(world, sandboxes=(replace(WEB, state=State.STOPPED, traffic=rates),))
+    stopped = replace(world, sandboxes=(replace(WEB, state=Status.STOPPED, traffic=rates),))
     assert row_of(WEB, stopped)["network"] == ""
     assert with_traffic(FULL, {}) is FULL
 
@@ -83,8 +81,8 @@ def test_a_stopped_sandbox_has_no_use_of_the_cpu() -> None:
 
 
 def test_every_state_has_its_own_word_and_a_glyph_and_a_colour() -> None:
-    assert len({state_text(state) for state in State}) == len(State)
-    assert set(GLYPHS) == set(ROLES) == set(State)
+    assert len({state.text for state in Status}) == len(Status)
+    assert all(state.sign and state.role for state in Status)
 
 
 @pytest.mark.parametrize("width", range(20, 240))
@@ -168,7 +166,7 @@ def test_the_filter_compares_amounts_and_finds_letters_in_their_order(
 def test_a_job_changes_what_is_shown_of_its_sandbox() -> None:
     job = Job(sandbox_id=DB.id, name="db", verb=JobVerb.START, stage="start QEMU", step=4, steps=5)
     shown = with_jobs(FULL, [job])
-    assert shown.sandbox(DB.id) == replace(DB, state=State.STARTING)
+    assert shown.sandbox(DB.id) == replace(DB, state=Status.STARTING)
     row = next(sandbox_row(v, shown) for v in shown.sandboxes if v.id == DB.id)
     assert row.cells["name"].note == "4/5 start QEMU"
 

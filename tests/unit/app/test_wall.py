@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 from PIL import Image
+from quicksand.things.status import Status
 from textual.events import Key
 from textual.pilot import Pilot
 
@@ -17,7 +18,7 @@ from quicksand_tui.door.protocol import LogKind, ShellView
 from quicksand_tui.home.config import Settings
 from quicksand_tui.kit.textual_private import forward
 from quicksand_tui.model.jobs import CommandOutput
-from quicksand_tui.model.sandboxes import SandboxView, State
+from quicksand_tui.model.sandboxes import SandboxView
 from quicksand_tui.model.wall import WatchedTerminal
 from quicksand_tui.screens.run_many import RunManyScreen
 from quicksand_tui.screens.wall import WallScreen
@@ -370,7 +371,7 @@ async def test_paused_ones_keep_their_last_picture() -> None:
     async with wall_shown(service) as (app, pilot, screen):
         service.wall.say(NINE[0].id, b"here\r\n")
         await draw(screen, pilot)
-        service.change(NINE[0].id, State.PAUSED)
+        service.change(NINE[0].id, Status.PAUSED)
         await app.look()
         text = await draw(screen, pilot)
         assert "agent-1 ‖" in text and "here" in text and "paused" in text

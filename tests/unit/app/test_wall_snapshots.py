@@ -6,9 +6,9 @@ import time
 from dataclasses import replace
 
 import pytest
+from quicksand.things.status import Status
 from textual.pilot import Pilot
 
-from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.wall import Heard
 from quicksand_tui.screens.wall import WallScreen
 from tests.unit.app.fakes import WEB, app_of, make_app, ready, until
@@ -42,7 +42,7 @@ class RichService(WallService):
     """Six terminals, one of them in a paused sandbox."""
 
     def __init__(self) -> None:
-        super().__init__((*VIEWS[:-1], replace(VIEWS[-1], state=State.PAUSED)))
+        super().__init__((*VIEWS[:-1], replace(VIEWS[-1], state=Status.PAUSED)))
         for view in VIEWS:
             program, text = SAID[view.name]
             self.wall.put(view.id, terminal(program=program))
@@ -77,7 +77,7 @@ def test_wall_where_nothing_runs_any_more(snap_compare: Compare, size: tuple[int
         app = await ready(pilot)
         await pilot.press("W")
         await until(lambda: isinstance(app.screen, WallScreen))
-        service.change(VIEWS[0].id, State.STOPPED)
+        service.change(VIEWS[0].id, Status.STOPPED)
         await app.look()
         await pilot.pause()
 

@@ -91,7 +91,6 @@ def test_whoever_reads_a_record_a_lock_or_a_log_gets_an_error(
 
 OF_THE_KERNEL_OR_THE_PROGRAM = {
     "guest/network.py",
-    "base/boot.py",
     "base/cpu.py",
     "base/memory.py",
     "base/processes.py",

@@ -74,7 +74,7 @@ def test_a_broken_one_is_listed_and_breaks_nothing(
     bad.record.write_text('{"schema_version": 1, "name": "\\u001b[2J')
     assert run(["ps", "-a"]) == Exit.OK
     out = capsys.readouterr().out
-    assert "! broken" in out
+    assert "✗ broken" in out
     assert "web" in out
     assert "\x1b" not in out
 

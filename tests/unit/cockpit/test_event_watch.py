@@ -12,12 +12,13 @@ import pytest
 from quicksand.base.errors import ConfigError
 from quicksand.base.paths import Paths
 from quicksand.records.layout import runtime_dir
+from quicksand.things.status import Status
 
 from quicksand_tui.door.event_cursor import Cursor, read_cursor, write_cursor
 from quicksand_tui.door.event_watch import EventWatch
 from quicksand_tui.door.look import Reader
 from quicksand_tui.model.happened import differences
-from quicksand_tui.model.sandboxes import MountState, MountView, SandboxView, State
+from quicksand_tui.model.sandboxes import MountState, MountView, SandboxView
 from quicksand_tui.model.world import World
 from tests.unit.app.fakes import FULL, WEB_PAST
 
@@ -46,7 +47,7 @@ def test_a_revert_is_told_though_a_look_fell_into_it(places: Paths) -> None:
 MOUNT = MountView(key="/srv/\udcff", host="/home/me", guest="/srv/?", told=("Makefile",))
 MOMENTS = (
     WEB_PAST,
-    replace(WEB_PAST, name="other", state=State.STOPPED, run="", started=None),
+    replace(WEB_PAST, name="other", state=Status.STOPPED, run="", started=None),
     replace(WEB_PAST, run="r1", started=5.0),
     replace(WEB_PAST, run="r2", started=5.0, origin="clean", mounts=(MOUNT,)),
     replace(WEB_PAST, mounts=(replace(MOUNT, readonly=True, state=MountState.MOUNTED),)),

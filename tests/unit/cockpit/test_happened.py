@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+from quicksand.things.status import Status
+
 from quicksand_tui.model.checkpoints import CheckpointTree
 from quicksand_tui.model.happened import Fact, Happened, differences, past_of, words_of
-from quicksand_tui.model.sandboxes import MountState, SandboxView, State
+from quicksand_tui.model.sandboxes import MountState, SandboxView
 from quicksand_tui.model.world import World
 from tests.unit.app.fakes import AGENT, DATA, DB, NOW, PAST, SRC, WEB, WEB_PAST, kept
 
@@ -30,7 +32,7 @@ def test_a_sandbox_comes_changes_and_goes() -> None:
     assert events(DB, None) == [{"event": "deleted"}]
     assert events(WEB, replace(WEB, cpu_percent=99.0)) == []
     assert events(WEB, replace(WEB, name="www")) == [{"event": "renamed", "from": "web"}]
-    crashed = replace(WEB, state=State.CRASHED, error="kernel panic")
+    crashed = replace(WEB, state=Status.CRASHED, error="kernel panic")
     assert events(WEB, crashed) == [
         {"event": "state", "from": "running", "to": "crashed", "error": "kernel panic"}
     ]

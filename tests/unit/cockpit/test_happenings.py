@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from quicksand.things.status import Status
+
 from quicksand_tui.model.checkpoints import CheckpointTree
-from quicksand_tui.model.sandboxes import MountState, SandboxView, State
+from quicksand_tui.model.sandboxes import MountState, SandboxView
 from quicksand_tui.model.world import World
 from quicksand_tui.views.happenings import happenings
 from tests.unit.app.fakes import AGENT, DATA, DB, NOW, PAST, SRC, WEB, WEB_PAST, kept
@@ -17,7 +19,7 @@ def texts(before: tuple[SandboxView, ...], after: tuple[SandboxView, ...]) -> li
 
 
 def test_states_names_and_sandboxes_that_come_and_go() -> None:
-    crashed = replace(WEB, state=State.CRASHED, error="kernel panic")
+    crashed = replace(WEB, state=Status.CRASHED, error="kernel panic")
     assert texts((WEB, DB), (crashed, DB)) == ["3f running → crashed: kernel panic"]
     assert texts((WEB,), (WEB, DB)) == ["aa new, stopped"]
     assert texts((WEB, AGENT), (WEB,)) == ["bb deleted"]
@@ -88,7 +90,7 @@ def test_what_could_not_be_read_has_not_happened() -> None:
     blind = World(taken=NOW, sandboxes=(), error="Permission denied")
     assert list(happenings(then, blind)) == list(happenings(blind, then)) == []
     # That one sandbox cannot be read hides nothing of the others.
-    partly = replace(then, sandboxes=(WEB, replace(DB, state=State.RUNNING)), error="web: denied")
+    partly = replace(then, sandboxes=(WEB, replace(DB, state=Status.RUNNING)), error="web: denied")
     assert [found.text for found in happenings(then, partly)] == ["stopped → running"]
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from quicksand.things.status import Status
 
 from quicksand_tui.model.geometry import Rect
-from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.wall import (
     TILE_HEIGHT_MIN,
     TILE_WIDTH_MIN,
@@ -115,7 +115,7 @@ def test_a_tile_shows_the_end_of_the_output_with_its_cursor() -> None:
 FACTS = TileFacts(
     name="web",
     kind=Kind.SHELL,
-    state=State.RUNNING,
+    state=Status.RUNNING,
     cpu=2.0,
     program="/usr/bin/pytest -q",
     directory="/root/src",
@@ -147,7 +147,7 @@ def test_a_title_tells_the_time_since_the_last_output(seconds: float | None, sai
 )
 def test_a_shell_is_told_by_its_name_alone(program: str, directory: str, said: str) -> None:
     facts = TileFacts(
-        name="a", kind=Kind.SHELL, state=State.RUNNING, program=program, directory=directory
+        name="a", kind=Kind.SHELL, state=Status.RUNNING, program=program, directory=directory
     )
     assert head_text(facts, 60) == "a ●" + (f" ─ {said}" if said else "")
 
@@ -161,7 +161,7 @@ def test_a_shell_is_told_by_its_name_alone(program: str, directory: str, said: s
         ({"wants": Wants.BELL}, "♪ rang the bell"),
         ({"wants": Wants.END, "status": 1}, "✗ exit 1"),
         ({"wants": Wants.END, "status": 0}, "✓ done"),
-        ({"state": State.PAUSED}, "paused"),
+        ({"state": Status.PAUSED}, "paused"),
         ({"note": "it does not answer"}, "it does not answer"),
     ],
 )

@@ -15,12 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from quicksand.base.paths import Paths
+from quicksand.things.status import Status
 from quicksand_vt import Terminal
 
 from quicksand_tui.door.service import EngineService
 from quicksand_tui.kit.first_list import first_list
 from quicksand_tui.kit.outline import Looks, outline
-from quicksand_tui.model.sandboxes import SandboxView, State
+from quicksand_tui.model.sandboxes import SandboxView
 from quicksand_tui.model.text import sanitise
 from quicksand_tui.model.world import World
 from quicksand_tui.opening.opening import FirstLook, Sketch
@@ -222,11 +223,11 @@ NAMES = st.text(min_size=1, max_size=70).map(lambda text: sanitise(text, limit=6
 @given(
     st.integers(1, 250),
     st.integers(1, 70),
-    st.lists(st.tuples(NAMES, st.sampled_from(State)), max_size=30),
+    st.lists(st.tuples(NAMES, st.sampled_from(Status)), max_size=30),
     st.booleans(),
 )
 def test_whatever_the_names_it_stays_within_the_list(
-    columns: int, rows: int, named: list[tuple[str, State]], ascii_only: bool
+    columns: int, rows: int, named: list[tuple[str, Status]], ascii_only: bool
 ) -> None:
     views = tuple(
         SandboxView(id=str(at), name=name, state=state) for at, (name, state) in enumerate(named)

@@ -26,8 +26,9 @@ from quicksand.base.paths import Paths
 from quicksand.life.sandbox_trash import SandboxTrash
 from quicksand.records.layout import SandboxDir, sandbox_dir
 from quicksand.records.registry import Registry
-from quicksand.records.sandboxes import Record, Status, new_id
+from quicksand.records.sandboxes import Record, new_id
 from quicksand.records.trash import TRASH_KEPT_S
+from quicksand.things.status import Status
 
 from quicksand_tui.model.remedies import hint_of
 from tests.faults import Fault, fault

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from quicksand.things.status import Status
 from textual.events import Key, Paste
 from textual.geometry import Region
 from textual.pilot import Pilot
@@ -17,7 +18,6 @@ from textual.screen import Screen
 from quicksand_tui.door.protocol import ShellView
 from quicksand_tui.home.state import PaneMemory, StateFile
 from quicksand_tui.kit.textual_private import RawInput
-from quicksand_tui.model.sandboxes import State
 from quicksand_tui.panes.content import LinkState, Running
 from quicksand_tui.panes.pane import Pane
 from quicksand_tui.panes.workspace import Workspace
@@ -344,7 +344,7 @@ async def test_a_start_and_a_key_open_all_panes_anew_and_keep_what_is_typed_mean
         await command(pilot, "d")
         for guest in before:
             guest.tell(LinkState.LOST, "it was stopped", runs=False)
-        service.change(WEB.id, State.STOPPED)
+        service.change(WEB.id, Status.STOPPED)
         await app.look()
         service.hold = asyncio.Event()
         await pilot.press("a")

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from quicksand.display.rfb import RfbClient
-from quicksand.records.sandboxes import Status
+from quicksand.things.status import Status
 
 from quicksand_tui.cli import runner, view
 from quicksand_tui.kit import probe

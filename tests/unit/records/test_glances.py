@@ -27,8 +27,9 @@ from quicksand.records import registry as registry_module
 from quicksand.records.config import SandboxConfig
 from quicksand.records.glances import Glance, glance_at_all, ids_in
 from quicksand.records.registry import Registry
-from quicksand.records.sandboxes import Status, new_id
+from quicksand.records.sandboxes import new_id
 from quicksand.records.trash import Trash
+from quicksand.things.status import Status
 
 from tests.unit.base.test_files import locked_elsewhere
 from tests.unit.records.making import RECORD, age, make, place_of, runtime_of

@@ -9,10 +9,10 @@ from quicksand.base.paths import Paths
 from quicksand.records.layout import MachineDir
 from quicksand.records.paused import DISK_FULL, find_pause
 from quicksand.records.registry import Registry, publish_state
-from quicksand.records.sandboxes import Status
+from quicksand.things.status import Status
 
 from quicksand_tui.actions.reasons import can_start, run
-from quicksand_tui.model.sandboxes import SandboxView, State
+from quicksand_tui.model.sandboxes import SandboxView
 from quicksand_tui.model.world import Panel, Selection
 from tests.unit.app.fakes import FULL, PAUSED
 from tests.unit.base.test_files import locked_elsewhere
@@ -63,7 +63,7 @@ def test_an_action_that_is_not_possible_tells_why_it_is_paused(
 ) -> None:
     """P resumes nothing as long as the disk is full."""
     view = replace(PAUSED, error=error)
-    assert view.state is State.PAUSED
+    assert view.state is Status.PAUSED
     assert callable(reason)
     assert reason(FULL, selection_of(view)) == said
 

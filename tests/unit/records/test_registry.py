@@ -26,7 +26,8 @@ from quicksand.records.held import Held, say_held
 from quicksand.records.last_run import find_panic
 from quicksand.records.layout import sandbox_dir
 from quicksand.records.registry import Registry, publish_state
-from quicksand.records.sandboxes import Entry, Record, RunState, Status, new_id
+from quicksand.records.sandboxes import Entry, Record, RunState, new_id
+from quicksand.things.status import Status
 
 from quicksand_tui.model.remedies import hint_of
 from tests.unit.base.test_files import locked_elsewhere

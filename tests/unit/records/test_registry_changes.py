@@ -18,8 +18,9 @@ from quicksand.base.errors import (
 from quicksand.base.files import is_locked, write_json
 from quicksand.records.layout import runtime_dir
 from quicksand.records.registry import Registry, publish_state
-from quicksand.records.sandboxes import Record, Status, new_id
+from quicksand.records.sandboxes import Record, new_id
 from quicksand.records.trash import remove_tree
+from quicksand.things.status import Status
 
 from quicksand_tui.model.remedies import hint_of
 from tests.unit.base.test_files import locked_elsewhere

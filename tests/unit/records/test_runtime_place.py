@@ -11,7 +11,7 @@ from quicksand.base.files import try_lock
 from quicksand.base.paths import Paths
 from quicksand.records.layout import runtime_dir, sandbox_dir
 from quicksand.records.registry import Registry, publish_state
-from quicksand.records.sandboxes import Status
+from quicksand.things.status import Status
 
 from tests.unit.records.making import RUN, make
 

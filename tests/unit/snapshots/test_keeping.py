@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from quicksand.base.boot import boot_id
 from quicksand.base.errors import HistoryError
 from quicksand.base.paths import Paths
+from quicksand.base.processes import boot_id
 from quicksand.records.given_up import GivenUp, read_given_up
 from quicksand.records.layout import SandboxDir, sandbox_dir
 from quicksand.records.nodes import BLANK, Head, Node, new_id

@@ -17,12 +17,12 @@ from quicksand.qemu.hypervisor import Qemu
 from quicksand.qemu.keeper_link import KeeperLink
 from quicksand.records.layout import RuntimeDir, runtime_dir
 from quicksand.records.paused import LEFT
-from quicksand.records.sandboxes import Status
 from quicksand.snapshots import device_load, finisher, in_place, restore, reverting
 from quicksand.snapshots.awakening import Awakening
 from quicksand.snapshots.present import Present
 from quicksand.snapshots.reverting import Form
 from quicksand.snapshots.successor import Successor
+from quicksand.things.status import Status
 
 from tests.conftest import wait_for
 from tests.integration.guests import say

@@ -10,10 +10,10 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from quicksand.base.boot import boot_id
 from quicksand.base.errors import StateError
 from quicksand.base.files import read_json, write_json
 from quicksand.base.paths import Paths
+from quicksand.base.processes import boot_id
 from quicksand.hosted.codec import ForeignValueError, encode
 from quicksand.life.sandbox_trash import SandboxTrash
 from quicksand.qemu.keeper_parts.waiting import now

@@ -13,10 +13,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from quicksand.base.errors import BundleError, QuicksandError
-from quicksand.records.sandboxes import Record, Status
+from quicksand.records.sandboxes import Record
 from quicksand.saves.bundle.exporting import Exported
 from quicksand.saves.bundle.trees import export_tree
 from quicksand.snapshots.pages import PageIndex, PageRun
+from quicksand.things.status import Status
 
 from tests.conftest import examples
 from tests.faults import Fault, fault

@@ -1,5 +1,6 @@
-"""The directories in which sandboxes keep the memory files of their checkpoints: their own, or one
-on another volume."""
+"""Directories of a sandbox that may lie elsewhere: that of the memory files of its checkpoints, on
+another volume, and that of its sockets. The latter is noted in its directory, since a client with
+another TMPDIR or QUICKSAND_RUNTIME_DIR would look elsewhere."""
 
 from __future__ import annotations
 
@@ -9,7 +10,10 @@ from pathlib import Path
 
 from quicksand.base.files import map_os_errors
 from quicksand.base.paths import Paths, is_for_all, make_private_dir, memory_place
-from quicksand.base.removal import make_marked, remove
+from quicksand.base.processes import is_same_place
+from quicksand.base.removal import NotOursError, belongs_to, make_marked, remove
+
+LINK = "runtime"
 
 
 def make_elsewhere(place: Path) -> Path:
@@ -46,3 +50,27 @@ def remove_memory(root: Path) -> None:
     if memory.is_symlink():
         with contextlib.suppress(OSError):  # a directory without quicksand's mark is not removed
             remove(memory.readlink())
+
+
+def find_place(sandbox: Path, usual: Path) -> Path:
+    """Return the runtime directory of the sandbox in ``sandbox``: the one where it was started, if
+    that exists and its mark names this sandbox (a copied data directory links to another
+    sandbox's); else ``usual``."""
+    try:
+        noted = os.readlink(sandbox / LINK)  # noqa: PTH115 - no `Path` for most: `ps` asks of all
+    except OSError:
+        return usual
+    if noted == os.fspath(usual):
+        return usual
+    try:
+        is_its = is_same_place(belongs_to(Path(noted)), sandbox)
+    except (NotOursError, OSError):
+        return usual
+    return Path(noted) if is_its else usual
+
+
+def note_place(sandbox: Path, runtime: Path) -> None:
+    """Note its place. Raises OSError."""
+    temporary = sandbox / f".{LINK}.{os.urandom(4).hex()}"
+    temporary.symlink_to(runtime)
+    temporary.replace(sandbox / LINK)
