@@ -51,6 +51,13 @@ class Checkpoint:
     revert_pause_s: float = 0.0
     """Seconds for which that revert paused the VM."""
 
+    def __post_init__(self) -> None:
+        """Raises ValueError for a tier that there is not: another machine may tell anything."""
+        try:
+            find_tier(self.tier)
+        except LookupError:
+            raise ValueError(f"there is no tier {self.tier!r:.40}") from None
+
     @property
     def has_memory(self) -> bool:
         """Whether a sandbox can revert to it; otherwise it can only boot from its disk."""
