@@ -7,7 +7,7 @@ import os
 import time
 from dataclasses import replace
 from itertools import starmap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from quicksand.base.errors import HistoryError, QuicksandError
 from quicksand.base.footprint import Footprint
@@ -21,14 +21,13 @@ from quicksand.records.mount import CIFS
 from quicksand.records.nodes import Node
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Entry
-from quicksand.snapshots.checkpoint import Checkpoint, measure_tree
 from quicksand.snapshots.history import history_of
-from quicksand.snapshots.tree import Tree, read_tree
+from quicksand.snapshots.tree import Tree, measure_tree, read_tree, told_by
 from quicksand.things.status import Status
 
 from quicksand_tui.door.stamps import Stamp, dir_stamp, directories
 from quicksand_tui.model.amounts import size_text
-from quicksand_tui.model.checkpoints import NO_TREE, CheckpointTree, CheckpointView
+from quicksand_tui.model.checkpoints import NO_TREE, NOTE_LIMIT, CheckpointTree, CheckpointView
 from quicksand_tui.model.sandboxes import (
     NO_HISTORY,
     MountView,
@@ -38,7 +37,6 @@ from quicksand_tui.model.sandboxes import (
 )
 from quicksand_tui.model.text import error_text, sanitise
 from quicksand_tui.model.world import World
-from quicksand_tui.verbs.checkpoints import view_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,7 +88,9 @@ class TreeReader:
         known = self._views.get(node.id)
         if known is None or known[0] is not node:
             has_picture = os.path.lexists(self._registry.place(self._id).screen(node.id))
-            view = replace(view_of(Checkpoint.from_node(node)), has_picture=has_picture)
+            told = _cleaned(told_by(node))
+            name = node.tag if node.tag == told["tag"] else node.id
+            view = CheckpointView(**told, name=name, has_picture=has_picture)
             known = self._views[node.id] = (node, view)
         return known[1]
 
@@ -104,10 +104,11 @@ class TreeReader:
         return before if same else found.changed
 
     def _sized(self, view: CheckpointView) -> CheckpointView:
-        own, shared = self._sizes.get(view.id, (None, None))
-        if (own, shared) == (view.own, view.shared):
+        known = self._sizes.get(view.id)
+        if known == ((view.size, view.shared) if view.is_measured else None):
             return view
-        return replace(view, own=own, shared=shared)
+        size, shared = known or (0, 0)
+        return replace(view, size=size, shared=shared, is_measured=known is not None)
 
     def _measure(self, tree: CheckpointTree) -> None:
         """Measures the checkpoints if they or the head have changed since the last time."""
@@ -127,7 +128,7 @@ def _broken(id_: str, error: str) -> CheckpointView:
 
 
 def _order(view: CheckpointView) -> tuple[bool, float, str]:
-    return (not view.error, view.created or 0.0, view.id)
+    return (not view.error, view.created, view.id)
 
 
 USAGE_EVERY_S = 2.0
@@ -402,11 +403,14 @@ def _longer(
     )
 
 
+def _cleaned(told: dict[str, Any]) -> dict[str, Any]:
+    """Returns facts with every text fit to be shown, but for the id: it is sent back."""
+    texts = {name: value for name, value in told.items() if type(value) is str and name != "id"}
+    return told | {name: sanitise(value, limit=NOTE_LIMIT) for name, value in texts.items()}
+
+
 def _view(entry: Entry) -> SandboxView:
-    told = entry.told()
-    # Every text is cleaned but the id: it is sent back.
-    texts = {name: sanitise(value) for name, value in told.items() if type(value) is str}
-    view = SandboxView(**{**told, **texts, "id": entry.id})
+    view = SandboxView(**_cleaned(entry.told()))
     if entry.run is None:
         return view
     return replace(

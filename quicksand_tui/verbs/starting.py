@@ -39,7 +39,7 @@ from quicksand_tui.verbs.verb import Kind, argument, flag, option, verb
 if TYPE_CHECKING:
     from quicksand.records.machine_options import MachineOption
     from quicksand.sandbox import Sandbox
-    from quicksand.snapshots.checkpoint import Checkpoint
+    from quicksand.things.checkpoint import Checkpoint
 
     from quicksand_tui.model.keymap import Keymap
     from quicksand_tui.model.specs import NewSpec
