@@ -43,8 +43,7 @@ from quicksand.remote.destination import Destination
 
 from bench.commands import record_of
 from quicksand_tui.cli.measuring.machines import make_warm
-from quicksand_tui.door.far_wire import Learner
-from quicksand_tui.door.wire_values import Lines
+from quicksand_tui.door.far_lines import Learner, Lines
 from tests.conftest import fresh_places
 from tests.ssh_server import FarHost, far_environ, with_sshd
 

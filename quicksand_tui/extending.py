@@ -15,9 +15,19 @@ from quicksand.base.on_demand import on_demand
 if TYPE_CHECKING:
     from quicksand_tui.cli.addresses import parse_address
     from quicksand_tui.cli.commands import command_of
-    from quicksand_tui.cli.output import Exit, complain, print_json, print_table, say
+    from quicksand_tui.cli.completing.words import beginning
+    from quicksand_tui.cli.output import (
+        Exit,
+        complain,
+        print_json,
+        print_table,
+        say,
+        show_age,
+        show_size,
+    )
     from quicksand_tui.cli.runner import Signals, run_async
     from quicksand_tui.model.remedies import hint_of, text_of
+    from quicksand_tui.model.text import sanitise
     from quicksand_tui.verbs.shared import DEFAULT_IMAGE, JSON
     from quicksand_tui.verbs.verb import Kind, argument, command, flag, option, part
 else:

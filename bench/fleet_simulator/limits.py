@@ -71,7 +71,7 @@ def host_limits(clients: int, sandboxes: int, memory_mib: float, parts: Parts) -
         ("processes and threads", threads, 32_768, "kernel.pid_max; 4,194,304 with systemd"),
         ("open files", files, 1_000_000, "fs.file-max with 16 GiB"),
         ("ports of forwards", sandboxes, 28_232, "net.ipv4.ip_local_port_range, one each"),
-        ("sandboxes that a client is shown", sandboxes, 5000, "door/far_wire.py"),
+        ("sandboxes that a client is shown", sandboxes, 5000, "door/far_lines.py"),
     )
     return [Limit(name=name, takes=takes, has=has, source=why) for name, takes, has, why in rows]
 

@@ -8,6 +8,19 @@ from typing import TYPE_CHECKING
 from quicksand.base.on_demand import on_demand
 
 if TYPE_CHECKING:
+    from quicksand_fleet import BatchResult as BatchResult
+    from quicksand_fleet import Fleet as Fleet
+    from quicksand_fleet import FleetEvent as FleetEvent
+    from quicksand_fleet import FleetEventKind as FleetEventKind
+    from quicksand_fleet import FleetHost as FleetHost
+    from quicksand_fleet import HostLack as HostLack
+    from quicksand_fleet import HostState as HostState
+    from quicksand_fleet import KeptSandbox as KeptSandbox
+    from quicksand_fleet import Lack as Lack
+    from quicksand_fleet import Need as Need
+    from quicksand_fleet import Reservation as Reservation
+    from quicksand_fleet import Restart as Restart
+
     from quicksand.base.arch import Architecture as Architecture
     from quicksand.base.boot_timing import BootTiming as BootTiming
     from quicksand.base.version import __version__ as __version__
@@ -22,18 +35,6 @@ if TYPE_CHECKING:
     from quicksand.disks.images.provider import ResolvedImage as ResolvedImage
     from quicksand.display.keys import Key as Key
     from quicksand.errors import *
-    from quicksand.fleet.batch import BatchResult as BatchResult
-    from quicksand.fleet.fleet import Fleet as Fleet
-    from quicksand.fleet.interface import FleetEvent as FleetEvent
-    from quicksand.fleet.interface import FleetEventKind as FleetEventKind
-    from quicksand.fleet.interface import FleetHost as FleetHost
-    from quicksand.fleet.interface import HostLack as HostLack
-    from quicksand.fleet.interface import HostState as HostState
-    from quicksand.fleet.interface import Lack as Lack
-    from quicksand.fleet.interface import Need as Need
-    from quicksand.fleet.interface import Reservation as Reservation
-    from quicksand.fleet.keeping.kept import KeptSandbox as KeptSandbox
-    from quicksand.fleet.keeping.restart import Restart as Restart
     from quicksand.guest.connections import GuestConnection as GuestConnection
     from quicksand.guest.connections import GuestListener as GuestListener
     from quicksand.guest.datagrams import GuestDatagrams as GuestDatagrams
@@ -99,4 +100,5 @@ if TYPE_CHECKING:
     from quicksand.things.checkpoint import Checkpoint as Checkpoint
     from quicksand.things.status import Status as Status
 else:
-    __getattr__, __dir__ = on_demand()
+    # Names of packages beside the engine, such as quicksand_fleet, stand above for type checkers.
+    __getattr__, __dir__ = on_demand("quicksand.names")

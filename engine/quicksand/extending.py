@@ -12,24 +12,95 @@ from quicksand.base.on_demand import on_demand
 
 if TYPE_CHECKING:
     from quicksand.base.accepting import close_server
+    from quicksand.base.background import run_later
+    from quicksand.base.disk_changes import DiskChanges
+    from quicksand.base.effort import best_effort, note
+    from quicksand.base.effort import describe as describe_error
     from quicksand.base.fields import Fields
-    from quicksand.base.files import read_json, try_lock, write_json, write_word
-    from quicksand.base.memory import available_memory
-    from quicksand.base.paths import Paths, make_private_dir, paths
+    from quicksand.base.files import (
+        is_locked,
+        lock_within,
+        map_os_errors,
+        read_json,
+        try_lock,
+        write_json,
+        write_word,
+    )
+    from quicksand.base.memory import OVERHEAD, available_memory, physical_memory
+    from quicksand.base.paths import TEMPORARY, Paths, make_private_dir, paths
     from quicksand.base.process_usage import process_usage
+    from quicksand.base.processes import PROC, boot_id, is_process, send_signal, start_of
+    from quicksand.base.progress import Progress
+    from quicksand.base.regular import append_to as append_to_file
+    from quicksand.base.regular import create as create_file
+    from quicksand.base.regular import read_file
+    from quicksand.base.remedies import Remedy, Words
+    from quicksand.base.removal import make_marked, why_not_ours
+    from quicksand.base.removal import remove as remove_tree
+    from quicksand.base.text import printable, size_text
     from quicksand.base.threads import in_thread_to_the_end, to_the_end
+    from quicksand.base.version import DISTRIBUTION
     from quicksand.disks.images.store import ImageStore
-    from quicksand.fleet.finding import PlacedLife
-    from quicksand.fleet.life import FleetLife
+    from quicksand.guest.agent.session import Session
     from quicksand.guest.agent.wire import Stream
     from quicksand.guest.execution import ExitStatus
+    from quicksand.hosted.answers import told_to
+    from quicksand.hosted.calling import require_capability
+    from quicksand.hosted.codec import ForeignValueError, decode, encode
+    from quicksand.hosted.errors import decode_error
+    from quicksand.hosted.known import Known
+    from quicksand.hosted.life import ENDS as ENDING_METHODS
     from quicksand.hosted.life import FarLife
     from quicksand.hosted.making import describe, life_of
+    from quicksand.hosted.methods import NEW as MAKING_METHODS
+    from quicksand.hosted.offering import LateOffer
+    from quicksand.hosted.parts import FarParts
     from quicksand.hosted.standing import StandingSandbox, StandingTable
     from quicksand.life.image_building import build_if_missing
+    from quicksand.life.parts import Parts
     from quicksand.life.sandbox_removal import remove_sandbox
     from quicksand.qemu.host_usage import qemu_memory
-    from quicksand.records.registry import Registry
-    from quicksand.remote.node import NODE_SCHEME
+    from quicksand.qemu.keeper_link import KeeperLink
+    from quicksand.qemu.keeper_parts.bounds import no_core_files
+    from quicksand.qemu.keeper_parts.waiting import now as keeper_now
+    from quicksand.qemu.stopping import end_processes
+    from quicksand.records.claims import Claims
+    from quicksand.records.claims import Held as HeldClaim
+    from quicksand.records.config import check_name
+    from quicksand.records.fleet_files import (
+        HEX32,
+        NODE_HOME,
+        fleet_dir,
+        machine_id,
+        nodes_dir,
+        nodes_runtime,
+    )
+    from quicksand.records.fleet_record import (
+        NODES_MAX,
+        RAY,
+        FleetRecord,
+        NodeRecord,
+        changing_fleet,
+        read_fleet,
+        remove_fleet,
+        set_drained,
+        write_fleet,
+    )
+    from quicksand.records.known_hosts import read_addresses
+    from quicksand.records.layout import SandboxDir, runtime_dir, sandbox_dir
+    from quicksand.records.leases import LeaseRecord, lease_file, read_lease, write_lease
+    from quicksand.records.memory_budget import RESERVE, cpus_for_sandboxes
+    from quicksand.records.registry import Registry, taken_hint
+    from quicksand.records.sandboxes import is_id
+    from quicksand.records.sizes import MEMORY_MAX
+    from quicksand.records.trash import trash_dir
+    from quicksand.records.waiting import WaitingList
+    from quicksand.remote.channel import Channel
+    from quicksand.remote.link import Link, Request
+    from quicksand.remote.node import NODE_SCHEME, NodeDestination
+    from quicksand.remote.serving import Offer
+    from quicksand.saves.save_removal import remove_save
+    from quicksand.saves.workspaces import known_stores
+    from quicksand.warm.spares.ending import end_all as end_spares
 else:
     __getattr__, __dir__ = on_demand()

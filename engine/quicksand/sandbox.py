@@ -27,12 +27,10 @@ from quicksand.life.saves import Saves
 from quicksand.records.config import SandboxConfig, check_name
 from quicksand.records.option_values import refuse_unknown
 from quicksand.records.registry import Registry
-from quicksand.where import is_elsewhere, make_parts, open_kept, open_parts
+from quicksand.where import Fleet, Restart, is_elsewhere, make_parts, open_kept, open_parts
 
 if TYPE_CHECKING:
     from quicksand.base.progress import Progress
-    from quicksand.fleet.fleet import Fleet
-    from quicksand.fleet.keeping.restart import Restart
     from quicksand.guest.files import GuestFiles
     from quicksand.hosted.host import RemoteHost
     from quicksand.records.params import MachineOptions, ResumeOptions

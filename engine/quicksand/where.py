@@ -1,22 +1,55 @@
 """The place where a sandbox is made or found: here, on another machine, or somewhere in a fleet.
-The code for other machines is loaded only when needed."""
+The code for other machines is loaded only when needed, that for fleets if a package has it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
+from quicksand.base.entering import entered
 from quicksand.base.errors import ConfigError
 from quicksand.life.making import make_here
 from quicksand.life.parts import Parts
 
 if TYPE_CHECKING:
-    from quicksand.fleet.fleet import Fleet
-    from quicksand.fleet.keeping.restart import Restart
     from quicksand.hosted.host import RemoteHost
 
 LOCAL = "local"
 """The name of this machine, as a ``host``."""
+
+
+class Fleet(Protocol):
+    """The machines that sandboxes are placed on: a `quicksand.Fleet`."""
+
+    wait_s: float
+
+    def host(self, name: str) -> RemoteHost:
+        """Return the way to a machine of that name."""
+
+
+class Restart(Protocol):
+    """How a sandbox is restarted elsewhere: a `quicksand.Restart`."""
+
+    @property
+    def every(self) -> float | None: ...
+    @property
+    def lease(self) -> float: ...
+
+
+class Fleets(Protocol):
+    """A module that places sandboxes. It enters by the group ``quicksand.fleets``."""
+
+    def make_in_fleet(
+        self,
+        fleet: object,
+        restart: object,
+        own: Mapping[str, Any],
+        options: Mapping[str, Any],
+    ) -> Parts:
+        """Return the parts of a sandbox that `start` places. Raises ConfigError."""
+
+    def open_in_fleet(self, fleet: object, name: str) -> Parts:
+        """Return the parts of a sandbox that exists somewhere in the fleet. Raises ConfigError."""
 
 
 def make_parts(
@@ -31,9 +64,7 @@ def make_parts(
     if fleet is not None and fleet is not False:
         if host is not None:
             raise ConfigError("host and fleet exclude each other: a fleet chooses the machine")
-        from quicksand.fleet.making import make_in_fleet  # noqa: PLC0415
-
-        return make_in_fleet(fleet, restart, own, options)
+        return _fleets().make_in_fleet(fleet, restart, own, options)
     if restart:
         raise ConfigError("restart is for sandboxes of a fleet: pass fleet=, too")
     if is_elsewhere(host):
@@ -51,10 +82,15 @@ def open_parts(host: str | RemoteHost, id_or_name: str, **how: Any) -> Parts:
 
 
 def open_kept(fleet: Fleet | bool, name: str) -> Parts:
-    """Return the parts of a sandbox that a fleet keeps, by its name."""
-    from quicksand.fleet.making import open_in_fleet  # noqa: PLC0415
+    """Return the parts of a sandbox of a fleet, by its name. Raises ConfigError."""
+    return _fleets().open_in_fleet(fleet, name)
 
-    return open_in_fleet(fleet, name)
+
+def _fleets() -> Fleets:
+    for one in entered("quicksand.fleets").values():
+        found: Fleets = one.load()
+        return found
+    raise ConfigError("no installed package has fleets", hint="install quicksand_fleet")
 
 
 def is_elsewhere(host: str | RemoteHost | None) -> TypeGuard[str | RemoteHost]:

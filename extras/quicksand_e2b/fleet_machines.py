@@ -28,13 +28,12 @@ from quicksand import (
 from quicksand.extending import (
     NODE_SCHEME,
     FarLife,
-    FleetLife,
-    PlacedLife,
     StandingSandbox,
     StandingTable,
     describe,
     life_of,
 )
+from quicksand_fleet import FleetLife, PlacedLife
 
 from quicksand_e2b.errors import HostAwayError
 from quicksand_e2b.machines import (

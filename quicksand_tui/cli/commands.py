@@ -93,7 +93,7 @@ def to_click(found: Parameter) -> click.Parameter:
     if (callback := CALLBACKS.get(found.kind)) is not None:
         given["callback"] = callback
     given["metavar"] = found.metavar or None
-    given["shell_complete"] = completer_of(found.kind)
+    given["shell_complete"] = completer_of(found.kind, found.completer)
     if not found.flags:
         nargs = -1 if found.repeatable else 1
         return click.Argument([found.name], required=found.required, nargs=nargs, **given)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+import quicksand
 from quicksand.records.config import NetworkMode
 from quicksand.sandbox import Sandbox
 
@@ -23,9 +24,6 @@ from quicksand_tui.cli.standing import StartProgress
 from quicksand_tui.model.text import clean
 from quicksand_tui.verbs.start_facts import start_facts
 from quicksand_tui.verbs.written import written_in
-
-if TYPE_CHECKING:
-    from quicksand.fleet.fleet import Fleet
 
 
 @command_of("run")
@@ -143,13 +141,11 @@ class _Plan:
 async def _run(plan: _Plan, signals: Signals) -> int:
     if not plan.fleet:
         return await _run_on(None, plan, signals)
-    from quicksand.fleet.fleet import Fleet  # noqa: PLC0415
-
-    async with Fleet.open() as fleet:
+    async with quicksand.Fleet.open() as fleet:
         return await _run_on(fleet, plan, signals)
 
 
-async def _run_on(fleet: Fleet | None, plan: _Plan, signals: Signals) -> int:
+async def _run_on(fleet: quicksand.Fleet | None, plan: _Plan, signals: Signals) -> int:
     """Runs the plan on a machine of the fleet, or here."""
     progress = StartProgress(plan.start["name"] or plan.start["image"])
     sandbox = Sandbox(

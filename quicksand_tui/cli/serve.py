@@ -11,7 +11,6 @@ from collections.abc import Sequence
 import click
 import quicksand
 from quicksand.base.errors import RemoteRefusedError
-from quicksand.fleet.offering import fleet_offers
 from quicksand.hosted.offering import all_offers, finish_revert
 from quicksand.remote.serving import Offer, serve_stdio
 
@@ -42,7 +41,6 @@ def serve_command(stdio: bool) -> int:
         raise click.UsageError("stdin and stdout must be pipes: `--host` calls this by ssh")
     offers: tuple[Offer, ...] = (
         *all_offers(lambda: quicksand.Sandbox),
-        *fleet_offers(),
         WatchOffer(),
         SavesOffer(),
     )

@@ -12,8 +12,7 @@ from quicksand.guest.agent.wire import Stream
 from quicksand.remote.hello import WATCH
 
 from quicksand_tui.door import on_demand
-from quicksand_tui.door.far_wire import SANDBOXES_MAX, difference
-from quicksand_tui.door.wire_values import encode_line
+from quicksand_tui.door.far_lines import SANDBOXES_MAX, encode_line, world_changes
 from quicksand_tui.model.jobs import OperationError
 
 if TYPE_CHECKING:
@@ -116,7 +115,7 @@ class _Watch:
                 all_by = loop.time() + LOOK_AT_ALL_EVERY_S
             looking = partial(_look, reader, self._visible, fresh=fresh, is_quiet=is_quiet)
             world = await asyncio.to_thread(looking)
-            if world is not None and (told := difference(before, world)):
+            if world is not None and (told := world_changes(before, world)):
                 await self._channel.send(Stream.STDOUT, encode_line(told))
                 before = world
             has_changed = self._changes.follow_also([*reader.directories()])

@@ -13,8 +13,7 @@ from quicksand.guest.agent.wire import Stream
 
 from quicksand_tui.door import on_demand
 from quicksand_tui.door.far_end import StatelessOffer, ending_together
-from quicksand_tui.door.saves_wire import LEAVE, LOOK, WATCH_SAVES, difference
-from quicksand_tui.door.wire_values import encode_line
+from quicksand_tui.door.far_lines import LEAVE, LOOK, WATCH_SAVES, encode_line, saves_changes
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -75,7 +74,7 @@ class _Watch:
         while True:
             fresh, self._fresh = self._fresh, False
             view, directories = await asyncio.to_thread(_look, reader, fresh)
-            for told in difference(before, view):
+            for told in saves_changes(before, view):
                 await self._channel.send(Stream.STDOUT, encode_line(told))
             before = view
             if not self._changes.follow(directories):

@@ -23,13 +23,13 @@ from quicksand.base.errors import (
     RemoteUnansweredError,
     RemoteUnreachableError,
 )
+from quicksand.base.typed_values import ForeignValueError
 from quicksand.remote.connection import Connection
 from quicksand.remote.destination import Destination
 from quicksand.remote.hello import WATCH
 from quicksand.remote.node import NodeDestination, parse_address
 
-from quicksand_tui.door.far_wire import FarWorld, Learner
-from quicksand_tui.door.wire_values import Lines, WireError
+from quicksand_tui.door.far_lines import FarWorld, Learner, Lines
 from quicksand_tui.model.remedies import hint_of, text_of
 from quicksand_tui.model.sandboxes import SandboxView, at_host
 from quicksand_tui.model.text import sanitise
@@ -292,7 +292,7 @@ class FarHost:
             while data := (await channel.piece()).data:
                 for line in lines.feed(data):
                     self._take(await _learn(learner, line))
-        except WireError as error:
+        except ForeignValueError as error:
             broken = RemoteProtocolError(f"what {self.name} tells makes no sense: {error}")
             link.end(broken)
             raise broken from error

@@ -12,10 +12,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from quicksand.base.errors import RemoteError
+from quicksand.base.typed_values import ForeignValueError
 
+from quicksand_tui.door.far_lines import LEAVE, LOOK, WATCH_SAVES, Lines, SavesLearner
 from quicksand_tui.door.saves_look import Found, with_verdicts
-from quicksand_tui.door.saves_wire import LEAVE, LOOK, WATCH_SAVES, SavesLearner
-from quicksand_tui.door.wire_values import Lines, WireError
 from quicksand_tui.model.remedies import text_of
 from quicksand_tui.model.saves import NO_SAVES, SavesView, VerdictView, key_at
 from quicksand_tui.model.text import sanitise
@@ -118,14 +118,14 @@ class FarSaves:
                     await self._follow()
                 else:
                     self._fail(TOO_OLD)
-            except WireError as error:
+            except ForeignValueError as error:
                 self._fail(f"what {self.host.name} tells of its saves makes no sense: {error}")
             except RemoteError as error:
                 if self.host.connection == connection and not self.host.link.ended.is_set():
                     self._fail(text_of(error))
 
     async def _follow(self) -> None:
-        """Follows the machine over one connection. Raises RemoteError, WireError."""
+        """Follows the machine over one connection. Raises RemoteError, ForeignValueError."""
         self._channel = channel = self.host.link.open(WATCH_SAVES)
         learner, lines = SavesLearner(self.host.name), Lines()
         try:

@@ -11,10 +11,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from quicksand.base.errors import QuicksandError, RemoteUnreachableError
+from quicksand.base.typed_values import ForeignValueError
 from quicksand.guest.agent.wire import Stream
 from quicksand.remote.asking import AskedCommand, CommandLine
 
-from quicksand_tui.door.wire_values import Lines, WireError
+from quicksand_tui.door.far_lines import Lines
 from quicksand_tui.model.jobs import Failure, OperationError
 from quicksand_tui.model.sandboxes import at_host
 from quicksand_tui.model.specs import NewSpec
@@ -73,7 +74,7 @@ async def carry_out_there(host: FarHost, verb: Call[T], sandbox_id: str, report:
     except asyncio.CancelledError:
         await _undone(asked)
         raise
-    except WireError as error:
+    except ForeignValueError as error:
         asked.signal("TERM")
         raise _failure(verb, f"{host.name} answers what makes no sense: {error}") from error
     await asked.forget()
@@ -138,11 +139,11 @@ class _Listener:
         self._other: list[str] = []
 
     def take(self, stream: int, data: bytes) -> None:
-        """Takes a piece of output. Raises WireError if there is too much."""
+        """Takes a piece of output. Raises ForeignValueError if there is too much."""
         if stream == Stream.STDOUT:
             self._printed += data
             if len(self._printed) > OUTPUT_MAX:
-                raise WireError(f"it printed more than {OUTPUT_MAX} bytes")
+                raise ForeignValueError(f"it printed more than {OUTPUT_MAX} bytes")
             return
         for line in self._lines.feed(data):
             self._hear(line)

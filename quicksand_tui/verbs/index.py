@@ -35,7 +35,7 @@ SECTIONS: dict[str, tuple[tuple[str, str], ...]] = {
         ("mounts", "mounts"), ("images", "images"), ("packages", "install uninstall"),
         ("saves verdicts", "saves"), ("looking", "du"),
     ),
-    "Other machines": (("hosts", "hosts serve"), ("fleet", "fleet")),
+    "Other machines": (("hosts", "hosts serve"),),
     "This host": (("host", "info config doctor setup clean demo benchmark completions"),),
 }
 """The sections of the help, and in each the modules of our verbs, in their order."""

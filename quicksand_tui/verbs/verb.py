@@ -86,8 +86,6 @@ class Kind(Enum):
     """A command of the guest with its arguments."""
     HOST = auto()
     """Another machine, by its name in the config."""
-    FLEET_HOST = auto()
-    """A machine of the fleet: another machine, or a local node."""
     THEME = auto()
     REST = auto()
     """The rest of the `:` line, as it is."""
@@ -142,6 +140,8 @@ class Parameter(NamedTuple):
     """Whether a verb that only reads changes something with this flag."""
     asked: Asked | None = None
     """The way the app's form asks for it; None if it does not."""
+    completer: str = ""
+    """The function that completes it, ``module:function``, if it is not that of the kind."""
 
     @property
     def word(self) -> str:

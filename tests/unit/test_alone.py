@@ -87,6 +87,15 @@ def test_the_program_of_the_apis_readme_serves_it_while_another_runs(tmp_path: P
     assert done.stdout.decode() == "[]\n"
 
 
+def test_the_program_of_the_fleets_readme_makes_nodes_and_ends_them(tmp_path: Path) -> None:
+    program = code_in(EXTRAS / "quicksand_fleet" / "README.md", "python")
+    places = {f"QUICKSAND_{one}_DIR": str(tmp_path / one) for one in ("DATA", "RUNTIME", "CACHE")}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=os.environ | places, capture_output=True, check=True
+    )
+    assert done.stdout.decode().splitlines() == ["node-1 ready", "node-2 ready"]
+
+
 def test_the_program_of_the_emulators_readme_shows_htop(
     wheels: dict[str, Path], tmp_path: Path
 ) -> None:

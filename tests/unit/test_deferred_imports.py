@@ -121,8 +121,8 @@ def test_a_planted_import_in_a_function_is_found(tmp_path: Path) -> None:
 
 
 STARTS = {
-    **dict.fromkeys(("quicksand.fleet.making", "quicksand.hosted.making"), "other machines"),
-    "quicksand.fleet.fleet": "other machines",
+    "quicksand.hosted.making": "other machines",
+    "importlib.metadata": "of Python itself",
     "quicksand.disks.packages.installing": "building an image, before a start",
     "quicksand.qemu.fetching": "getting QEMU, before a start",
     "quicksand.qemu.keeper_parts.adopting": "the keeper's own process",

@@ -356,7 +356,7 @@ class FleetError(QuicksandError, RuntimeError):
 
 
 class FleetFullError(FleetError):
-    """No machine of a fleet has room for a sandbox. ``lacks`` holds a `fleet.interface.HostLack`
+    """No machine of a fleet has room for a sandbox. ``lacks`` holds a `quicksand.HostLack`
     for each machine."""
 
     def __init__(

@@ -9,6 +9,9 @@ Such a module holds imports, and nothing else::
 
 Type checkers and editors read them. When the first name is used, the module's code is run once more
 as these see it, with imports that only note the requested names.
+
+Other packages can add names to a table by the group of entry points that it gives. Its imports of
+such names are for type checkers only.
 """
 
 from __future__ import annotations
@@ -19,6 +22,8 @@ from collections.abc import Callable
 from importlib import import_module
 from types import CodeType, ModuleType
 from typing import Any
+
+from quicksand.base.entering import entered
 
 Home = tuple[str, str]
 """The target of a name: a module, and a name in it."""
@@ -37,37 +42,49 @@ class _Noted:
 
 
 class _Table:
-    def __init__(self, code: CodeType, own: dict[str, Any]) -> None:
+    def __init__(self, code: CodeType, own: dict[str, Any], group: str) -> None:
         self._code = code
         self._own = own
+        self._group = group
 
     @functools.cached_property
     def homes(self) -> dict[str, Home]:
         found: dict[str, Any] = {"__builtins__": {"__import__": _Noted}}
         exec(self._code, found)  # noqa: S102 - the code that called `on_demand`
         own = ("TYPE_CHECKING", on_demand.__name__)
-        return {
+        homes = {
             name: home
             for name, home in found.items()
             if isinstance(home, tuple) and home[1] not in own
         }
+        if not self._group:
+            return homes
+        package = self._own["__name__"].partition(".")[0]
+        return {name: home for name, home in homes.items() if home[0].partition(".")[0] == package}
+
+    @functools.cached_property
+    def entered(self) -> dict[str, Home]:
+        """The names that other packages add."""
+        found = entered(self._group) if self._group else {}
+        return {name: (one.module, one.attr) for name, one in found.items()}
 
     def look_up(self, name: str) -> Any:
-        if home := self.homes.get(name):
-            return getattr(import_module(home[0]), home[1])
         if name == "__all__":
-            return sorted(name for name in self.homes if not name.startswith("_"))
+            found = {**self.homes, **self.entered}
+            return sorted(name for name in found if not name.startswith("_"))
+        if home := self.homes.get(name) or self.entered.get(name):
+            return getattr(import_module(home[0]), home[1])
         raise AttributeError(f"module {self._own['__name__']!r} has no attribute {name!r}")
 
     def names(self) -> list[str]:
-        return sorted({*self._own, *self.homes})
+        return sorted({*self._own, *self.homes, *self.entered})
 
 
-def on_demand() -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+def on_demand(group: str = "") -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return the ``__getattr__`` and the ``__dir__`` of the calling module, a table. ``__all__`` is
-    its public names."""
+    its public names. ``group``: the entry points by which other packages add names."""
     caller = sys._getframe(1)
-    table = _Table(caller.f_code, caller.f_globals)
+    table = _Table(caller.f_code, caller.f_globals, group)
     return table.look_up, table.names
 
 

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Collection
 from importlib import import_module
 from typing import Any
 
+from quicksand.base.entering import entered
 from quicksand.base.paths import paths
 from quicksand.hosted.protocol import (
     CAPABILITY,
@@ -78,8 +79,8 @@ class LateOffer:
 
 
 def all_offers(find_sandbox: Callable[[], Any]) -> tuple[LateOffer, ...]:
-    """Return all offers of this room. ``find_sandbox`` returns the class `Sandbox`, which this room
-    does not import."""
+    """Return all offers of this room, and those of other packages (``quicksand.offers``).
+    ``find_sandbox`` returns the class `Sandbox`, which this room does not import."""
 
     def sandboxes() -> Offer:
         made: Offer = import_module("quicksand.hosted.holding").HeldSandboxes(find_sandbox())
@@ -102,4 +103,5 @@ def all_offers(find_sandbox: Callable[[], Any]) -> tuple[LateOffer, ...]:
         LateOffer(SAVES, SAVE_METHODS, saves),
         LateOffer(SCREENS, SCREEN_METHODS, screens),
         LateOffer(STANDING, STANDING_METHODS, standing),
+        *(offer for one in entered("quicksand.offers").values() for offer in one.load()()),
     )

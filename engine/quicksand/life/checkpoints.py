@@ -87,8 +87,8 @@ class Checkpoints:
         or "new QEMU", and ``revert_why`` why in no better form.
 
         Raises CheckpointNotFoundError (a ValueError), StateError, HistoryError, HostError,
-        MachineError, AgentError. Until the present state is given up, the VM goes on in it after
-        any error.
+        MachineError, AgentError, MountError. Until the present state is given up, the VM goes on in
+        it after any error.
         """
         return await self._revert(tag, keep_now=keep_now, unmount_9p=unmount_9p)
 
@@ -103,6 +103,7 @@ class Checkpoints:
         check_settings()
         record = self._life.require_record()
         mounts = await self._mounts.write_back()
+        self._mounts.require_servers(mounts)
         shell = await self._guest.look_at_shell() if keep_now else None
         async with self._mounts.without_ninep(unmount_9p):
             done = await machinery.revert(

@@ -22,6 +22,7 @@ from quicksand.mounts.left_out import (
     read_left_out_mounts,
 )
 from quicksand.mounts.mounter import Mounter
+from quicksand.mounts.serving import require_program
 from quicksand.mounts.shares import (
     MountTraffic,
     Share,
@@ -177,6 +178,12 @@ class Mounts:
             now = await asyncio.to_thread(machine_devices.mounted, machine)
             gone = [mount for mount in mounts if mount not in now]
             await ninep.mount_all(machine, gone, self._guest.ask)
+
+    @staticmethod
+    def require_servers(mounts: Sequence[Mount]) -> None:
+        """Raises MountError if ``mounts`` could not be mounted again, however they are."""
+        if any(mount.type != NINEP for mount in mounts):
+            require_program()
 
     async def attach_again(self, mounts: Sequence[Mount], what: str, *, is_past: bool) -> None:
         """After ``what``, by which another QEMU has taken over: mount ``mounts``, and if

@@ -124,6 +124,7 @@ class Life:
                 why_gone=lambda: machinery.why_gone(place, doing="it was in use"),
                 set_clock=set_clock,
             )
+            whole.make_whole_soon()
         return life
 
     @property

@@ -1,6 +1,6 @@
 """The late imports of a process with a sandbox. It may run for days while the package is upgraded,
-so after it has got a machine, it soon imports (`make_whole_soon`) all modules that a clean end
-needs, and then needs no file of the package any more."""
+so once it has opened a running one, it soon imports (`make_whole_soon`) all modules that a clean
+end needs, and then needs no file of the package any more."""
 
 import atexit
 import contextlib
@@ -20,8 +20,9 @@ _LATER = (
 """Other modules that are imported only when they are used (scripts/deferred_imports.toml)."""
 
 
-WHOLE_AFTER_S = 0.2
-"""Seconds for the first command after a start, before the imports begin."""
+WHOLE_AFTER_S = 1.0
+"""Seconds for the first command, before the imports begin: most programs that open a sandbox have
+ended by then."""
 WHOLE_PAUSE_S = 0.01
 """Seconds between two imports: other Python code waits for one import at most."""
 
@@ -42,8 +43,8 @@ def make_whole() -> None:
 
 @functools.cache
 def make_whole_soon() -> threading.Thread:
-    """Do the work of `make_whole` in small pieces, on a thread that begins once a start is over.
-    Returns that thread, the same one each time."""
+    """Do the work of `make_whole` in small pieces, on a thread that begins a second later. Returns
+    that thread, the same one each time."""
     ending = threading.Event()
     thread = threading.Thread(
         target=_make_whole, args=(ending,), name="quicksand-imports", daemon=True

@@ -14,7 +14,7 @@ from typing import Any
 
 import quicksand_smb
 
-from quicksand.base.effort import best_effort
+from quicksand.base.effort import best_effort, note
 from quicksand.base.errors import MountError, StateError
 from quicksand.base.files import map_os_errors, try_lock
 from quicksand.base.processes import send_signal, start_of
@@ -40,6 +40,21 @@ which would take most of the time of a start."""
 
 CONFIG = "/dev/stdin"
 """The place of the configuration: it has the secret, which no file holds."""
+
+
+SERVERS_PACKAGE = Path(quicksand_smb.__file__).parent
+
+COMPLAINT = "quicksand_smb: "
+"""The beginning of each message of the program that is meant for its user."""
+
+
+def require_program() -> None:
+    """Raises MountError if no server can be started, since the package is gone."""
+    if not (SERVERS_PACKAGE / "__main__.py").is_file():
+        raise MountError(
+            f"the program that serves mounts is gone: {SERVERS_PACKAGE}",
+            hint="it was upgraded or removed: end the program that you use and start it again",
+        )
 
 
 def new_share_name(number: int) -> str:
@@ -91,7 +106,7 @@ async def start_server(
         }
         socket = machine.share_socket(number)
         starting = asyncio.create_task(
-            _start(socket, config, (lock, directory)), name="quicksand-share"
+            _start(machine, socket, config, (lock, directory)), name="quicksand-share"
         )
         try:
             pid = await asyncio.shield(starting)
@@ -120,22 +135,24 @@ async def start_refuser(machine: MachineDir, number: int) -> None:
             "resynchronise": True,
             "hang_up": True,
         }
-        pid = await to_the_end(_start(machine.share_socket(number), config, (lock,)))
+        pid = await to_the_end(_start(machine, machine.share_socket(number), config, (lock,)))
     finally:
         os.close(lock)
     note_refuser(machine, number, pid)
 
 
-async def _start(socket: Path, config: dict[str, Any], inherited: Sequence[int]) -> int:
+async def _start(
+    machine: MachineDir, socket: Path, config: dict[str, Any], inherited: Sequence[int]
+) -> int:
     """Start a server, which inherits the lock and the directory, and return the process id of its
     supervisor. Raises MountError."""
-    package = Path(quicksand_smb.__file__).parent.parent
+    require_program()
     words = [
         "-I",
         "-S",
         "-c",
         PROGRAM,
-        str(package),
+        str(SERVERS_PACKAGE.parent),
         "--config",
         CONFIG,
         "--supervise",
@@ -162,8 +179,16 @@ async def _start(socket: Path, config: dict[str, Any], inherited: Sequence[int])
         case [b"ready", pid]:
             return int(pid)
         case _:
-            reason = printable(complaint.decode("utf-8", "replace").strip())
-            raise MountError(reason.removeprefix("quicksand_smb: ") or "its server ended")
+            raise MountError(_reason(complaint, log_of(machine)))
+
+
+def _reason(complaint: bytes, log: Path) -> str:
+    """Why a server did not start. What is not meant for its user is noted in a log instead."""
+    said = complaint.decode("utf-8", "replace").strip().splitlines()
+    if said and all(line.startswith(COMPLAINT) for line in said):
+        return printable("; ".join(line.removeprefix(COMPLAINT) for line in said))
+    note(log, f"a server of a mount ended: {' / '.join(said)}")
+    return f"its server ended; {log} says why"
 
 
 async def _undo(starting: asyncio.Task[int], log: Path) -> None:

@@ -32,23 +32,25 @@ COMPLETERS: Mapping[Kind, str] = {
     Kind.TRASHED_SAVE: "trash.complete_trash",
     Kind.COPIED: "sandboxes.complete_copied",
     Kind.HOST: "hosts.complete_hosts",
-    Kind.FLEET_HOST: "hosts.complete_fleet_hosts",
     Kind.MOUNT: "mounts.complete_mount",
     Kind.MOUNTED: "mounts.complete_mounted",
 }
 """The functions, by their modules in this package and their names."""
 
 
-def completer_of(kind: Kind) -> Completer | None:
-    """Returns the function that completes values of a kind; None if there is none."""
-    if kind not in COMPLETERS:
+def completer_of(kind: Kind, own: str = "") -> Completer | None:
+    """Returns the function that completes values of a kind, or the parameter's ``own``
+    (`Parameter.completer`); None if there is none."""
+    if kind not in COMPLETERS and not own:
         return None
-    module, _, function = COMPLETERS[kind].partition(".")
+    module, _, function = own.partition(":")
+    if not own:
+        module, _, function = f"{__name__}.{COMPLETERS[kind]}".rpartition(".")
 
     def complete(
         ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        found: Completer = getattr(import_module(f"{__name__}.{module}"), function)
+        found: Completer = getattr(import_module(module), function)
         return found(ctx, param, incomplete)
 
     return complete

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 from quicksand.base.paths import Paths
-from quicksand.fleet.keeping import process
 from quicksand.records.fleet_record import NodeRecord
 from quicksand.remote import node, ssh
 from quicksand.remote.node import NodeDestination
+from quicksand_fleet.keeping import process
 
 PIPE = asyncio.subprocess.PIPE
 

@@ -14,11 +14,11 @@ import pytest
 from quicksand import Fleet, Restart, Sandbox
 from quicksand.base.paths import Paths
 from quicksand.errors import StateError
-from quicksand.fleet.keeping import judging
-from quicksand.fleet.keeping.book import Book, Kept, Phase
-from quicksand.fleet.nodes import end_fleet, make_nodes, sandboxes_of
-from quicksand.fleet.over_ray.lifecycle import end_ray, start_ray
 from quicksand.records.registry import Registry
+from quicksand_fleet.keeping import judging
+from quicksand_fleet.keeping.book import Book, Kept, Phase
+from quicksand_fleet.nodes import end_fleet, make_nodes, sandboxes_of
+from quicksand_fleet.over_ray.lifecycle import end_ray, start_ray
 
 from tests.conftest import fresh_places
 from tests.integration.shared.kept import Nodes, Onlooker, coordinator

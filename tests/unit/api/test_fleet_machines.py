@@ -11,13 +11,13 @@ from typing import Any, cast
 
 import pytest
 from quicksand import FleetFullError, RemoteUnreachableError, SandboxNotFoundError
-from quicksand.fleet.interface import FleetEvent, FleetEventKind, FleetHost, HostState
 from quicksand.hosted.standing import StandingSandbox
 from quicksand_e2b import fleet_machines as module
 from quicksand_e2b.errors import HostAwayError
 from quicksand_e2b.fleet_machines import FleetMachines
 from quicksand_e2b.machines import Figures, Usage
 from quicksand_e2b.records import SandboxRecord, State, new_id
+from quicksand_fleet.interface import FleetEvent, FleetEventKind, FleetHost, HostState
 
 from tests.unit.api.fakes import until
 

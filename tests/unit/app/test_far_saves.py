@@ -13,13 +13,13 @@ from typing import Any, NoReturn
 
 import pytest
 from quicksand.base.paths import Paths
-from quicksand.fleet.nodes import end_fleet, make_nodes
 from quicksand.records.fleet_files import fleet_file
 from quicksand.records.registry import Registry
 from quicksand.remote import ssh
 from quicksand.remote.link import Request
 from quicksand.saves.manifest import Base
 from quicksand.saves.store import SaveStore
+from quicksand_fleet.nodes import end_fleet, make_nodes
 
 from quicksand_tui.door import far_host
 from quicksand_tui.door.far_saves import FarSaves

@@ -12,18 +12,18 @@ from pathlib import Path
 import pytest
 from quicksand.base.listing import own_sockets
 from quicksand.base.paths import Paths
-from quicksand.fleet import desk
-from quicksand.fleet.fleet import Fleet
-from quicksand.fleet.interface import FleetHost, HostState
-from quicksand.fleet.keeping.book import Book, Exported, Kept, Older, Phase
-from quicksand.fleet.keeping.kept import KeptSandbox
 from quicksand.records.config import SandboxConfig
 from quicksand.records.fleet_files import fleet_file, machine_id
 from quicksand.records.fleet_record import FleetRecord, NodeRecord, read_fleet, write_fleet
 from quicksand.records.host_sockets import HOST_SOCKETS
 from quicksand.records.registry import Registry
+from quicksand_fleet import command as module
+from quicksand_fleet import desk
+from quicksand_fleet.fleet import Fleet
+from quicksand_fleet.interface import FleetHost, HostState
+from quicksand_fleet.keeping.book import Book, Exported, Kept, Older, Phase
+from quicksand_fleet.keeping.kept import KeptSandbox
 
-from quicksand_tui.cli import fleet as module
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
 from tests.conftest import blank_record, wait_for

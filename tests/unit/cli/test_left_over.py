@@ -9,10 +9,10 @@ import pytest
 from quicksand.base.files import try_lock
 from quicksand.base.paths import Paths, make_private_dir, paths
 from quicksand.base.removal import make_marked, remove
-from quicksand.fleet.nodes import make_nodes
 from quicksand.records.fleet_files import fleet_file, nodes_dir
 from quicksand.records.lost_nodes import lost_nodes
 from quicksand.records.registry import Registry
+from quicksand_fleet.nodes import make_nodes
 
 from quicksand_tui.cli.doctor import _strangers
 from quicksand_tui.cli.main import run

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 
 from quicksand.base.errors import MemoryBudgetError, RemoteUnreachableError
 from quicksand.base.memory import OVERHEAD
-from quicksand.fleet.capacity import Capacity
-from quicksand.fleet.interface import HostState
-from quicksand.fleet.machine import Machine
-from quicksand.fleet.over_ssh import OverSsh
 from quicksand.hosted.host import RemoteHost
+from quicksand_fleet.capacity import Capacity
+from quicksand_fleet.interface import HostState
+from quicksand_fleet.machine import Machine
+from quicksand_fleet.over_ssh import OverSsh
 
 GIB = 1024**3
 

@@ -12,16 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from quicksand.base.errors import MemoryBudgetError, RemoteRefusedError, RemoteUnreachableError
 from quicksand.base.paths import Paths
-from quicksand.fleet.batch import at_once_for
-from quicksand.fleet.capacity import Capacity, decode_capacity, encode_capacity
-from quicksand.fleet.far_end import MachineOfFleets
-from quicksand.fleet.interface import FleetHost, HostState, Need
 from quicksand.hosted.codec import ForeignValueError
 from quicksand.hosted.errors import decode_error
 from quicksand.records.claims import Claims
 from quicksand.records.fleet_files import machine_id
 from quicksand.records.memory_budget import BUDGET
 from quicksand.remote.link import Link, Request
+from quicksand_fleet.batch import at_once_for
+from quicksand_fleet.capacity import Capacity, decode_capacity, encode_capacity
+from quicksand_fleet.far_end import MachineOfFleets
+from quicksand_fleet.interface import FleetHost, HostState, Need
 
 from tests.unit.fleet.fakes import GIB, room_for
 from tests.unit.remote.far import links, until

@@ -6,11 +6,11 @@ from typing import Any, cast
 
 import pytest
 from quicksand.base.errors import FleetFullError, MachineError
-from quicksand.fleet.finding import PlacedLife
-from quicksand.fleet.interface import Need, Reservation
 from quicksand.hosted.host import RemoteHost
 from quicksand.hosted.life import FarLife
 from quicksand.records.config import SandboxConfig
+from quicksand_fleet.finding import PlacedLife
+from quicksand_fleet.interface import Need, Reservation
 
 
 class Desk:

@@ -19,9 +19,6 @@ from quicksand.base.errors import (
 from quicksand.base.memory import available_memory
 from quicksand.base.paths import SHARED_IMAGES, Paths
 from quicksand.disks.images.store import ImageStore
-from quicksand.fleet import nodes as making
-from quicksand.fleet.nodes import end_fleet, make_nodes, sandboxes_of, saves_of
-from quicksand.fleet.opening import addresses_of, open_back_end
 from quicksand.life.image_users import ImageUsers
 from quicksand.records.config import SandboxConfig
 from quicksand.records.fleet_files import fleet_file, machine_id
@@ -39,6 +36,9 @@ from quicksand.remote import node as reaching
 from quicksand.remote.node import NodeDestination, find_node, parse_address, start_node
 from quicksand.saves.finding import store_at
 from quicksand.saves.workspaces import remember
+from quicksand_fleet import nodes as making
+from quicksand_fleet.nodes import end_fleet, make_nodes, sandboxes_of, saves_of
+from quicksand_fleet.opening import addresses_of, open_back_end
 
 from tests.conftest import blank_record
 from tests.unit.saves.making import make_save

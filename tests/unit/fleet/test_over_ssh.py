@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from quicksand.base.errors import FleetError, FleetFullError, FleetHostNotFoundError
 from quicksand.base.paths import Paths
-from quicksand.fleet import desk as desk_module
-from quicksand.fleet.desk import Desk
-from quicksand.fleet.interface import (
+from quicksand.records.waiting import WaitingList
+from quicksand_fleet import desk as desk_module
+from quicksand_fleet.desk import Desk
+from quicksand_fleet.interface import (
     FleetEvent,
     FleetEventKind,
     HostState,
@@ -21,8 +22,7 @@ from quicksand.fleet.interface import (
     Need,
     Reservation,
 )
-from quicksand.fleet.over_ssh import OverSsh
-from quicksand.records.waiting import WaitingList
+from quicksand_fleet.over_ssh import OverSsh
 
 from tests.conftest import examples
 from tests.unit.fleet.fakes import GIB, Truth, fleet_of, room_for

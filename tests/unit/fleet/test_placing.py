@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
-from quicksand.fleet.interface import FleetHost, HostState, Lack, Need
-from quicksand.fleet.placing import can_ever_fit, candidates, full_error, lacks_of, wanted_bytes
+from quicksand_fleet.interface import FleetHost, HostState, Lack, Need
+from quicksand_fleet.placing import can_ever_fit, candidates, full_error, lacks_of, wanted_bytes
 
 from tests.unit.fleet.fakes import GIB, room_for
 

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from quicksand.base.errors import ConfigError, QuicksandError
 from quicksand.base.files import JSON_MAX, read_json, write_json
-from quicksand.fleet.keeping.book import Kept, Phase
 from quicksand.mounts.shares import Share
 from quicksand.records.fleet_record import FleetRecord, NodeRecord
 from quicksand.records.given_up import GivenUp
@@ -28,6 +27,7 @@ from quicksand.snapshots.shell_tail import ShellTail
 from quicksand.things.tier import DISK
 from quicksand.warm.spares.spare import Spare
 from quicksand_e2b.records import SandboxRecord, SnapshotRecord, State
+from quicksand_fleet.keeping.book import Kept, Phase
 
 from tests.unit.cli.histories import node_of
 from tests.unit.records.making import RECORD, RUN

@@ -20,13 +20,13 @@ from quicksand.base.errors import (
 )
 from quicksand.base.files import try_lock
 from quicksand.base.paths import Paths
-from quicksand.fleet.keeping import coordinator, unneeded
-from quicksand.fleet.keeping.book import Book, Exported, Kept, Phase, Wish
-from quicksand.fleet.keeping.coordinator import Coordinator
-from quicksand.fleet.keeping.judging import Step, starting
-from quicksand.fleet.keeping.unneeded import Unneeded
-from quicksand.fleet.keeping.wire import Line, State, Told
 from quicksand.qemu.keeper_parts.lease import Lease
+from quicksand_fleet.keeping import coordinator, unneeded
+from quicksand_fleet.keeping.book import Book, Exported, Kept, Phase, Wish
+from quicksand_fleet.keeping.coordinator import Coordinator
+from quicksand_fleet.keeping.judging import Step, starting
+from quicksand_fleet.keeping.unneeded import Unneeded
+from quicksand_fleet.keeping.wire import Line, State, Told
 
 from tests.unit.fleet.keeping.world import LEASE_S, TICK_S, Machine, Node, World, own_clock
 from tests.unit.remote.far import until
@@ -406,7 +406,7 @@ def test_the_book_survives_damage_and_refuses_a_name_twice(places: Paths) -> Non
 def test_a_book_that_another_program_holds_is_not_taken_for_a_name_that_is_taken(
     places: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("quicksand.fleet.keeping.book.LOCK_WAIT_S", 0.01)
+    monkeypatch.setattr("quicksand_fleet.keeping.book.LOCK_WAIT_S", 0.01)
     book = Book(places)
     world = Connected(book, places)
     world.begin("a", "n0")

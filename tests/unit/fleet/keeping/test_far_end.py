@@ -14,19 +14,6 @@ from quicksand.base.errors import StateError
 from quicksand.base.files import read_json, write_json
 from quicksand.base.paths import Paths
 from quicksand.base.processes import boot_id
-from quicksand.fleet.keeping.far_end import MachineOfLeases
-from quicksand.fleet.keeping.wire import (
-    KEPT_SAVE,
-    Grant,
-    Held,
-    Line,
-    State,
-    Superseded,
-    Told,
-    decode_line,
-    decode_told,
-    encode_line,
-)
 from quicksand.hosted.codec import ForeignValueError, encode
 from quicksand.life.sandbox_trash import SandboxTrash
 from quicksand.qemu.keeper_parts.waiting import now
@@ -41,6 +28,19 @@ from quicksand.records.leases import (
 )
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record
+from quicksand_fleet.keeping.far_end import MachineOfLeases
+from quicksand_fleet.keeping.wire import (
+    KEPT_SAVE,
+    Grant,
+    Held,
+    Line,
+    State,
+    Superseded,
+    Told,
+    decode_line,
+    decode_told,
+    encode_line,
+)
 
 from tests.conftest import blank_record
 from tests.unit.remote.far import links, until

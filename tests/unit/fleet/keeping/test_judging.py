@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from quicksand.fleet.keeping.book import Phase
+from quicksand_fleet.keeping.book import Phase
 
 from tests.conftest import examples
 from tests.unit.fleet.keeping.world import TICK_S, Coordinator, World, own_clock

@@ -12,13 +12,13 @@ from quicksand.base.errors import (
     RemoteUnreachableError,
 )
 from quicksand.base.paths import Paths
-from quicksand.fleet.keeping import life as module
-from quicksand.fleet.keeping.book import Book, Wish
-from quicksand.fleet.keeping.life import KeptLife
-from quicksand.fleet.keeping.restart import Restart
-from quicksand.fleet.life import FleetLife
 from quicksand.hosted.known import Known
 from quicksand.records.config import SandboxConfig
+from quicksand_fleet.keeping import life as module
+from quicksand_fleet.keeping.book import Book, Wish
+from quicksand_fleet.keeping.life import KeptLife
+from quicksand_fleet.keeping.restart import Restart
+from quicksand_fleet.life import FleetLife
 
 from tests.unit.fleet.keeping.world import World
 

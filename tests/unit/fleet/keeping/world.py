@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from quicksand.fleet.keeping.book import Exported, Kept, Phase
-from quicksand.fleet.keeping.judging import Judge, Step, starting
-from quicksand.fleet.keeping.wire import ASK_S, Held, Line, State, Told
 from quicksand.qemu.keeper_parts import lease as lease_module
 from quicksand.qemu.keeper_parts.lease import Lease
+from quicksand_fleet.keeping.book import Exported, Kept, Phase
+from quicksand_fleet.keeping.judging import Judge, Step, starting
+from quicksand_fleet.keeping.wire import ASK_S, Held, Line, State, Told
 
 LEASE_S = 20.0
 TICK_S = 0.5

@@ -7,10 +7,10 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
-from quicksand.fleet.capacity import Capacity
-from quicksand.fleet.over_ray.desk import DeskError, Place
-from quicksand.fleet.over_ray.desk_client import State
 from quicksand.hosted.codec import encode
+from quicksand_fleet.capacity import Capacity
+from quicksand_fleet.over_ray.desk import DeskError, Place
+from quicksand_fleet.over_ray.desk_client import State
 
 MIB = 1024**2
 ONE, TWO = "1" * 32, "2" * 32

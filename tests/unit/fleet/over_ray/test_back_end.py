@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from quicksand.base.errors import FleetError, FleetFullError, FleetHostNotFoundError
 from quicksand.base.memory import OVERHEAD
-from quicksand.fleet.interface import FleetEventKind, HostState, Lack, Need
-from quicksand.fleet.over_ray.back_end import Member, OverRay
+from quicksand_fleet.interface import FleetEventKind, HostState, Lack, Need
+from quicksand_fleet.over_ray.back_end import Member, OverRay
 
 from tests.unit.fleet.over_ray.fakes import MIB, ONE, TWO, FakeRay, capacity
 from tests.unit.remote.far import until

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from quicksand.base.errors import FleetError
-from quicksand.fleet.over_ray import desk_client
-from quicksand.fleet.over_ray.cluster_record import ClusterRecord
-from quicksand.fleet.over_ray.desk import DeskError, Place
-from quicksand.fleet.over_ray.desk_client import DeskClient
+from quicksand_fleet.over_ray import desk_client
+from quicksand_fleet.over_ray.cluster_record import ClusterRecord
+from quicksand_fleet.over_ray.desk import DeskError, Place
+from quicksand_fleet.over_ray.desk_client import DeskClient
 
 from tests.unit.fleet.over_ray.fakes import ONE
 

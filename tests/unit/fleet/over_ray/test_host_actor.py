@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from quicksand.base.files import try_lock
 from quicksand.base.paths import paths
-from quicksand.fleet.over_ray.desk import Place
-from quicksand.fleet.over_ray.host_actor import Host
-from quicksand.fleet.over_ray.places import Kept, Places
 from quicksand.records.layout import sandbox_dir
+from quicksand_fleet.over_ray.desk import Place
+from quicksand_fleet.over_ray.host_actor import Host
+from quicksand_fleet.over_ray.places import Kept, Places
 
 from tests.unit.fleet.over_ray.fakes import ONE, TWO, FakeRay
 

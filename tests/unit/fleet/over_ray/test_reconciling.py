@@ -2,9 +2,9 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
-from quicksand.fleet.over_ray.desk import Place
-from quicksand.fleet.over_ray.places import Kept
-from quicksand.fleet.over_ray.reconciling import Repair, plan_repair
+from quicksand_fleet.over_ray.desk import Place
+from quicksand_fleet.over_ray.places import Kept
+from quicksand_fleet.over_ray.reconciling import Repair, plan_repair
 
 from tests.unit.fleet.over_ray.fakes import ONE
 
