@@ -7,7 +7,7 @@ import os
 import time
 from dataclasses import replace
 from itertools import starmap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from quicksand.base.errors import HistoryError, QuicksandError
 from quicksand.base.footprint import Footprint
@@ -27,15 +27,14 @@ from quicksand.things.status import Status
 
 from quicksand_tui.door.stamps import Stamp, dir_stamp, directories
 from quicksand_tui.model.amounts import size_text
-from quicksand_tui.model.checkpoints import NO_TREE, NOTE_LIMIT, CheckpointTree, CheckpointView
+from quicksand_tui.model.checkpoints import NO_TREE, CheckpointTree, CheckpointView
 from quicksand_tui.model.sandboxes import (
     NO_HISTORY,
     MountView,
     SandboxView,
     TrafficMeter,
-    UseHistory,
 )
-from quicksand_tui.model.text import error_text, sanitise
+from quicksand_tui.model.text import cleaned, error_text, sanitise
 from quicksand_tui.model.world import World
 
 if TYPE_CHECKING:
@@ -88,7 +87,7 @@ class TreeReader:
         known = self._views.get(node.id)
         if known is None or known[0] is not node:
             has_picture = os.path.lexists(self._registry.place(self._id).screen(node.id))
-            told = _cleaned(told_by(node))
+            told = cleaned(told_by(node))
             name = node.tag if node.tag == told["tag"] else node.id
             view = CheckpointView(**told, name=name, has_picture=has_picture)
             known = self._views[node.id] = (node, view)
@@ -135,8 +134,6 @@ USAGE_EVERY_S = 2.0
 """Seconds between two readings of CPU, memory and disk."""
 PATH_LIMIT = 1000
 """The longest path shown, in characters."""
-READINGS_MAX = 120
-"""The most readings in a history."""
 
 
 class Reader:
@@ -372,7 +369,8 @@ class Reader:
             # Over a shorter time the clock ticks of 10 ms make the percentage jump.
             percent = max(0.0, 100 * (seconds - used) / (now - before))
             self._cpu[entry.id] = (now, seconds)
-            view = replace(view, history=_longer(known, percent, rss, view.disk or 0))
+            before_it = NO_HISTORY if known is None else known[1].history
+            view = replace(view, history=before_it.longer(percent, rss, view.disk or 0))
         elif known is not None:
             view = replace(view, history=known[1].history)
         return replace(view, cpu_percent=percent, memory_used=rss or None)
@@ -391,26 +389,8 @@ def _unreadable(id_: str, known: tuple[Stamp, SandboxView] | None, why: str) -> 
     return replace(known[1], error=f"it cannot be read now: {why}")
 
 
-def _longer(
-    known: tuple[Stamp, SandboxView] | None, cpu: float, memory: int, disk: int
-) -> UseHistory:
-    """Appends a reading to the history."""
-    before = known[1].history if known is not None else NO_HISTORY
-    return UseHistory(
-        cpu=(*before.cpu, cpu)[-READINGS_MAX:],
-        memory=(*before.memory, memory)[-READINGS_MAX:],
-        disk=(*before.disk, disk)[-READINGS_MAX:],
-    )
-
-
-def _cleaned(told: dict[str, Any]) -> dict[str, Any]:
-    """Returns facts with every text fit to be shown, but for the id: it is sent back."""
-    texts = {name: value for name, value in told.items() if type(value) is str and name != "id"}
-    return told | {name: sanitise(value, limit=NOTE_LIMIT) for name, value in texts.items()}
-
-
 def _view(entry: Entry) -> SandboxView:
-    view = SandboxView(**_cleaned(entry.told()))
+    view = SandboxView(**cleaned(entry.told()))
     if entry.run is None:
         return view
     return replace(

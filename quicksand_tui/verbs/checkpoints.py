@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from quicksand.things.checkpoint import CheckpointFacts
+from quicksand.things.checkpoint import Checkpoint, CheckpointFacts
 from quicksand.things.status import HAS_MACHINE
 from quicksand.things.tier import find_tier
 
@@ -25,7 +25,6 @@ from quicksand_tui.verbs.verb import Kind, argument, command, flag, option, verb
 
 if TYPE_CHECKING:
     from quicksand.sandbox import Sandbox
-    from quicksand.things.checkpoint import Checkpoint
 
     from quicksand_tui.model.keymap import Keymap
 
@@ -108,7 +107,7 @@ def checkpoint_of(facts: Any) -> Checkpoint:
     """Returns the checkpoint of `facts_of`. Raises LookupError, TypeError or ValueError if the
     facts make no sense."""
     told = engine.Fields(facts, "the checkpoint")
-    made = engine.Checkpoint(
+    made = Checkpoint(
         tag=told.text("tag"),
         id=told.text("id"),
         parent=told.maybe("parent", told.text),

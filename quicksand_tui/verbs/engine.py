@@ -46,6 +46,5 @@ if TYPE_CHECKING:
     from quicksand.saves.store import SaveStore
     from quicksand.saves.verifying import verify_saves
     from quicksand.saves.workspaces import known_stores
-    from quicksand.things.checkpoint import Checkpoint
 else:
     __getattr__, __dir__ = on_demand()

@@ -289,7 +289,7 @@ def _image_lines(image: ImageView, world: World) -> list[Line]:
             ("State", [("not built yet", "")]),
             ("", [("enter starts a sandbox from it: the first builds it", "muted")]),
         ]
-    age = "" if image.created is None else f"{age_text(world.taken - image.created)} old"
+    age = "" if image.built is None else f"{age_text(world.taken - image.built)} old"
     build = " · ".join(part for part in (image.version, image.arch, age) if part)
     users = sum(1 for view in world.sandboxes if view.image == image.name)
     return [

@@ -49,6 +49,8 @@ class CheckpointFacts:
 class Checkpoint(CheckpointFacts):
     """A state of a sandbox to which it can revert."""
 
+    tag: str
+    id: str
     revert_form: str = ""
     """Of the checkpoint that a revert returns, the form of that revert: "warm" (in the QEMU that
     runs), "flushed" (the same, but QEMU translates the guest's code anew), "new QEMU"."""

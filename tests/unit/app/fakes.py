@@ -155,7 +155,7 @@ MOUNTED = World(
 )
 """A sandbox with mounts."""
 DEBIAN = ImageView(
-    name="debian", version="13.1", arch="x86_64", size=105 * MIB, created=NOW - 2 * 86400
+    name="debian", version="13.1", arch="x86_64", size=105 * MIB, built=NOW - 2 * 86400
 )
 OLD = ImageView(name="old", error="manifest.json is damaged: 'disk'")
 HOST = HostView(memory_free=6 * GIB, disk_free=40 * GIB)
