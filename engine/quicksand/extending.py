@@ -18,16 +18,19 @@ if TYPE_CHECKING:
     from quicksand.base.effort import describe as describe_error
     from quicksand.base.fields import Fields
     from quicksand.base.files import (
+        give_back,
         is_locked,
         lock_within,
         map_os_errors,
         read_json,
         try_lock,
+        try_named_lock,
         write_json,
         write_word,
     )
+    from quicksand.base.listing import own_directories
     from quicksand.base.memory import OVERHEAD, available_memory, physical_memory
-    from quicksand.base.paths import TEMPORARY, Paths, make_private_dir, paths
+    from quicksand.base.paths import SHARED_IMAGES, TEMPORARY, Paths, make_private_dir, paths
     from quicksand.base.process_usage import process_usage
     from quicksand.base.processes import PROC, boot_id, is_process, send_signal, start_of
     from quicksand.base.progress import Progress
@@ -35,7 +38,7 @@ if TYPE_CHECKING:
     from quicksand.base.regular import create as create_file
     from quicksand.base.regular import read_file
     from quicksand.base.remedies import Remedy, Words
-    from quicksand.base.removal import make_marked, why_not_ours
+    from quicksand.base.removal import MARK, NotOursError, make_marked, require_ours, why_not_ours
     from quicksand.base.removal import remove as remove_tree
     from quicksand.base.text import printable, size_text
     from quicksand.base.threads import in_thread_to_the_end, to_the_end
@@ -71,33 +74,23 @@ if TYPE_CHECKING:
         HEX32,
         NODE_HOME,
         fleet_dir,
+        fleet_file,
         machine_id,
         nodes_dir,
         nodes_runtime,
     )
-    from quicksand.records.fleet_record import (
-        NODES_MAX,
-        RAY,
-        FleetRecord,
-        NodeRecord,
-        changing_fleet,
-        read_fleet,
-        remove_fleet,
-        set_drained,
-        write_fleet,
-    )
     from quicksand.records.known_hosts import read_addresses
     from quicksand.records.layout import SandboxDir, runtime_dir, sandbox_dir
     from quicksand.records.leases import LeaseRecord, lease_file, read_lease, write_lease
-    from quicksand.records.memory_budget import RESERVE, cpus_for_sandboxes
+    from quicksand.records.local_nodes import NodesView
+    from quicksand.records.memory_budget import BUDGET, CPUS, RESERVE, cpus_for_sandboxes
     from quicksand.records.registry import Registry, taken_hint
     from quicksand.records.sandboxes import is_id
     from quicksand.records.sizes import MEMORY_MAX
     from quicksand.records.trash import trash_dir
-    from quicksand.records.waiting import WaitingList
     from quicksand.remote.channel import Channel
     from quicksand.remote.link import Link, Request
-    from quicksand.remote.node import NODE_SCHEME, NodeDestination
+    from quicksand.remote.node import NODE_SCHEME
     from quicksand.remote.serving import Offer
     from quicksand.saves.save_removal import remove_save
     from quicksand.saves.workspaces import known_stores

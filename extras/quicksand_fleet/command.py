@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from quicksand.errors import ConfigError, FleetError
-from quicksand.extending import FleetRecord, WaitingList, paths, read_addresses, read_fleet
+from quicksand.extending import paths, read_addresses
 
 from quicksand_fleet.fleet import Fleet
 from quicksand_fleet.interface import HostState
 from quicksand_fleet.nodes import end_fleet, make_nodes, sandboxes_of, saves_of, take_config
 from quicksand_fleet.over_ray.cluster import require_ray
 from quicksand_fleet.over_ray.lifecycle import end_ray, start_ray
+from quicksand_fleet.record import FleetRecord, read_fleet
+from quicksand_fleet.waiting_list import WaitingList
 from quicksand_tui.extending import (
     Exit,
     beginning,

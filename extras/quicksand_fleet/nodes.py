@@ -16,16 +16,12 @@ from quicksand import Entry
 from quicksand.errors import ConfigError, FleetError, MemoryBudgetError, StateError
 from quicksand.extending import (
     NODE_HOME,
-    NODES_MAX,
     OVERHEAD,
     RESERVE,
-    FleetRecord,
-    NodeRecord,
     Paths,
     Registry,
     available_memory,
     best_effort,
-    changing_fleet,
     end_spares,
     in_thread_to_the_end,
     known_stores,
@@ -36,17 +32,23 @@ from quicksand.extending import (
     nodes_runtime,
     physical_memory,
     read_addresses,
-    read_fleet,
-    remove_fleet,
     remove_sandbox,
     remove_tree,
     size_text,
-    write_fleet,
 )
 
 from quicksand_fleet.keeping.running import await_end
 from quicksand_fleet.keeping.tidying import end_keeping
 from quicksand_fleet.keeping.wire import KEPT_SAVE
+from quicksand_fleet.record import (
+    NODES_MAX,
+    FleetRecord,
+    NodeRecord,
+    changing_fleet,
+    read_fleet,
+    remove_fleet,
+    write_fleet,
+)
 from quicksand_fleet.remedies import ADD_MACHINES, BRING_UP, END_IT
 
 LEAST = 256 * 1024**2 + OVERHEAD

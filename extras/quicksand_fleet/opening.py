@@ -9,20 +9,17 @@ from quicksand import RemoteHost
 from quicksand.errors import ConfigError, FleetError
 from quicksand.extending import (
     NODE_SCHEME,
-    RAY,
-    FleetRecord,
     Paths,
     fleet_dir,
     make_private_dir,
     paths,
     read_addresses,
-    read_fleet,
-    set_drained,
 )
 
 from quicksand_fleet.interface import BackEnd
 from quicksand_fleet.machine import FarMachine, Machine
 from quicksand_fleet.over_ssh import OverSsh
+from quicksand_fleet.record import RAY, FleetRecord, read_fleet, set_drained
 from quicksand_fleet.remedies import ADD_MACHINES, GET_RAY
 
 OVER_RAY = "quicksand_fleet.over_ray.lifecycle"

@@ -8,11 +8,12 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from quicksand.extending import WaitingList, best_effort, paths
+from quicksand.extending import best_effort, paths
 
 from quicksand_fleet.interface import FleetEventKind, FleetHost, Need, Reservation
 from quicksand_fleet.placing import can_ever_fit, full_error, lacks_of
 from quicksand_fleet.telling import Telling
+from quicksand_fleet.waiting_list import WaitingList
 
 SEEN_AFTER_S = 0.2
 """Seconds after which a sandbox counts as waiting: most have a place at once."""

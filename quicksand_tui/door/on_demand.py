@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from quicksand.base.effort import note_fault
     from quicksand.base.errors import QuicksandError
     from quicksand.base.paths import paths
+    from quicksand.records.local_nodes import look_at_nodes
     from quicksand.records.registry import Registry
 
     from quicksand_tui.door.desktop import EngineScreen
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from quicksand_tui.door.far_log import FarLog
     from quicksand_tui.door.far_sandbox import open_there
     from quicksand_tui.door.far_screen import ScreenThere
-    from quicksand_tui.door.fleet_look import FleetLook
     from quicksand_tui.door.logs import FileLog
     from quicksand_tui.door.look import Reader
     from quicksand_tui.door.places import PlaceHere

@@ -19,17 +19,18 @@ from quicksand_tui.door.protocol import LogKind
 from quicksand_tui.door.silence import Silences, with_silences
 from quicksand_tui.door.there import open_there, screen_there
 from quicksand_tui.model.jobs import Failure, OperationError
+from quicksand_tui.model.text import error_text
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
+    from quicksand.records.local_nodes import NodesView
     from quicksand.remote.askpass import Askpass
 
     from quicksand_tui.door.engine import Engine
     from quicksand_tui.door.far_host import FarHost
     from quicksand_tui.door.far_hosts import FarHosts
-    from quicksand_tui.door.fleet_look import FleetLook, FleetView
     from quicksand_tui.door.look import Reader
     from quicksand_tui.door.protocol import (
         GuestScreen,
@@ -75,9 +76,9 @@ class EngineService:
         self._meeting = threading.Lock()
         self._of_config: Mapping[str, str] = {}
         """The addresses of the machines of the config, by their names."""
-        self._fleet: FleetView | None = None
-        """The fleet whose local nodes are met."""
-        self._fleet_look: FleetLook | None = None
+        self._nodes: NodesView | None = None
+        """The local nodes that are met."""
+        self._nodes_seen: NodesView | None = None
         self._saves_reader: SavesReader | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -108,36 +109,36 @@ class EngineService:
         """
         # The engine is imported here, in the reading thread.
         with reading("The record of the fleet cannot be read"):
-            fleet = self._follow_fleet()
+            nodes = self._follow_nodes()
         hosts = self._hosts
         own = visible if hosts is None else hosts.want(visible, fresh=fresh)
         with self._looking, reading("The store cannot be read"):
             world = self._sandboxes.read(frozenset(own), fresh=fresh)
-        world = replace(world, waiting=fleet.waiting, error=world.error or fleet.error)
+        why = "" if nodes.error is None else error_text(nodes.error)
+        world = replace(world, waiting=nodes.waiting, error=world.error or why)
         own = network if hosts is None else [id_ for id_ in network if hosts.find(id_) is None]
         world = on_demand.with_traffic(world, self._traffic_of(own))
-        world = world if hosts is None else hosts.joined(world, fleet.drained)
+        world = world if hosts is None else hosts.joined(world, nodes.drained)
         return with_silences(world, self._silences.known())
 
-    def _follow_fleet(self) -> FleetView:
-        """Looks at the fleet, and meets its local nodes if they have changed."""
-        fleet, met = self._read_fleet(), self._fleet
-        if (fleet.ids != met.ids) if met is not None else fleet.ids:
+    def _follow_nodes(self) -> NodesView:
+        """Looks at the local nodes, and meets them if they have changed."""
+        nodes, met = self._look_at_nodes(), self._nodes
+        if (nodes.ids != met.ids) if met is not None else nodes.ids:
             with self._meeting:
-                self._fleet = fleet
+                self._nodes = nodes
                 self._meet_all()
-        return fleet
+        return nodes
 
-    def _read_fleet(self) -> FleetView:
-        if self._fleet_look is None:
-            self._fleet_look = on_demand.FleetLook()
-        return self._fleet_look.read()
+    def _look_at_nodes(self) -> NodesView:
+        self._nodes_seen = on_demand.look_at_nodes(self._nodes_seen)
+        return self._nodes_seen
 
     def find_node(self, name: str) -> str:
-        """Returns the address of a local node of the fleet that is up; "" if there is no such node,
-        or if its address cannot be read. Blocks."""
+        """Returns the address of a local node that is up; "" if there is no such node, or if its
+        address cannot be read. Blocks."""
         with contextlib.suppress(OSError, on_demand.QuicksandError):
-            return self._read_fleet().nodes.get(name, "")
+            return self._look_at_nodes().addresses.get(name, "")
         return ""
 
     def meet(self, hosts: Mapping[str, str]) -> None:
@@ -148,7 +149,7 @@ class EngineService:
             self._meet_all()
 
     def _meet_all(self) -> None:
-        nodes: Mapping[str, str] = {} if self._fleet is None else self._fleet.nodes
+        nodes: Mapping[str, str] = {} if self._nodes is None else self._nodes.addresses
         others = {name: nodes[name] for name in nodes if name not in self._of_config}
         hosts = {**self._of_config, **others, **self.asked_for}
         if self._hosts is None:
@@ -160,7 +161,7 @@ class EngineService:
                 tasks=self._tasks,
                 askpass=self._make_askpass,
             )
-        ids = {} if self._fleet is None else self._fleet.ids
+        ids = {} if self._nodes is None else self._nodes.ids
         of_nodes = {name: ids[name] for name in ids if hosts[name] == nodes[name]}
         self._hosts.meet(hosts, self._engine_loop(), of_nodes)
 

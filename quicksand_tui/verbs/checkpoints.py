@@ -235,7 +235,7 @@ def revert(tag: str, *, discard: bool = False, unmount_9p: bool = False) -> Call
     """Return to a checkpoint: to its memory, its processes and its disk.
 
     The present state is kept as an automatic checkpoint, and `undo` returns to it. Running commands
-    end with an error, because the sandbox goes back to a time before them.
+    end with an error, because the sandbox is reverted to a time before them.
 
     TAG is a checkpoint of NAME, or OTHER:TAG is one of another sandbox with the same image and
     machine options. NAME gets a copy of it then, and keeps its own name, addresses and secrets.

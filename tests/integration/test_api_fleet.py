@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 from quicksand.base.paths import Paths
-from quicksand.records.fleet_record import NodeRecord
 from quicksand_e2b.places import api_dir
 from quicksand_e2b.records import engine_name
 from quicksand_e2b.sandboxes import LATE_S
 from quicksand_fleet.nodes import end_fleet, make_nodes, sandboxes_of
+from quicksand_fleet.record import NodeRecord
 
 from tests.integration.api_client import Box, Server
 from tests.integration.e2b_sdk import install, run_script

@@ -10,22 +10,16 @@ import pytest
 
 from tests.unit.test_house import PACKAGES, modules
 
-MODULE_MAX = 450
-"""Lines, documentation and all."""
+MODULE_MAX = 700
+"""Lines, documentation and all. A module is one idea, which is seldom longer."""
 FUNCTION_MAX = 60
 """Lines from ``def`` to the end, its documentation included and decorators not."""
-
-LIMITS = {
-    # The documentation of the public API, which `help` shows, is more than half of it.
-    "quicksand.sandbox": 500,
-}
-"""Modules with a limit of their own."""
 
 
 def long_modules(packages: Mapping[str, Path]) -> dict[str, int]:
     """The modules of these packages that are too long, with their lines."""
     lengths = {name: len(path.read_text().splitlines()) for name, path in modules(packages).items()}
-    return {name: n for name, n in lengths.items() if n > LIMITS.get(name, MODULE_MAX)}
+    return {name: n for name, n in lengths.items() if n > MODULE_MAX}
 
 
 def long_functions(packages: Mapping[str, Path]) -> dict[str, int]:

@@ -23,8 +23,6 @@ from importlib import import_module
 from types import CodeType, ModuleType
 from typing import Any
 
-from quicksand.base.entering import entered
-
 Home = tuple[str, str]
 """The target of a name: a module, and a name in it."""
 
@@ -65,7 +63,9 @@ class _Table:
     @functools.cached_property
     def entered(self) -> dict[str, Home]:
         """The names that other packages add."""
-        found = entered(self._group) if self._group else {}
+        if not self._group:
+            return {}
+        found = import_module("quicksand.base.entering").entered(self._group)
         return {name: (one.module, one.attr) for name, one in found.items()}
 
     def look_up(self, name: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 
 GIB = 1024 * 1024 * 1024
@@ -27,6 +28,15 @@ def choose(choices: Iterable[str]) -> str:
     lists them, since a traceback shows no hint."""
     *others, last = choices
     return f"choose {', '.join(others)} or {last}" if others else f"choose {last}"
+
+
+def host_takes(text: str) -> bool:
+    """Whether a text can be a path or an argument of this host: it has no NUL, and no half of a
+    character but one that stands for a byte (PEP 383)."""
+    try:
+        return b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
 
 
 def printable(text: str) -> str:

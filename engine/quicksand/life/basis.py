@@ -10,7 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from quicksand.base.errors import ConfigError
 from quicksand.base.paths import Paths, expand
+from quicksand.base.text import host_takes
 from quicksand.base.threads import in_stoppable_thread
 from quicksand.life import machinery
 from quicksand.records.config import SandboxConfig
@@ -48,15 +50,24 @@ class Basis(NamedTuple):
             warnings.warn(self.notices[0], machinery.SaveWarning, stacklevel=level)
 
 
+def workspace_of(place: str | Path) -> Path:
+    """The directory of a workspace. Raises ConfigError if no directory can have that name."""
+    path = Path(place).absolute()
+    if not host_takes(str(path)):
+        raise ConfigError(f"no workspace can be at {str(place)!r}")
+    return path
+
+
 def find_basis(
     image: str, options: Mapping[str, Any], paths: Paths, *, workspace: Path | None, trust: bool
 ) -> Basis:
     """Find the meaning of ``image``. ``options`` override those of a save, which is searched for in
     ``workspace``. Blocks for I/O. Raises ConfigError for a bad value, SaveError for a save or a
     bundle that cannot be used, ImageNotFound or PathError for a bundle that cannot be read."""
-    if isinstance(image, str) and machinery.is_bundle(image):
+    is_text = isinstance(image, str) and host_takes(image)
+    if is_text and machinery.is_bundle(image):
         return _of_bundle(image, options, paths, trust=trust)
-    if not isinstance(image, str) or not machinery.may_be_save(image, paths, workspace):
+    if not is_text or not machinery.may_be_save(image, paths, workspace):
         return Basis(config=_plain(image, options, paths), trusted=trust)
 
     meaning = machinery.find_meaning(image, paths, workspace)
@@ -104,7 +115,8 @@ def _of_bundle(image: str, options: Mapping[str, Any], paths: Paths, *, trust: b
 def _plain(image: str, options: Mapping[str, Any], paths: Paths) -> SandboxConfig:
     # The config refuses a value that is no name.
     arch = options.get("arch")
-    usual = machinery.suggested_options(image, paths, arch) if isinstance(image, str) else {}
+    is_text = isinstance(image, str) and host_takes(image)
+    usual = machinery.suggested_options(image, paths, arch) if is_text else {}
     return SandboxConfig.parse({**usual, "image": image, **options})
 
 

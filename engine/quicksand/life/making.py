@@ -10,7 +10,7 @@ from quicksand.base.errors import StateError
 from quicksand.base.paths import paths
 from quicksand.base.remedies import Remedy, Words
 from quicksand.life import machinery
-from quicksand.life.basis import find_basis
+from quicksand.life.basis import find_basis, workspace_of
 from quicksand.life.parts import LocalParts
 from quicksand.life.sandbox_life import Life
 from quicksand.records.registry import Registry
@@ -21,7 +21,7 @@ def make_here(own: Mapping[str, Any], options: Mapping[str, Any]) -> LocalParts:
     are not ``options`` of the machine. Raises as `Sandbox`."""
     registry = Registry(paths())
     workspace, base_dir = own["workspace"], own["base_dir"]
-    place = Path(workspace).absolute() if workspace is not None else None
+    place = workspace_of(workspace) if workspace is not None else None
     basis = find_basis(own["image"], options, registry.paths, workspace=place, trust=own["trust"])
     basis.warn_caller()
     life = Life(

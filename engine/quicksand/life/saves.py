@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from quicksand.base.threads import to_the_end
 from quicksand.life import machinery
+from quicksand.life.basis import workspace_of
 from quicksand.life.checkpoints import Checkpoints
 from quicksand.life.guest import InGuest
 from quicksand.life.sandbox_life import Life
@@ -34,9 +35,7 @@ class Saves:
     def store(self, workspace: str | Path | None = None) -> SaveStore:
         """The store of ``workspace``, by default the sandbox's own workspace, or else
         ``.quicksand/sandboxes`` in the current directory."""
-        return machinery.workspace_store(
-            Path(workspace).absolute() if workspace else self._workspace
-        )
+        return machinery.workspace_store(workspace_of(workspace) if workspace else self._workspace)
 
     async def save(
         self,

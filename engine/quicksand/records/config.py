@@ -12,6 +12,7 @@ from typing import Any, Self
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import ConfigError
 from quicksand.base.remedies import Words
+from quicksand.base.text import host_takes
 from quicksand.records.machine_options import option, options_of
 from quicksand.records.mount import (
     NINEP,
@@ -120,8 +121,8 @@ def _check_vnc_port(port: object) -> None:
 
 
 def _check_arguments(arguments: Sequence[str]) -> None:
-    if any("\0" in argument for argument in arguments):
-        raise ConfigError("extra_qemu_args must not have NUL characters")
+    if not all(host_takes(argument) for argument in arguments):
+        raise ConfigError("extra_qemu_args must not have NUL characters or halves of characters")
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,7 +320,7 @@ class SandboxConfig:
     absolute."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.image, str) or not self.image or "\0" in self.image:
+        if not isinstance(self.image, str) or not self.image or not host_takes(self.image):
             raise ConfigError(f"image must be a name or a path, not {self.image!r}")
         for record in options_of(type(self)):
             record.check(getattr(self, record.keyword))

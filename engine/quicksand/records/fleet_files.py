@@ -5,10 +5,10 @@
     <data>/fleet/fleet.json     the fleet that is up: its back end, its machines
     <data>/fleet/machine        32 hex digits: which machine, or node of one, this is to fleets
     <data>/fleet/claims/        memory that clients of other machines have claimed (claims.py)
-    <data>/fleet/waiting/       sandboxes that wait for a place (waiting.py)
-    <data>/fleet/places/        which place, as Ray keeps it, which sandbox has (quicksand_fleet)
-    <data>/fleet/kept/          sandboxes that are restarted elsewhere (quicksand_fleet)
-    <data>/fleet/exports.json   the copies of their exported saves (quicksand_fleet)
+    <data>/fleet/waiting/       sandboxes that wait for a place (quicksand_fleet)
+    <data>/fleet/places/        which place, as Ray keeps it, which sandbox has (likewise)
+    <data>/fleet/kept/          sandboxes that are restarted elsewhere (likewise)
+    <data>/fleet/exports.json   the copies of their exported saves (likewise)
     <data>/fleet/nodes/<id>/    the data directory of a local node; in it, `home` is its home
     <runtime>-fleet/<id>/       its runtime directory
 """

@@ -1,4 +1,4 @@
-"""Every name that may appear in a sandbox's directories (docs/internals/layout.md mirrors it).
+"""Every name that may appear in a sandbox's directories (docs/internals/layout.md says why).
 
 ::
 

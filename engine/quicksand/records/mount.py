@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from typing import Any, Literal, get_args
 
 from quicksand.base.errors import ConfigError
-from quicksand.base.text import choose
+from quicksand.base.text import choose, host_takes
 
 CIFS = "cifs"
 """A server of our own (quicksand_smb); the guest's kernel needs cifs and a network card."""
@@ -142,14 +142,14 @@ def reached_directories(mounts: Sequence[Mount]) -> str:
 
 def _check_host(host: object) -> str:
     text = os.fspath(host) if isinstance(host, str | os.PathLike) else host
-    if not isinstance(text, str) or not text or "\0" in text:
+    if not isinstance(text, str) or not text or not host_takes(text):
         raise ConfigError(f"the host's directory must be a path, not {host!r}")
     return os.path.abspath(os.path.expanduser(text))  # noqa: PTH100, PTH111 - a text to be kept
 
 
 def _check_guest(guest: object) -> str:
     text = os.fspath(guest) if isinstance(guest, str | os.PathLike) else guest
-    if not isinstance(text, str) or not text.startswith("/") or "\0" in text:
+    if not isinstance(text, str) or not text.startswith("/") or not host_takes(text):
         raise ConfigError(
             f"the guest's directory must be an absolute path, not {guest!r}",
             hint='as in "/mnt/data"',

@@ -1,116 +1,48 @@
-"""Local nodes of a fleet: our program is run directly, with directories of its own."""
+"""The way to a local node (`records.local_nodes`), which needs no ssh. It is found by functions
+that enter by the group ``quicksand.ways``: they get a name, and return a way or None."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
-from dataclasses import dataclass
-from pathlib import Path
+from typing import Protocol, runtime_checkable
 
-from quicksand.base.errors import ConfigError, RemoteUnreachableError
-from quicksand.base.paths import SHARED_IMAGES, Paths, make_private_dir, paths
+from quicksand.base.entering import entered
+from quicksand.base.errors import ConfigError
 from quicksand.base.remedies import Remedy, Words
-from quicksand.base.removal import make_marked
-from quicksand.records.fleet_files import NODE_HOME
-from quicksand.records.fleet_record import NODE_NAME, NodeRecord, read_fleet, require_node
-from quicksand.records.memory_budget import BUDGET, CPUS
 from quicksand.remote.destination import Destination
 
 NODE_SCHEME = "node://"
-PROGRAM = ("-P", "-m", "quicksand_tui", "serve", "--stdio")
-"""-P keeps the working directory off the import path."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeDestination:
-    """A local node, as `Connection` needs to know it."""
-
-    name: str
-    data: Path
-    runtime: Path
-    memory_bytes: int
-    cpus: int
-
-    @classmethod
-    def of(cls, node: NodeRecord, ours: Paths) -> NodeDestination:
-        """Return the way to a node of the fleet of these directories."""
-        return cls(
-            name=node.name,
-            data=node.data(ours),
-            runtime=node.runtime(ours),
-            memory_bytes=node.memory_bytes,
-            cpus=node.cpus,
-        )
-
-    def __str__(self) -> str:
-        return f"{NODE_SCHEME}{self.name}"
+@runtime_checkable
+class NodeDestination(Protocol):
+    """A local node, as `Connection` needs to know it. Its text is its address."""
 
     @property
     def short(self) -> str:
-        """The name of the node in messages."""
-        return self.name
-
-    @property
-    def home(self) -> Path:
-        """Return the working directory of its program, in place of a home directory on another
-        machine: saves without a workspace go there, instead of the client's directory."""
-        return self.data / NODE_HOME
+        """Return the name of the node in messages."""
 
     @property
     def trial(self) -> str:
         """Return a command that shows whether the node can be reached."""
-        return "quicksand-tui fleet status"
 
-    def environment(self) -> dict[str, str]:
-        """Return the variables that give the node directories of its own."""
-        return {
-            "QUICKSAND_DATA_DIR": str(self.data),
-            "QUICKSAND_RUNTIME_DIR": str(self.runtime),
-            BUDGET: str(self.memory_bytes),
-            CPUS: str(self.cpus),
-            SHARED_IMAGES: "1",
-        }
-
-
-async def start_node(destination: NodeDestination) -> asyncio.subprocess.Process:
-    """Start the program of a node, which answers on its stdin and stdout. Raises OSError, PathError
-    if something else is in its place, and RemoteUnreachableError if the node has been ended."""
-    require_node(destination.name, destination.data, destination.runtime)
-    try:
-        destination.home.mkdir(mode=0o700, exist_ok=True)
-    except FileNotFoundError:
-        raise RemoteUnreachableError(f"{destination.name} has been ended") from None
-    if not destination.runtime.exists():  # after a reboot
-        make_private_dir(destination.runtime.parent)
-        make_marked(destination.runtime)
-    pipe = asyncio.subprocess.PIPE
-    env = {key: value for key, value in os.environ.items() if key != "QUICKSAND_HOST"}
-    return await asyncio.create_subprocess_exec(
-        *(sys.executable, *PROGRAM),
-        stdin=pipe,
-        stdout=pipe,
-        stderr=pipe,
-        env=env | destination.environment(),
-        cwd=destination.home,
-        # As with ssh, Ctrl-C at our terminal is for us only.
-        start_new_session=True,
-    )
+    async def start(self) -> asyncio.subprocess.Process:
+        """Start the program of the node, which answers on its stdin and stdout. Raises OSError,
+        PathError, RemoteUnreachableError."""
 
 
 def find_node(name: str) -> NodeDestination | None:
-    """Return the node of that name, None if the fleet that is up has none. Raises FleetError."""
-    ours = paths()
-    record = read_fleet(ours) if NODE_NAME.fullmatch(name) else None
-    for node in () if record is None else record.nodes:
-        if node.name == name:
-            return NodeDestination.of(node, ours)
+    """Return the way to the node of that name; None if there is none. Raises FleetError."""
+    for one in entered("quicksand.ways").values():
+        found: NodeDestination | None = one.load()(name)
+        if found is not None:
+            return found
     return None
 
 
 def parse_address(text: str) -> Destination | NodeDestination:
-    """Parse an address: ``ssh://…``, or ``node://NAME`` for a local node of the fleet that is up.
-    Raises ConfigError, FleetError."""
+    """Parse an address: ``ssh://…``, or ``node://NAME`` for a local node that is up. Raises
+    ConfigError, FleetError."""
     if not text.startswith(NODE_SCHEME):
         return Destination.parse(text)
     name = text.removeprefix(NODE_SCHEME)

@@ -22,7 +22,7 @@ from quicksand.base.errors import (
 from quicksand.base.text import printable
 from quicksand.remote.destination import Destination
 from quicksand.remote.hello import Hello, Welcome, read_welcome
-from quicksand.remote.node import NodeDestination, start_node
+from quicksand.remote.node import NodeDestination
 
 if TYPE_CHECKING:
     from quicksand.remote.askpass import Asker, Askpass
@@ -146,7 +146,7 @@ async def start_way(
     user for passwords on our terminal; with ``askpass`` it asks there, and never on a terminal.
     Raises HostError if there is no ssh here."""
     if isinstance(destination, NodeDestination):
-        return _listened(destination, await start_node(destination))
+        return _listened(destination, await destination.start())
     return await start_ssh(destination, asks=asks, askpass=askpass)
 
 

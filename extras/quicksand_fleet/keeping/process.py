@@ -10,14 +10,12 @@ import time
 
 from quicksand.errors import FleetError
 from quicksand.extending import (
-    FleetRecord,
     Paths,
     best_effort,
     make_private_dir,
     map_os_errors,
     no_core_files,
     paths,
-    read_fleet,
     try_lock,
 )
 
@@ -27,6 +25,7 @@ from quicksand_fleet.keeping.coordinator import Coordinator
 from quicksand_fleet.keeping.machines import Machines
 from quicksand_fleet.keeping.running import lock_of
 from quicksand_fleet.keeping.unneeded import Unneeded
+from quicksand_fleet.record import FleetRecord, read_fleet
 
 
 async def coordinate(ours: Paths) -> None:

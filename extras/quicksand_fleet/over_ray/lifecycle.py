@@ -8,25 +8,18 @@ from dataclasses import replace
 from quicksand.errors import FleetError
 from quicksand.extending import (
     NODE_SCHEME,
-    RAY,
-    FleetRecord,
-    NodeDestination,
-    NodeRecord,
     Paths,
     Remedy,
     Words,
-    changing_fleet,
     describe_error,
     fleet_dir,
     machine_id,
     make_private_dir,
     note,
-    read_fleet,
-    set_drained,
-    write_fleet,
 )
 
 from quicksand_fleet.interface import BackEnd
+from quicksand_fleet.node import NodeDestination
 from quicksand_fleet.over_ray.back_end import Member, OverRay
 from quicksand_fleet.over_ray.cluster import (
     Seat,
@@ -43,6 +36,15 @@ from quicksand_fleet.over_ray.cluster_record import (
     ClusterRecord,
 )
 from quicksand_fleet.over_ray.desk_client import DeskClient
+from quicksand_fleet.record import (
+    RAY,
+    FleetRecord,
+    NodeRecord,
+    changing_fleet,
+    read_fleet,
+    set_drained,
+    write_fleet,
+)
 
 
 def open_back_end(record: FleetRecord, ours: Paths) -> BackEnd:

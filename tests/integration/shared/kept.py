@@ -13,10 +13,9 @@ from pathlib import Path
 
 import pytest
 from quicksand.base.paths import Paths
-from quicksand.records.fleet_record import NodeRecord
-from quicksand.remote import node, ssh
-from quicksand.remote.node import NodeDestination
 from quicksand_fleet.keeping import process
+from quicksand_fleet.node import NodeDestination
+from quicksand_fleet.record import NodeRecord
 
 PIPE = asyncio.subprocess.PIPE
 
@@ -28,7 +27,7 @@ class Nodes:
         self.places = places
         self.by_name = {one.name: one for one in nodes}
         self._away: set[str] = set()
-        start = node.start_node
+        start = NodeDestination.start
 
         async def start_unless_away(to: NodeDestination) -> asyncio.subprocess.Process:
             if to.name in self._away:
@@ -37,7 +36,7 @@ class Nodes:
                 )
             return await start(to)
 
-        patch.setattr(ssh, "start_node", start_unless_away)
+        patch.setattr(NodeDestination, "start", start_unless_away)
 
     def processes(self, name: str, *, served: bool = True, sandboxes: bool = True) -> list[int]:
         """All processes of a node, or those that serve it, or those of its sandboxes."""

@@ -13,10 +13,10 @@ import pytest
 from quicksand import BatchResult, Fleet, Sandbox
 from quicksand.base.paths import Paths
 from quicksand.errors import FleetFullError, SandboxNotFoundError, StateError
-from quicksand.records.fleet_record import NodeRecord
 from quicksand.records.registry import Registry
 from quicksand_fleet.interface import FleetEventKind
 from quicksand_fleet.nodes import end_fleet, make_nodes, sandboxes_of
+from quicksand_fleet.record import NodeRecord
 
 from tests.conftest import wait_for
 from tests.unit.remote.far import until

@@ -19,7 +19,6 @@ import pytest
 from quicksand.base.files import try_lock
 from quicksand.base.paths import Paths
 from quicksand.base.processes import PROC
-from quicksand.records.fleet_record import FleetRecord, read_fleet, write_fleet
 from quicksand.records.layout import sandbox_dir
 from quicksand_fleet.fleet import Fleet
 from quicksand_fleet.interface import HostState, Need, Reservation
@@ -28,6 +27,7 @@ from quicksand_fleet.over_ray.cluster import ray_root, start_seat
 from quicksand_fleet.over_ray.cluster_record import ClusterRecord
 from quicksand_fleet.over_ray.lifecycle import end_ray, seat_of, start_ray
 from quicksand_fleet.over_ray.ray_processes import parent_of, processes_of_cluster
+from quicksand_fleet.record import FleetRecord, read_fleet, write_fleet
 
 pytestmark = [
     pytest.mark.soak,

@@ -15,10 +15,10 @@ import pytest
 from quicksand.base.paths import Paths
 from quicksand.records.fleet_files import fleet_file
 from quicksand.records.registry import Registry
-from quicksand.remote import ssh
 from quicksand.remote.link import Request
 from quicksand.saves.manifest import Base
 from quicksand.saves.store import SaveStore
+from quicksand_fleet.node import NodeDestination
 from quicksand_fleet.nodes import end_fleet, make_nodes
 
 from quicksand_tui.door import far_host
@@ -212,7 +212,7 @@ async def test_a_machine_that_is_away_keeps_its_list_and_comes_again(
         raise FileNotFoundError("no way")
 
     with monkeypatch.context() as patch:
-        patch.setattr(ssh, "start_node", nobody)
+        patch.setattr(NodeDestination, "start", nobody)
         (pid,) = serving(node)
         os.kill(pid, signal.SIGKILL)
         hosts = service._hosts

@@ -11,9 +11,9 @@ import pytest
 from quicksand.base.paths import Paths
 from quicksand.records.claims import Claims
 from quicksand.records.fleet_files import fleet_file
-from quicksand.records.fleet_record import set_drained
-from quicksand.records.waiting import WaitingList
 from quicksand_fleet.nodes import end_fleet, make_nodes
+from quicksand_fleet.record import set_drained
+from quicksand_fleet.waiting_list import WaitingList
 
 from quicksand_tui.door.service import EngineService
 from quicksand_tui.forms.sandbox import new_form

@@ -14,7 +14,6 @@ from quicksand.base.listing import own_sockets
 from quicksand.base.paths import Paths
 from quicksand.records.config import SandboxConfig
 from quicksand.records.fleet_files import fleet_file, machine_id
-from quicksand.records.fleet_record import FleetRecord, NodeRecord, read_fleet, write_fleet
 from quicksand.records.host_sockets import HOST_SOCKETS
 from quicksand.records.registry import Registry
 from quicksand_fleet import command as module
@@ -23,6 +22,7 @@ from quicksand_fleet.fleet import Fleet
 from quicksand_fleet.interface import FleetHost, HostState
 from quicksand_fleet.keeping.book import Book, Exported, Kept, Older, Phase
 from quicksand_fleet.keeping.kept import KeptSandbox
+from quicksand_fleet.record import FleetRecord, NodeRecord, read_fleet, write_fleet
 
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit

@@ -10,8 +10,8 @@ from quicksand.base.files import try_lock
 from quicksand.base.paths import Paths, make_private_dir, paths
 from quicksand.base.removal import make_marked, remove
 from quicksand.records.fleet_files import fleet_file, nodes_dir
-from quicksand.records.lost_nodes import lost_nodes
 from quicksand.records.registry import Registry
+from quicksand_fleet.local import lost_nodes
 from quicksand_fleet.nodes import make_nodes
 
 from quicksand_tui.cli.doctor import _strangers

@@ -22,23 +22,24 @@ from quicksand.disks.images.store import ImageStore
 from quicksand.life.image_users import ImageUsers
 from quicksand.records.config import SandboxConfig
 from quicksand.records.fleet_files import fleet_file, machine_id
-from quicksand.records.fleet_record import (
+from quicksand.records.memory_budget import BUDGET
+from quicksand.records.registry import Registry
+from quicksand.records.sandboxes import Record
+from quicksand.remote.node import find_node, parse_address
+from quicksand.saves.finding import store_at
+from quicksand.saves.workspaces import remember
+from quicksand_fleet import node as reaching
+from quicksand_fleet import nodes as making
+from quicksand_fleet.local import nodes_of
+from quicksand_fleet.node import NodeDestination
+from quicksand_fleet.nodes import end_fleet, make_nodes, sandboxes_of, saves_of
+from quicksand_fleet.opening import addresses_of, open_back_end
+from quicksand_fleet.record import (
     FleetRecord,
-    nodes_of,
     read_fleet,
     set_drained,
     write_fleet,
 )
-from quicksand.records.memory_budget import BUDGET
-from quicksand.records.registry import Registry
-from quicksand.records.sandboxes import Record
-from quicksand.remote import node as reaching
-from quicksand.remote.node import NodeDestination, find_node, parse_address, start_node
-from quicksand.saves.finding import store_at
-from quicksand.saves.workspaces import remember
-from quicksand_fleet import nodes as making
-from quicksand_fleet.nodes import end_fleet, make_nodes, sandboxes_of, saves_of
-from quicksand_fleet.opening import addresses_of, open_back_end
 
 from tests.conftest import blank_record
 from tests.unit.saves.making import make_save
@@ -85,13 +86,13 @@ async def test_a_nodes_program_works_in_a_home_of_its_own(
         reaching, "PROGRAM", ("-P", "-c", "import os; print(os.getcwd(), os.stat('.').st_mode)")
     )
     for _ in range(2):
-        process = await start_node(way)
+        process = await way.start()
         said = (await process.communicate())[0].decode()
         assert said == f"{way.home} {0o40700}\n"
     assert await end(places) == []
     assert not way.home.exists()
     with pytest.raises(RemoteUnreachableError, match="ended"):
-        await start_node(way)
+        await way.start()
     assert not node.runtime(places).exists()
 
 
@@ -149,7 +150,7 @@ async def test_a_link_in_place_of_a_nodes_directory_leads_nowhere(
     before = sorted(elsewhere.rglob("*"))
 
     with pytest.raises(PathError, match="node-1, is left alone"):
-        await start_node(NodeDestination.of(node, places))
+        await NodeDestination.of(node, places).start()
     for look in (sandboxes_of, saves_of):
         with pytest.raises(PathError, match="is left alone"):
             look(places, node)

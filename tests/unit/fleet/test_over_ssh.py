@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from quicksand.base.errors import FleetError, FleetFullError, FleetHostNotFoundError
 from quicksand.base.paths import Paths
-from quicksand.records.waiting import WaitingList
 from quicksand_fleet import desk as desk_module
 from quicksand_fleet.desk import Desk
 from quicksand_fleet.interface import (
@@ -23,6 +22,7 @@ from quicksand_fleet.interface import (
     Reservation,
 )
 from quicksand_fleet.over_ssh import OverSsh
+from quicksand_fleet.waiting_list import WaitingList
 
 from tests.conftest import examples
 from tests.unit.fleet.fakes import GIB, Truth, fleet_of, room_for

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from quicksand import Sandbox
 from quicksand.base.errors import ConfigError, QuicksandError
 from quicksand.base.files import JSON_MAX, read_json, write_json
 from quicksand.mounts.shares import Share
-from quicksand.records.fleet_record import FleetRecord, NodeRecord
 from quicksand.records.given_up import GivenUp
 from quicksand.records.layout import SandboxDir
 from quicksand.records.leases import LeaseRecord
@@ -28,6 +28,7 @@ from quicksand.things.tier import DISK
 from quicksand.warm.spares.spare import Spare
 from quicksand_e2b.records import SandboxRecord, SnapshotRecord, State
 from quicksand_fleet.keeping.book import Kept, Phase
+from quicksand_fleet.record import FleetRecord, NodeRecord
 
 from tests.unit.cli.histories import node_of
 from tests.unit.records.making import RECORD, RUN
@@ -106,7 +107,8 @@ def test_every_record_with_every_wrong_value_is_refused_or_read_again(tmp_path: 
 def test_every_writer_of_a_record_names_its_reader() -> None:
     missing = []
     root = Path(__file__).parents[3]
-    for path in [*root.glob("engine/quicksand/**/*.py"), *root.glob("quicksand_tui/**/*.py")]:
+    packages = ("engine/quicksand", "extras", "images/quicksand_images", "quicksand_tui")
+    for path in (path for package in packages for path in (root / package).rglob("*.py")):
         for call in ast.walk(ast.parse(path.read_text())):
             if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
                 continue
@@ -138,3 +140,22 @@ def test_checkpoints_that_older_versions_wrote_with_a_wrong_note_are_whole_again
     for note, now in ((None, ""), (HALF, HALF.replace("\ud83d", "?"))):
         plain = {**node_of(1).to_json(), "note": note}
         assert type(node_of(1)).from_json(json.loads(json.dumps(plain))).note == now
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"image": "debian\ud83d"},
+        {"workspace": "/tmp/\ud83d"},
+        {"workspace": "/tmp/\0"},
+        {"extra_qemu_args": ["\ud83d"]},
+        {"mounts": [("/tmp/\ud83d", "/mnt")]},
+        {"mounts": [("/tmp", "/mnt/\ud83d")]},
+    ],
+)
+def test_half_a_character_is_no_part_of_a_path_or_an_argument(options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        options = dict(options)
+        if "mounts" in options:
+            options["mounts"] = [Mount(*one) for one in options["mounts"]]
+        Sandbox(**{"image": "debian", **options})

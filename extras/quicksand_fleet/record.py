@@ -13,13 +13,24 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from quicksand.base.errors import FleetError, PathError, StateError
-from quicksand.base.fields import Fields
-from quicksand.base.files import lock_within, map_os_errors, read_json, write_json
-from quicksand.base.paths import Paths, make_private_dir
-from quicksand.base.remedies import Remedy, Words
-from quicksand.base.removal import NotOursError, require_ours
-from quicksand.records.fleet_files import fleet_dir, fleet_file, nodes_dir, nodes_runtime
+from quicksand.errors import FleetError, PathError, StateError
+from quicksand.extending import (
+    Fields,
+    NotOursError,
+    Paths,
+    Remedy,
+    Words,
+    fleet_dir,
+    fleet_file,
+    lock_within,
+    make_private_dir,
+    map_os_errors,
+    nodes_dir,
+    nodes_runtime,
+    read_json,
+    require_ours,
+    write_json,
+)
 
 SCHEMA = 1
 SSH, RAY = "ssh", "ray"
@@ -151,15 +162,6 @@ def require_node(name: str, *places: Path) -> None:
                 f"{place}, a directory of {name}, is left alone: {error.why}",
                 hint="look at what is there; if nobody needs it, remove it yourself",
             ) from error
-
-
-def nodes_of(paths: Paths) -> tuple[NodeRecord, ...]:
-    """Return the local nodes that are up; none if the record cannot be read."""
-    try:
-        record = read_fleet(paths)
-    except FleetError:
-        return ()
-    return () if record is None else record.nodes
 
 
 def write_fleet(paths: Paths, record: FleetRecord) -> None:

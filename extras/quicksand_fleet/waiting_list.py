@@ -8,16 +8,18 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from quicksand.base.errors import StateError
-from quicksand.base.files import (
+from quicksand.errors import StateError
+from quicksand.extending import (
+    HEX32,
+    Paths,
+    fleet_dir,
     give_back,
     is_locked,
     lock_within,
+    make_private_dir,
     map_os_errors,
     try_named_lock,
 )
-from quicksand.base.paths import Paths, make_private_dir
-from quicksand.records.fleet_files import HEX32, fleet_dir
 
 WAITING_MAX = 5000
 """The most waiting sandboxes that are counted."""
