@@ -96,8 +96,8 @@ if TYPE_CHECKING:
     from quicksand.sandbox import Snapshot as Snapshot
     from quicksand.saves.manifest import SaveManifest as SaveManifest
     from quicksand.saves.resolving import SaveWarning as SaveWarning
-    from quicksand.snapshots.checkpoint import Checkpoint as Checkpoint
     from quicksand.snapshots.comparison import Difference as Difference
+    from quicksand.things.checkpoint import Checkpoint as Checkpoint
     from quicksand.things.status import Status as Status
 else:
     # Names of packages beside the engine, such as quicksand_fleet, stand above for type checkers.

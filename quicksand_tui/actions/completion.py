@@ -176,7 +176,7 @@ class _Choices:
             "automatic" if checkpoint.auto else "",
             checkpoint.note,
         ]
-        if checkpoint.created is not None:
+        if checkpoint.created:
             now = self.world.taken
             parts.append(
                 f"{age_text(now - checkpoint.created)} ago, {clock_text(checkpoint.created, now)}"

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from quicksand.base.paths import paths
 from quicksand.records.registry import Registry
-from quicksand.snapshots.checkpoint import list_checkpoints
 from quicksand.snapshots.history import history_of
-from quicksand.snapshots.tree import read_tree
+from quicksand.snapshots.tree import list_checkpoints, read_tree
 
 from quicksand_tui.cli.commands import command_of
 from quicksand_tui.cli.output import (
@@ -31,7 +30,7 @@ from quicksand_tui.model.text import clean
 from quicksand_tui.verbs import checkpoints
 
 if TYPE_CHECKING:
-    from quicksand.snapshots.checkpoint import Checkpoint
+    from quicksand.things.checkpoint import Checkpoint
 
 
 HEADS = ("CHECKPOINT", "AGE", "PAUSE", "WRITTEN", "NOTE")

@@ -63,7 +63,7 @@ class ThenAndNow(Widget):
             return
         other: str | None
         if compared is not None and compared.id != checkpoint.id:
-            if (compared.created or 0) > (checkpoint.created or 0):
+            if compared.created > checkpoint.created:
                 checkpoint, compared = compared, checkpoint
             heads, other = (clip(compared.tag, 40), clip(checkpoint.tag, 40)), checkpoint.id
             checkpoint = compared

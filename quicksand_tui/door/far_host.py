@@ -391,7 +391,9 @@ def _shifted(view: SandboxView, seconds: float) -> SandboxView:
     def ours(time: float | None) -> float | None:
         return None if time is None else time + seconds
 
-    made = tuple(replace(one, created=ours(one.created)) for one in view.tree.checkpoints)
+    made = tuple(
+        replace(one, created=one.created and one.created + seconds) for one in view.tree.checkpoints
+    )
     return replace(
         view,
         created=ours(view.created),

@@ -24,7 +24,7 @@ from quicksand.base.typed_values import (
 from quicksand.things.frozen import frozen
 from quicksand.things.status import Status
 
-from quicksand_tui.model.sandboxes import ImageView, SandboxView, UseHistory
+from quicksand_tui.model.sandboxes import ImageView, SandboxView
 from quicksand_tui.model.saves import SavesView, SaveView, TrashedView, key_at
 from quicksand_tui.model.text import sanitise
 from quicksand_tui.model.world import HostView, World
@@ -46,8 +46,6 @@ ROUGHLY = 256 * 1024
 SANDBOXES_MAX = 5000
 SAVES_MAX = 20_000
 """The most saves of one machine, and the most things in its trash."""
-READINGS_MAX = 120
-"""The most readings in a history, as with sandboxes of this machine."""
 NAME_LIMIT = 200
 """The most characters of a save's name, as of those of this machine."""
 
@@ -223,13 +221,10 @@ def _with_use(before: SandboxView | None, now: SandboxView, facts: Mapping[str, 
     is_told = before is None or facts.keys() & {"cpu_percent", "memory_used", "disk"}
     if not is_told or now.cpu_percent is None:
         return now
-    known = now.history
-    history = UseHistory(
-        cpu=(*known.cpu, now.cpu_percent)[-READINGS_MAX:],
-        memory=(*known.memory, now.memory_used or 0)[-READINGS_MAX:],
-        disk=(*known.disk, now.disk or 0)[-READINGS_MAX:],
+    return replace(
+        now,
+        history=now.history.longer(now.cpu_percent, now.memory_used or 0, now.disk or 0),
     )
-    return replace(now, history=history)
 
 
 SANDBOXES = Table(

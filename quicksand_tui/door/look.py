@@ -21,9 +21,8 @@ from quicksand.records.mount import CIFS
 from quicksand.records.nodes import Node
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Entry
-from quicksand.snapshots.checkpoint import Checkpoint, measure_tree
 from quicksand.snapshots.history import history_of
-from quicksand.snapshots.tree import Tree, read_tree
+from quicksand.snapshots.tree import Tree, measure_tree, read_tree, told_by
 from quicksand.things.status import Status
 
 from quicksand_tui.door.stamps import Stamp, dir_stamp, directories
@@ -34,11 +33,9 @@ from quicksand_tui.model.sandboxes import (
     MountView,
     SandboxView,
     TrafficMeter,
-    UseHistory,
 )
-from quicksand_tui.model.text import error_text, sanitise
+from quicksand_tui.model.text import cleaned, error_text, sanitise
 from quicksand_tui.model.world import World
-from quicksand_tui.verbs.checkpoints import view_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,7 +87,9 @@ class TreeReader:
         known = self._views.get(node.id)
         if known is None or known[0] is not node:
             has_picture = os.path.lexists(self._registry.place(self._id).screen(node.id))
-            view = replace(view_of(Checkpoint.from_node(node)), has_picture=has_picture)
+            told = cleaned(told_by(node))
+            name = node.tag if node.tag == told["tag"] else node.id
+            view = CheckpointView(**told, name=name, has_picture=has_picture)
             known = self._views[node.id] = (node, view)
         return known[1]
 
@@ -104,10 +103,11 @@ class TreeReader:
         return before if same else found.changed
 
     def _sized(self, view: CheckpointView) -> CheckpointView:
-        own, shared = self._sizes.get(view.id, (None, None))
-        if (own, shared) == (view.own, view.shared):
+        known = self._sizes.get(view.id)
+        if known == ((view.size, view.shared) if view.is_measured else None):
             return view
-        return replace(view, own=own, shared=shared)
+        size, shared = known or (0, 0)
+        return replace(view, size=size, shared=shared, is_measured=known is not None)
 
     def _measure(self, tree: CheckpointTree) -> None:
         """Measures the checkpoints if they or the head have changed since the last time."""
@@ -127,15 +127,13 @@ def _broken(id_: str, error: str) -> CheckpointView:
 
 
 def _order(view: CheckpointView) -> tuple[bool, float, str]:
-    return (not view.error, view.created or 0.0, view.id)
+    return (not view.error, view.created, view.id)
 
 
 USAGE_EVERY_S = 2.0
 """Seconds between two readings of CPU, memory and disk."""
 PATH_LIMIT = 1000
 """The longest path shown, in characters."""
-READINGS_MAX = 120
-"""The most readings in a history."""
 
 
 class Reader:
@@ -371,7 +369,8 @@ class Reader:
             # Over a shorter time the clock ticks of 10 ms make the percentage jump.
             percent = max(0.0, 100 * (seconds - used) / (now - before))
             self._cpu[entry.id] = (now, seconds)
-            view = replace(view, history=_longer(known, percent, rss, view.disk or 0))
+            before_it = NO_HISTORY if known is None else known[1].history
+            view = replace(view, history=before_it.longer(percent, rss, view.disk or 0))
         elif known is not None:
             view = replace(view, history=known[1].history)
         return replace(view, cpu_percent=percent, memory_used=rss or None)
@@ -390,23 +389,8 @@ def _unreadable(id_: str, known: tuple[Stamp, SandboxView] | None, why: str) -> 
     return replace(known[1], error=f"it cannot be read now: {why}")
 
 
-def _longer(
-    known: tuple[Stamp, SandboxView] | None, cpu: float, memory: int, disk: int
-) -> UseHistory:
-    """Appends a reading to the history."""
-    before = known[1].history if known is not None else NO_HISTORY
-    return UseHistory(
-        cpu=(*before.cpu, cpu)[-READINGS_MAX:],
-        memory=(*before.memory, memory)[-READINGS_MAX:],
-        disk=(*before.disk, disk)[-READINGS_MAX:],
-    )
-
-
 def _view(entry: Entry) -> SandboxView:
-    told = entry.told()
-    # Every text is cleaned but the id: it is sent back.
-    texts = {name: sanitise(value) for name, value in told.items() if type(value) is str}
-    view = SandboxView(**{**told, **texts, "id": entry.id})
+    view = SandboxView(**cleaned(entry.told()))
     if entry.run is None:
         return view
     return replace(

@@ -8,12 +8,12 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from quicksand.base.errors import QuicksandError
 from quicksand.base.memory import available_memory
-from quicksand.disks.images.resolve import ImageInfo, ImageResolver
+from quicksand.disks.images.resolve import ImageResolver
 from quicksand.life.all_processes import spare_memory
 from quicksand.life.image_building import buildable_images, find_suggested_options
 from quicksand.qemu.debs import is_apt_host
@@ -21,10 +21,11 @@ from quicksand.records.claims import Claims
 from quicksand.records.fleet_files import is_known_to_fleets
 from quicksand.records.machine_options import NO, YES
 from quicksand.records.memory_budget import BUDGET
+from quicksand.things.image_info import ImageInfo
 
 from quicksand_tui.door.stamps import Stamp, dir_stamp, directories
 from quicksand_tui.model.sandboxes import ImageView
-from quicksand_tui.model.text import error_text, sanitise
+from quicksand_tui.model.text import cleaned, error_text, sanitise
 from quicksand_tui.model.world import HostView, RoomView
 
 if TYPE_CHECKING:
@@ -62,7 +63,10 @@ class Surroundings:
             self._in_doubt = any(info.error for info in found)
             self.images = tuple(
                 replace(image, machine=self._suggested(image))
-                for image in (*map(_image, found), *_not_built(found))
+                for image in (
+                    *(ImageView(**cleaned(asdict(info))) for info in found),
+                    *_not_built(found),
+                )
             )
         except (OSError, QuicksandError) as error:
             self._stamp = None
@@ -128,16 +132,4 @@ def _not_built(found: Sequence[ImageInfo]) -> tuple[ImageView, ...]:
     there = {info.name for info in found}
     return tuple(
         ImageView(name=name, source="recipe") for name in buildable_images() if name not in there
-    )
-
-
-def _image(info: ImageInfo) -> ImageView:
-    return ImageView(
-        name=sanitise(info.name, limit=100),
-        version=sanitise(info.version, limit=40),
-        arch=sanitise(info.arch, limit=20),
-        size=info.size,
-        created=info.built,
-        source=sanitise(info.source, limit=20),
-        error=sanitise(info.error),
     )

@@ -75,7 +75,7 @@ def fact_text(kind: str, value: Any, now: float, *, wide: bool = False) -> str:
             return age_text(now - value, wide=wide)
         case "words":
             return str(value).replace("_", " ")
-    return str(value)
+    return "yes" if value is True else str(value)
 
 
 def left_text(seconds: float, *, wide: bool = False) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from quicksand.things.checkpoint import CheckpointFacts
 from quicksand.things.frozen import frozen
 
 from quicksand_tui.model.named import Named
@@ -17,38 +18,17 @@ NOTE_LIMIT = 1000
 
 
 @frozen
-class CheckpointView:
-    """One checkpoint. All text is sanitised."""
+class CheckpointView(CheckpointFacts):
+    """One checkpoint, with what the app has looked at. All text is sanitised; ``created`` is 0 if
+    it is unknown."""
 
     id: str
     tag: str
     """The tag, or the id if the checkpoint cannot be read."""
     name: str
     """The word for it in commands: its tag, or its id if the tag cannot be typed."""
-    parent: str | None = None
-    """The id of the checkpoint it was taken after."""
-    created: float | None = None
-    """Unix time."""
-    note: str = ""
-    tier: str = ""
-    tier_note: str = ""
-    """The reason why a better tier was not possible."""
-    has_memory: bool = True
-    """It holds the guest's memory; otherwise only the disk, and a revert to it is not possible."""
-    has_pages: bool = True
-    """It is of the best tier."""
-    auto: bool = False
-    """A revert took it, so that the revert can be undone."""
-    pinned: bool = False
-    """Protected against deletion."""
-    pause_s: float = 0.0
-    """Seconds for which the VM was paused."""
-    written: int | None = None
-    """Bytes; None if unknown."""
-    own: int | None = None
-    """Bytes that deleting it would free; None until they are measured."""
-    shared: int | None = None
-    """Bytes it shares with other checkpoints."""
+    is_measured: bool = False
+    """Its sizes on disk are known."""
     has_picture: bool = False
     """A picture of the screen was kept with it."""
     error: str = ""

@@ -139,7 +139,7 @@ def diff_specs(
     )
     if other is None or other.id == checkpoint.id:
         return [present, own]
-    first, second = sorted((checkpoint, other), key=lambda each: each.created or 0.0)
+    first, second = sorted((checkpoint, other), key=lambda each: each.created)
     pair = DiffSpec(
         sandbox_id=sandbox.id,
         a=first.id,

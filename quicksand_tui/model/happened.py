@@ -156,7 +156,7 @@ def past_of(world: World) -> Iterator[Happened]:
             ),
         ]
         for when, kind, facts in moments:
-            if when is not None:
+            if when:
                 yield Happened(kind=kind, time=when, id=view.id, name=view.name, facts=facts)
 
 

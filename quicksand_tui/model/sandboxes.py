@@ -8,6 +8,7 @@ from dataclasses import field
 from typing import Protocol
 
 from quicksand.things.frozen import frozen
+from quicksand.things.image_info import ImageInfo
 from quicksand.things.sandbox_facts import SandboxFacts
 from quicksand.things.status import MountState, Status
 
@@ -16,6 +17,8 @@ from quicksand_tui.model.named import Named
 
 READINGS_MAX = 240
 """The most rates in a history."""
+USES_MAX = 120
+"""The most readings of a use of the host."""
 
 
 SILENT_S = 3.0
@@ -148,6 +151,14 @@ class UseHistory:
     disk: tuple[int, ...] = ()
     """Allocated bytes."""
 
+    def longer(self, cpu: float, memory: int, disk: int) -> UseHistory:
+        """Returns a history with another reading."""
+        return UseHistory(
+            cpu=(*self.cpu, cpu)[-USES_MAX:],
+            memory=(*self.memory, memory)[-USES_MAX:],
+            disk=(*self.disk, disk)[-USES_MAX:],
+        )
+
 
 NO_HISTORY = UseHistory()
 
@@ -214,19 +225,9 @@ class SandboxView(SandboxFacts):
 
 
 @frozen
-class ImageView:
-    """One image."""
+class ImageView(ImageInfo):
+    """One image, as the app shows it. All text is sanitised."""
 
-    name: str
-    version: str = ""
-    arch: str = ""
-    size: int | None = None
-    """Allocated bytes."""
-    created: float | None = None
-    source: str = "store"
-    """"store", "package", or "recipe" if it is built when first needed."""
-    error: str = ""
-    """The reason why it cannot be used."""
     machine: Mapping[str, str] = field(default_factory=dict)
     """The options that it suggests for its machines, as typed in a form, by their keywords."""
 

@@ -21,8 +21,9 @@ import os
 import re
 import sys
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum, auto
+from typing import Any
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
@@ -32,6 +33,9 @@ more only serve to paint over the lines above."""
 
 LINE_MAX = 1000
 """The most characters of a line after the `:` prompt."""
+
+FACT_MAX = 1000
+"""The most characters of a fact that are kept to be shown."""
 
 TITLE_CELLS = 40
 """The most cells of a name in a dialog's title, so that the title fits into 80 columns."""
@@ -94,6 +98,14 @@ def sanitise(text: str, *, limit: int = 500) -> str:
         cut = _SEQUENCE.sub("", cut).replace("\t", " ").translate(_SHOWN)
         cut = _thin_marks(cut)
     return cut if len(cut) <= limit else cut[: limit - 1] + "…"
+
+
+def cleaned(told: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns facts with each text after `sanitise`, but for the id, which is sent back."""
+    return {
+        name: sanitise(value, limit=FACT_MAX) if type(value) is str and name != "id" else value
+        for name, value in told.items()
+    }
 
 
 def sanitise_lines(text: str, *, width: int = 2000) -> list[str]:

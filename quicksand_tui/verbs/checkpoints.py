@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import asdict
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from quicksand.things.checkpoint import Checkpoint, CheckpointFacts
 from quicksand.things.status import HAS_MACHINE
 
 from quicksand_tui.model.amounts import age_text, pause_text, seconds_text, size_text
-from quicksand_tui.model.checkpoints import NOTE_LIMIT, TAG_LIMIT, CheckpointView
+from quicksand_tui.model.checkpoints import NOTE_LIMIT, TAG_LIMIT
 from quicksand_tui.model.jobs import JobVerb
 from quicksand_tui.model.named import shown
 from quicksand_tui.model.text import TITLE_CELLS, clean, clip, sanitise
@@ -22,7 +23,6 @@ from quicksand_tui.verbs.verb import Kind, argument, command, flag, option, verb
 
 if TYPE_CHECKING:
     from quicksand.sandbox import Sandbox
-    from quicksand.snapshots.checkpoint import Checkpoint
 
     from quicksand_tui.model.keymap import Keymap
 
@@ -88,39 +88,16 @@ def _table_of_taken(name: str, taken: Checkpoint) -> Table:
 
 
 def _tell_taken(name: str, taken: Checkpoint, keymap: Keymap) -> str:
-    view = view_of(taken)
-    tier = f" ({view.tier}: {view.tier_note})" if not view.has_pages else ""
+    tier = "" if taken.has_pages else f" ({sanitise(f'{taken.tier}: {taken.tier_note}')})"
     return (
-        f"{name}: checkpoint {_short(view.tag)}: paused for "
-        f"{pause_text(view.pause_s)}, {size_text(view.written)} written{tier}"
+        f"{name}: checkpoint {_short(taken.tag)}: paused for "
+        f"{pause_text(taken.pause_s)}, {size_text(taken.bytes_written)} written{tier}"
     )
 
 
 def facts_of(checkpoint: Checkpoint) -> dict[str, Any]:
     """Returns the facts of a checkpoint for JSON, without the form of a revert to it."""
-    facts = asdict(checkpoint)
-    return {name: value for name, value in facts.items() if not name.startswith("revert_")}
-
-
-def view_of(checkpoint: Checkpoint) -> CheckpointView:
-    """Returns a checkpoint of the engine as the app shows it."""
-    tag = sanitise(checkpoint.tag, limit=TAG_LIMIT)
-    return CheckpointView(
-        id=checkpoint.id,
-        tag=tag,
-        name=tag if tag == checkpoint.tag else checkpoint.id,
-        parent=checkpoint.parent,
-        created=checkpoint.created,
-        note=sanitise(checkpoint.note, limit=NOTE_LIMIT),
-        tier=sanitise(checkpoint.tier, limit=20),
-        tier_note=sanitise(checkpoint.tier_note),
-        has_memory=checkpoint.has_memory,
-        has_pages=checkpoint.has_pages,
-        auto=checkpoint.auto,
-        pinned=checkpoint.pinned,
-        pause_s=checkpoint.pause_s,
-        written=checkpoint.bytes_written,
-    )
+    return {one.name: getattr(checkpoint, one.name) for one in fields(CheckpointFacts)}
 
 
 def _short(tag: str) -> str:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from quicksand.hosted.host import RemoteHost
     from quicksand.records.machine_options import MachineOption
     from quicksand.sandbox import Sandbox
-    from quicksand.snapshots.checkpoint import Checkpoint
+    from quicksand.things.checkpoint import Checkpoint
 
     from quicksand_tui.model.keymap import Keymap
     from quicksand_tui.model.specs import NewSpec

@@ -57,7 +57,7 @@ def past(world: World) -> list[Happening]:
         found += [
             Happening(made.created, view.id, _taken(made))
             for made in view.tree.checkpoints
-            if made.created is not None
+            if made.created
         ]
     return sorted(found, key=lambda one: one.when)
 

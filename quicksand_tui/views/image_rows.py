@@ -32,7 +32,7 @@ def plan_image_columns(width: int) -> tuple[Column, ...]:
 
 def arrange_images(views: Sequence[ImageView], query: str, order: str) -> Sequence[ImageView]:
     keys: dict[str, Callable[[ImageView], Any]] = {
-        "age": lambda view: -(view.created or 0.0),
+        "age": lambda view: -(view.built or 0.0),
         "size": lambda view: -(view.size or 0),
     }
     return in_order(filtered(views, query, _image_text), order, keys)
@@ -43,7 +43,7 @@ def _image_text(view: ImageView) -> str:
 
 
 def image_row(image: ImageView, world: World) -> Row:
-    age = None if image.created is None else world.taken - image.created
+    age = None if image.built is None else world.taken - image.built
     if image.error:
         size = Cell("✗ broken", "error")
     else:

@@ -39,7 +39,7 @@ def losing_lines(
             lines.append(("Ends", [(_named(losing.ending), "warning")]))
         if losing.staying:
             lines.append(("Resumes", [(_named(losing.staying), "")]))
-    age = "" if checkpoint.created is None else f" of {age_text(now - checkpoint.created)} ago"
+    age = "" if not checkpoint.created else f" of {age_text(now - checkpoint.created)} ago"
     what = f"memory, programs and disk{age}" if checkpoint.has_memory else f"the disk{age}"
     lines.append(("Restores", [(what, "")]))
     if is_live and checkpoint.has_memory:

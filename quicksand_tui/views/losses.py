@@ -82,17 +82,19 @@ def way_back(sandboxes: Sequence[SandboxView], keymap: Keymap) -> str:
 
 def of_checkpoint(sandbox: SandboxView, checkpoint: CheckpointView, now: float) -> list[str]:
     """Returns the losses of deleting a checkpoint; layers that others need stay."""
-    age = "" if checkpoint.created is None else f" {age_text(now - checkpoint.created)} ago"
+    age = "" if not checkpoint.created else f" {age_text(now - checkpoint.created)} ago"
     losses = [f"{sandbox.name} can no longer be reverted to what it was{age}."]
     if checkpoint.note:
         losses.append(f"Its note: {clip(checkpoint.note, NOTE_CELLS)}")
     if checkpoint == sandbox.tree.undo_goes_to:
         losses.append("It is the one that undo reverts to.")
-    if checkpoint.own is not None:
+    if checkpoint.is_measured:
         stays = "; what others share stays" if checkpoint.shared else ""
-        losses.append(f"Deleting it frees {size_text(checkpoint.own)}{stays}.")
-    elif checkpoint.written:
-        losses.append(f"Of its {size_text(checkpoint.written)}, what no other needs is freed.")
+        losses.append(f"Deleting it frees {size_text(checkpoint.size)}{stays}.")
+    elif checkpoint.bytes_written:
+        losses.append(
+            f"Of its {size_text(checkpoint.bytes_written)}, what no other needs is freed."
+        )
     if count := sandbox.tree.descendants(checkpoint.id):
         stay = "s that follow it stay." if count > 1 else " that follows it stays."
         losses.append(f"The {f'{count} ' if count > 1 else ''}checkpoint{stay}")
@@ -101,7 +103,7 @@ def of_checkpoint(sandbox: SandboxView, checkpoint: CheckpointView, now: float) 
 
 def of_return(sandbox: SandboxView, checkpoint: CheckpointView, now: float) -> list[str]:
     """Returns the state that going back to a checkpoint leaves behind."""
-    age = "" if checkpoint.created is None else f" {age_text(now - checkpoint.created)} ago"
+    age = "" if not checkpoint.created else f" {age_text(now - checkpoint.created)} ago"
     tag = clip(checkpoint.tag, NAME_CELLS)
     if sandbox.is_live:
         what = f"Memory, processes and disk of {sandbox.name}"

@@ -197,7 +197,7 @@ def since(view: SandboxView, world: World, known: Known) -> Iterator[Block]:
     head = tree.find(tree.head)
     if head is None:
         return
-    age = "" if head.created is None else f", {age_text(world.taken - head.created)} ago"
+    age = "" if not head.created else f", {age_text(world.taken - head.created)} ago"
     written = ""
     if tree.changed is not None:
         written = f"+{size_text(tree.changed)} on disk" if tree.changed else "disk unchanged"

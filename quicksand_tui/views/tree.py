@@ -72,7 +72,7 @@ def tree_rows(tree: CheckpointTree, look: TreeLook) -> TreeRows:
     def rank(key: str) -> tuple[float, str]:
         # A fold comes straight after the checkpoint from which it hangs.
         of = made.get(key.removeprefix(FOLD))
-        when = of.created or 0.0 if of is not None else 0.0
+        when = of.created if of is not None else 0.0
         return (when, f"{key.removeprefix(FOLD)}\uffff" if key.startswith(FOLD) else key)
 
     lines = PLAIN_LINES if look.ascii_only else FANCY_LINES
@@ -123,8 +123,8 @@ def _row(
     role = "error" if view.error else "success" if is_fresh else "accent" if here else ""
     if view.auto and not here and not is_fresh:
         role = "muted"
-    age = "" if view.created is None else age_text(look.now - view.created)
-    own = "" if view.own is None or view.error else size_text(view.own)
+    age = "" if not view.created else age_text(look.now - view.created)
+    own = size_text(view.size) if view.is_measured and not view.error else ""
     pause = pause_text(view.pause_s) if view.has_memory else view.tier
     own_marks = _marks(view)
     return Row(
@@ -139,7 +139,7 @@ def _row(
             marks=Cell("".join(m if m in own_marks else " " for m in kinds), "accent"),
             note=Cell(view.error or view.note, "error" if view.error else ""),
             pause=Cell("" if view.error else pause, "success" if is_fresh else quiet),
-            size=Cell("" if view.error else size_text(view.written), quiet),
+            size=Cell("" if view.error else size_text(view.bytes_written), quiet),
         ),
     )
 

@@ -254,20 +254,20 @@ def describe_checkpoint(checkpoint: CheckpointView, now: float) -> list[Line]:
     """Returns all facts of a checkpoint, with its age at ``now`` (Unix time)."""
     if checkpoint.error:
         return [("State", [("✗ broken", "error")]), ("Why", [(checkpoint.error, "error")])]
-    age = "" if checkpoint.created is None else f"{age_text(now - checkpoint.created)} ago"
+    age = "" if not checkpoint.created else f"{age_text(now - checkpoint.created)} ago"
     pause = f" · paused for {pause_text(checkpoint.pause_s)}" if checkpoint.has_memory else ""
-    cost = f"{pause} · {size_text(checkpoint.written)} written"
+    cost = f"{pause} · {size_text(checkpoint.bytes_written)} written"
     lines: list[Line] = [("Taken", [(age, ""), (cost, "muted")])]
     if checkpoint.auto:
         by = "a revert" if checkpoint.has_memory else "a start at a checkpoint"
         lines.append(("By", [(f"{by}, so that it can be undone", "")]))
     if checkpoint.pinned:
         lines.append(("Pinned", [("it cannot be deleted", "")]))
-    if checkpoint.own is not None:
+    if checkpoint.is_measured:
         shared = (
             f" · {size_text(checkpoint.shared)} shared with others" if checkpoint.shared else ""
         )
-        lines.append(("Size", [(f"{size_text(checkpoint.own)} its own", ""), (shared, "muted")]))
+        lines.append(("Size", [(f"{size_text(checkpoint.size)} its own", ""), (shared, "muted")]))
     if checkpoint.note:
         lines.append(("Note", [(checkpoint.note, "")]))
     if clip(checkpoint.tag, TITLE_CELLS) != checkpoint.tag:
@@ -289,7 +289,7 @@ def _image_lines(image: ImageView, world: World) -> list[Line]:
             ("State", [("not built yet", "")]),
             ("", [("enter starts a sandbox from it: the first builds it", "muted")]),
         ]
-    age = "" if image.created is None else f"{age_text(world.taken - image.created)} old"
+    age = "" if image.built is None else f"{age_text(world.taken - image.built)} old"
     build = " · ".join(part for part in (image.version, image.arch, age) if part)
     users = sum(1 for view in world.sandboxes if view.image == image.name)
     return [

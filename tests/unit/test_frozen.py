@@ -59,6 +59,13 @@ class Further(Late):
     last: bool = False
 
 
+@frozen
+class Stricter(Late):
+    """With a field declared again, which has no default then."""
+
+    size: int
+
+
 @frozen(kw_only=False)
 class Own:
     """With methods that are not made."""
@@ -129,6 +136,9 @@ def test_one_may_derive_from_another() -> None:
     assert further != Late(name="a") and replace(further, name="b").name == "b"
     with pytest.raises(FrozenInstanceError):
         further.name = "b"  # type: ignore[misc]
+    with pytest.raises(TypeError, match="size"):
+        cast("Any", Stricter)(name="a")
+    assert Stricter(name="a", size=2).half == 1.0
 
 
 def test_it_can_be_copied_and_pickled() -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from quicksand.base.boot_timing import BootTiming
 from quicksand.life.mounts import MountHandle
 from quicksand.records.config import SandboxConfig
-from quicksand.snapshots.checkpoint import Checkpoint
+from quicksand.things.checkpoint import Checkpoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

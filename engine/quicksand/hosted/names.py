@@ -27,9 +27,9 @@ from quicksand.records.config import Accelerator, NetworkMode, SandboxConfig
 from quicksand.records.mount import Mount
 from quicksand.records.port_forwards import PortForward
 from quicksand.saves.manifest import Base, Parent, SavedLayer, SaveManifest
-from quicksand.snapshots.checkpoint import Checkpoint
 from quicksand.snapshots.comparison import Difference
 from quicksand.snapshots.shell_tail import ShellTail
+from quicksand.things.checkpoint import Checkpoint
 
 NAMES: MappingProxyType[str, Any] = MappingProxyType(
     {

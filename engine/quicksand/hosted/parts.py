@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from quicksand.records.config import SandboxConfig
     from quicksand.saves.manifest import SaveManifest
     from quicksand.saves.saving import SaveOptions
-    from quicksand.snapshots.checkpoint import Checkpoint
+    from quicksand.things.checkpoint import Checkpoint
 
 Part = TypeVar("Part")
 P = ParamSpec("P")

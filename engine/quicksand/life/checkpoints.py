@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from quicksand.life.guest import InGuest
     from quicksand.life.mounts import Mounts
     from quicksand.snapshots.changed_files import Pair
-    from quicksand.snapshots.checkpoint import Checkpoint
     from quicksand.snapshots.comparison import Difference
     from quicksand.snapshots.shell_tail import ShellTail
+    from quicksand.things.checkpoint import Checkpoint
 
 
 def ignore_progress(steps: int) -> None:
@@ -71,7 +71,7 @@ class Checkpoints:
                 self._life.registry, record, tag, note=note, replace_tag=replace, tier=tier
             )
         await self._keep_shell(shell, node.id)
-        return machinery.Checkpoint.from_node(node)
+        return machinery.checkpoint_of(node)
 
     async def revert(
         self, tag: str, *, keep_now: bool = True, unmount_9p: bool = False
@@ -118,7 +118,7 @@ class Checkpoints:
             raise done.kept
         if done.kept is not None:
             await self._keep_shell(shell, done.kept.id)
-        found = machinery.Checkpoint.from_node(node)
+        found = machinery.checkpoint_of(node)
         return replace(
             found,
             revert_form=done.form.value,

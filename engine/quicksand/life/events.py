@@ -12,7 +12,7 @@ from typing import Any
 from quicksand.base.errors import QemuDiedError, QuicksandError
 from quicksand.qemu.qmp import Monitor
 from quicksand.records.layout import MachineDir, runtime_dir
-from quicksand.records.oversized import why_oversized
+from quicksand.records.paused import why_oversized
 from quicksand.records.registry import Registry
 from quicksand.things.status import Status
 

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from quicksand.saves.store import check_save
     from quicksand.saves.trailer import sidecar
     from quicksand.snapshots.changed_files import Pair, diff_disks
-    from quicksand.snapshots.checkpoint import Checkpoint, list_checkpoints
     from quicksand.snapshots.comparison import compare_disks, read_file, write_patch
     from quicksand.snapshots.history import history_of
     from quicksand.snapshots.keeping import locked_history
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
     from quicksand.snapshots.shell_tail import ShellTail, keep_shell, read_shell
     from quicksand.snapshots.taking import finished_history, take_checkpoint, until_finished
     from quicksand.snapshots.thumbnails import read_thumbnail
+    from quicksand.snapshots.tree import checkpoint_of, list_checkpoints
     from quicksand.warm.desktop_ready import with_desktop
     from quicksand.warm.publishing import ForwarderCheck, start_forwarder
     from quicksand.warm.spares.next_start import expect_next

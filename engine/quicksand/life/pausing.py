@@ -8,7 +8,7 @@ from quicksand.base.errors import StateError
 from quicksand.life import machinery
 from quicksand.life.sandbox_life import Life
 from quicksand.records.layout import runtime_dir
-from quicksand.records.oversized import forget_mark, mark_of
+from quicksand.records.paused import forget_mark, mark_of
 from quicksand.records.registry import publish_state
 
 

@@ -15,11 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from quicksand.base.effort import best_effort
-from quicksand.base.errors import (
-    MachineError,
-    SandboxNotFoundError,
-    StateError,
-)
+from quicksand.base.errors import MachineError, SandboxNotFoundError, StateError
 from quicksand.base.files import is_locked
 from quicksand.base.settings import check_settings
 from quicksand.base.threads import to_the_end

@@ -13,7 +13,7 @@ from quicksand.base.fields import Fields
 from quicksand.base.reasons import reason_of
 from quicksand.records.layout import AGENT_PORTS
 from quicksand.records.notes import read_note
-from quicksand.records.tier import Tier, find_tier
+from quicksand.things.tier import Tier, find_tier
 
 SCHEMA = 1
 TAG_MAX = 128

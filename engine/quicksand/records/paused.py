@@ -1,4 +1,6 @@
-"""The reasons why a sandbox's guest is paused, in the words that all messages use."""
+"""The reasons why a sandbox's guest is paused, in the words that all messages use: somebody has
+paused it, the host's disk is full, or its QEMU has taken too much of the host's memory
+(qemu/keeper_parts/memory.py)."""
 
 from __future__ import annotations
 
@@ -6,13 +8,15 @@ from dataclasses import dataclass
 
 from quicksand.base.errors import StateError
 from quicksand.base.files import is_locked, read_json
+from quicksand.base.regular import open_file
 from quicksand.base.remedies import Remedy, Words
+from quicksand.base.text import size_text
 from quicksand.records.layout import MachineDir, SandboxDir
-from quicksand.records.oversized import why_oversized
+
+MARK_MAX = 64
+"""Bytes of the keeper's mark: a word and two numbers."""
 
 DISK_FULL = "the host's disk is full; the sandbox resumes when there is space"
-
-
 LEFT = "its last revert was interrupted; the next command has it finished"
 
 
@@ -67,3 +71,46 @@ def refuse_paused(name: str, machine: MachineDir) -> None:
     """Raise StateError if the guest of a machine is paused: it would not answer."""
     if (pause := find_pause(machine)) is not None:
         raise StateError(pause.said(name), hint=pause.remedy(name))
+
+
+def why_oversized(machine: MachineDir) -> str:
+    """Return why the keeper has paused the machine's guest; "" if it has not."""
+    try:
+        with open_file(machine.oversized) as file:
+            words = file.read(MARK_MAX).split()
+    except FileNotFoundError:
+        return ""
+    except OSError:
+        words = []  # it exists, and only that counts
+    match words:
+        case [kind, size, bound] if size.isdigit() and bound.isdigit():
+            found = too_much(int(size), int(bound), "reserved" if kind == b"reserved" else "taken")
+        case _:
+            found = "its machine has too much of the host's memory"
+    return (
+        f"{found}; a checkpoint and a revert to it free what is too much, `resume` lets it have "
+        "256 MiB more"
+    )
+
+
+def mark_of(machine: MachineDir) -> int | None:
+    """A value that differs between two marks of the keeper; None if there is no mark."""
+    try:
+        return machine.oversized.stat().st_mtime_ns
+    except OSError:
+        return None
+
+
+def forget_mark(machine: MachineDir, mark: int | None) -> None:
+    """Remove the mark of a guest that has been resumed, as its keeper does when it learns of it: a
+    keeper that was killed meanwhile, or has no monitor, does not."""
+    if mark is not None and mark_of(machine) == mark:
+        machine.oversized.unlink(missing_ok=True)
+
+
+def too_much(size: int, bound: int, kind: str = "taken") -> str:
+    """The words for a machine that has more memory than it may have."""
+    return (
+        f"its machine has {kind} {size_text(size)} of the host's memory and may have "
+        f"{size_text(bound)}"
+    )

@@ -23,10 +23,10 @@ from quicksand.disks.images.overlay import create_overlay
 from quicksand.disks.images.qcow2 import check_qcow2
 from quicksand.records.layout import MachineDir, SandboxDir
 from quicksand.records.nodes import BLANK, Node
-from quicksand.records.tier import INTERNAL
 from quicksand.snapshots.capture import Capture, Way
 from quicksand.snapshots.image import seal_image
 from quicksand.snapshots.verified import Verified
+from quicksand.things.tier import INTERNAL
 
 NODE = "state"
 """The hypervisor's name for a snapshot's file."""

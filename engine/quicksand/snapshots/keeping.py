@@ -16,13 +16,13 @@ from quicksand.base.threads import in_thread_to_the_end
 from quicksand.records.given_up import GivenUp, read_given_up
 from quicksand.records.layout import SandboxDir
 from quicksand.records.nodes import Node
-from quicksand.records.tier import PAGES
 from quicksand.snapshots.guest_ram import PAGE
 from quicksand.snapshots.history import History
 from quicksand.snapshots.merging import seal_disk
 from quicksand.snapshots.page_buffer import HeldPages
 from quicksand.snapshots.pages import INDEX_MAX, PageIndex
 from quicksand.snapshots.storing import Storage, memory_files
+from quicksand.things.tier import PAGES
 
 LOST = "its memory was not on disk yet when the host went down"
 

@@ -9,10 +9,10 @@ from quicksand.base.errors import ImageError
 from quicksand.base.files import map_os_errors
 from quicksand.disks.diff.layer import Layer
 from quicksand.records.nodes import BLANK, Head, Node, new_id
-from quicksand.records.tier import DISK
 from quicksand.snapshots.history import History
 from quicksand.snapshots.layers import add_layer, seal_layers
 from quicksand.snapshots.tags import automatic_tag
+from quicksand.things.tier import DISK
 
 BLOCK = 512
 """Bytes of a block as stat(2) counts them."""

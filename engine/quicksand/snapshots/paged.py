@@ -28,7 +28,6 @@ from quicksand.records.given_up import GivenUp
 from quicksand.records.layout import MachineDir, SandboxDir
 from quicksand.records.nodes import BLANK, File, Head, Node
 from quicksand.records.sandboxes import RunState
-from quicksand.records.tier import DISK, PAGES
 from quicksand.snapshots import comparing
 from quicksand.snapshots.capture import Capture, Way
 from quicksand.snapshots.comparing import MemoryCheck
@@ -41,6 +40,7 @@ from quicksand.snapshots.pages import MappedFile, PageIndex
 from quicksand.snapshots.storing import Storage, Stored, find_image
 from quicksand.snapshots.tracking import ANONYMOUS, find_level
 from quicksand.snapshots.verified import Verified
+from quicksand.things.tier import DISK, PAGES
 
 YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
 """Whether processes may read each other's memory (Linux, Documentation/admin-guide/LSM/Yama.rst).

@@ -1,15 +1,20 @@
-"""A sandbox's tree of checkpoints as users see it, and the present's place in it."""
+"""A sandbox's tree of checkpoints as users see it, the present's place in it, and its sizes on
+disk."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
 
 from quicksand.base.errors import HistoryError
-from quicksand.records.nodes import Node
+from quicksand.records.nodes import BLANK, Node
 from quicksand.snapshots.changed import written_since
 from quicksand.snapshots.history import History
+from quicksand.things.checkpoint import Checkpoint, CheckpointFacts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,3 +55,88 @@ def read_tree(history: History) -> Tree:
                     changed = written_since(history.place, present, known[head].layers)
     visible = tuple(node for node in nodes if not node.hidden)
     return Tree(nodes=visible, broken=broken, head=head, changed=changed, error=error)
+
+
+def told_by(node: Node) -> dict[str, Any]:
+    """Return what a node tells, by the names of the fields of `CheckpointFacts`."""
+    names = (one.name for one in fields(CheckpointFacts))
+    return {name: getattr(node, name) for name in names if hasattr(node, name)} | {
+        "tier": node.tier.name
+    }
+
+
+def checkpoint_of(node: Node) -> Checkpoint:
+    """Return the checkpoint of a node, without its sizes."""
+    return Checkpoint(**told_by(node))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredTree:
+    """The checkpoints of a sandbox, the oldest first, and their total sizes."""
+
+    checkpoints: list[Checkpoint]
+    size: int
+    """Bytes on disk that deleting all of them would free."""
+    shared: int
+    """Further bytes, which the present state, clones or templates need as well."""
+
+
+def list_checkpoints(history: History) -> list[Checkpoint]:
+    """All checkpoints with their sizes, the oldest first. Blocks for I/O. Raises OSError."""
+    return measure_tree(history).checkpoints
+
+
+def measure_tree(history: History) -> MeasuredTree:
+    """Measure all checkpoints. Blocks for I/O. Raises OSError."""
+    nodes, present = history.all_nodes(), _present(history)
+    everybody = Counter(name for node in nodes for name in _files(node))
+    everybody.update(present)
+    measures = {name: _measure(history.place.root / name) for name in everybody}
+    staying = {*present, *(name for node in nodes if node.hidden for name in _files(node))}
+    freed = stays = 0
+    for name in {name for node in nodes if not node.hidden for name in _files(node)}:
+        allocated, links = measures[name]
+        if name in staying or links > 1:
+            stays += allocated
+        else:
+            freed += allocated
+    found = []
+    for node in (node for node in nodes if not node.hidden):
+        own = shared = 0
+        for name in _files(node):
+            size, links = measures[name]
+            if everybody[name] == 1 and links == 1:
+                own += size
+            else:
+                shared += size
+        found.append(Checkpoint(**told_by(node), size=own, shared=shared))
+    return MeasuredTree(checkpoints=found, size=freed, shared=stays)
+
+
+def _files(node: Node) -> Iterator[str]:
+    """Yield names relative to the sandbox's directory. They are plain strings for speed: hundreds
+    of checkpoints may have hundreds of layers each."""
+    yield from (f"layers/{name}.qcow2" for name in node.layers)
+    yield from {f"memory/{file.name}" for file in node.files}
+    yield from (f"checkpoints/{node.id}/{name}" for name, _ in node.own_files)
+    # Nothing if there are none.
+    yield f"checkpoints/{node.id}/screen.png"
+    yield f"checkpoints/{node.id}/shell.json"
+
+
+def _present(history: History) -> list[str]:
+    try:
+        head = history.head()
+    except HistoryError:
+        return []
+    files = [f"layers/{name}.qcow2" for name in (*head.layers, head.top)]
+    return files if head.memory == BLANK else [*files, f"memory/{head.memory}"]
+
+
+def _measure(path: Path) -> tuple[int, int]:
+    """The file's bytes on disk (st_blocks, stat(2)) and its hard links; (0, 1) if it is gone."""
+    try:
+        found = path.stat()
+    except OSError:
+        return 0, 1
+    return found.st_blocks * 512, found.st_nlink

@@ -28,7 +28,7 @@ from quicksand_tui.cli.measuring.machines import (
 
 if TYPE_CHECKING:
     from quicksand.sandbox import Sandbox
-    from quicksand.snapshots.checkpoint import Checkpoint
+    from quicksand.things.checkpoint import Checkpoint
 
 LARGE_MIB = 1024
 """MiB written in the large guest before its first checkpoint, on which the next ones build."""

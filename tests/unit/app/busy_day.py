@@ -66,7 +66,8 @@ def _auto(id_: str, parent: str, minutes: float) -> CheckpointView:
         parent,
         created=NOW - minutes * MINUTE,
         auto=True,
-        own=int(0.7 * MIB),
+        size=int(0.7 * MIB),
+        is_measured=True,
     )
 
 
@@ -78,8 +79,9 @@ def _tree() -> CheckpointTree:
             parent,
             created=NOW - minutes * MINUTE,
             note=note,
-            own=int(own * MIB),
-            written=int(own * 2 * MIB),
+            size=int(own * MIB),
+            is_measured=True,
+            bytes_written=int(own * 2 * MIB),
             pinned=tag in ("clean", "release-candidate"),
             pause_s=0.007 + 0.001 * (len(tag) % 9),
         )
@@ -87,8 +89,8 @@ def _tree() -> CheckpointTree:
     ]
     lost = CheckpointView(id="c0ffee00", tag="c0ffee00", name="c0ffee00", error="no JSON: line 1")
     made += [_auto(*facts) for facts in _AUTO]
-    made.sort(key=lambda view: view.created or 0.0)
-    own = sum(view.own or 0 for view in made)
+    made.sort(key=lambda view: view.created)
+    own = sum(view.size for view in made)
     return CheckpointTree(checkpoints=(lost, *made), head="k23", changed=int(1.1 * MIB), own=own)
 
 

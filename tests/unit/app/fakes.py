@@ -7,7 +7,7 @@ import contextlib
 import re
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeVar
@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from PIL import Image
 from quicksand.guest.traffic import GuestTraffic
 from quicksand.records.port_forwards import PortForward
-from quicksand.snapshots.checkpoint import Checkpoint
+from quicksand.things.checkpoint import Checkpoint, CheckpointFacts
 from quicksand.things.status import MountState, Status
 from textual.events import Key
 from textual.pilot import Pilot
@@ -124,12 +124,12 @@ def kept(id_: str, tag: str, parent: str | None = None, **facts: Any) -> Checkpo
         "created": NOW - 3600,
         "tier": "pages",
         "pause_s": 0.0231,
-        "written": 12 * MIB,
+        "bytes_written": 12 * MIB,
     }
     return CheckpointView(id=id_, tag=tag, name=tag, parent=parent, **{**values, **facts})
 
 
-CLEAN = kept("c1", "clean", created=NOW - 7200, note="before the upgrade", written=48 * MIB)
+CLEAN = kept("c1", "clean", created=NOW - 7200, note="before the upgrade", bytes_written=48 * MIB)
 UPGRADED = kept("c2", "upgraded", "c1")
 TRIED = kept("c3", "tried-something", "c1", created=NOW - 1800, note="it did not work")
 AUTO = kept("c4", "before revert to clean 12:00:00", "c3", created=NOW - 600, auto=True)
@@ -155,7 +155,7 @@ MOUNTED = World(
 )
 """A sandbox with mounts."""
 DEBIAN = ImageView(
-    name="debian", version="13.1", arch="x86_64", size=105 * MIB, created=NOW - 2 * 86400
+    name="debian", version="13.1", arch="x86_64", size=105 * MIB, built=NOW - 2 * 86400
 )
 OLD = ImageView(name="old", error="manifest.json is damaged: 'disk'")
 HOST = HostView(memory_free=6 * GIB, disk_free=40 * GIB)
@@ -720,19 +720,7 @@ class FakeClone(SimpleNamespace):
 
 def engines(view: CheckpointView) -> Checkpoint:
     """Returns a checkpoint as the engine has it."""
-    return Checkpoint(
-        tag=view.tag,
-        id=view.id,
-        parent=view.parent,
-        created=view.created or 0.0,
-        note=view.note,
-        tier="pages" if view.has_pages else view.tier,
-        tier_note=view.tier_note,
-        auto=view.auto,
-        pinned=view.pinned,
-        pause_s=view.pause_s,
-        bytes_written=view.written or 0,
-    )
+    return Checkpoint(**{one.name: getattr(view, one.name) for one in fields(CheckpointFacts)})
 
 
 class SlowHands:

@@ -347,7 +347,13 @@ MEASURED = replace(
                 PAST,
                 own=12 << 20,
                 checkpoints=tuple(
-                    replace(made, own=3 << 20, shared=44 << 20, pinned=made.id == "c1")
+                    replace(
+                        made,
+                        size=3 << 20,
+                        shared=44 << 20,
+                        is_measured=True,
+                        pinned=made.id == "c1",
+                    )
                     if not made.error
                     else made
                     for made in PAST.checkpoints

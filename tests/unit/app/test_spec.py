@@ -247,7 +247,7 @@ def test_a_question_names_what_is_lost_with_a_checkpoint() -> None:
         "Of its 48M, what no other needs is freed.",
         "The 3 checkpoints that follow it stay.",
     ]
-    measured = replace(CLEAN, own=1 << 20, shared=5 << 20)
+    measured = replace(CLEAN, size=1 << 20, shared=5 << 20, is_measured=True)
     told = losses.of_checkpoint(WEB_PAST, measured, NOW)
     assert "Deleting it frees 1.0M; what others share stays." in told
     assert "undo reverts to" in " ".join(losses.of_checkpoint(WEB_PAST, AUTO, NOW))

@@ -207,7 +207,7 @@ def test_a_total_is_what_deleting_all_would_free_and_what_is_shared_is_told(
     assert (alone.own, alone.shared) == (64 * 1024, 512 * 1024)
     add(history, 2, 1, layers=("aaaaaaaa", "11111111", "22222222"))
     both = looking.read(measure=True)
-    assert sum(made.own or 0 for made in both.checkpoints) == 16 * 1024
+    assert sum(made.size for made in both.checkpoints) == 16 * 1024
     assert (both.own, both.shared) == (80 * 1024, 512 * 1024)
     (history.place.root / "kept-by-a-save").hardlink_to(history.place.layer("22222222"))
     fresh = reader(history).read(measure=True)

@@ -83,8 +83,11 @@ def test_an_automatic_one_that_others_descend_from_is_not_folded() -> None:
 
 
 def test_a_row_tells_age_own_size_pause_note_and_where_it_stands() -> None:
-    clean = replace(kept("c1", "clean", created=NOW - 7200, note="n", own=3 << 20), pinned=True)
-    upgraded = kept("c2", "upgraded", "c1", has_picture=True, has_memory=False, tier="disk")
+    clean = replace(
+        kept("c1", "clean", created=NOW - 7200, note="n", size=3 << 20, is_measured=True),
+        pinned=True,
+    )
+    upgraded = kept("c2", "upgraded", "c1", has_picture=True, tier="disk")
     tree = CheckpointTree(checkpoints=(DAMAGED, clean, upgraded), head="c2", changed=5 << 20)
     rows = {row.key: row for row in tree_rows(tree, LOOK).rows}
     told = ("marks", "when", "own", "pause", "note")

@@ -21,8 +21,8 @@ from quicksand.base.settings import (
 )
 from quicksand.life.checkpoints import Checkpoints
 from quicksand.qemu.keeper_parts import tracking as giving
-from quicksand.records.tier import KNOWN
 from quicksand.snapshots import comparing, tier_choice, tracking
+from quicksand.things.tier import KNOWN
 from quicksand.warm.spares.spare import is_off
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "internals" / "snapshots.md"

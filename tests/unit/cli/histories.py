@@ -10,8 +10,8 @@ from quicksand.base.paths import Paths
 from quicksand.records.layout import sandbox_dir
 from quicksand.records.nodes import File, Head, Node
 from quicksand.records.sandboxes import Record
-from quicksand.records.tier import find_tier
 from quicksand.snapshots.history import History
+from quicksand.things.tier import find_tier
 
 
 def history_of(places: Paths, record: Record) -> History:

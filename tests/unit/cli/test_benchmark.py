@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from quicksand.base.paths import Paths
-from quicksand.snapshots.checkpoint import Checkpoint
+from quicksand.things.checkpoint import Checkpoint
 
 from quicksand_tui.cli.measuring import checkpoints, machines
 from quicksand_tui.cli.measuring.figure import WIDTH, Figure, describe, figure_lines

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import asdict
 
 import pytest
 from quicksand.base.paths import Paths
-from quicksand.snapshots.checkpoint import Checkpoint
 from quicksand.snapshots.history import History
+from quicksand.snapshots.tree import checkpoint_of
+from quicksand.things.checkpoint import Checkpoint
 
 from quicksand_tui.cli.checkpoints import Past, draw
 from quicksand_tui.cli.main import run
@@ -28,7 +30,7 @@ def shapes(history: History, head: int | None = None) -> list[str]:
     """The first column of the tree, below the heads."""
     past = Past(
         name="web",
-        checkpoints=[Checkpoint.from_node(node) for node in history.nodes()],
+        checkpoints=[checkpoint_of(node) for node in history.nodes()],
         broken=history.broken(),
         head=None if head is None else id_of(head),
     )
@@ -93,11 +95,11 @@ def test_those_that_descend_from_themselves_are_all_shown_once(history: History)
 
 def test_a_long_history_is_no_trouble(history: History) -> None:
     add(history, 1)
-    made = [Checkpoint.from_node(node) for node in history.nodes()]
+    made = [checkpoint_of(node) for node in history.nodes()]
     many = [
         Checkpoint(
             **{
-                **{name: getattr(made[0], name) for name in Checkpoint.__slots__},
+                **asdict(made[0]),
                 "id": id_of(number),
                 "parent": id_of(number // 2) if number > 1 else None,
             }
@@ -190,7 +192,7 @@ def test_colour_marks_the_automatic_the_head_and_the_broken(history: History) ->
     spoil(history, 3)
     past = Past(
         name="web",
-        checkpoints=[Checkpoint.from_node(node) for node in history.nodes()],
+        checkpoints=[checkpoint_of(node) for node in history.nodes()],
         broken=history.broken(),
         head=id_of(1),
     )

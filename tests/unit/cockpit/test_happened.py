@@ -7,8 +7,15 @@ from dataclasses import replace
 
 from quicksand.things.status import MountState, Status
 
-from quicksand_tui.model.checkpoints import CheckpointTree
-from quicksand_tui.model.happened import Fact, Happened, differences, past_of, words_of
+from quicksand_tui.model.checkpoints import CheckpointTree, CheckpointView
+from quicksand_tui.model.happened import (
+    Fact,
+    Happened,
+    HappenedKind,
+    differences,
+    past_of,
+    words_of,
+)
 from quicksand_tui.model.sandboxes import SandboxView
 from quicksand_tui.model.world import World
 from tests.unit.app.fakes import AGENT, DATA, DB, NOW, PAST, SRC, WEB, WEB_PAST, kept
@@ -105,3 +112,11 @@ def test_the_past_is_what_the_disk_tells() -> None:
         "checkpoint tried-something",
         "automatic checkpoint before revert to clean 12:00:00",
     ]
+
+
+def test_the_past_does_not_tell_of_a_checkpoint_that_cannot_be_read() -> None:
+    damaged = CheckpointView(id="c0ffee00", tag="c0ffee00", name="c0ffee00", error="no JSON")
+    tree = CheckpointTree(checkpoints=(damaged,))
+    view = SandboxView(id="a", name="web", state=Status.STOPPED, created=1.0, tree=tree)
+    told = [one.kind for one in past_of(World(taken=2.0, sandboxes=(view,)))]
+    assert told == [HappenedKind.CREATED]

@@ -36,7 +36,7 @@ from quicksand.life.events import Event, EventKind
 from quicksand.records.config import NetworkMode, SandboxConfig
 from quicksand.records.mount import Mount
 from quicksand.records.port_forwards import PortForward
-from quicksand.snapshots.checkpoint import Checkpoint
+from quicksand.things.checkpoint import Checkpoint
 
 CHECKPOINT = Checkpoint(
     tag="one",

@@ -20,7 +20,7 @@ from quicksand.qemu.keeper_parts.memory import MORE, MemoryWatch, memory_of
 from quicksand.qemu.keeper_parts.space import SpaceWatch
 from quicksand.qemu.process import OwnedProcess
 from quicksand.records.layout import MachineDir
-from quicksand.records.oversized import why_oversized
+from quicksand.records.paused import why_oversized
 
 from tests.conftest import wait_for
 from tests.unit.qemu.test_keeper import Stage

@@ -20,11 +20,11 @@ from quicksand.records.mount import Mount
 from quicksand.records.nodes import BLANK, Head
 from quicksand.records.notes import NOTE_MAX, check_note, read_note
 from quicksand.records.sandboxes import SaveSource
-from quicksand.records.tier import DISK
 from quicksand.saves.manifest import Base, SaveManifest
 from quicksand.saves.saving import SaveOptions
 from quicksand.snapshots.history import History
 from quicksand.snapshots.shell_tail import ShellTail
+from quicksand.things.tier import DISK
 from quicksand.warm.spares.spare import Spare
 from quicksand_e2b.records import SandboxRecord, SnapshotRecord, State
 from quicksand_fleet.keeping.book import Kept, Phase

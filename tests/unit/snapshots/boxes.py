@@ -13,11 +13,11 @@ from quicksand.records.layout import SandboxDir, sandbox_dir
 from quicksand.records.nodes import File, Head, Node, new_id
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record
-from quicksand.records.tier import find_tier
 from quicksand.snapshots.guest_ram import PAGE
 from quicksand.snapshots.history import History
 from quicksand.snapshots.layers import add_layer, read_seal, seal_layers
 from quicksand.snapshots.pages import PageIndex, PageRun, verify, write_file
+from quicksand.things.tier import find_tier
 
 from tests.conftest import blank_record
 

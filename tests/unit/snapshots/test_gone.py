@@ -11,11 +11,11 @@ import pytest
 from quicksand.base.errors import AgentUnreachableError, QemuDiedError
 from quicksand.records.layout import MachineDir, RuntimeDir
 from quicksand.records.nodes import BLANK
-from quicksand.records.tier import PAGES
 from quicksand.snapshots import awakening
 from quicksand.snapshots.awakening import Awakening
 from quicksand.snapshots.successor import Successor
 from quicksand.snapshots.taking import _remove_unborn
+from quicksand.things.tier import PAGES
 
 
 def test_machines_of_one_that_has_ended_are_none(tmp_path: Path) -> None:

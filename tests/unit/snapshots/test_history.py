@@ -22,10 +22,10 @@ from quicksand.base.files import try_lock
 from quicksand.base.removal import make_marked
 from quicksand.records.layout import SandboxDir
 from quicksand.records.nodes import TAG_MAX, File, Head, Node, check_tag, new_id
-from quicksand.records.tier import find_tier
 from quicksand.snapshots import history as module
 from quicksand.snapshots.history import AUTO_KEPT, History, prune_automatic
 from quicksand.snapshots.reverting import last_automatic
+from quicksand.things.tier import find_tier
 
 from quicksand_tui.model.remedies import hint_of
 

@@ -19,7 +19,6 @@ from quicksand.records.given_up import GivenUp, read_given_up
 from quicksand.records.layout import SandboxDir, sandbox_dir
 from quicksand.records.nodes import BLANK, Head, Node, new_id
 from quicksand.records.registry import Registry
-from quicksand.records.tier import DISK, PAGES
 from quicksand.snapshots import keeping
 from quicksand.snapshots.guest_ram import PAGE
 from quicksand.snapshots.history import History
@@ -29,6 +28,7 @@ from quicksand.snapshots.page_buffer import HeldPages, PageBuffer
 from quicksand.snapshots.pages import PageIndex
 from quicksand.snapshots.reverting import last_automatic
 from quicksand.snapshots.storing import load_index
+from quicksand.things.tier import DISK, PAGES
 
 from tests.integration.snapshots.files import check_files
 from tests.kills import kill_at_each

@@ -21,13 +21,13 @@ from quicksand.base.files import map_os_errors, try_lock
 from quicksand.base.threads import Stopped
 from quicksand.records.layout import SandboxDir
 from quicksand.records.nodes import BLANK, File, Head, Node, new_id
-from quicksand.records.tier import find_tier
 from quicksand.snapshots import image, page_set, paged, pages, restore, stepwise, storing
 from quicksand.snapshots.guest_ram import PAGE, GuestRam
 from quicksand.snapshots.history import History
 from quicksand.snapshots.image import identify_image
 from quicksand.snapshots.pages import PageIndex, write_file
 from quicksand.snapshots.storing import Storage, load_index, memory_files
+from quicksand.things.tier import find_tier
 
 from tests.conftest import examples
 

@@ -20,7 +20,6 @@ from quicksand.display.picture import Picture
 from quicksand.records.layout import MachineDir, SandboxDir, sandbox_dir
 from quicksand.records.registry import Registry
 from quicksand.snapshots import thumbnails
-from quicksand.snapshots.checkpoint import list_checkpoints
 from quicksand.snapshots.history import History
 from quicksand.snapshots.origins import Origin, import_node
 from quicksand.snapshots.thumbnails import (
@@ -31,6 +30,7 @@ from quicksand.snapshots.thumbnails import (
     read_thumbnail,
     shrink,
 )
+from quicksand.snapshots.tree import list_checkpoints
 
 from tests.faults import Fault, fault
 from tests.unit.snapshots.boxes import make_base, make_box

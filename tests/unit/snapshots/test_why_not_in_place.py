@@ -14,8 +14,8 @@ from quicksand.qemu import connections
 from quicksand.records.config import SandboxConfig
 from quicksand.records.layout import MachineDir
 from quicksand.records.nodes import Head
-from quicksand.records.tier import INTERNAL, PAGES
 from quicksand.snapshots import in_place
+from quicksand.things.tier import INTERNAL, PAGES
 
 IMAGE = "0000000a.ram"
 

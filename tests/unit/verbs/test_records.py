@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from quicksand.snapshots.checkpoint import Checkpoint
+from quicksand.things.checkpoint import Checkpoint
 
 from quicksand_tui.actions.registry import default_keymap
 from quicksand_tui.model.named import Named

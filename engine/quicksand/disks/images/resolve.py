@@ -27,6 +27,7 @@ from quicksand.disks.images.store import ImageStore
 from quicksand.disks.images.stored_image import StoredImage
 from quicksand.disks.packages.contents import OverlayImage
 from quicksand.disks.packages.names import PUBLISHED, also_called, plain
+from quicksand.things.image_info import ImageInfo
 
 if TYPE_CHECKING:
     from quicksand.disks.packages.installed import Package
@@ -59,26 +60,6 @@ class ResolvedImage(provider.ResolvedImage):
     """The digest of all files; "" for an image outside the store."""
     version: str = ""
     cmdline: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImageInfo:
-    """An image as it is listed."""
-
-    name: str
-    source: str
-    """"store", "package" or "bundle"."""
-    version: str = ""
-    digest: str = ""
-    arch: str = ""
-    size: int | None = None
-    """Allocated bytes, None if unknown."""
-    created: float | None = None
-    """Unix time of the newest file it was built from."""
-    built: float | None = None
-    """Unix time at which it was put into the store."""
-    error: str = ""
-    """The reason why it cannot be used; "" if it can."""
 
 
 def _require_file(name: str, path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import ImageError, ImageNotFound
 from quicksand.base.paths import Paths
-from quicksand.disks.images.resolve import ImageInfo, ImageResolver
+from quicksand.disks.images.resolve import ImageResolver
 from quicksand.disks.images.store import ImageStore
 from quicksand.disks.packages import installed
 from quicksand.disks.packages.installing import install_package
@@ -21,6 +21,7 @@ from quicksand.records.config import SandboxConfig
 from quicksand.records.registry import Registry
 from quicksand.saves.census import BaseState, base_state
 from quicksand.saves.manifest import Base
+from quicksand.things.image_info import ImageInfo
 
 from tests.conftest import blank_record
 from tests.unit.disks.packages.wheels import (

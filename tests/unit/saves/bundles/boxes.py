@@ -13,12 +13,12 @@ from quicksand.records.config import SandboxConfig
 from quicksand.records.layout import SandboxDir, sandbox_dir
 from quicksand.records.nodes import BLANK, Head, Node, new_id
 from quicksand.records.sandboxes import Record
-from quicksand.records.tier import find_tier
 from quicksand.snapshots.guest_ram import PAGE
 from quicksand.snapshots.history import History
 from quicksand.snapshots.image import seal_image
 from quicksand.snapshots.layers import add_layer, read_seal, seal_layers
 from quicksand.snapshots.pages import PageIndex, PageRun, verify, write_file
+from quicksand.things.tier import find_tier
 
 from tests.conftest import blank_record
 from tests.unit.saves.bundles.disks import entry, snapshots
