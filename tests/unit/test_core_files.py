@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PROGRAMS = sorted(
     path
-    for room in ("engine", "quicksand_tui", "smb3", "terminal")
+    for room in ("engine", "extras", "quicksand_tui", "smb3", "terminal")
     for path in (ROOT / room).rglob("*.py")
     if '__name__ == "__main__"' in path.read_text()
 )
