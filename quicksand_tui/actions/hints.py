@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from quicksand.things.status import Status
+from quicksand.things.frozen import frozen
+from quicksand.things.status import HAS_MACHINE, Status
 
-from quicksand_tui.model.frozen import frozen
 from quicksand_tui.model.world import Panel
 from quicksand_tui.verbs import checkpoints, saves, starting
 from quicksand_tui.verbs.commands import (
@@ -82,7 +82,7 @@ def _enter(command: str) -> CommandHint:
 def _checkpoint_hint(sandbox: SandboxView, checkpoint: CheckpointView | None) -> CommandHint:
     if checkpoint is None:
         return CommandHint(command_about("tree", sandbox.name))
-    is_live = sandbox.state in (Status.RUNNING, Status.PAUSED)
+    is_live = sandbox.state in HAS_MACHINE
     at = checkpoint.named
     call = checkpoints.revert(at) if is_live else starting.start(at=at)
     return _enter(call.command_for(sandbox.name))

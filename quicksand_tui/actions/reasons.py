@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from quicksand.things.status import CAN_BE_COPIED, CAN_END, CAN_START, HAS_MACHINE, RUNS, Status
+from quicksand.things.status import (
+    CAN_BE_COPIED,
+    CAN_END,
+    CAN_START,
+    HAS_MACHINE,
+    RUNS,
+    MountState,
+    Status,
+)
 
 from quicksand_tui.actions import saves_reasons
 from quicksand_tui.actions.wrapped import Reason, each
 from quicksand_tui.model.jobs import JobVerb
-from quicksand_tui.model.sandboxes import MountState
 from quicksand_tui.model.world import MachineState, Panel, Selection, World
 from quicksand_tui.views.stalls import pause_text
 

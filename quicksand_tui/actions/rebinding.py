@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from quicksand.things.frozen import frozen
+
 from quicksand_tui.actions.record import PREFIXED, Action, Scope
 from quicksand_tui.actions.registry import ACTIONS
-from quicksand_tui.model.frozen import frozen
 from quicksand_tui.model.keymap import (
     ALIKE,
     DEFAULT_PREFIX,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from quicksand.things.frozen import frozen
+
 from quicksand_tui.actions import reasons
 from quicksand_tui.actions.wrapped import Reason, each
-from quicksand_tui.model.frozen import frozen
 from quicksand_tui.model.keymap import BEHIND_PREFIX
 from quicksand_tui.verbs.commands import Value, command_about
 from quicksand_tui.verbs.index import find_verb

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from quicksand.base.home import expand
-from quicksand.base.paths import paths
+from quicksand.base.paths import expand, paths
 from quicksand.disks.images.store import ImageStore
 from quicksand.saves.bundle.heads import BundleHead, Contents, read_contents
 from quicksand.saves.bundle.manifest import BundleBase, BundledSandbox, BundleKind

@@ -19,7 +19,7 @@ from quicksand.base.progress import Course
 from quicksand.base.sharing import can_share_blocks
 from quicksand.disks.images.initrd import find_agent
 from quicksand.disks.images.resolve import ImageResolver
-from quicksand.mounts.known import MountState, known_mounts
+from quicksand.mounts.known import known_mounts
 from quicksand.qemu.accelerator import find_accelerator
 from quicksand.qemu.binaries import find_binaries, require_display
 from quicksand.qemu.host_usage import host_usage
@@ -33,7 +33,7 @@ from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import new_id
 from quicksand.saves.workspaces import known_stores
 from quicksand.snapshots.tier_choice import choose_tier
-from quicksand.things.status import Status
+from quicksand.things.status import MountState, Status
 from quicksand.warm.spares.ending import end_useless
 
 from quicksand_tui.cli.building import BuildProgress

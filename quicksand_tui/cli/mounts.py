@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from quicksand.base.errors import ConfigError, MountError
 from quicksand.base.paths import paths
-from quicksand.mounts.known import MountState, known_mounts
+from quicksand.mounts.known import known_mounts
 from quicksand.mounts.left_out import read_left_out
 from quicksand.records.layout import sandbox_dir
 from quicksand.records.mount import CIFS, Mount
 from quicksand.records.registry import Registry
+from quicksand.things.status import MountState
 
 from quicksand_tui.cli.commands import command_of
 from quicksand_tui.cli.mount_words import ORDER, is_directory, read_mount

@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, NoReturn
 
@@ -13,7 +14,8 @@ import click
 from quicksand.base.paths import paths
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Entry
-from quicksand.records.sizes import parse_memory
+from quicksand.things.sandbox_facts import SHOWN, Shown
+from quicksand.things.status import Status
 
 from quicksand_tui.cli.commands import command_of
 from quicksand_tui.cli.output import (
@@ -24,16 +26,17 @@ from quicksand_tui.cli.output import (
     print_json,
     print_lines,
     say,
-    show_age,
     show_size,
 )
+from quicksand_tui.model.amounts import fact_text
 
 LOOK_EVERY_S = 0.5
 """Seconds between two looks of --watch at the disk."""
 HOME = "\x1b[H\x1b[J"
 """Clears a terminal."""
-REASON_MAX = 200
-HEADS = ("NAME", "STATUS", "IMAGE", "AGE", "CPUS", "MEMORY", "ACCEL", "PORTS")
+TEXT_MAX = 200
+"""The most characters of a cell."""
+COLUMNS = sorted((one for one in SHOWN if one.head), key=lambda one: one.rare)
 
 
 @command_of("ps")
@@ -119,17 +122,12 @@ def _list_processes(as_json: bool) -> None:
 
 def _table(entries: list[Entry]) -> list[str]:
     fancy = is_unicode(sys.stdout)
-    rows = [_row(entry, fancy) for entry in entries]
-    heads: tuple[str, ...] = HEADS
-    if any(entry.epoch for entry in entries):
-        heads = (*heads, "EPOCH")
-        rows = [(*row, entry.epoch or "") for row, entry in zip(rows, entries, strict=True)]
-    if any(entry.error for entry in entries):
-        heads = (*heads, "REASON")
-        rows = [(*row, entry.error[:REASON_MAX]) for row, entry in zip(rows, entries, strict=True)]
+    told = [entry.told() for entry in entries]
+    columns = [one for one in COLUMNS if not one.rare or any(facts.get(one.name) for facts in told)]
+    rows = [tuple(_cell(one, facts, fancy) for one in columns) for facts in told]
     # rich does not draw this table, unlike others: importing it takes 24 ms, and all of `ps` 108
     # (medians of 20 runs on a pseudo-terminal).
-    lines = format_table(heads, rows)
+    lines = format_table([one.head for one in columns], rows)
     return _coloured(lines, entries, fancy) if has_colour(sys.stdout) else lines
 
 
@@ -142,64 +140,34 @@ def _coloured(lines: list[str], entries: list[Entry], fancy: bool) -> list[str]:
     head, *below = lines
     for number, entry in enumerate(entries):
         if (colour := COLOURS.get(entry.status.role)) is not None:
-            status = _status(entry, fancy)
+            status = _status(entry.status, fancy)
             styled = click.style(status[0], fg=colour) + status[1:]
             below[number] = below[number].replace(status, styled, 1)
     return [head, *below]
 
 
-def _status(entry: Entry, fancy: bool) -> str:
-    status = entry.status
+def _status(status: Status, fancy: bool) -> str:
     return status.text if fancy else f"{status.plain_sign} {status.value}"
 
 
-def _row(entry: Entry, fancy: bool) -> tuple[object, ...]:
-    status = _status(entry, fancy)
-    if entry.record is None:
-        return entry.name, status, "", "", "", "", "", ""
-    config = entry.record.config
-    forwarded = [f"{host}→{guest}" for host, guest in entry.ports]
-    forwarded += [f"{host}→{guest}/udp" for host, guest in entry.udp_ports]
-    ports = ", ".join(forwarded)
-    return (
-        entry.name,
-        status,
-        entry.record.began_with,
-        show_age(entry.record.created),
-        config.cpus,
-        show_size(parse_memory(config.memory)),
-        entry.run.accel if entry.run else "",
-        ports if fancy else ports.replace("→", "->"),
-    )
+def _cell(shown: Shown, told: Mapping[str, Any], fancy: bool) -> str:
+    match value := told.get(shown.name):
+        case Status():
+            return _status(value, fancy)
+        case tuple():
+            found = [f"{host}→{guest}" for host, guest in value]
+            found += [f"{host}→{guest}/udp" for host, guest in told["udp_ports"]]
+            return ", ".join(found) if fancy else ", ".join(found).replace("→", "->")
+    text = fact_text(shown.kind, value, time.time(), wide=True) if value else ""
+    return text[:TEXT_MAX]
 
 
 def _facts(entry: Entry) -> dict[str, Any]:
-    facts: dict[str, Any] = {
-        "id": entry.id,
-        "name": entry.name,
-        "status": entry.status.value,
-        "error": entry.error or None,
-        "epoch": entry.epoch or None,
-        "superseded_by": entry.superseded_by or None,
-    }
-    if entry.record is not None:
-        config = entry.record.config
-        facts |= {
-            "image": config.image,
-            "save": entry.record.source.name if entry.record.source else None,
-            "created": entry.record.created,
-            "cpus": config.cpus,
-            "memory": parse_memory(config.memory),
-            "network": config.network_mode.value,
-            "discard": entry.record.discard,
-        }
-    if entry.run is not None:
-        facts |= {
-            "started": entry.run.started,
-            "accel": entry.run.accel,
-            "accel_reason": entry.run.accel_reason or None,
-            "pid": entry.run.qemu_pid,
-            "ports": [{"host": host, "guest": guest} for host, guest in entry.ports],
-            "udp_ports": [{"host": host, "guest": guest} for host, guest in entry.udp_ports],
-        }
-    return facts
+    told = entry.told()
+    return {one.json: _plain(told[one.name]) for one in SHOWN if one.json and one.name in told}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [{"host": host, "guest": guest} for host, guest in value]
+    return value if value or value is False else None

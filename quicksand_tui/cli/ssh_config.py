@@ -11,8 +11,7 @@ from pathlib import Path
 
 import click
 from quicksand.base.files import map_os_errors
-from quicksand.base.home import home
-from quicksand.base.paths import paths
+from quicksand.base.paths import home, paths
 
 from quicksand_tui.cli.commands import command_of
 from quicksand_tui.cli.output import Exit, say

@@ -7,7 +7,8 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from quicksand_tui.model.frozen import frozen
+from quicksand.things.frozen import frozen
+
 from quicksand_tui.model.jobs import OperationError
 from quicksand_tui.model.overview import Changes
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from quicksand.things.status import Status
+from quicksand.things.status import HAS_MACHINE
 
 from quicksand_tui.cockpit.desktop_view import DesktopView
 from quicksand_tui.views.layout import Tab
 
 if TYPE_CHECKING:
     from quicksand_tui.model.sandboxes import SandboxView
-
-HAS_SCREEN = (Status.RUNNING, Status.PAUSED)
 
 
 class Miniature(DesktopView, can_focus=False):
@@ -24,7 +22,7 @@ class Miniature(DesktopView, can_focus=False):
         shown = (
             sandbox is not None
             and sandbox.has_display
-            and sandbox.state in HAS_SCREEN
+            and sandbox.state in HAS_MACHINE
             and not sandbox.away
         )
         self.display = shown

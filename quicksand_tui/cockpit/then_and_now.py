@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from quicksand.things.status import Status
+from quicksand.things.status import HAS_MACHINE
 from rich.segment import Segment
 from textual import work
 from textual.strip import Strip
@@ -30,8 +30,6 @@ GAP = 2
 
 COLUMNS_MIN = 40
 """Columns below which a picture is too small to recognise."""
-
-HAS_SCREEN = (Status.RUNNING, Status.PAUSED)
 
 
 class ThenAndNow(Widget):
@@ -70,7 +68,7 @@ class ThenAndNow(Widget):
             heads, other = (clip(compared.tag, 40), clip(checkpoint.tag, 40)), checkpoint.id
             checkpoint = compared
         else:
-            lives = sandbox.state in HAS_SCREEN
+            lives = sandbox.state in HAS_MACHINE
             now = "now" if lives else f"now it is {sandbox.state.value}"
             heads, other = (clip(checkpoint.tag, 40), now), "" if lives else None
         if heads != self._heads:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from quicksand.things.status import Status
+from quicksand.things.status import HAS_MACHINE, Status
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -278,7 +278,7 @@ def keys_text(sandbox: SandboxView | None, keymap: Keymap) -> str:
         return ""
     tree = Scope.TREE.value
     keys = f"{keymap.hint('note', tree)} note · {keymap.hint('clone', tree)} clone"
-    if sandbox.state in (Status.RUNNING, Status.PAUSED):
+    if sandbox.state in HAS_MACHINE:
         return f"enter reverts, {keymap.hint('undo')} undoes it · {keys}"
     return f"enter starts it there · {keys}"
 

@@ -10,11 +10,11 @@ from typing import Any
 from quicksand.base.errors import ConfigError
 from quicksand.base.fields import Fields
 from quicksand.base.files import read_json, write_json
-from quicksand.things.status import Status
+from quicksand.things.frozen import frozen
+from quicksand.things.status import MountState, Status
 
 from quicksand_tui.model.checkpoints import CheckpointTree, CheckpointView
-from quicksand_tui.model.frozen import frozen
-from quicksand_tui.model.sandboxes import MountState, MountView, SandboxView
+from quicksand_tui.model.sandboxes import MountView, SandboxView
 from quicksand_tui.model.world import World
 
 SCHEMA = 1

@@ -21,9 +21,9 @@ from quicksand.base.typed_values import (
     encode,
     encode_changes,
 )
+from quicksand.things.frozen import frozen
 from quicksand.things.status import Status
 
-from quicksand_tui.model.frozen import frozen
 from quicksand_tui.model.sandboxes import ImageView, SandboxView, UseHistory
 from quicksand_tui.model.saves import SavesView, SaveView, TrashedView, key_at
 from quicksand_tui.model.text import sanitise

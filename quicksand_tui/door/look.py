@@ -28,15 +28,9 @@ from quicksand.things.status import Status
 
 from quicksand_tui.door.stamps import Stamp, dir_stamp, directories
 from quicksand_tui.model.amounts import size_text
-from quicksand_tui.model.checkpoints import (
-    NO_TREE,
-    TAG_LIMIT,
-    CheckpointTree,
-    CheckpointView,
-)
+from quicksand_tui.model.checkpoints import NO_TREE, CheckpointTree, CheckpointView
 from quicksand_tui.model.sandboxes import (
     NO_HISTORY,
-    MountState,
     MountView,
     SandboxView,
     TrafficMeter,
@@ -323,7 +317,7 @@ class Reader:
                 guest=sanitise(known.mount.guest, limit=PATH_LIMIT),
                 readonly=known.mount.readonly,
                 type="" if known.mount.type == CIFS else known.mount.type,
-                state=MountState(known.state.value),
+                state=known.state,
                 traffic=meters[known.mount.guest].rates,
                 protect=known.mount.protect,
                 told=tuple(sanitise(written.path, limit=PATH_LIMIT) for written in known.told),
@@ -409,38 +403,14 @@ def _longer(
 
 
 def _view(entry: Entry) -> SandboxView:
-    record, run = entry.record, entry.run
-    view = SandboxView(
-        id=entry.id,
-        name=sanitise(entry.name, limit=63),
-        state=entry.status,
-        error=sanitise(entry.error),
-    )
-    if record is None:
-        return view
-    view = replace(
-        view,
-        image=sanitise(record.began_with, limit=200),
-        created=record.created,
-        memory_limit=record.config.memory_bytes,
-        cpus=record.config.cpus,
-        network=record.config.network_mode.value,
-        has_display=record.config.enable_display,
-        discard=record.discard,
-        epoch=entry.epoch,
-        superseded_by=sanitise(entry.superseded_by, limit=63),
-    )
-    if run is None:
+    told = entry.told()
+    # Every text is cleaned but the id: it is sent back.
+    texts = {name: sanitise(value) for name, value in told.items() if type(value) is str}
+    view = SandboxView(**{**told, **texts, "id": entry.id})
+    if entry.run is None:
         return view
     return replace(
         view,
-        started=run.started,
-        run=sanitise(run.run, limit=TAG_LIMIT),
-        origin=sanitise(run.origin, limit=TAG_LIMIT),
-        accel=sanitise(run.accel, limit=20),
-        accel_reason=sanitise(run.accel_reason),
-        ports=entry.ports,
-        udp_ports=entry.udp_ports,
-        forwards=tuple(sorted({*entry.ports} - {*run.forwards})),
-        udp_forwards=tuple(sorted({*entry.udp_ports} - {*run.udp_forwards})),
+        forwards=tuple(sorted({*entry.ports} - {*entry.run.forwards})),
+        udp_forwards=tuple(sorted({*entry.udp_ports} - {*entry.run.udp_forwards})),
     )

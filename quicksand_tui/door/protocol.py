@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from quicksand_tui.model.frozen import frozen
+from quicksand.things.frozen import frozen
 
 if TYPE_CHECKING:
     from pathlib import Path

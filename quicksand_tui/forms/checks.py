@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quicksand.base.errors import ConfigError, QuicksandError
-from quicksand.base.home import expand
+from quicksand.base.paths import expand
 from quicksand.disks.images.resolve import is_bundle
 from quicksand.disks.packages.names import PUBLISHED
 from quicksand.disks.packages.wanted import parse_wanted

@@ -9,12 +9,13 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
+from quicksand.things.frozen import frozen
+
 from quicksand_tui.actions.rebinding import Assignment, bind
 from quicksand_tui.actions.registry import default_keymap
 from quicksand_tui.home.hosts import HOSTS, hosts_of
 from quicksand_tui.home.state import read_some
 from quicksand_tui.model.amounts import size_text
-from quicksand_tui.model.frozen import frozen
 from quicksand_tui.model.keymap import DEFAULT_PREFIX, Keymap, KeyNameError, Prefix, parse_prefix
 from quicksand_tui.model.specs import Told
 from quicksand_tui.model.text import sanitise

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from quicksand.things.frozen import frozen
+
 from quicksand_tui.home.state import StateFile, state_dir
-from quicksand_tui.model.frozen import frozen
 from quicksand_tui.model.text import sanitise
 
 NAME_MAX = 60

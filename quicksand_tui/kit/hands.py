@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 from weakref import WeakKeyDictionary
 
-from quicksand_tui.model.frozen import frozen
+from quicksand.things.frozen import frozen
 
 if TYPE_CHECKING:
     from textual.events import Key

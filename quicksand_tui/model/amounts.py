@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from typing import Any
 
 UNKNOWN = "–"
 
@@ -63,6 +64,18 @@ def age_text(seconds: float | None, *, wide: bool = False) -> str:
     steps = _WIDE_STEPS if wide else _NARROW_STEPS
     size, letter, _ = next(step for step in steps if seconds // step[0] < step[2])
     return f"{seconds / size:.0f}{letter}" if wide else f"{int(seconds) // size}{letter}"
+
+
+def fact_text(kind: str, value: Any, now: float, *, wide: bool = False) -> str:
+    """Returns a fact of a kind of `Shown`; ``now`` is Unix time."""
+    match kind:
+        case "size":
+            return size_text(value, wide=wide)
+        case "age":
+            return age_text(now - value, wide=wide)
+        case "words":
+            return str(value).replace("_", " ")
+    return str(value)
 
 
 def left_text(seconds: float, *, wide: bool = False) -> str:

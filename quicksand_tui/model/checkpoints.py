@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from quicksand_tui.model.frozen import frozen
+from quicksand.things.frozen import frozen
+
 from quicksand_tui.model.named import Named
 
 TAG_LIMIT = 128

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from quicksand_tui.model.frozen import frozen
+from quicksand.things.frozen import frozen
 
 if TYPE_CHECKING:
     from quicksand_tui.model.checkpoints import CheckpointView

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
+from quicksand.things.frozen import frozen
+
 from quicksand_tui.model.checkpoints import line_to
-from quicksand_tui.model.frozen import frozen
 
 if TYPE_CHECKING:
     from quicksand_tui.model.checkpoints import CheckpointTree

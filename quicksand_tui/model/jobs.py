@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from quicksand.things.frozen import frozen
 from quicksand.things.status import Status
 
 from quicksand_tui.model.amounts import age_text, left_text, size_text
-from quicksand_tui.model.frozen import frozen
 
 
 class JobVerb(StrEnum):

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import field, replace
 from typing import Protocol
 
-from quicksand_tui.model.frozen import frozen
+from quicksand.things.frozen import frozen
 
 UNBOUND = "unbound"
 """Textual gets this for an action without a key; no key has this name."""

@@ -12,8 +12,9 @@ import heapq
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from quicksand.things.frozen import frozen
+
 from quicksand_tui.model.checkpoints import line_to
-from quicksand_tui.model.frozen import frozen
 
 Rank = Callable[[str], tuple[float, str]]
 """Returns the key by which checkpoints of different branches are ordered: the time, and the id."""

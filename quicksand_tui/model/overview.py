@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from quicksand_tui.model.frozen import frozen
+from quicksand.things.frozen import frozen
 
 
 @frozen

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import field
-from enum import StrEnum
 from typing import Protocol
 
-from quicksand.things.status import Status
+from quicksand.things.frozen import frozen
+from quicksand.things.sandbox_facts import SandboxFacts
+from quicksand.things.status import MountState, Status
 
 from quicksand_tui.model.checkpoints import NO_TREE, CheckpointTree
-from quicksand_tui.model.frozen import frozen
 from quicksand_tui.model.named import Named
 
 READINGS_MAX = 240
@@ -112,29 +112,6 @@ class RemovedView:
     """The reason why the running state could not be kept; "" if it was, or had not to be."""
 
 
-class MountState(StrEnum):
-    """The state of a mount; the values are those of the engine."""
-
-    MOUNTED = "mounted"
-    MOUNTING = "mounting"
-    """The guest is being asked to mount it; it is not there yet."""
-    UNFINISHED = "unfinished"
-    """The process that asked for the mount has ended; only the guest knows whether it is there."""
-    NOT_SERVED = "not served"
-    """Its server has ended; the guest sees errors there."""
-    AT_START = "at its start"
-    """It is mounted when the sandbox starts the next time."""
-    LEFT_OUT = "not mounted"
-    """It should be, and could not be mounted."""
-    MOVED = "moved away"
-    """It is mounted, and its directory is not where it was on the host."""
-
-    @property
-    def is_now(self) -> bool:
-        """Whether it is mounted in the guest, served or not."""
-        return self in (MountState.MOUNTED, MountState.NOT_SERVED, MountState.MOVED)
-
-
 @frozen
 class MountView:
     """A directory of this host in a guest. All text but ``key`` is sanitised."""
@@ -191,63 +168,33 @@ def split_host(name: str) -> tuple[str, str]:
 
 
 @frozen
-class SandboxView:
-    """One sandbox. All text but ``id`` is sanitised."""
+class SandboxView(SandboxFacts):
+    """One sandbox, with what the app has measured of it. All text but ``id`` is sanitised. For
+    another machine, id and name are made by `at_host`."""
 
     id: str
-    """The engine's id, unchanged: sanitise it before showing it. Another machine's is by
-    `at_host`."""
     name: str
-    """Its name; for another machine, made by `at_host`."""
     state: Status
     host: str = ""
     """The name of its machine; "" is this one."""
     away: bool = False
     """Its machine does not answer now: all this is the last known state."""
-    image: str = ""
-    created: float | None = None
-    """Unix time."""
-    started: float | None = None
-    """Unix time of the present run."""
-    run: str = ""
-    """Identifies its QEMU, which a revert replaces; "" if it has none."""
-    origin: str = ""
-    """The tag of the checkpoint from which that QEMU went on; "" if it booted."""
-    memory_limit: int | None = None
-    """Bytes."""
     memory_used: int | None = None
     """Resident bytes of QEMU; None if it does not run or is not measured yet."""
-    cpus: int | None = None
     cpu_percent: float | None = None
     """Percent of one CPU; None until two readings exist."""
     disk: int | None = None
     """Bytes that removing it would free."""
     disk_shared: int = 0
     """Further bytes, which its template, clones or saves need as well."""
-    network: str = ""
-    has_display: bool = False
-    accel: str = ""
-    accel_reason: str = ""
-    """The reason why a faster accelerator is not used."""
-    ports: tuple[tuple[int, int], ...] = ()
-    """Pairs of host port and guest port, of TCP."""
-    udp_ports: tuple[tuple[int, int], ...] = ()
     forwards: tuple[tuple[int, int], ...] = ()
     """Forwards of TCP that were made while it runs, and can be ended."""
     udp_forwards: tuple[tuple[int, int], ...] = ()
     mounts: tuple[MountView, ...] = ()
     """Its mounts, in the order of the guest's paths."""
-    error: str = ""
-    """The reason why it is CRASHED, BROKEN or PAUSED."""
     silent_since: float | None = None
     """Unix time since when its QEMU stands still, or its guest is silent; None if neither was
     noticed."""
-    discard: bool = False
-    """It is deleted when it stops."""
-    epoch: int = 0
-    """The number, from 1, of this start of a sandbox that a fleet keeps; 0 if none keeps it."""
-    superseded_by: str = ""
-    """The machine where a later epoch runs."""
     tree: CheckpointTree = NO_TREE
     history: UseHistory = field(default=NO_HISTORY, compare=False)
     traffic: TrafficRates | None = None
@@ -264,10 +211,6 @@ class SandboxView:
 
     def mount_at(self, key: str | None) -> MountView | None:
         return next((mount for mount in self.mounts if mount.key == key), None)
-
-    @property
-    def is_live(self) -> bool:
-        return self.state.is_live
 
 
 @frozen

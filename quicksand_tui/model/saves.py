@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
 from typing import TypeVar
 
-from quicksand_tui.model.frozen import frozen
+from quicksand.things.frozen import frozen
+
 from quicksand_tui.model.sandboxes import AT, at_host
 
 FileKey = tuple[int, int]

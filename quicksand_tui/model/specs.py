@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 
-from quicksand_tui.model.frozen import frozen
+from quicksand.things.frozen import frozen
 
 
 @frozen

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from quicksand_tui.model.frozen import frozen
+from quicksand.things.frozen import frozen
 
 
 class SshQuestionKind(StrEnum):

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Final, Generic, TypeVar
 
-from quicksand_tui.model.frozen import frozen
+from quicksand.things.frozen import frozen
+
 from quicksand_tui.model.geometry import Rect
 
 K = TypeVar("K")

@@ -10,9 +10,9 @@ from dataclasses import field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from quicksand.things.status import Status
+from quicksand.things.frozen import frozen
+from quicksand.things.status import HAS_MACHINE
 
-from quicksand_tui.model.frozen import frozen
 from quicksand_tui.model.jobs import SAVE_VERBS, Job
 from quicksand_tui.model.keymap import NO_KEYS, Keymap
 from quicksand_tui.model.saves import NO_SAVES, SavesView
@@ -192,7 +192,7 @@ class World:
         return tuple(
             view.name
             for view in self.sandboxes
-            if view.state in (Status.RUNNING, Status.PAUSED) and not view.discard and not view.host
+            if view.state in HAS_MACHINE and not view.discard and not view.host
         )
 
     def image(self, name: str | None) -> ImageView | None:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from quicksand.things.frozen import frozen
+
 from quicksand_tui.home.hosts import NODE_SCHEME, SCHEME, may_have_hosts
 from quicksand_tui.home.state import (
     AUTO,
@@ -32,7 +34,6 @@ from quicksand_tui.kit.abilities import terminals_file
 from quicksand_tui.kit.answers import over_ssh
 from quicksand_tui.kit.outline import NAME, Looks, outline
 from quicksand_tui.kit.probe import Probe
-from quicksand_tui.model.frozen import frozen
 from quicksand_tui.model.text import ascii_only
 from quicksand_tui.opening.asyncio_alone import import_asyncio
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from quicksand.things.status import Status
+from quicksand.things.status import HAS_MACHINE
 
 from quicksand_tui.actions.registry import Scope, find_action
 from quicksand_tui.kit.doing import Doer
@@ -50,7 +50,7 @@ class TreeActions(Doer):
         """Goes back without asking, as the present state is kept; starts a stopped sandbox
         there."""
         sandbox, checkpoint = self._chosen
-        if sandbox.state in (Status.RUNNING, Status.PAUSED):
+        if sandbox.state in HAS_MACHINE:
             self._begin.do(checkpoints.revert(checkpoint.named), sandbox)
             self._places.come_back()
             return

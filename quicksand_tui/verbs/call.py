@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from quicksand_tui.model.frozen import frozen
+from quicksand.things.frozen import frozen
+
 from quicksand_tui.model.jobs import JobVerb
 from quicksand_tui.verbs import engine
 from quicksand_tui.verbs.commands import Value, shown_command, split_subject, words_of

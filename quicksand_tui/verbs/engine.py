@@ -10,9 +10,8 @@ if TYPE_CHECKING:
     from quicksand.base.errors import PathError, QuicksandError
     from quicksand.base.fields import Fields
     from quicksand.base.footprint import Footprint
-    from quicksand.base.home import expand
     from quicksand.base.limits import BUTTONS, CLONES_AT_ONCE, CLONES_MAX, SPARES_MAX
-    from quicksand.base.paths import paths
+    from quicksand.base.paths import expand, paths
     from quicksand.base.progress import WHOLE
     from quicksand.base.threads import (
         Stopped,

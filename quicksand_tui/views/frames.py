@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from quicksand_tui.model.frozen import frozen
+from quicksand.things.frozen import frozen
 
 
 class Line(NamedTuple):

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from quicksand.things.status import Status
+from quicksand.things.frozen import frozen
+from quicksand.things.status import MountState, Status
 
 from quicksand_tui.model.amounts import pause_text, seconds_text
-from quicksand_tui.model.frozen import frozen
 from quicksand_tui.model.jobs import JobVerb
 from quicksand_tui.model.overview import EventView
-from quicksand_tui.model.sandboxes import MountState
 from quicksand_tui.model.text import clip
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from quicksand_tui.model.frozen import frozen
+from quicksand.things.frozen import frozen
+
 from quicksand_tui.model.geometry import Rect
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from quicksand.things.status import Status
+from quicksand.things.status import HAS_MACHINE
 
 from quicksand_tui.model.amounts import age_text, size_text
 from quicksand_tui.model.text import clip
@@ -29,7 +29,7 @@ def losing_lines(
 ) -> list[Line]:
     """Returns the effects of choosing a checkpoint; ``losing`` is None until it is known. ``undo``
     is the key that undoes it."""
-    is_live = sandbox.state in (Status.RUNNING, Status.PAUSED)
+    is_live = sandbox.state in HAS_MACHINE
     lines: list[Line] = [("Lost", _lost(sandbox, checkpoint, losing))]
     if losing is not None and losing.places:
         where = ", ".join(f"{clip(place, NAME_CELLS)} {count}" for place, count in losing.places)

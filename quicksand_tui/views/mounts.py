@@ -4,31 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from quicksand_tui.model.sandboxes import MountState
+from quicksand.things.status import MountState
+
 from quicksand_tui.views.rows import PADDING, Cell, Column, Row, Words, rates_text
 
 if TYPE_CHECKING:
     from quicksand_tui.model.sandboxes import MountView, SandboxView
     from quicksand_tui.model.world import World
 
-ROLES = {
-    MountState.MOUNTED: "success",
-    MountState.MOUNTING: "warning",
-    MountState.UNFINISHED: "warning",
-    MountState.NOT_SERVED: "error",
-    MountState.AT_START: "muted",
-    MountState.LEFT_OUT: "error",
-    MountState.MOVED: "warning",
-}
-GLYPHS = {
-    MountState.MOUNTED: "●",
-    MountState.MOUNTING: "◐",
-    MountState.UNFINISHED: "◌",
-    MountState.NOT_SERVED: "✗",
-    MountState.AT_START: "○",
-    MountState.LEFT_OUT: "⊘",
-    MountState.MOVED: "◇",
-}
 _PATH_MIN, _PATH_MAX = 8, 60
 TOLD_MAX = 3
 """The most files that are named in a line."""
@@ -51,7 +34,7 @@ def plan_mount_columns(width: int) -> tuple[Column, ...]:
 
 def mount_row(mount: MountView) -> Row:
     is_now = mount.state.is_now
-    state = Cell(f"{GLYPHS[mount.state]} {mount.state.value}", ROLES[mount.state])
+    state = Cell(mount.state.text, mount.state.role)
     if mount.told and mount.state is MountState.MOUNTED:
         state = Cell(f"! {len(mount.told)} to look at", "warning")
     cells = {
@@ -72,7 +55,7 @@ def mode_text(mount: MountView) -> str:
 def mount_words(mount: MountView) -> list[Words]:
     """Returns a mount as one line."""
     state = "" if mount.state is MountState.MOUNTED else f" · {mount.state.value}"
-    role = ROLES[mount.state] if mount.state is not MountState.MOUNTED else "muted"
+    role = mount.state.role if mount.state is not MountState.MOUNTED else "muted"
     where = f"{mount.host} → {mount.guest}"
     marks = " · read-only" * mount.readonly + " · hooks protected" * mount.protect
     marks += f" · {mount.type}" * bool(mount.type)

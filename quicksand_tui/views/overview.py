@@ -6,22 +6,22 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from quicksand.things.status import Status
+from quicksand.things.frozen import frozen
+from quicksand.things.sandbox_facts import SHOWN
+from quicksand.things.status import CAN_START, Status
 
 from quicksand_tui.model.amounts import (
     age_text,
     clock_text,
     disk_scale,
+    fact_text,
     percent_text,
     size_text,
     sparkline,
 )
-from quicksand_tui.model.frozen import frozen
 from quicksand_tui.model.overview import NOTHING_KNOWN, Known
 from quicksand_tui.model.sandboxes import split_host
 from quicksand_tui.model.text import clip, drawn_cells
-from quicksand_tui.views.mounts import GLYPHS as MOUNT_GLYPHS
-from quicksand_tui.views.mounts import ROLES as MOUNT_ROLES
 from quicksand_tui.views.mounts import mount_words, told_words
 from quicksand_tui.views.rows import Words, rates_text
 from quicksand_tui.views.stalls import silence_text
@@ -153,7 +153,7 @@ def _state_words(view: SandboxView, world: World) -> list[Words]:
             words.append((f" · {world.keymap.hint('cancel')} cancels", "muted"))
     elif view.state is Status.PAUSED:
         words.append((f" · {world.keymap.hint('pause')} resumes it", "muted"))
-    elif view.state in (Status.STOPPED, Status.CRASHED):
+    elif view.state in CAN_START:
         words.append((" · enter starts it", "muted"))
     elif view.started is not None:
         words.append((f" for {age_text(world.taken - view.started)}", ""))
@@ -172,8 +172,7 @@ def _udp_port_words(host: int, guest: int, away: str) -> list[Words]:
 
 
 def _mount_words(mount: MountView) -> list[Words]:
-    glyph, role = MOUNT_GLYPHS[mount.state], MOUNT_ROLES[mount.state]
-    return [(f"{glyph} ", role), *mount_words(mount)]
+    return [(f"{mount.state.sign} ", mount.state.role), *mount_words(mount)]
 
 
 def _shells(view: SandboxView, world: World, known: Known) -> Iterator[Block]:
@@ -253,8 +252,10 @@ def _facts(view: SandboxView, world: World) -> Iterator[Shown]:
         if view.cpus is not None:
             machine += f" · {view.cpus} CPU{'s' if view.cpus != 1 else ''}"
         yield _line((machine, "muted"))
-        if view.network:
-            yield _line((f"network {view.network.replace('_', ' ')}", "muted"))
+    for fact in SHOWN:
+        if fact.line and (value := getattr(view, fact.name)):
+            text = fact_text(fact.kind, value, world.taken)
+            yield _line((fact.line.format(text), "muted"))
     if used := memory_text(view):
         yield _line((used, "muted"))
     if view.accel:

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from quicksand.things.frozen import frozen
 from quicksand.things.status import Status
 
 from quicksand_tui.model.amounts import age_text, percent_text, size_text, sparkline
-from quicksand_tui.model.frozen import frozen
 from quicksand_tui.model.jobs import JOB_STATES, Job, JobVerb
 from quicksand_tui.model.sandboxes import SandboxView, split_host
 from quicksand_tui.model.text import drawn_cells

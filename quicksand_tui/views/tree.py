@@ -6,10 +6,11 @@ from collections.abc import Collection, Iterable
 from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
+from quicksand.things.frozen import frozen
+
 from quicksand_tui.model.amounts import age_text, pause_text, size_text
 from quicksand_tui.model.checkpoints import FANCY, PLAIN, Marks
 from quicksand_tui.model.folds import FOLD, Folded, fold
-from quicksand_tui.model.frozen import frozen
 from quicksand_tui.model.lanes import FANCY_LINES, PLAIN_LINES, LaneRow, lane_rows
 from quicksand_tui.model.text import drawn_cells
 from quicksand_tui.views.rows import Cell, Column, Row, Words

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from quicksand.things.frozen import frozen
 from rich.cells import cell_len
 from textual import events, on
 from textual.app import ComposeResult
@@ -13,7 +14,6 @@ from textual.content import Content
 from textual.message import Message
 from textual.widgets import Input, Static
 
-from quicksand_tui.model.frozen import frozen
 from quicksand_tui.model.text import clip, plain
 from quicksand_tui.views.rows import MUTED
 from quicksand_tui.widgets.inputs import LineInput

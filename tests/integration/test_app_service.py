@@ -10,13 +10,12 @@ import pytest
 from quicksand.base.lease import is_leased
 from quicksand.base.paths import Paths
 from quicksand.records.layout import AGENT_PORTS, runtime_dir
-from quicksand.things.status import Status
+from quicksand.things.status import MountState, Status
 
 from quicksand_tui.door.engine import LINES_MAX, OUTPUT_MAX
 from quicksand_tui.door.service import EngineService
 from quicksand_tui.model.diffs import diff_specs
 from quicksand_tui.model.jobs import OperationError
-from quicksand_tui.model.sandboxes import MountState
 from quicksand_tui.model.specs import MountSpec, NewSpec
 from quicksand_tui.verbs import checkpoints, mounts, removal, starting
 from quicksand_tui.verbs.life import kill

@@ -13,8 +13,7 @@ from functools import partial
 from typing import Any, cast
 
 import pytest
-
-from quicksand_tui.model.frozen import frozen
+from quicksand.things.frozen import frozen
 
 
 @frozen

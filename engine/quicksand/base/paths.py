@@ -10,7 +10,6 @@ from pathlib import Path
 
 from quicksand.base.errors import DiskSpaceError, PathError
 from quicksand.base.files import FULL
-from quicksand.base.home import home
 from quicksand.base.removal import NotOursError, open_own
 
 if sys.platform != "linux":
@@ -219,3 +218,25 @@ def _own_target(path: Path) -> Path:
     except (OSError, RuntimeError):
         pass  # a cycle of links, for example: opening it reports the error
     return path
+
+
+def home() -> Path:
+    """Return the home directory. Raises PathError if the system knows none."""
+    try:
+        return Path.home()
+    except RuntimeError as error:
+        raise PathError(
+            "this user has no home directory: the system knows none, and HOME is not set",
+            hint="set HOME, or QUICKSAND_DATA_DIR, QUICKSAND_CACHE_DIR and QUICKSAND_STATE_DIR",
+        ) from error
+
+
+def expand(path: str) -> Path:
+    """Return a path that a user wrote, with its ``~`` expanded. Raises PathError if the home
+    directory that it means is unknown."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise PathError(
+            f"{path}: the home directory that it means is not known", hint="write it in full"
+        ) from error

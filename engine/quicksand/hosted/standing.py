@@ -19,7 +19,7 @@ from quicksand.hosted.watching import lines_of
 from quicksand.records.fleet_files import HEX32
 from quicksand.remote.channel import Channel
 from quicksand.remote.link import Link
-from quicksand.things.status import Status
+from quicksand.things.status import HAS_MACHINE
 
 LINE_MAX = 4 * 1024 * 1024
 SANDBOXES_MAX = 10_000
@@ -54,7 +54,7 @@ class StandingSandbox:
     @property
     def is_live(self) -> bool:
         """Whether the sandbox's virtual machine runs."""
-        return self.status in (Status.RUNNING, Status.PAUSED)
+        return self.status in HAS_MACHINE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from quicksand.base.errors import ConfigError
-from quicksand.base.home import expand
-from quicksand.base.paths import Paths
+from quicksand.base.paths import Paths, expand
 from quicksand.base.text import host_takes
 from quicksand.base.threads import in_stoppable_thread
 from quicksand.life import machinery

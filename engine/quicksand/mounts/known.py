@@ -4,7 +4,6 @@ which the guest is not asked."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 
 from quicksand.base.files import is_locked
 from quicksand.mounts import devices
@@ -17,22 +16,7 @@ from quicksand.records.layout import MachineDir, sandbox_dir
 from quicksand.records.mount import Mount
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Entry
-
-
-class MountState(StrEnum):
-    MOUNTED = "mounted"
-    MOUNTING = "mounting"
-    """The guest is being asked to mount it; it is not there yet."""
-    UNFINISHED = "unfinished"
-    """The process that asked the guest for it has ended; only the guest knows if it is mounted."""
-    NOT_SERVED = "not served"
-    """The directory's server has ended; the guest sees errors there."""
-    AT_START = "at its start"
-    """The directory will be mounted at the sandbox's next start."""
-    LEFT_OUT = "not mounted"
-    """The directory should be mounted, but could not be; `KnownMount.reason` says why."""
-    MOVED = "moved away"
-    """The directory is mounted, but has left its place on the host: moved, removed or replaced."""
+from quicksand.things.status import MountState
 
 
 @dataclass(frozen=True, slots=True)

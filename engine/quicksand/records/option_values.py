@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from quicksand.base.errors import ConfigError, UnknownOptionError
-from quicksand.base.home import expand
+from quicksand.base.paths import expand
 from quicksand.base.text import choose
 
 

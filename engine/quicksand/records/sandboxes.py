@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from quicksand.base.errors import ConfigError
@@ -12,7 +12,7 @@ from quicksand.base.fields import Fields
 from quicksand.base.reasons import reason_of
 from quicksand.records.config import SandboxConfig, check_name
 from quicksand.records.port_forwards import PortForward, Protocol
-from quicksand.records.save_source import SaveSource
+from quicksand.things.sandbox_facts import SHOWN
 from quicksand.things.status import Status
 
 SCHEMA = 1
@@ -20,6 +20,31 @@ ID_BYTES = 6
 
 LOCK_WAIT_S = 5.0
 """Seconds to wait for the lock of a sandbox that does not run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveSource:
+    """A save as it was when the sandbox was created. It is needed only for the first start."""
+
+    path: str
+    """The save's directory or snapshot file."""
+    below: tuple[str, ...] = ()
+    """The directories of the saves below it, the lowest first."""
+    name: str
+    id: str
+    """The save's id; "" for a save of the published packages."""
+    digest: str
+    """The digest of all its layers (`layers_digest`); "" if they have no checksums."""
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: object) -> SaveSource:
+        """Parse the record. Raises ValueError naming what is wrong."""
+        found = Fields(value, "bad record of a save")
+        texts = {name: found.text(name) for name in ("path", "name", "id", "digest")}
+        return cls(**texts, below=found.texts("below"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +71,12 @@ class Record:
     @property
     def began_with(self) -> str:
         """Return the name of the save or image with which it started."""
-        return self.config.image if self.source is None else self.source.name
+        return self.save or self.config.image
+
+    @property
+    def save(self) -> str | None:
+        """Return the name of the save with which it started."""
+        return None if self.source is None else self.source.name
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -218,6 +248,14 @@ class Entry:
     def is_live(self) -> bool:
         """Whether a process of it runs or starts."""
         return self.status.is_live
+
+    def told(self) -> dict[str, Any]:
+        """Return the facts of the sandbox by the names of the fields of `SandboxFacts`, without
+        those of a record or a run that it does not have."""
+        has: dict[str, Any] = {"entry": self, "record": self.record, "run": self.run}
+        has |= {"config": self.record and self.record.config, "running": self.run and self}
+        parts = ((one.name, has[one.part], one.attribute) for one in SHOWN)
+        return {name: getattr(part, attribute) for name, part, attribute in parts if part}
 
 
 def read_forwards(found: Fields, name: str = "forwards") -> tuple[tuple[int, int], ...]:

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from quicksand.base.errors import SaveNotFoundError
-from quicksand.base.home import expand
-from quicksand.base.paths import Paths
+from quicksand.base.paths import Paths, expand
 from quicksand.base.text import printable
 from quicksand.disks.images.resolve import ImageResolver, is_file
 from quicksand.records.config import SandboxConfig

@@ -17,7 +17,7 @@ from quicksand.disks.images.resolve import ImageResolver, ResolvedImage, is_file
 from quicksand.qemu.keeper_parts import FIRST
 from quicksand.records.layout import SandboxDir, layer_name
 from quicksand.records.nodes import Head, new_id
-from quicksand.records.save_source import SaveSource
+from quicksand.records.sandboxes import SaveSource
 from quicksand.records.sizes import check_disk_size
 from quicksand.saves.finding import is_path, store_at
 from quicksand.saves.looking import identity_of

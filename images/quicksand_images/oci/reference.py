@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from quicksand.base.errors import ConfigError, ImageNotFound
-from quicksand.base.home import expand
+from quicksand.base.paths import expand
 from quicksand.disks.packages.pages import is_loopback
 
 DOCKER_HUB, DOCKER_API = "docker.io", "registry-1.docker.io"

@@ -6,8 +6,9 @@ import click
 from click.shell_completion import CompletionItem
 from quicksand.base.errors import QuicksandError
 from quicksand.base.paths import paths
-from quicksand.mounts.known import MountState, known_mounts
+from quicksand.mounts.known import known_mounts
 from quicksand.records.registry import Registry
+from quicksand.things.status import MountState
 
 from quicksand_tui.cli.completing.words import beginning
 

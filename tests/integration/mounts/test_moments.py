@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 from quicksand import Mount, Sandbox
 from quicksand.base.paths import Paths
-from quicksand.mounts.known import MountState, known_mounts
+from quicksand.mounts.known import known_mounts
 from quicksand.qemu.qmp import Monitor
 from quicksand.records.layout import runtime_dir
 from quicksand.records.registry import Registry
+from quicksand.things.status import MountState
 
 from tests.conftest import wait_for
 from tests.integration.guests import say

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from quicksand import Mount, Sandbox
 from quicksand.base.errors import MountError
-from quicksand.mounts.known import MountState, known_mounts
+from quicksand.mounts.known import known_mounts
 from quicksand.records.registry import Registry
+from quicksand.things.status import MountState
 
 from tests.integration.guests import say
 

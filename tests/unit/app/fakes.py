@@ -16,7 +16,7 @@ from PIL import Image
 from quicksand.guest.traffic import GuestTraffic
 from quicksand.records.port_forwards import PortForward
 from quicksand.snapshots.checkpoint import Checkpoint
-from quicksand.things.status import Status
+from quicksand.things.status import MountState, Status
 from textual.events import Key
 from textual.pilot import Pilot
 
@@ -38,7 +38,6 @@ from quicksand_tui.model.overview import Changes, Glance
 from quicksand_tui.model.sandboxes import (
     GuestView,
     ImageView,
-    MountState,
     MountView,
     ProcessView,
     SandboxView,

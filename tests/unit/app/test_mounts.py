@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from quicksand.things.status import MountState
 from textual.pilot import Pilot
 from textual.widgets import Button, Input
 
@@ -23,7 +24,6 @@ from quicksand_tui.forms.mounts import (
     suggest_guest,
 )
 from quicksand_tui.model.jobs import Failure
-from quicksand_tui.model.sandboxes import MountState
 from quicksand_tui.model.specs import MountSpec
 from quicksand_tui.model.text import sanitise
 from quicksand_tui.model.world import Selection

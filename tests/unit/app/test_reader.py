@@ -20,11 +20,11 @@ from quicksand.records.layout import runtime_dir, sandbox_dir
 from quicksand.records.mount import Mount
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record, RunState
-from quicksand.things.status import Status
+from quicksand.things.status import MountState, Status
 
 from quicksand_tui.door import look as reader
 from quicksand_tui.door.look import Reader
-from quicksand_tui.model.sandboxes import MountState, SandboxView
+from quicksand_tui.model.sandboxes import SandboxView
 
 VISIBLE: frozenset[str] = frozenset({"0" * 12})
 

@@ -13,7 +13,7 @@ import pytest
 from quicksand.base.files import write_json
 from quicksand.base.paths import Paths
 from quicksand.records.layout import sandbox_dir
-from quicksand.records.save_source import SaveSource
+from quicksand.records.sandboxes import SaveSource
 from quicksand.saves.census import Census
 from quicksand.saves.finding import all_stores
 from quicksand.saves.manifest import MANIFEST, OVERLAYS, Base

@@ -17,13 +17,14 @@ from quicksand.life import cloning
 from quicksand.life.cloning import mounts_of_clones
 from quicksand.life.mounts import MountHandle
 from quicksand.mounts.directories import KnownDirectory, find
-from quicksand.mounts.known import MountState, known_mounts
+from quicksand.mounts.known import known_mounts
 from quicksand.mounts.left_out import note_left_out
 from quicksand.mounts.shares import Share, read_shares
 from quicksand.records.layout import MachineDir, sandbox_dir
 from quicksand.records.mount import Mount
 from quicksand.records.registry import Registry
 from quicksand.sandbox import Sandbox
+from quicksand.things.status import MountState
 
 from quicksand_tui.cli import mounts
 from quicksand_tui.cli.main import run

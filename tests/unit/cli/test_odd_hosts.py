@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from quicksand.base import home, paths
+from quicksand.base import paths
 from quicksand.base.errors import HostError, PathError
 from quicksand.base.paths import Paths
 from quicksand.qemu.binaries import loader_env
@@ -106,7 +106,7 @@ def test_who_names_all_places_needs_no_home(
     assert run(["ps"]) == 0
     assert paths.paths().data == tmp_path / "data"
     with pytest.raises(PathError, match="~nobody-here/x"):
-        home.expand("~nobody-here/x")
+        paths.expand("~nobody-here/x")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make directories of other users")

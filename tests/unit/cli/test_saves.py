@@ -16,7 +16,7 @@ from quicksand.base.files import write_json
 from quicksand.base.paths import Paths
 from quicksand.records.layout import sandbox_dir
 from quicksand.records.registry import Registry
-from quicksand.records.save_source import SaveSource
+from quicksand.records.sandboxes import SaveSource
 from quicksand.records.trash import TRASH_KEPT_S
 from quicksand.saves.finding import all_stores
 from quicksand.saves.manifest import MANIFEST, OVERLAYS, Base

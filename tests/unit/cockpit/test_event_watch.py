@@ -12,13 +12,13 @@ import pytest
 from quicksand.base.errors import ConfigError
 from quicksand.base.paths import Paths
 from quicksand.records.layout import runtime_dir
-from quicksand.things.status import Status
+from quicksand.things.status import MountState, Status
 
 from quicksand_tui.door.event_cursor import Cursor, read_cursor, write_cursor
 from quicksand_tui.door.event_watch import EventWatch
 from quicksand_tui.door.look import Reader
 from quicksand_tui.model.happened import differences
-from quicksand_tui.model.sandboxes import MountState, MountView, SandboxView
+from quicksand_tui.model.sandboxes import MountView, SandboxView
 from quicksand_tui.model.world import World
 from tests.unit.app.fakes import FULL, WEB_PAST
 

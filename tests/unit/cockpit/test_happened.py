@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from quicksand.things.status import Status
+from quicksand.things.status import MountState, Status
 
 from quicksand_tui.model.checkpoints import CheckpointTree
 from quicksand_tui.model.happened import Fact, Happened, differences, past_of, words_of
-from quicksand_tui.model.sandboxes import MountState, SandboxView
+from quicksand_tui.model.sandboxes import SandboxView
 from quicksand_tui.model.world import World
 from tests.unit.app.fakes import AGENT, DATA, DB, NOW, PAST, SRC, WEB, WEB_PAST, kept
 

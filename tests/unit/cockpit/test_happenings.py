@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from quicksand.things.status import Status
+from quicksand.things.status import MountState, Status
 
 from quicksand_tui.model.checkpoints import CheckpointTree
-from quicksand_tui.model.sandboxes import MountState, SandboxView
+from quicksand_tui.model.sandboxes import SandboxView
 from quicksand_tui.model.world import World
 from quicksand_tui.views.happenings import happenings
 from tests.unit.app.fakes import AGENT, DATA, DB, NOW, PAST, SRC, WEB, WEB_PAST, kept

@@ -15,10 +15,10 @@ from quicksand.mounts import known, shares
 from quicksand.mounts.after_past import AfterPast, Wanted
 from quicksand.mounts.at_start import MountsAtStart
 from quicksand.mounts.directories import find
-from quicksand.mounts.known import MountState
 from quicksand.mounts.shares import share_name
 from quicksand.records.layout import MachineDir, sandbox_dir
 from quicksand.records.mount import Mount
+from quicksand.things.status import MountState
 
 from tests.conftest import blank_record
 from tests.unit.mounts.test_serving import Qemu, machine, qemu

@@ -13,11 +13,11 @@ import pytest
 from quicksand.base.errors import AgentRefusedError, MountError
 from quicksand.mounts import devices, known, mounting, ninep, shares
 from quicksand.mounts.devices import Device
-from quicksand.mounts.known import MountState
 from quicksand.mounts.mounter import Mounter
 from quicksand.mounts.serving import start_server
 from quicksand.records.layout import MachineDir
 from quicksand.records.mount import NINEP, Mount
+from quicksand.things.status import MountState
 
 from tests.unit.mounts.test_serving import Qemu, data, machine, qemu
 

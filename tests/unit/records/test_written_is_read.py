@@ -19,7 +19,7 @@ from quicksand.records.leases import LeaseRecord
 from quicksand.records.mount import Mount
 from quicksand.records.nodes import BLANK, Head
 from quicksand.records.notes import NOTE_MAX, check_note, read_note
-from quicksand.records.save_source import SaveSource
+from quicksand.records.sandboxes import SaveSource
 from quicksand.records.tier import DISK
 from quicksand.saves.manifest import Base, SaveManifest
 from quicksand.saves.saving import SaveOptions

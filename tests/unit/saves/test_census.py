@@ -17,8 +17,7 @@ from quicksand.base.files import try_lock, write_json
 from quicksand.base.footprint import Footprint
 from quicksand.base.paths import Paths
 from quicksand.records.layout import sandbox_dir
-from quicksand.records.sandboxes import Record
-from quicksand.records.save_source import SaveSource
+from quicksand.records.sandboxes import Record, SaveSource
 from quicksand.saves.census import (
     BaseState,
     Census,

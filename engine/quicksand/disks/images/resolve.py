@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import ImageError, ImageNotFound, QuicksandError
-from quicksand.base.home import expand
-from quicksand.base.paths import Paths
+from quicksand.base.paths import Paths, expand
 from quicksand.base.regular import open_file
 from quicksand.base.remedies import Remedy, Words
 from quicksand.disks.images import provider

@@ -20,8 +20,7 @@ from packaging.version import Version
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import ImageError, ImageNotFound, QuicksandError
 from quicksand.base.files import give_back, map_os_errors, try_named_lock
-from quicksand.base.home import expand
-from quicksand.base.paths import make_private_dir
+from quicksand.base.paths import expand, make_private_dir
 from quicksand.base.progress import Progress
 from quicksand.base.remedies import Remedy, Words
 from quicksand.base.staging import staging

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from quicksand.base.errors import ConfigError, PathError
-from quicksand.base.home import home
+from quicksand.base.paths import home
 from quicksand.base.regular import read_file
 from quicksand.disks.packages.pages import is_allowed, shown
 

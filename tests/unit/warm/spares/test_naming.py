@@ -13,7 +13,7 @@ from quicksand.base.paths import Paths
 from quicksand.life import spare_names
 from quicksand.life.spare_names import machine_name, name_of, order_command
 from quicksand.records.config import NetworkMode, SandboxConfig
-from quicksand.records.save_source import SaveSource
+from quicksand.records.sandboxes import SaveSource
 from quicksand.warm.spares.orders import plain
 
 from quicksand_tui.cli.main import run

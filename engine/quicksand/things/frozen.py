@@ -33,12 +33,15 @@ def frozen(
 
 
 def _frozen(cls: type[T], kw_only: bool) -> type[T]:
-    if any(hasattr(base, "__dataclass_fields__") for base in cls.__mro__[1:]):
-        # The fields depend on those of the other class; there are few such classes.
-        return dataclass(frozen=True, slots=True, kw_only=kw_only)(cls)
     inside = {name: kept for name, kept in vars(cls).items() if name not in _OF_EACH_CLASS}
-    made: Any = dataclass(init=False, repr=False, eq=False, slots=True, kw_only=kw_only)(cls)
+    above = [base for base in cls.__mro__[1:] if hasattr(base, "__dataclass_fields__")]
+    made: Any = dataclass(
+        init=False, repr=False, eq=False, frozen=bool(above), slots=True, kw_only=kw_only
+    )(cls)
     made.__dataclass_params__.frozen = True
+    for base in above:
+        inside = _joined(vars(base)[_BODY], inside)
+    setattr(made, _BODY, inside)
     for name in MADE_LATER:
         if name not in inside:
             setattr(made, name, _made_later(made, name, inside, kw_only))
@@ -49,6 +52,16 @@ def _frozen(cls: type[T], kw_only: bool) -> type[T]:
 
 
 _OF_EACH_CLASS = ("__dict__", "__weakref__")
+_BODY = "__frozen_body__"
+"""The attribute that keeps the body of such a class, for classes that inherit from it."""
+
+
+def _joined(below: dict[str, Any], inside: dict[str, Any]) -> dict[str, Any]:
+    """Returns the body of a class with that of the class from which it inherits."""
+    own = inside.get("__annotations__", {})
+    # A field that is declared again without a default has none.
+    kept = {name: one for name, one in below.items() if name not in own}
+    return {**kept, **inside, "__annotations__": {**below["__annotations__"], **own}}
 
 
 def _made_later(made: Any, name: str, inside: dict[str, Any], kw_only: bool) -> Callable[..., Any]:
