@@ -115,7 +115,11 @@ def _by_methods(host: str, argv: Sequence[str]) -> int | None:
                 found.grace = KEPT_S
                 yield found
 
-        return carry_out(verb, ctx.params, reach)
+        try:
+            return carry_out(verb, ctx.params, reach)
+        except click.UsageError as error:
+            error.ctx = error.ctx or ctx
+            raise
 
 
 class _Away:
