@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING
 
 import click
+from click.core import augment_usage_errors
 from quicksand.base.errors import RemoteError
 from quicksand.guest.agent.wire import Stream
 from quicksand.remote.asking import AskedCommand, CommandLine
@@ -103,32 +104,26 @@ def _by_methods(host: str, argv: Sequence[str]) -> int | None:
         return None
     from quicksand_tui.cli.carrying import EVERYTHING, carry_out  # noqa: PLC0415
 
-    with command.make_context(" ".join((PROGRAM, *words)), list(rest)) as ctx:
+    context = command.make_context(" ".join((PROGRAM, *words)), list(rest))
+    with context as ctx, augment_usage_errors(ctx):
         if ctx.params.get(EVERYTHING):
             return None
         destination = find_destination(host)
-        away = _Away(destination.short)
+        is_told = False
+
+        def tell_away(error: RemoteError) -> None:
+            nonlocal is_told
+            if not is_told:
+                say(f"quicksand-tui: {error}; it goes on there, connecting again")
+            is_told = True
 
         @contextlib.asynccontextmanager
         async def reach() -> AsyncIterator[RemoteHost]:
-            async with reached_host(destination, asks=_may_ask(), on_away=away.tell) as found:
+            async with reached_host(destination, asks=_may_ask(), on_away=tell_away) as found:
                 found.grace = KEPT_S
                 yield found
 
         return carry_out(verb, ctx.params, reach)
-
-
-class _Away:
-    """Tells once that the other machine is away."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._is_told = False
-
-    def tell(self, error: RemoteError) -> None:
-        if not self._is_told:
-            say(f"quicksand-tui: {error}; it goes on there, connecting again")
-        self._is_told = True
 
 
 def _from_here(host: str, argv: Sequence[str]) -> int | None:

@@ -94,6 +94,26 @@ def test_exit_codes_errors_and_streams_are_those_of_the_other_machine(far: FarHo
     assert there(far, "exec", "web", "--", "true").returncode == 125
 
 
+@pytest.mark.parametrize(
+    "line",
+    ["checkpoint web x", "stop nope", "checkpoint rm web x y", "clone web -n 2 --name a"],
+)
+def test_what_is_wrong_with_a_sandbox_is_told_as_of_one_here(
+    far: FarHost, places: Paths, line: str
+) -> None:
+    make_stopped(places, "web")
+    here = subprocess.run(
+        [*MODULE, *line.split()], capture_output=True, env=far.environ(), timeout=60, check=False
+    )
+    found = there(far, *line.split())
+    assert here.returncode > 0
+    assert (found.returncode, found.stdout, found.stderr) == (
+        here.returncode,
+        here.stdout,
+        here.stderr,
+    )
+
+
 def test_a_change_is_made_there(far: FarHost, places: Paths) -> None:
     make_stopped(places, "web")
     found = there(far, "rm", "web")
