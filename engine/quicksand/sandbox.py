@@ -444,6 +444,7 @@ class Sandbox:
 
     events = _to_facts(Facts.events)
     logs = _to_facts(Facts.logs)
+    look = _to_facts(Facts.look)
     id = _to_facts.attribute(Facts.id)
     name = _to_facts.attribute(Facts.name)
     host = _to_facts.attribute(Facts.host)

@@ -3,12 +3,12 @@ verb's call, carries it out, and prints the call's output for the result."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
-from quicksand.base.errors import QuicksandError
+from quicksand.base.errors import QuicksandError, StateError
 from quicksand.sandbox import Sandbox
 from quicksand.things.status import HAS_MACHINE, RUNS
 
@@ -19,17 +19,28 @@ from quicksand_tui.cli.progress import shown
 from quicksand_tui.cli.runner import Signals, attached, opened, run_async
 from quicksand_tui.cli.standing import Rate
 from quicksand_tui.model.text import clean
-from quicksand_tui.verbs.call import AS_JSON, Call, Table, UsageError
+from quicksand_tui.verbs.call import AS_JSON, Call, Table, UsageError, ignore
 from quicksand_tui.verbs.verb import Kind
 
 if TYPE_CHECKING:
+    from quicksand.hosted.host import RemoteHost
+
     from quicksand_tui.verbs.verb import AnyVerb, Parameter
+
+    Reach = Callable[[], AbstractAsyncContextManager[RemoteHost | None]]
+    """Yields the machine on which a verb is carried out; None is this one."""
 
 EVERYTHING = "everything"
 """The name of the option that stands for the names of all sandboxes that run."""
 
 
-def carry_out(verb: AnyVerb, given: dict[str, Any]) -> int:
+@asynccontextmanager
+async def here() -> AsyncIterator[None]:
+    """Yields this machine."""
+    yield
+
+
+def carry_out(verb: AnyVerb, given: dict[str, Any], reach: Reach = here) -> int:
     """Carries a verb out with what was typed, by the names of its parameters; returns the exit
     code. Raises click.UsageError."""
     as_json = given.pop(AS_JSON, False)
@@ -37,10 +48,10 @@ def carry_out(verb: AnyVerb, given: dict[str, Any]) -> int:
     about = given.pop(verb.subject.name)
     many = next((one for one in verb.parameters[1:] if one.repeatable and not one.flags), None)
     if many is not None:
-        return _to_each(verb, about, given, many)
+        return _to_each(verb, about, given, many, reach)
     if verb.subject.repeatable:
-        return _in_each(verb, about, given)
-    return _in_one(verb, about, _call(verb, given), as_json=as_json)
+        return _in_each(verb, about, given, reach)
+    return _in_one(verb, about, _call(verb, given), reach, as_json=as_json)
 
 
 def _call(verb: AnyVerb, given: dict[str, Any]) -> Call[Any]:
@@ -52,13 +63,12 @@ def _call(verb: AnyVerb, given: dict[str, Any]) -> Call[Any]:
     return call
 
 
-def _in_one(verb: AnyVerb, name: str, call: Call[Any], *, as_json: bool) -> int:
+def _in_one(verb: AnyVerb, name: str, call: Call[Any], reach: Reach, *, as_json: bool) -> int:
     rate = Rate(f"{name}: {call.stage}")
 
     async def main(signals: Signals) -> int:
-        with _open(verb, name) as sandbox:
-            async with shown(rate.look):
-                result = await call.act(sandbox, rate.take)
+        async with _open(verb, name, call, reach) as sandbox, shown(rate.look):
+            result = await call.act(sandbox, rate.take)
         if as_json:
             print_json(call.facts(sandbox.name, result))
         else:
@@ -68,22 +78,28 @@ def _in_one(verb: AnyVerb, name: str, call: Call[Any], *, as_json: bool) -> int:
     return run_async(main)
 
 
-@contextmanager
-def _open(verb: AnyVerb, name: str) -> Iterator[Sandbox]:
+@asynccontextmanager
+async def _open(verb: AnyVerb, name: str, call: Call[Any], reach: Reach) -> AsyncIterator[Sandbox]:
     """Opens a sandbox if it is in one of the states that the verb needs. Raises
     SandboxNotFoundError and StateError."""
-    if verb.states == RUNS:
-        with attached(name) as sandbox:
-            yield sandbox
-    elif verb.states == HAS_MACHINE:
-        with opened(name, hint=verb.hint.format(name)) as sandbox:
-            yield sandbox
-    else:
-        sandbox = Sandbox.open(name)
-        try:
-            yield sandbox
-        finally:
-            sandbox.close()
+    async with reach() as host:
+        if host is None and verb.states == RUNS:
+            with attached(name) as sandbox:
+                yield sandbox
+        elif host is None and verb.states == HAS_MACHINE:
+            with opened(name, hint=verb.hint.format(name)) as sandbox:
+                yield sandbox
+        else:
+            sandbox = call.open(name, ignore, host)
+            try:
+                await sandbox.look()
+                if verb.states == HAS_MACHINE and not sandbox.is_running:
+                    raise StateError(
+                        f"the sandbox {sandbox.name!r} is not running", hint=verb.hint.format(name)
+                    )
+                yield sandbox
+            finally:
+                sandbox.close()
 
 
 def _print(call: Call[Any], name: str, result: Any) -> None:
@@ -99,7 +115,7 @@ def _print(call: Call[Any], name: str, result: Any) -> None:
         say(line)
 
 
-def _in_each(verb: AnyVerb, names: tuple[str, ...], given: dict[str, Any]) -> int:
+def _in_each(verb: AnyVerb, names: tuple[str, ...], given: dict[str, Any], reach: Reach) -> int:
     """Carries a verb out in several sandboxes at once; prints the names of the successes."""
     if (everything := given.pop(EVERYTHING, None)) is not None:
         live = names_of(lambda entry: entry.is_live) if everything else []
@@ -115,21 +131,23 @@ def _in_each(verb: AnyVerb, names: tuple[str, ...], given: dict[str, Any]) -> in
             say(line)
 
     async def work(name: str) -> None:
-        _print(call, name, await call.carry_out(name, opened=warn))
+        async with reach() as host:
+            result = await call.carry_out(name, opened=warn, host=host)
+        _print(call, name, result)
 
     return do_each(names, work, doing=call.doing)
 
 
-def _to_each(verb: AnyVerb, name: str, given: dict[str, Any], many: Parameter) -> int:
+def _to_each(verb: AnyVerb, name: str, given: dict[str, Any], many: Parameter, reach: Reach) -> int:
     """Carries a verb out for each word of a parameter; prints the words with which it succeeded and
     reports the errors of the others."""
     words = dict.fromkeys(given.pop(many.name))
 
     async def main(signals: Signals) -> int:
         code = Exit.OK
-        with _open(verb, name) as sandbox:
-            for word in words:
-                call = _call(verb, {**given, many.name: word})
+        calls = {word: _call(verb, {**given, many.name: word}) for word in words}
+        async with _open(verb, name, next(iter(calls.values())), reach) as sandbox:
+            for word, call in calls.items():
                 try:
                     await call.act(sandbox, lambda _: None)
                 except QuicksandError as error:

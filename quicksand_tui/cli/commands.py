@@ -83,6 +83,11 @@ def load(verb: AnyVerb) -> click.Command:
     return make_command(verb, lambda **given: carry_out(verb, given), verb.help)
 
 
+def is_carried(verb: AnyVerb) -> bool:
+    """Returns whether the command of a verb, which is loaded, is that of `cli.carrying`."""
+    return verb.name not in _made
+
+
 def to_click(found: Parameter) -> click.Parameter:
     """Makes an argument or an option of click from the record of a parameter."""
     given: dict[str, Any] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING
 
 from quicksand.sandbox import Sandbox
@@ -12,6 +12,10 @@ from quicksand.sandbox import Sandbox
 from quicksand_tui.cli.runner import attached
 
 if TYPE_CHECKING:
+    from quicksand.base.errors import RemoteError
+    from quicksand.hosted.host import RemoteHost
+    from quicksand.remote.shared import Way
+
     from quicksand_tui.cli.ssh_names import SshName
 
 
@@ -23,19 +27,32 @@ async def reached(found: SshName) -> AsyncIterator[Sandbox]:
         with attached(found.name) as sandbox:
             yield sandbox
         return
-    from quicksand.hosted.host import RemoteHost  # noqa: PLC0415
-    from quicksand.remote.shared import SharedConnections  # noqa: PLC0415
-
     from quicksand_tui.cli.destinations import find_destination  # noqa: PLC0415
 
-    sharing = SharedConnections.find(find_destination(found.host), asks=_has_terminal())
-    with sharing.use():
-        await sharing.link()
-        sandbox = Sandbox.attach(found.name, host=RemoteHost.by(sharing))
+    destination = find_destination(found.host)
+    async with reached_host(destination, asks=_has_terminal()) as host:
+        sandbox = Sandbox.attach(found.name, host=host)
         try:
             yield sandbox
         finally:
             sandbox.close()
+
+
+@contextlib.asynccontextmanager
+async def reached_host(
+    destination: Way, *, asks: bool, on_away: Callable[[RemoteError], None] = lambda _: None
+) -> AsyncIterator[RemoteHost]:
+    """Yields another machine, to which ssh has connected then. ``asks``: ssh may ask for a
+    passphrase. ``on_away`` gets the reason when it is connected anew. Raises RemoteError,
+    HostError."""
+    from quicksand.hosted.host import RemoteHost  # noqa: PLC0415
+    from quicksand.remote.shared import SharedConnections  # noqa: PLC0415
+
+    sharing = SharedConnections.find(destination, asks=asks)
+    sharing.on_away = on_away
+    with sharing.use():
+        await sharing.link()
+        yield RemoteHost.by(sharing)
     await sharing.ended()
 
 

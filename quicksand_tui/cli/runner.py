@@ -69,19 +69,17 @@ class Signals:
         self._task.cancel()
 
     @contextlib.contextmanager
-    def passed_on(
-        self, send: Callable[[str], None], *, is_away: Callable[[], bool] = lambda: False
-    ) -> Iterator[None]:
+    def passed_on(self, send: Callable[[str], None]) -> Iterator[None]:
         """During the context, a command gets the signals by ``send``, which takes their names. The
         main task is ended by a Ctrl-C if it comes twice within AGAIN_S, by another signal if it
-        comes twice or END_S later, and by each while the command ``is_away``."""
+        comes twice or END_S later."""
         loop = asyncio.get_running_loop()
         last: dict[signal.Signals, float] = {}
         waiting: list[asyncio.TimerHandle] = []
 
         def pass_on(number: signal.Signals) -> None:
             since = loop.time() - last.get(number, -math.inf)
-            if is_away() or since < (AGAIN_S if number is signal.SIGINT else math.inf):
+            if since < (AGAIN_S if number is signal.SIGINT else math.inf):
                 self.end(number)
                 return
             last[number] = loop.time()

@@ -32,8 +32,7 @@ def serve_command(stdio: bool) -> int:
 
     `quicksand-tui --host ssh://HOST` runs this on HOST, by ssh, and talks to it on its stdin and
     stdout. Nothing listens on a network: who may log in may do this, and nobody else. It ends with
-    the connection. A command that changes something is carried out to its end even if the
-    connection breaks, and its result is kept for ten minutes.
+    the connection, and so do commands; what is done to a sandbox is carried out to its end.
     """
     if not stdio:
         raise click.UsageError("say --stdio: it answers at stdin and stdout only")

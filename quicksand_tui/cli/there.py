@@ -24,8 +24,9 @@ from quicksand.remote.sending import (
     send_file,
 )
 
-from quicksand_tui.cli.commands import load
+from quicksand_tui.cli.commands import is_carried, load
 from quicksand_tui.cli.destinations import find_destination
+from quicksand_tui.cli.far_sandbox import reached_host
 from quicksand_tui.cli.group import explain_usage, invoke
 from quicksand_tui.cli.host_choice import HERE, LOCAL, OPTION, VARIABLE
 from quicksand_tui.cli.opening import has_terminal, open_app
@@ -36,6 +37,7 @@ from quicksand_tui.cli.there_words import (
     Line,
     LocalFile,
     files_of,
+    find_command,
     read_line,
     terminal_env,
     words_of,
@@ -43,9 +45,15 @@ from quicksand_tui.cli.there_words import (
 from quicksand_tui.verbs.index import find_verb
 
 if TYPE_CHECKING:
+    from quicksand.hosted.host import RemoteHost
+
     from quicksand_tui.cli.host_choice import Chosen
 
 STDIN, STDOUT, STDERR = 0, 1, 2
+ABOUT_DISK = frozenset({"save"})
+"""Verbs about a sandbox that need what stands on the disk there, too: here, the user's saves."""
+KEPT_S = 600.0
+"""Seconds for which a sandbox that is worked on is kept for us when the connection breaks."""
 COPY, SSH, CODE = "cp", "ssh", "code"
 """Commands that run here, and only reach a guest there: their files, ports and editors are those of
 this machine."""
@@ -64,8 +72,8 @@ def run_there(chosen: Chosen) -> int:
         line = read_line(argv)
         if line.asks_help:
             return invoke(argv)
-        if argv[0] in (COPY, SSH, CODE):
-            return _from_here(chosen.host, argv)
+        if (code := _from_here(chosen.host, argv)) is not None:
+            return code
         files = files_of(line)
     except click.ClickException as error:
         return explain_usage(error, argv)
@@ -87,9 +95,47 @@ def _open_app(chosen: Chosen) -> int:
     return open_app() if not chosen.argv else invoke(chosen.argv)
 
 
-def _from_here(host: str, argv: Sequence[str]) -> int:
-    """Runs a command here with a guest of another machine. Raises click.UsageError,
-    QuicksandError."""
+def _by_methods(host: str, argv: Sequence[str]) -> int | None:
+    """Carries a verb out by the methods of a sandbox there; returns the exit code, and None for a
+    command that needs more than one. Raises click.UsageError, QuicksandError."""
+    command, verb, words, rest = find_command(argv)
+    if not is_carried(verb) or verb.name in ABOUT_DISK:
+        return None
+    from quicksand_tui.cli.carrying import EVERYTHING, carry_out  # noqa: PLC0415
+
+    with command.make_context(" ".join((PROGRAM, *words)), list(rest)) as ctx:
+        if ctx.params.get(EVERYTHING):
+            return None
+        destination = find_destination(host)
+        away = _Away(destination.short)
+
+        @contextlib.asynccontextmanager
+        async def reach() -> AsyncIterator[RemoteHost]:
+            async with reached_host(destination, asks=_may_ask(), on_away=away.tell) as found:
+                found.grace = KEPT_S
+                yield found
+
+        return carry_out(verb, ctx.params, reach)
+
+
+class _Away:
+    """Tells once that the other machine is away."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._is_told = False
+
+    def tell(self, error: RemoteError) -> None:
+        if not self._is_told:
+            say(f"quicksand-tui: {error}; it goes on there, connecting again")
+        self._is_told = True
+
+
+def _from_here(host: str, argv: Sequence[str]) -> int | None:
+    """Runs a command here with a sandbox of another machine; None for one that runs there. Raises
+    click.UsageError, QuicksandError."""
+    if argv[0] not in (COPY, SSH, CODE):
+        return _by_methods(host, argv)
     destination = find_destination(host)
     command = load(find_verb(argv[0]))
     with command.make_context(f"{PROGRAM} {argv[0]}", list(argv[1:])) as ctx:
@@ -131,7 +177,7 @@ async def _carry_out(
             if not file.is_written:
                 await send_file(connection.link, file.path, place, file.name)
         command = AskedCommand(
-            connection,
+            connection.link,
             CommandLine(
                 argv=words_of(line),
                 place=place,
@@ -140,9 +186,8 @@ async def _carry_out(
                 values=line.values,
                 stdin=line.stdin or in_terminal,
                 terminal=terminal_size() if in_terminal else None,
-                once=line.once,
+                changes=line.changes,
             ),
-            on_away=_Away(destination.short).tell,
         )
         await command.start()
         try:
@@ -154,39 +199,11 @@ async def _carry_out(
             # The command undoes its work, as it would here.
             command.signal((signals.received or signal.SIGTERM).name.removeprefix("SIG"))
             raise
-        if command.lost:
-            complain(
-                f"{command.lost} bytes of its output were not kept while {destination.short} "
-                "was away"
-            )
         for file in files:
             if file.is_written and command.exit_code == Exit.OK:
                 await fetch_file(connection.link, place, file.name, file.path, file.mode)
-        return exit_code_of(command)
-
-
-def exit_code_of(command: AskedCommand) -> int:
-    """Returns the exit code of a command that has ended; not 0 if its output has a gap: a reader of
-    the output alone would take it for whole."""
-    assert command.exit_code is not None
-    return command.exit_code or (Exit.FAILURE if command.lost else Exit.OK)
-
-
-class _Away:
-    """Tells once that the other machine is away."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._is_told = False
-
-    def tell(self, error: RemoteError) -> None:
-        if not self._is_told:
-            ending = "\r" if os.isatty(STDIN) else ""
-            say(
-                f"{ending}quicksand-tui: {error}; the command goes on there, connecting again"
-                f"{ending}"
-            )
-        self._is_told = True
+        assert command.exit_code is not None
+        return command.exit_code
 
 
 async def _with_streams(command: AskedCommand, line: Line, signals: Signals) -> None:
@@ -194,7 +211,7 @@ async def _with_streams(command: AskedCommand, line: Line, signals: Signals) -> 
     err = out if same_file(STDOUT, STDERR) else FdWriter(STDERR)
     sinks = {Stream.STDOUT: out, Stream.STDERR: err}
     async with _feeding(command, wanted=line.stdin):
-        with signals.passed_on(command.signal, is_away=lambda: command.is_away):
+        with signals.passed_on(command.signal):
             async for stream, data in command.pieces():
                 await sinks[Stream(stream)].write(data)
     await out.close()

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from quicksand_tui.cli.runner import Signals
 
 STDIN, STDOUT = 0, 1
-INTERRUPT = b"\x03"
 KILLED = 128 + signal.SIGKILL
 
 
@@ -48,8 +47,6 @@ async def show_in_terminal(command: AskedCommand, signals: Signals) -> None:
 
 async def _type(command: AskedCommand, signals: Signals) -> None:
     async for data in FdReader(STDIN):
-        if command.is_away and INTERRUPT in data:
-            signals.end(signal.SIGINT)
         with contextlib.suppress(RemoteError):
             await command.feed(data)
     signals.end(signal.SIGHUP)

@@ -1,5 +1,5 @@
-"""Reads a command line for another machine: its files and directories, its need of our streams, and
-its fate if the connection breaks."""
+"""Reads a command line for another machine: its files and directories, and its need of our
+streams."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from quicksand_tui.verbs.verb import AnyVerb, Kind, Parameter
 WITH_US = frozenset(
     {"run", "exec", "shell", "ssh", "ssh-gateway", "view", "record", "demo", "benchmark"}
 )
-"""Commands that end with the connection, as with a terminal that is closed. So do those that only
-read. All others go on to their end, and are never done twice."""
+"""Commands that are meant to end with a connection, as with a terminal that is closed."""
 
 DETACH = "detach"
 MOUNTS = "mounts"
@@ -81,8 +80,8 @@ class Line(NamedTuple):
     argv: tuple[str | LocalFile, ...]
     stdin: bool
     """Whether it reads its stdin without being asked to by a terminal."""
-    once: bool
-    """Whether it goes on without us, and is not to be done twice."""
+    changes: bool
+    """Whether a break of the connection leaves it unknown what was done."""
     in_guest: bool
     """Whether its exit code is that of a command in a guest."""
     values: Mapping[str, str]
@@ -109,7 +108,7 @@ class Given(NamedTuple):
 
 def read_line(argv: Sequence[str]) -> Line:
     """Reads a command line, which names a command. Raises click.UsageError for a wrong one."""
-    command, record, words, rest = _find(argv)
+    command, record, words, rest = find_command(argv)
     settings = {**SETTINGS, **command.context_settings}
     with click.Context(command, info_name=" ".join(("quicksand-tui", *words)), **settings) as ctx:
         values, _, order = command.make_parser(ctx).parse_args(args=list(rest))
@@ -123,7 +122,9 @@ def read_line(argv: Sequence[str]) -> Line:
         arguments: list[str | LocalFile] = []
         for one in given:
             if not helping.isdisjoint(one.param.opts):
-                return Line((), stdin=False, once=False, in_guest=False, values={}, asks_help=True)
+                return Line(
+                    (), stdin=False, changes=False, in_guest=False, values={}, asks_help=True
+                )
             target = options if isinstance(one.param, click.Option) else arguments
             target += _written(ctx, one, record)
     replaces = any(one.name == "replace" for one in given)
@@ -134,20 +135,14 @@ def read_line(argv: Sequence[str]) -> Line:
     return Line(
         argv=(*words, *options, *(["--", *arguments] if arguments else [])),
         stdin=stdin,
-        # A stream between the machines has a gap after a break: it cannot go on.
-        once=not (
-            record.only_reads(names)
-            or (record.name in WITH_US and DETACH not in names)
-            or stdin
-            or _writes_stdout(given, record)
-        ),
+        changes=not (record.only_reads(names) or (record.name in WITH_US and DETACH not in names)),
         in_guest=record.name in ("run", "exec", "shell"),
         values=_values(given, record),
     )
 
 
-def _find(argv: Sequence[str]) -> tuple[click.Command, AnyVerb, list[str], Sequence[str]]:
-    """Returns the command, its record, its own words, and the others."""
+def find_command(argv: Sequence[str]) -> tuple[click.Command, AnyVerb, list[str], Sequence[str]]:
+    """Returns the command, its record, its own words, and the others. Raises click.UsageError."""
     record = find_verb(argv[0]) if is_verb(argv[0]) else None
     if record is None:
         raise click.UsageError(f"there is no command {argv[0]!r}")
@@ -253,17 +248,6 @@ def _values(given: list[Given], record: AnyVerb) -> dict[str, str]:
         for word in one.words
         if word in os.environ
     }
-
-
-def _writes_stdout(given: list[Given], record: AnyVerb) -> bool:
-    """Returns whether a file is to be written to stdout."""
-    return any(
-        STREAM in one.words
-        for one in given
-        if not isinstance(one.value, bool)
-        and _kind(record, one.name) is Kind.STREAM
-        and (record.name, one.name) in WRITTEN
-    )
 
 
 def terminal_env() -> dict[str, str]:

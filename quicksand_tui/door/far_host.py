@@ -46,7 +46,7 @@ long as the one before."""
 SETTLE_S = 0.05
 
 GIVE_UP_S = 300.0
-"""Seconds for which a running command waits for its machine."""
+"""Seconds for which work that is under way waits for its machine."""
 
 SKEW_S = 5.0
 """Seconds by which clocks may differ, and messages be late, before ages are corrected."""
@@ -96,9 +96,8 @@ class FarHost:
         self._connection: Connection | None = None
         self._welcomes = 0
         """The number of connections so far, which tells one from the next."""
-        self._resumed = False
         self.generation = 0
-        """Grows when the machine no longer knows the commands begun there."""
+        """Grows when the machine no longer knows the work begun there."""
         self._met: asyncio.Event = asyncio.Event()
         """Set while a connection is there."""
         self._moved: asyncio.Event = asyncio.Event()
@@ -141,7 +140,7 @@ class FarHost:
 
     @property
     def waiting_words(self) -> str:
-        """The words for a command that waits for the machine."""
+        """The words for work that waits for the machine."""
         if self.view.state is MachineState.UNANSWERED:
             return f"{self.name} is away until its question is answered"
         return f"{self.name} is away: waiting for it, {GIVE_UP_S / 60:g} min at most"
@@ -152,8 +151,9 @@ class FarHost:
         why = f": {self.view.why}" if self.view.why else ""
         return f"{self.name} is away{why}"
 
-    async def again(self, error: RemoteError, *, told: Callable[[RemoteError], None]) -> bool:
-        """Waits for the next connection, as `Way.again`: this object makes it for all callers."""
+    async def again(self, error: RemoteError, *, told: Callable[[RemoteError], None]) -> None:
+        """Waits for the next connection, which this object makes for all callers. ``told`` gets
+        ``error`` at each change meanwhile. Raises the reason why the machine is given up."""
         before = self._welcomes
         try:
             async with asyncio.timeout(GIVE_UP_S):
@@ -161,7 +161,7 @@ class FarHost:
                     if self._met.is_set() and (
                         self._welcomes != before or not self.link.ended.is_set()
                     ):
-                        return self._resumed
+                        return
                     if self._hopeless is not None:
                         raise self._hopeless
                     told(error)
@@ -268,7 +268,6 @@ class FarHost:
                 f"quicksand-tui {version} there cannot tell what happens",
                 hint="install the same version on both machines",
             )
-        self._resumed = welcome.resumed
         self.generation += not welcome.resumed
         self._welcomes += 1
         self._hopeless = None

@@ -104,7 +104,7 @@ class FarLog:
     async def _follow(self) -> None:
         values = {**dict.fromkeys(self._flags, True), "lines": str(self._lines)}
         words = words_of(find_verb("logs"), self._id, values)
-        asked = AskedCommand(self._host, CommandLine(argv=words))
+        asked = AskedCommand(self._host.link, CommandLine(argv=words))
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         try:
             await asked.start()

@@ -1,5 +1,5 @@
-"""Carries out verbs on another machine: their command lines are relayed there, each with an id by
-which it is done once, whatever the connection does."""
+"""Carries out verbs on another machine, each once, whatever the connection does: by the methods of
+a sandbox there, or by the command line of what is about no sandbox."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from quicksand.guest.agent.wire import Stream
 from quicksand.remote.asking import AskedCommand, CommandLine
 
 from quicksand_tui.door.far_lines import Lines
+from quicksand_tui.door.far_sandbox import patient
 from quicksand_tui.model.jobs import Failure, OperationError
 from quicksand_tui.model.sandboxes import at_host
 from quicksand_tui.model.specs import NewSpec
@@ -49,24 +50,36 @@ async def carry_out_there(host: FarHost, verb: Call[T], sandbox_id: str, report:
     """Carries a verb out on a machine, as `Call.carry_out` does here; ``sandbox_id`` is an id
     there. Raises OperationError, and RemoteError if the machine is away, or if it is unknown
     whether the verb was done."""
-    if not verb.can_be_relayed:
+    if verb.only_here or (verb.run is not None and verb.there is None):
         raise _failure(verb, f"{verb.name} is not done on other machines from here")
     if not host.connection:
         # A machine that is away shows its last known state: nothing is begun with that. A machine
         # that goes away later is waited for.
         raise RemoteUnreachableError(host.away_words)
+    if verb.there is not None:
+        return await _relay(host, verb, verb.there, sandbox_id, report)
+
+    def report_there(progress: Progress) -> None:
+        report(replace(progress, sandbox_id=at_host(progress.sandbox_id, host.name)))
+
+    way = patient(host, lambda words: report(Progress("", words)))
+    return await verb.carry_out(sandbox_id, report_there, host=way)
+
+
+async def _relay(
+    host: FarHost,
+    verb: Call[T],
+    read: Callable[[Relayed], T],
+    sandbox_id: str,
+    report: Report,
+) -> T:
+    """Has the verb's command carried out there; ``read`` makes the result of its report."""
     listener = _Listener(lambda progress: report(_with_id(progress, host, verb.spec)))
     before = host.sandbox(sandbox_id)
-    asked = AskedCommand(
-        host,
-        CommandLine(
-            argv=verb.relayed_words(sandbox_id),
-            env={TELL: TELL_JSON},
-            once=not verb.only_reads,
-        ),
-        on_away=lambda _: report(Progress("", host.waiting_words)),
-        on_back=lambda: report(Progress("", f"{host.name} is back: it goes on")),
+    line = CommandLine(
+        argv=verb.relayed_words(sandbox_id), env={TELL: TELL_JSON}, changes=not verb.only_reads
     )
+    asked = AskedCommand(host.link, line)
     try:
         await asked.start()
         async for stream, data in asked.pieces():
@@ -77,17 +90,15 @@ async def carry_out_there(host: FarHost, verb: Call[T], sandbox_id: str, report:
     except ForeignValueError as error:
         asked.signal("TERM")
         raise _failure(verb, f"{host.name} answers what makes no sense: {error}") from error
-    await asked.forget()
     if asked.exit_code and not (verb.finds_faults and listener.has_found(asked.exit_code)):
         raise OperationError(listener.failure(verb.failed, asked.exit_code))
     try:
-        result: T = verb.there(listener.relayed(before))
+        return read(listener.relayed(before))
     except (LookupError, TypeError, ValueError) as error:
         raise _failure(
             verb,
             f"{host.name} has done it, but what it tells of it makes no sense: {error}",
         ) from error
-    return result
 
 
 def _with_id(progress: Progress, host: FarHost, spec: object) -> Progress:
@@ -108,7 +119,6 @@ async def _undone(asked: AskedCommand) -> None:
             async with asyncio.timeout(UNDONE_S):
                 async for _ in asked.pieces():
                     pass
-                await asked.forget()
 
     waiting = asyncio.create_task(wait(), name="quicksand-undone")
     while not waiting.done():

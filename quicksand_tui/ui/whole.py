@@ -21,6 +21,11 @@ TABLES = (
 )
 LATER = ("door.surroundings",)
 """Other modules imported only when they are used (scripts/deferred_imports.toml)."""
+FETCHING = frozenset(
+    {"install_package", "parse_source", "parse_wanted", "fetch_and_install", "install_wheel"}
+)
+"""Names that are left out: what fetches packages begins nothing that must end well, and takes 8 MB
+for httpx."""
 SHEETS = Path(__file__).parents[1] / "screens"
 
 
@@ -28,7 +33,7 @@ def import_all() -> None:
     """Imports all that the app may need. Blocks, for half a second of processor time."""
     for table in TABLES:
         module = import_module(f"quicksand_tui.{table}")
-        for name in module.__all__:
+        for name in sorted(set(module.__all__) - FETCHING):
             getattr(module, name)
     for name in LATER:
         import_module(f"quicksand_tui.{name}")

@@ -16,6 +16,7 @@ from quicksand_tui.verbs.commands import Value, shown_command, split_subject, wo
 if TYPE_CHECKING:
     from typing import Self
 
+    from quicksand.hosted.host import RemoteHost
     from quicksand.sandbox import Sandbox
 
     from quicksand_tui.model.keymap import Keymap
@@ -73,15 +74,6 @@ class Relayed:
     """The sandbox as it was before."""
 
 
-def no_result(_: Relayed) -> None:
-    """Makes the result of a verb that has none."""
-
-
-def not_there(_: Relayed) -> Any:
-    """Fails, for a verb that is not carried out on other machines."""
-    raise LookupError
-
-
 def _nothing(name: str, result: Any) -> Iterable[Any]:
     return ()
 
@@ -101,14 +93,14 @@ class Table(NamedTuple):
     rows: Sequence[Sequence[object]]
 
 
-def open_any(name: str, report: Report) -> Sandbox:
+def open_any(name: str, report: Report, host: RemoteHost | None) -> Sandbox:
     """Opens a sandbox, running or not."""
-    return engine.Sandbox.open(name)
+    return engine.Sandbox.open(name, host=host)
 
 
-def attach(name: str, report: Report) -> Sandbox:
+def attach(name: str, report: Report, host: RemoteHost | None) -> Sandbox:
     """Opens a running sandbox."""
-    return engine.Sandbox.attach(name)
+    return engine.Sandbox.attach(name, host=host)
 
 
 async def _not_in_a_sandbox(sandbox: Sandbox, report: Report) -> Any:
@@ -123,8 +115,8 @@ class Call(Generic[T]):
     """The title of its failure, such as "The revert failed"."""
     act: Callable[[Sandbox, Report], Awaitable[T]] = _not_in_a_sandbox
     """Does it to an open sandbox."""
-    open: Callable[[str, Report], Sandbox] = open_any
-    """Opens the sandbox of that name or id for it."""
+    open: Callable[[str, Report, RemoteHost | None], Sandbox] = open_any
+    """Opens the sandbox of that name or id for it, on this machine if there is no other."""
     run: Callable[[str, Report], Awaitable[T]] | None = None
     """Does it instead if no sandbox is to be opened, to the one of that name or id: it makes one,
     or works on what stands on disk. A call that is about none ignores the name."""
@@ -152,9 +144,12 @@ class Call(Generic[T]):
     """Turns the result into notices of parts that could not be done, by names of sandboxes."""
     warnings: Callable[[Sandbox], Iterable[str]] = _none
     """Returns the command's warnings about a sandbox before the action."""
-    there: Callable[[Relayed], Any] = not_there
-    """Turns the report of the command on another machine into the argument of `tell`. Raises
+    there: Callable[[Relayed], Any] | None = None
+    """Turns the report of the command on another machine into the argument of `tell`, if it is the
+    command that is carried out there: `run` and its like need what stands on the disk there. Raises
     LookupError, TypeError or ValueError if it makes no sense."""
+    only_here: bool = False
+    """Whether it is not carried out on other machines."""
     words: Callable[[str], Sequence[str]] | None = None
     """Returns the words of its command about a subject, if `values` are only to be shown."""
     host: str = ""
@@ -193,11 +188,6 @@ class Call(Generic[T]):
         """Whether it changes nothing."""
         return self._verb.only_reads([name for name, value in self.values.items() if value])
 
-    @property
-    def can_be_relayed(self) -> bool:
-        """Whether it is carried out on other machines, too."""
-        return self.there is not not_there
-
     def relayed_words(self, subject: str) -> Sequence[str]:
         """Returns the words of its command about ``subject``, with ``--json`` if it has that."""
         if self.words is not None:
@@ -207,15 +197,20 @@ class Call(Generic[T]):
         return words_of(self._verb, subject, {**self.values, **more})
 
     async def carry_out(
-        self, name: str, report: Report = ignore, opened: Callable[[Sandbox], None] = ignore
+        self,
+        name: str,
+        report: Report = ignore,
+        opened: Callable[[Sandbox], None] = ignore,
+        host: RemoteHost | None = None,
     ) -> T:
-        """Does it to the sandbox of that name or id, which ``opened`` gets first if it is opened. A
-        cancelled call returns after it has undone what it began. Raises QuicksandError or OSError
-        as the engine does, or OperationError."""
+        """Does it to the sandbox of that name or id, which ``opened`` gets first if it is opened,
+        on another machine if a ``host`` is given. A cancelled call returns after it has undone what
+        it began. Raises QuicksandError or OSError as the engine does, or OperationError."""
         if self.run is not None:
             return await self.run(name, report)
-        sandbox = self.open(name, report)
+        sandbox = self.open(name, report, host)
         try:
+            await sandbox.look()
             opened(sandbox)
             return await self.act(sandbox, report)
         finally:

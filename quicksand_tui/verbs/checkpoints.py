@@ -5,21 +5,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from quicksand.things.checkpoint import Checkpoint, CheckpointFacts
 from quicksand.things.status import HAS_MACHINE
-from quicksand.things.tier import find_tier
 
 from quicksand_tui.model.amounts import age_text, pause_text, seconds_text, size_text
 from quicksand_tui.model.checkpoints import NOTE_LIMIT, TAG_LIMIT
 from quicksand_tui.model.jobs import JobVerb
 from quicksand_tui.model.named import shown
 from quicksand_tui.model.text import TITLE_CELLS, clean, clip, sanitise
-from quicksand_tui.verbs import engine
 from quicksand_tui.verbs.asked import Asked, Form
-from quicksand_tui.verbs.call import Call, Relayed, Table, UsageError, no_result
+from quicksand_tui.verbs.call import Call, Table, UsageError
 from quicksand_tui.verbs.shared import JSON, SANDBOX, TAG, TAGS, UNMOUNT_9P
 from quicksand_tui.verbs.verb import Kind, argument, command, flag, option, verb
 
@@ -78,7 +76,6 @@ def take(
             if taken.tier_note and not taken.has_pages
             else []
         ),
-        there=lambda told: checkpoint_of(told.json),
     )
 
 
@@ -101,27 +98,6 @@ def _tell_taken(name: str, taken: Checkpoint, keymap: Keymap) -> str:
 def facts_of(checkpoint: Checkpoint) -> dict[str, Any]:
     """Returns the facts of a checkpoint for JSON, without the form of a revert to it."""
     return {one.name: getattr(checkpoint, one.name) for one in fields(CheckpointFacts)}
-
-
-def checkpoint_of(facts: Any) -> Checkpoint:
-    """Returns the checkpoint of `facts_of`. Raises LookupError, TypeError or ValueError if the
-    facts make no sense."""
-    told = engine.Fields(facts, "the checkpoint")
-    made = Checkpoint(
-        tag=told.text("tag"),
-        id=told.text("id"),
-        parent=told.maybe("parent", told.text),
-        created=told.real("created"),
-        note=told.text("note"),
-        tier=told.text("tier"),
-        tier_note=told.text("tier_note"),
-        auto=told.flag("auto"),
-        pinned=told.flag("pinned"),
-        pause_s=told.real("pause_s"),
-        bytes_written=told.whole("bytes_written"),
-    )
-    find_tier(made.tier)
-    return made
 
 
 def _short(tag: str) -> str:
@@ -166,17 +142,6 @@ def _reached_facts(name: str, reached: Reached) -> dict[str, Any]:
     }
 
 
-def _reached_there(told: Relayed) -> Reached:
-    facts = engine.Fields(told.json, "the revert")
-    at = checkpoint_of(facts.any("at"))
-    form, why = facts.maybe("form", facts.text), facts.maybe("why", facts.text)
-    return Reached(
-        replace(at, revert_form=form or "", revert_why=why or ""),
-        facts.maybe("kept", lambda name: checkpoint_of(facts.any(name))),
-        facts.real("seconds"),
-    )
-
-
 FORMS = {
     "flushed": "QEMU translates the guest's code anew",
     "new QEMU": "a new QEMU was needed",
@@ -204,7 +169,6 @@ def _reached_call(
         tell=tell,
         facts=_reached_facts,
         lines=_reached_lines,
-        there=_reached_there,
         **more,
     )
 
@@ -280,7 +244,6 @@ def remove(tag: str) -> Call[None]:
         failed="The checkpoint was not deleted",
         stage=f"deleting {shown(tag)}",
         act=lambda sandbox, _: sandbox.delete_checkpoint(tag),
-        there=no_result,
         tell=lambda name, _, keymap: f"{name}: checkpoint {_short(shown(tag))} is deleted",
     )
 
@@ -302,7 +265,6 @@ def _pin(tag: str, pinned: bool, now: str) -> Call[None]:
         job=JobVerb.PIN,
         failed="The checkpoint is as it was",
         act=lambda sandbox, _: sandbox.pin_checkpoint(tag, pinned),
-        there=no_result,
         tell=lambda name, _, keymap: f"{name}: {_short(shown(tag))} {now}",
     )
 
@@ -318,7 +280,6 @@ def write_note(tag: str, note: str) -> Call[None]:
         failed="The note is as it was",
         act=lambda sandbox, _: sandbox.note_checkpoint(tag, note),
         lines=lambda _, __: [clean(tag)],
-        there=no_result,
         tell=lambda name, _, keymap: (
             f"{name}: {_short(shown(tag))} has {'a' if note else 'no'} note"
         ),

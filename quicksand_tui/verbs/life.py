@@ -8,17 +8,18 @@ from quicksand.things.status import CAN_END, HAS_MACHINE
 
 from quicksand_tui.model.jobs import JobVerb
 from quicksand_tui.verbs import engine
-from quicksand_tui.verbs.call import Call, Report, attach, no_result
+from quicksand_tui.verbs.call import Call, Report, attach
 from quicksand_tui.verbs.shared import GRACE_S, MAYBE_SANDBOXES, SANDBOXES
 from quicksand_tui.verbs.verb import Kind, flag, option, verb
 from quicksand_tui.verbs.written import written_in
 
 if TYPE_CHECKING:
+    from quicksand.hosted.host import RemoteHost
     from quicksand.sandbox import Sandbox
 
 
-def _open_to_end_it(name: str, report: Report) -> Sandbox:
-    return engine.Sandbox.open(name, to_end_it=True)
+def _open_to_end_it(name: str, report: Report, host: RemoteHost | None) -> Sandbox:
+    return engine.Sandbox.open(name, to_end_it=True, host=host)
 
 
 @verb("stop",
@@ -41,7 +42,6 @@ def stop(*, grace: float = GRACE_S) -> Call[None]:
         open=_open_to_end_it,
         warnings=written_in,
         act=lambda sandbox, _: sandbox.stop(grace=grace),
-        there=no_result,
     )
 
 
@@ -61,7 +61,6 @@ def kill() -> Call[None]:
         open=_open_to_end_it,
         warnings=written_in,
         act=lambda sandbox, _: sandbox.kill(),
-        there=no_result,
     )
 
 
@@ -78,7 +77,6 @@ def pause() -> Call[None]:
         failed="The sandbox was not paused",
         open=attach,
         act=lambda sandbox, _: sandbox.pause(),
-        there=no_result,
     )
 
 
@@ -92,5 +90,4 @@ def resume() -> Call[None]:
         failed="The sandbox was not resumed",
         open=attach,
         act=lambda sandbox, _: sandbox.resume(),
-        there=no_result,
     )

@@ -9,7 +9,7 @@ from quicksand.things.status import RUNS
 from quicksand_tui.model.jobs import JobVerb
 from quicksand_tui.model.named import shown
 from quicksand_tui.verbs import engine
-from quicksand_tui.verbs.call import Call, Report, attach, no_result
+from quicksand_tui.verbs.call import Call, Report, attach
 from quicksand_tui.verbs.shared import JSON, MAYBE_SANDBOXES, SANDBOX
 from quicksand_tui.verbs.verb import Kind, argument, command, flag, verb
 
@@ -48,7 +48,6 @@ def mount(mount: MountSpec) -> Call[None]:
         stage=f"mounting {mount.guest}",
         open=attach,
         act=act,
-        there=no_result,
         tell=lambda name, _, keymap: f"{name} has {mount.host} at {mount.guest}",
     )
 
@@ -72,7 +71,6 @@ def unmount(guest: str, *, force: bool = False) -> Call[None]:
         stage=f"unmounting {shown(guest)}",
         open=attach,
         act=lambda sandbox, _: sandbox.unmount(guest, force=force),
-        there=no_result,
         tell=lambda name, _, keymap: f"{shown(guest)} is unmounted from {name}",
     )
 

@@ -80,6 +80,7 @@ def forward(ports: Sequence[str], *, remove: bool = False) -> Call[list[PortForw
         open=attach,
         act=act,
         tell=tell,
+        only_here=True,  # elsewhere it would lead from a port of this machine
     )
 
 

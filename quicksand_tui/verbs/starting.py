@@ -16,7 +16,6 @@ from quicksand_tui.verbs.asked import Asked, Choice, Form
 from quicksand_tui.verbs.call import (
     Call,
     Progress,
-    Relayed,
     Report,
     UsageError,
 )
@@ -37,6 +36,7 @@ from quicksand_tui.verbs.start_facts import start_facts
 from quicksand_tui.verbs.verb import Kind, argument, flag, option, verb
 
 if TYPE_CHECKING:
+    from quicksand.hosted.host import RemoteHost
     from quicksand.records.machine_options import MachineOption
     from quicksand.sandbox import Sandbox
     from quicksand.things.checkpoint import Checkpoint
@@ -92,12 +92,7 @@ def start(*, at: str | None = None) -> Call[Started]:
         tell=tell,
         said=said,
         notices=lambda name, started: [(name, started.notices)],
-        there=_started_there,
     )
-
-
-def _started_there(told: Relayed) -> Started:
-    return Started(told.notices)
 
 
 def told_of(name: str, started: Started) -> str | None:
@@ -106,11 +101,11 @@ def told_of(name: str, started: Started) -> str | None:
     return f"{name} is running, but: {'; '.join(notices)}" if notices else None
 
 
-def open_stopped(name: str, report: Report) -> Sandbox:
+def open_stopped(name: str, report: Report, host: RemoteHost | None = None) -> Sandbox:
     """Opens a sandbox that is to be started, and reports the stages of the start."""
     report_stage = _stages_to(report, name)
     report(Progress(name))
-    return engine.Sandbox.open(name, progress_callback=report_stage)
+    return engine.Sandbox.open(name, progress_callback=report_stage, host=host)
 
 
 def _stages_to(report: Report, sandbox_id: str) -> Any:
@@ -180,7 +175,7 @@ def create(spec: NewSpec) -> Call[Started]:
         run=run,
         spec=spec,
         tell=lambda name, started, keymap: told_of(name, started),
-        there=_started_there,
+        there=lambda told: Started(told.notices),
         words=lambda _: [*run_words(spec, relayed=True)],
     )
 
@@ -296,15 +291,7 @@ def clone(
         facts=lambda _, clones: [clone.facts for clone in clones],
         lines=lambda _, clones: [clone.name for clone in clones],
         notices=lambda _, clones: [(clone.name, clone.notices) for clone in clones],
-        there=_clones_there,
     )
-
-
-def _clones_there(told: Relayed) -> Sequence[Clone]:
-    if not isinstance(told.json, list):
-        raise TypeError("the clones are no list")
-    facts = [engine.Fields(one, "the clone") for one in told.json[: engine.CLONES_MAX]]
-    return [Clone(one.text("name"), one.texts("notices"), {}) for one in facts]
 
 
 def _tell_clones(name: str, clones: Sequence[Clone], keymap: Keymap) -> str:

@@ -147,6 +147,7 @@ def test_the_app_imports_nothing_late() -> None:
         module = import_module(table)
         assert {home[0] for home in homes_of(module).values()} <= loaded, table
     assert "quicksand_tui.door.surroundings" in loaded
+    assert "httpx" not in loaded
 
 
 def _loaded_after(begin: str) -> set[str]:

@@ -29,6 +29,7 @@ from quicksand.hosted.protocol import (
     CALLS_MAX,
     CAPABILITY,
     GRACE_MAX_S,
+    GRACE_S,
     HELD_MAX,
     REPORT_EVERY_S,
     SANDBOX_METHODS,
@@ -38,6 +39,9 @@ from quicksand.records.claims import Claims
 from quicksand.records.registry import Registry
 from quicksand.remote.hello import HEX32
 from quicksand.remote.link import Request
+
+NO_HANDLE = ""
+"""Stands among the handles for calls whose sandbox is not open yet."""
 
 Make = Callable[..., Any]
 """Makes a `Sandbox`; has the attributes ``attach``, ``open`` and ``list``."""
@@ -57,6 +61,8 @@ class _Call:
         self, params: Mapping[str, Any], work: Callable[[_Call], Awaitable[dict[str, Any]]]
     ) -> None:
         self.handle, self.name = params.get("handle"), params.get("name")
+        grace = params.get("grace_s")
+        self.grace_s = min(grace, GRACE_MAX_S) if isinstance(grace, int | float) else GRACE_S
         self.request: Request | None = None
         """The request on which the client listens now."""
         self._reported = 0.0
@@ -117,12 +123,14 @@ class HeldSandboxes:
             await self._changed.wait()
 
     def away(self) -> None:
-        """Let go of each sandbox after its grace."""
+        """Let go of each sandbox after its grace. Calls that have none yet have that grace, too."""
         self._is_away = True
         for handle in self._held:
             self._end_after_grace(handle)
-        if not self._held:
-            self._give_up()
+        if not self._held and self._calls:
+            grace = max(call.grace_s for call in self._calls.values())
+            loop = asyncio.get_running_loop()
+            self._ending[NO_HANDLE] = loop.call_later(grace, self._give_up)
 
     def _end_after_grace(self, handle: str) -> None:
         loop = asyncio.get_running_loop()

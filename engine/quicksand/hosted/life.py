@@ -189,6 +189,10 @@ class FarLife:
         found = answer.get("value")
         return self._read(found, hints_of(METHODS[name])["return"] if wanted is None else wanted)
 
+    async def look(self) -> None:
+        """Learn whether the sandbox is there, and which one it is. Raises as `call`."""
+        await self.call("checkpoints")
+
     def _require_known_there(self, shared: Sharing) -> None:
         """Raise MachineError if the process there that held the sandbox for us is gone."""
         if self._is_held and self._generation != shared.generation:
@@ -247,8 +251,7 @@ class FarLife:
                 await self._agent.refuse_paused()
                 return self._agent.session
             if not self._is_held:
-                # Find out whether the sandbox is there, and which one it is.
-                await self.call("checkpoints")
+                await self.look()
             if not self.known.is_running:
                 raise StateError(f"the sandbox {self.name!r} is not running")
             shared = self._use()
@@ -271,7 +274,7 @@ class FarLife:
     async def open(self, method: str) -> Channel:
         """Send a request about the sandbox. Raises RemoteError."""
         if not self._is_held:
-            await self.call("checkpoints")
+            await self.look()
         return (await self._use().link()).open(method, handle=self._handle)
 
     def disconnect(self) -> None:

@@ -108,7 +108,8 @@ class FarDirectories(FarPart):
     unmount = far(HostDirectories.unmount)
 
     async def mount(self, host: str | Path, *args: Any, **options: Any) -> MountHandle:
-        require_absolute(host, "the directory to be mounted")
+        if not str(host).startswith("~"):  # the user's home there
+            require_absolute(host, "the directory to be mounted")
         made: MountHandle = await self._life.call("mount", str(host), *args, **options)
         return made
 
@@ -215,7 +216,7 @@ class FarDesktop(FarPart):
     async def _screen(self) -> AsyncIterator[ScreenRelay]:
         life = self._life
         if life.is_there:
-            await life.call("checkpoints")  # which one it is
+            await life.look()  # which one it is
         if not life.known.id:
             shows = life.known.config.enable_display
             raise not_running(life.name) if shows else no_display(life.name)
@@ -247,6 +248,9 @@ class FarFacts(FarPart):
 
     def logs(self, *, limit: int = 64 * 1024) -> NoReturn:
         refuse("logs()", "await RemoteHost.logs(sandbox.id)")
+
+    async def look(self) -> None:
+        await self._life.look()
 
     def id(self) -> str:
         return self._life.known.id

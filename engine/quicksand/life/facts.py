@@ -36,6 +36,11 @@ class Facts:
         OSError."""
         return tail(sandbox_dir(self._life.registry.paths, self._life.id).console_log, limit=limit)
 
+    async def look(self) -> None:
+        """Learn anew the facts of a sandbox of another machine, which are as of that machine's last
+        answer. Raises SandboxNotFoundError, StateError, RemoteError. Of one of this machine they
+        are always new."""
+
     def id(self) -> str:
         """12 hexadecimal digits, unique on this host. The first start may change it to the id of
         the spare that it takes over."""

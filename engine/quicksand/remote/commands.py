@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import contextlib
 import os
 import re
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,16 +18,14 @@ from quicksand.guest.agent.wire import Stream
 from quicksand.remote.channel import Channel
 from quicksand.remote.client_files import BYTES_MAX as FILES_BYTES_MAX
 from quicksand.remote.client_files import CLIENT_FILES, ClientFiles
-from quicksand.remote.hello import HEX32
 from quicksand.remote.link import Request
 from quicksand.remote.passed_on import BYTES_MAX, PASSED_ON, encode_values
 from quicksand.remote.places import Places
 from quicksand.remote.started import Started, start_in_terminal, start_with_pipes
 
-KEPT_S = 600.0
-"""Seconds for which the result of a command that must not be done twice is kept for its client."""
+END_S = 60.0
+"""Seconds that a command has to end once its client has gone: `run` first stops its sandbox."""
 
-KEPT_COMMANDS_MAX = 64
 WORDS_MAX = 10_000
 CELLS_MAX = 10_000
 """The most columns or rows of a terminal."""
@@ -55,9 +54,6 @@ class Wanted(NamedTuple):
     stdin: bool
     terminal: tuple[int, int] | None
     """Its columns and rows; None for pipes."""
-    once: str
-    """32 hex digits if it runs to its end even without its client, and is not to be done a second
-    time; "" if it ends with the connection."""
     place: str
     """The directory of its files (`places.Places`), in which it runs; "" for the home
     directory."""
@@ -65,163 +61,84 @@ class Wanted(NamedTuple):
     """The values that it passes on to a guest (`passed_on.encode_values`); "" for none."""
     files: str
     """The client's names for its files there (`client_files`); "" for none."""
-    have: dict[Stream, int]
-    """Bytes of each output stream that the client has already read."""
 
 
 class Commands:
-    """The commands of one client, over all of its connections."""
+    """The commands of one client, each of which ends with its connection."""
 
-    def __init__(
-        self, program: Sequence[str], check: CheckArgv, places: Places, on_kept: Callable[[], Any]
-    ) -> None:
-        """``program`` is the command that runs a command line. ``on_kept`` is awaited before the
-        first command that must not be done twice."""
+    def __init__(self, program: Sequence[str], check: CheckArgv, places: Places) -> None:
+        """``program`` is the command that runs a command line."""
         self._program = tuple(program)
         self._check = check
         self._places = places
-        self._on_kept = on_kept
-        self._kept: dict[str, Started] = {}
-        self._starting = asyncio.Lock()
-        self._beginning = 0
-        """The number of kept commands that are about to begin."""
 
     async def carry_out(self, request: Request) -> None:
-        """Answer the request ``command``: run one, or resume one that this client began over an
-        earlier connection."""
+        """Answer the request ``command``: run one."""
         wanted = parse(request.params)
-        self._beginning += bool(wanted.once)
-        try:
-            command, is_new = await self._start(wanted)
-        finally:
-            self._beginning -= bool(wanted.once)
-        request.answer(resumed=not is_new)
-        try:
-            await _Serving(command, request.channel, wanted.have).run()
-        except RemoteError:
-            if not wanted.once:
-                await command.hang_up()
-            raise
-        finally:
-            for flow in command.flows.values():
-                flow.let_go()
+        self._check(wanted.argv)
+        command = await self._start(wanted)
+        request.answer()
+        await _serve(command, request.channel)
 
-    async def _start(self, wanted: Wanted) -> tuple[Started, bool]:
-        async with self._starting:  # the same command may be requested twice at the same time
-            if (known := self._kept.get(wanted.once)) is not None:
-                return known, False
-            self._check(wanted.argv)
-            if wanted.once:
-                if len(self._kept) >= KEPT_COMMANDS_MAX:
-                    raise RemoteRefusedError("too many commands are kept", code="too_many")
-                await self._on_kept()
-            argv = (*self._program, *wanted.argv)
-            env = {**_own_env(), **wanted.env}
-            if wanted.values:
-                env[PASSED_ON] = wanted.values
-            if wanted.files:
-                env[CLIENT_FILES] = wanted.files
-            keeps = bool(wanted.once)
-            # Ours is the user's home, or the directory of a local node.
-            cwd = self._places.find(wanted.place) if wanted.place else Path.cwd()
-            if wanted.terminal is None:
-                command = await start_with_pipes(argv, env, cwd, stdin=wanted.stdin, keeps=keeps)
+    async def _start(self, wanted: Wanted) -> Started:
+        argv = (*self._program, *wanted.argv)
+        env = {**_own_env(), **wanted.env}
+        if wanted.values:
+            env[PASSED_ON] = wanted.values
+        if wanted.files:
+            env[CLIENT_FILES] = wanted.files
+        # Ours is the user's home, or the directory of a local node.
+        cwd = self._places.find(wanted.place) if wanted.place else Path.cwd()
+        if wanted.terminal is None:
+            return await start_with_pipes(argv, env, cwd, stdin=wanted.stdin)
+        columns, rows = wanted.terminal
+        return await start_in_terminal(argv, env, cwd, columns=columns, rows=rows)
+
+
+async def _serve(command: Started, channel: Channel) -> None:
+    """Connect a command and the channel of its client until the command has ended. If the client
+    goes before, the command ends as if its terminal had gone."""
+
+    async def put(stream: Stream, data: bytes) -> None:
+        # What comes once the client has gone is dropped, so that the command can end.
+        with contextlib.suppress(RemoteError):
+            if data:
+                await channel.send(stream, data)
             else:
-                columns, rows = wanted.terminal
-                command = await start_in_terminal(
-                    argv, env, cwd, columns=columns, rows=rows, keeps=keeps
-                )
-            if wanted.once:
-                self._kept[wanted.once] = command
-            return command, True
+                channel.finish(stream)
 
-    def forget(self, once: object) -> None:
-        """Forget a command whose result the client knows. One that still runs is not forgotten."""
-        if isinstance(once, str) and once in self._kept and self._kept[once].over.done():
-            del self._kept[once]
-
-    def forget_ended(self) -> None:
-        """Forget the ended commands of a client that does not come back."""
-        for once in list(self._kept):
-            self.forget(once)
-
-    def end_input(self) -> None:
-        """End all input, since the client types no more: no command must wait for it for ever."""
-        for command in self._kept.values():
-            command.end_input()
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether no command is kept, or about to be."""
-        return not self._kept and not self._beginning
-
-    async def settle(self) -> None:
-        """Wait until all kept commands have ended."""
-        async with self._starting:
-            kept = list(self._kept.values())
-        for command in kept:
-            await asyncio.wait([command.over])
+    running = asyncio.create_task(command.run(put), name="quicksand-command")
+    feeding = asyncio.create_task(_feed(command, channel), name="quicksand-input")
+    heeding = asyncio.create_task(_heed(command, channel), name="quicksand-events")
+    try:
+        # The events end with the connection, even if there is nothing to send.
+        await asyncio.wait([running, heeding], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        if not running.done():
+            command.signal(signal.SIGHUP)
+            await asyncio.wait([running], timeout=END_S)
+            command.signal(signal.SIGKILL)
+        for task in (feeding, heeding):
+            task.cancel()
+        await asyncio.wait([running, feeding, heeding])
+    channel.tell("exit", exit_code=running.result())
 
 
-class _Serving:
-    """Connects a command and the channel of a client."""
-
-    def __init__(self, command: Started, channel: Channel, have: Mapping[Stream, int]) -> None:
-        self._command = command
-        self._channel = channel
-        self._have = have
-
-    async def run(self) -> None:
-        """Serve until the client has been told the command's result. Raises RemoteError if it has
-        gone."""
-        for flow in self._command.flows.values():
-            flow.hold()
-        helpers = [
-            asyncio.create_task(self._take_input(), name="quicksand-input"),
-            asyncio.create_task(self._take_events(), name="quicksand-events"),
-        ]
-        senders = [
-            asyncio.create_task(self._send(stream), name="quicksand-send")
-            for stream in self._command.flows
-        ]
-        try:
-            # The events end with the connection, even if there is nothing to send.
-            waiting = {*senders, helpers[1]}
-            while not all(task.done() for task in senders):
-                done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-                for task in done:
-                    task.result()
-        finally:
-            for task in (*helpers, *senders):
-                task.cancel()
-            await asyncio.wait((*helpers, *senders))
-        await asyncio.wait([self._command.over])
-        self._channel.tell("exit", exit_code=self._command.exit_code)
-
-    async def _send(self, stream: Stream) -> None:
-        flow = self._command.flows[stream]
-        at = self._have.get(stream, 0)
+async def _feed(command: Started, channel: Channel) -> None:
+    with contextlib.suppress(RemoteError):
         while True:
-            place, data = await flow.take(at)
-            if place > at:
-                self._channel.tell("lost", stream=int(stream), bytes=place - at)
-            if not data:
-                break
-            await self._channel.send(stream, data)
-            at = place + len(data)
-        self._channel.finish(stream)
+            await command.feed((await channel.piece()).data)
 
-    async def _take_input(self) -> None:
-        while True:
-            await self._command.feed((await self._channel.piece()).data)
 
-    async def _take_events(self) -> None:
+async def _heed(command: Started, channel: Channel) -> None:
+    """Do what the client's events say until its connection ends."""
+    with contextlib.suppress(RemoteError):
         while True:
-            match await self._channel.event():
+            match await channel.event():
                 case {"event": "signal", "signal": str(name)} if name in SIGNALS:
-                    self._command.signal(SIGNALS[name])
+                    command.signal(SIGNALS[name])
                 case {"event": "resize", "columns": int(columns), "rows": int(rows)}:
-                    self._command.resize(*_cells(columns, rows))
+                    command.resize(*_cells(columns, rows))
 
 
 def parse(params: dict[str, Any]) -> Wanted:
@@ -234,23 +151,17 @@ def parse(params: dict[str, Any]) -> Wanted:
         case _:
             raise _bad("argv_b64, env or stdin is missing, or has a wrong type")
     terminal = params.get("terminal")
-    once = params.get("once", "")
-    have = params.get("have", {})
     place = params.get("place", "")
     if not isinstance(place, str):
         raise _bad("place has a wrong type")
-    if once != "" and not (isinstance(once, str) and HEX32.fullmatch(once)):
-        raise _bad("once is not 32 hex digits")
     return Wanted(
         argv=[_word(word) for word in words],
         env=_variables(env),
         stdin=stdin,
         terminal=None if terminal is None else _read_terminal(terminal),
-        once=once,
         place=place,
         values=_values(params.get("values_b64", {})),
         files=_files(params.get("files_b64", {}), params.get("directory_b64", "")),
-        have=_amounts(have),
     )
 
 
@@ -309,19 +220,6 @@ def _read_terminal(value: object) -> tuple[int, int]:
 
 def _cells(columns: int, rows: int) -> tuple[int, int]:
     return min(max(columns, 1), CELLS_MAX), min(max(rows, 1), CELLS_MAX)
-
-
-def _amounts(value: object) -> dict[Stream, int]:
-    match value:
-        case {**given} if len(given) <= len(Stream):
-            found = {
-                Stream(int(stream)): at
-                for stream, at in given.items()
-                if stream in ("1", "2") and isinstance(at, int) and 0 <= at < 2**63
-            }
-            if len(found) == len(given):
-                return found
-    raise _bad("have does not say how much of which stream")
 
 
 def _bad(what: str) -> RemoteRefusedError:

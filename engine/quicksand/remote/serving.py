@@ -15,7 +15,7 @@ from quicksand.base.paths import make_private_dir, paths
 from quicksand.records.host_sockets import HOST_SOCKETS, host_socket
 from quicksand.remote.abandoned import remove_abandoned
 from quicksand.remote.agents import Finish, relay
-from quicksand.remote.commands import KEPT_S, CheckArgv, Commands
+from quicksand.remote.commands import CheckArgv, Commands
 from quicksand.remote.hello import (
     PROTOCOL,
     Hello,
@@ -143,7 +143,7 @@ class _Service:
         self._finish = finish
         self._offers = offers
         self._places = Places()
-        self._commands = Commands(program, check, self._places, self._await_return)
+        self._commands = Commands(program, check, self._places)
         self._links: list[Link] = []
         """All connections so far; the last one is, or was, the present one."""
         self._next: asyncio.Queue[tuple[Hello, Ends]] = asyncio.Queue()
@@ -197,20 +197,17 @@ class _Service:
         for offer in self._offers:
             offer.away()
         if link.is_left:
-            self._commands.forget_ended()
-            self._commands.end_input()
             for offer in self._offers:
                 await offer.leave()
 
     async def _settle(self) -> None:
         """Wait until all kept work is over."""
-        await self._commands.settle()
         for offer in self._offers:
             await offer.settle()
 
     @property
     def _is_empty(self) -> bool:
-        return self._commands.is_empty and all(offer.is_empty for offer in self._offers)
+        return all(offer.is_empty for offer in self._offers)
 
     async def _next_connection(self) -> tuple[Hello, Ends] | None:
         """Wait for the client's next connection, as long as something is kept for it."""
@@ -220,14 +217,7 @@ class _Service:
             await asyncio.sleep(0)
             if self._links[-1].is_left or self._is_empty:
                 return coming.result() if coming.done() else None
-            done, _ = await asyncio.wait(
-                [coming, ended], timeout=KEPT_S, return_when=asyncio.FIRST_COMPLETED
-            )
-            if not done:
-                self._commands.end_input()
-                await asyncio.wait([coming, ended], return_when=asyncio.FIRST_COMPLETED)
-            if not self._is_empty:
-                await asyncio.wait([coming], timeout=KEPT_S)
+            await asyncio.wait([coming, ended], return_when=asyncio.FIRST_COMPLETED)
             return coming.result() if coming.done() else None
         finally:
             coming.cancel()
@@ -245,9 +235,6 @@ class _Service:
                 await self._places.put(request)
             case "get":
                 await self._places.get(request)
-            case "forget":
-                self._commands.forget(request.params.get("once"))
-                request.answer()
             case "ping":
                 request.answer()
             case _:
@@ -258,7 +245,7 @@ class _Service:
                 request.refuse("no_such_method", f"there is no {request.method:.80}")
 
     async def _await_return(self) -> None:
-        """Listen for the client's next connection, as soon as the first command is kept."""
+        """Listen for the client's next connection, as soon as the first answer is kept."""
         if self._acceptor is None:
             make_private_dir(paths().runtime)
             listening = bind_private(host_socket(paths(), self._client))

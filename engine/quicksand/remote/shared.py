@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import weakref
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import AbstractContextManager
 from typing import ClassVar, Protocol
 
@@ -43,6 +43,8 @@ class SharedConnection:
         self.destination = destination
         self.generation = 0
         """Grows when the other machine no longer knows the work begun there."""
+        self.on_away: Callable[[RemoteError], None] = lambda _: None
+        """Called with the reason before each attempt to renew the connection."""
         self.bulk = asyncio.Lock()
         """Held by large transfers."""
         self._asks = asks
@@ -133,7 +135,8 @@ class SharedConnection:
     async def _make_anew(self, connection: Connection) -> None:
         """Renew the connection, unless it has no users: a lost machine is tried for minutes."""
         broke = RemoteUnreachableError(f"the connection to {self.destination.short} broke")
-        again = asyncio.create_task(connection.again(broke, told=lambda _: None))
+        self.on_away(broke)
+        again = asyncio.create_task(connection.again(broke, told=self.on_away))
         unused = asyncio.create_task(self._unused.wait())
         try:
             await asyncio.wait([again, unused], return_when=asyncio.FIRST_COMPLETED)

@@ -9,11 +9,10 @@ import os
 import signal
 import struct
 import termios
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 from quicksand.guest.agent.wire import Stream
-from quicksand.remote.outflow import Outflow
 
 READ = 64 * 1024
 
@@ -21,45 +20,34 @@ IN_TERMINAL = ("/bin/sh", "-c", 'exec "$@" <>"$0" >&0 2>&0')
 """Starts the following command in the terminal of that name, which becomes the terminal of the new
 session, since the session's leader opens it first."""
 
-END_OF_FILE = b"\x04"
-"""Ctrl-D ends the input in a terminal."""
-
-END_S = 60.0
-"""Seconds that a command has to end once its client has gone: `run` first stops its sandbox."""
+Put = Callable[[Stream, bytes], Awaitable[None]]
+"""Takes a piece of output; b"" is the end of a stream."""
 
 
 class Started:
     """A command that runs, or has ended. It leads its own session, and so its own process group."""
 
     def __init__(
-        self,
-        process: asyncio.subprocess.Process,
-        flows: Mapping[Stream, Outflow],
-        terminal: _Terminal | None = None,
+        self, process: asyncio.subprocess.Process, terminal: _Terminal | None = None
     ) -> None:
         self._process = process
         self._terminal = terminal
-        self.flows = flows
-        self.exit_code = 0
-        """The exit code as a shell gives it, once the command has ended."""
-        self.over = asyncio.create_task(self._wait(), name="quicksand-command")
-        """Done when the command has ended and all its output has been read."""
 
-    async def _wait(self) -> None:
+    async def run(self, put: Put) -> int:
+        """Pass the output on until the command has ended and all of it has been read. Return the
+        exit code as a shell gives it."""
         async with asyncio.TaskGroup() as pumps:
             if self._terminal is not None:
-                pumps.create_task(self._terminal.pump(self.flows[Stream.STDOUT]))
+                pumps.create_task(self._terminal.pump(put))
             else:
-                pumps.create_task(_pump(self._process.stdout, self.flows[Stream.STDOUT]))
-                pumps.create_task(_pump(self._process.stderr, self.flows[Stream.STDERR]))
+                pumps.create_task(_pump(self._process.stdout, Stream.STDOUT, put))
+                pumps.create_task(_pump(self._process.stderr, Stream.STDERR, put))
             code = await self._process.wait()
             if self._terminal is not None:
                 self._terminal.close_inner()
         if self._terminal is not None:
             self._terminal.close()
-        self.exit_code = code if code >= 0 else 128 - code
-        for flow in self.flows.values():
-            flow.end()
+        return code if code >= 0 else 128 - code
 
     async def feed(self, data: bytes) -> None:
         """Write to the command's input; b"" ends it. Bytes that it no longer takes are dropped."""
@@ -73,13 +61,6 @@ class Started:
                 else:
                     stdin.close()
 
-    def end_input(self) -> None:
-        """End the input without waiting. A command with a terminal gets Ctrl-D."""
-        if self._terminal is not None:
-            self._terminal.end_input()
-        elif self._process.stdin is not None:
-            self._process.stdin.close()
-
     def resize(self, columns: int, rows: int) -> None:
         """Change the size of its terminal."""
         if self._terminal is not None:
@@ -90,16 +71,6 @@ class Started:
         if self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, number)
-
-    async def hang_up(self) -> None:
-        """End the command as if its terminal had gone, and wait for its end."""
-        for flow in self.flows.values():
-            flow.let_go()
-        self.signal(signal.SIGHUP)
-        done, _ = await asyncio.wait([self.over], timeout=END_S)
-        if not done:
-            self.signal(signal.SIGKILL)
-            await asyncio.wait([self.over])
 
 
 class _Terminal:
@@ -118,20 +89,19 @@ class _Terminal:
         with contextlib.suppress(OSError):
             fcntl.ioctl(self._outer, termios.TIOCSWINSZ, size)
 
-    async def pump(self, flow: Outflow) -> None:
+    async def pump(self, put: Put) -> None:
         """Pass the output on until the command's end of the terminal is closed."""
         loop = asyncio.get_running_loop()
-        while True:
+        data = b"?"
+        while data:
             await _ready(self._outer, loop.add_reader, loop.remove_reader)
             try:
                 data = os.read(self._outer, READ)
             except BlockingIOError:
                 continue
             except OSError:  # EIO, on Linux: no process has it open any more
-                return
-            if not data:
-                return
-            await flow.put(data)
+                data = b""
+            await put(Stream.STDOUT, data)
 
     async def write(self, data: bytes) -> None:
         loop = asyncio.get_running_loop()
@@ -143,11 +113,6 @@ class _Terminal:
                 await _ready(self._outer, loop.add_writer, loop.remove_writer)
             except OSError:
                 return
-
-    def end_input(self) -> None:
-        if self._inner is not None:
-            with contextlib.suppress(OSError):  # it is full: its reader has enough
-                os.write(self._outer, END_OF_FILE)
 
     def close_inner(self) -> None:
         """Close the inner end, after the command has ended."""
@@ -174,16 +139,18 @@ async def _ready(
         remove(descriptor)
 
 
-async def _pump(source: asyncio.StreamReader | None, flow: Outflow) -> None:
+async def _pump(source: asyncio.StreamReader | None, stream: Stream, put: Put) -> None:
     assert source is not None
-    while data := await source.read(READ):
-        await flow.put(data)
+    data = b"?"
+    while data:
+        data = await source.read(READ)
+        await put(stream, data)
 
 
 async def start_with_pipes(
-    argv: Sequence[str], env: Mapping[str, str], cwd: Path, *, stdin: bool, keeps: bool
+    argv: Sequence[str], env: Mapping[str, str], cwd: Path, *, stdin: bool
 ) -> Started:
-    """Start a command with pipes. ``keeps`` is as in `Outflow`. Raises OSError."""
+    """Start a command with pipes. Raises OSError."""
     pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
     process = await asyncio.create_subprocess_exec(
         *argv,
@@ -194,14 +161,13 @@ async def start_with_pipes(
         cwd=cwd,
         start_new_session=True,
     )
-    streams = (Stream.STDOUT, Stream.STDERR)
-    return Started(process, {stream: Outflow(keeps=keeps) for stream in streams})
+    return Started(process)
 
 
 async def start_in_terminal(
-    argv: Sequence[str], env: Mapping[str, str], cwd: Path, *, columns: int, rows: int, keeps: bool
+    argv: Sequence[str], env: Mapping[str, str], cwd: Path, *, columns: int, rows: int
 ) -> Started:
-    """Start a command in its own terminal. ``keeps`` is as in `Outflow`. Raises OSError."""
+    """Start a command in its own terminal. Raises OSError."""
     terminal = _Terminal(columns, rows)
     nothing = asyncio.subprocess.DEVNULL
     try:
@@ -219,4 +185,4 @@ async def start_in_terminal(
     except BaseException:
         terminal.close()
         raise
-    return Started(process, {Stream.STDOUT: Outflow(keeps=keeps)}, terminal)
+    return Started(process, terminal)

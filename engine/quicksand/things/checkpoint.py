@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from quicksand.things.frozen import frozen
-from quicksand.things.tier import DISK, PAGES
+from quicksand.things.tier import DISK, PAGES, find_tier
 
 
 @frozen
@@ -61,3 +61,7 @@ class Checkpoint(CheckpointFacts):
     earlier state is on disk."""
     revert_pause_s: float = 0.0
     """Seconds for which that revert paused the VM."""
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for a tier that there is not: another machine may tell anything."""
+        find_tier(self.tier)

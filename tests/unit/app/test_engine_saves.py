@@ -270,6 +270,9 @@ class FakeSandbox:
             self.stopped_by = error
             raise
 
+    async def look(self) -> None:
+        """As of a sandbox of this machine."""
+
     def close(self) -> None:
         self.closed = True
 
@@ -281,7 +284,7 @@ def sandbox(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeSandbox:
     root = tmp_path / "made"
     root.mkdir()
     found = FakeSandbox(root)
-    monkeypatch.setattr(module.Sandbox, "open", lambda _: found)
+    monkeypatch.setattr(module.Sandbox, "open", lambda _, host: found)
     return found
 
 

@@ -5,34 +5,31 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shlex
 import signal
-import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from quicksand.base.errors import RemoteError, RemoteUnreachableError
-from quicksand.base.listing import own_sockets
 from quicksand.base.paths import Paths
-from quicksand.records.host_sockets import HOST_SOCKETS
 from quicksand.records.registry import Registry
 from quicksand.remote.hello import read_hello, welcome
 from quicksand.remote.link import Link, Request
 from quicksand.things.status import Status
 
 from quicksand_tui.door import far_host
-from quicksand_tui.door.far_sandbox import open_there
+from quicksand_tui.door.far_sandbox import open_there, patient
 from quicksand_tui.door.far_verbs import carry_out_there
 from quicksand_tui.door.protocol import LogKind, Questions
 from quicksand_tui.door.service import EngineService
 from quicksand_tui.model.diffs import DiffSpec
 from quicksand_tui.model.jobs import OperationError
-from quicksand_tui.model.specs import ExportSpec
+from quicksand_tui.model.specs import ExportSpec, NewSpec
 from quicksand_tui.model.ssh_questions import SshQuestion
 from quicksand_tui.model.world import MachineState, MachineView, World
-from quicksand_tui.verbs import bundles, checkpoints, life, removal, starting
+from quicksand_tui.verbs import bundles, checkpoints, life, removal, starting, verdicts
 from quicksand_tui.verbs.call import Progress, ignore
 from quicksand_tui.views.machines import state_text
 from quicksand_tui.views.stalls import silence_text
@@ -40,7 +37,6 @@ from tests.conftest import wait_for
 from tests.ssh_server import far_environ, without_sshd
 from tests.unit.app.fakes import until
 from tests.unit.cli.run_cli import make_stopped
-from tests.unit.remote.far import SSH
 
 
 @pytest.fixture
@@ -215,36 +211,6 @@ async def test_a_verb_is_carried_out_there_and_tells_as_here(
         assert [entry.name for entry in Registry(places).list()] == ["web"]
 
 
-async def test_a_verb_whose_connection_breaks_is_carried_out_once_and_told(
-    service: EngineService, places: Paths, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    make_stopped(places, "web")
-    with tempfile.TemporaryDirectory(prefix="qsh-") as directory:
-        root = Path(directory)
-        (root / "ssh.py").write_text(SSH)
-        far = (sys.executable, "-m", "quicksand_tui", "serve", "--stdio")
-        words = shlex.join((sys.executable, f"{root}/ssh.py", f"{root}/ssh.pid", *far))
-        (root / "ssh").write_text(f"#!/bin/sh\nexec {words}\n")
-        (root / "ssh").chmod(0o755)
-        monkeypatch.setenv("PATH", f"{root}{os.pathsep}{os.environ['PATH']}")
-        service.meet({"box": "ssh://far"})
-        async with asyncio.timeout(60):
-            (view,) = [view for view in (await there(service)).sandboxes if view.host]
-            told: list[Progress] = []
-            removing = asyncio.create_task(
-                service.carry_out(removal.remove(stop=True), view.id, told.append)
-            )
-            # From then on the far end waits for us to come again.
-            await until(lambda: own_sockets(places.runtime, HOST_SOCKETS))
-            os.kill(int((root / "ssh.pid").read_text()), signal.SIGKILL)
-            await removing
-        assert Registry(places).list() == []
-        assert any("box is away: waiting for it" in progress.stage for progress in told)
-        assert any("box is back" in progress.stage for progress in told)
-        await asyncio.to_thread(service.close)
-        wait_for(lambda: not own_sockets(places.runtime, HOST_SOCKETS), what="the far end to end")
-
-
 BROKEN = RemoteUnreachableError("the connection broke")
 
 
@@ -255,7 +221,7 @@ async def test_who_waits_for_a_machine_is_told_and_waits_no_longer_than_that_mak
     await met(*liar)
     told: list[str] = []
 
-    def wait() -> asyncio.Task[bool]:
+    def wait() -> asyncio.Task[None]:
         told.clear()
         return asyncio.create_task(
             host.again(BROKEN, told=lambda _: told.append(host.waiting_words))
@@ -272,7 +238,21 @@ async def test_who_waits_for_a_machine_is_told_and_waits_no_longer_than_that_mak
     await until(lambda: host.connection)
     host.link.end(BROKEN)
     async with asyncio.timeout(60):
-        assert await wait() is False
+        await wait()
+
+
+async def test_work_on_a_sandbox_waits_for_its_machine_and_tells_so(
+    liar: tuple[Liar, far_host.FarHost],
+) -> None:
+    _, host = liar
+    await met(*liar)
+    told: list[str] = []
+    way = patient(host, told.append).sharing()
+    host.link.end(BROKEN)
+    async with asyncio.timeout(60):
+        link = await way.link()
+    assert link is host.link and not link.ended.is_set()
+    assert "box is away: waiting for it" in told[0] and "box is back" in told[-1]
 
 
 async def test_nobody_waits_for_a_machine_that_was_left(
@@ -307,7 +287,9 @@ async def test_a_failure_has_the_words_and_the_hint_of_the_other_machine(
         failure = error.value.failure
         assert failure.title == "The undo failed"
         assert failure.message == "the sandbox 'web' is not running"
-        assert "tree" in failure.hint
+        with pytest.raises(OperationError) as error:
+            await service.carry_out(removal.bring_back(), view.id, ignore)
+        assert error.value.failure.hint
         with pytest.raises(OperationError) as error:
             await service.carry_out(bundles.export("x", ExportSpec(file="x")), view.id, ignore)
         assert "not done on other machines" in error.value.failure.message
@@ -513,20 +495,7 @@ async def test_a_machine_that_tells_nonsense_cannot_be_used(
     assert host.view.state is MachineState.THERE
 
 
-TAKEN = {
-    "sandbox": "web",
-    "tag": "one",
-    "id": "c0ffee00",
-    "parent": None,
-    "created": 5.0,
-    "note": "",
-    "tier": "pages",
-    "tier_note": "",
-    "auto": False,
-    "pinned": False,
-    "pause_s": 0.01,
-    "bytes_written": 7,
-}
+FOUND = {"path": "/saves/dev", "name": "dev", "deep": True, "whole": True, "problems": {}}
 
 
 async def test_what_a_command_tells_is_a_verbs_result_and_its_progress(
@@ -534,24 +503,25 @@ async def test_what_a_command_tells_is_a_verbs_result_and_its_progress(
 ) -> None:
     lies, host = liar
     await met(lies, host)
-    lies.stdout = json.dumps(TAKEN).encode()
+    lies.stdout = json.dumps([FOUND]).encode()
     lies.stderr = b'{"progress":{"stage":"copying","done":3,"total":9}}\n{"notice":"no net"}\nx\n'
     seen: list[Progress] = []
-    verb = checkpoints.take(tag="one")
-    made = await carry_out_there(host, verb, WEB_ID, seen.append)
-    assert (made.tag, made.bytes_written) == ("one", 7)
+    verified: Any = await carry_out_there(host, verdicts.verify(["/saves/dev"]), "", seen.append)
+    assert [one.name for one in verified.checked] == ["dev"]
     assert seen == [Progress("", "copying", 0, 0, 3, 9)]
-    started = await carry_out_there(host, starting.start(), WEB_ID, ignore)
+    started = await carry_out_there(
+        host, starting.create(NewSpec(image="debian", name="new")), "", ignore
+    )
     assert started.notices == ("no net",)
 
 
 LIES = (
     b"",
     b"{",
-    b"[]",
     b"{}",
-    json.dumps({**TAKEN, "tier": "gold"}).encode(),
-    json.dumps({**TAKEN, "created": "now"}).encode(),
+    b"[5]",
+    json.dumps([{**FOUND, "whole": "yes"}]).encode(),
+    json.dumps([{**FOUND, "problems": []}]).encode(),
 )
 
 
@@ -563,7 +533,7 @@ async def test_a_result_that_makes_no_sense_is_a_failure(
     await met(lies, host)
     lies.stdout = printed
     with pytest.raises(OperationError, match="makes no sense"):
-        await carry_out_there(host, checkpoints.take(), WEB_ID, ignore)
+        await carry_out_there(host, verdicts.verify(["/saves/dev"]), "", ignore)
 
 
 async def test_errors_of_a_command_are_put_together_and_harmless(
@@ -577,7 +547,7 @@ async def test_errors_of_a_command_are_put_together_and_harmless(
         b"Traceback\n"
     )
     with pytest.raises(OperationError) as error:
-        await carry_out_there(host, life.stop(), WEB_ID, ignore)
+        await carry_out_there(host, verdicts.verify(["/saves/dev"]), "", ignore)
     failure = error.value.failure
     assert (failure.message, failure.hint, failure.log) == ("one; two", "h", ("Traceback",))
 

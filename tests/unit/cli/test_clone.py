@@ -68,6 +68,9 @@ class FakeSource:
         self.made = [FakeClone(name) for name in names]
         return self.made
 
+    async def look(self) -> None:
+        """As of a sandbox of this machine."""
+
     def close(self) -> None:
         self.is_closed = True
 
@@ -75,7 +78,7 @@ class FakeSource:
 @pytest.fixture
 def source(monkeypatch: pytest.MonkeyPatch) -> FakeSource:
     found = FakeSource()
-    monkeypatch.setattr(Sandbox, "open", lambda _name: found)
+    monkeypatch.setattr(Sandbox, "open", lambda _name, host: found)
     return found
 
 

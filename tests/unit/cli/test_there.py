@@ -16,15 +16,11 @@ import pytest
 from quicksand.base.listing import own_sockets
 from quicksand.base.paths import Paths
 from quicksand.records.host_sockets import HOST_SOCKETS
-from quicksand.remote.asking import AskedCommand, CommandLine
-from quicksand.remote.connection import Connection
-from quicksand.remote.destination import Destination
 from quicksand.remote.passed_on import PASSED_ON, encode_values
 
 from quicksand_tui.cli import there_terminal
 from quicksand_tui.cli.host_choice import Chosen, find_host
 from quicksand_tui.cli.options import parse_env
-from quicksand_tui.cli.there import exit_code_of
 from quicksand_tui.cli.there_words import FILES, READ, WRITTEN, files_of, read_line, words_of
 from quicksand_tui.verbs.index import all_verbs
 from tests.conftest import wait_for
@@ -324,7 +320,7 @@ def test_the_machine_stands_in_front_of_the_command(
 
 
 @pytest.mark.parametrize(
-    ("argv", "words", "once", "stdin"),
+    ("argv", "words", "changes", "stdin"),
     [
         ("ps -a", "ps -a", False, False),
         ("exec w -- sh -c x", "exec -- w sh -c x", False, False),
@@ -341,10 +337,10 @@ def test_the_machine_stands_in_front_of_the_command(
         ("images rm x", "images rm -- x", True, False),
         ("saves verify --deep", "saves verify --deep", False, False),
         ("save w s --no-freeze", "save --no-freeze -- w s", True, False),
-        ("type w -", "type -- w -", False, True),
+        ("type w -", "type -- w -", True, True),
         ("type w x", "type -- w x", True, False),
-        ("export s -", "export -- s -", False, False),
-        ("import -", "import -- -", False, True),
+        ("export s -", "export -- s -", True, False),
+        ("import -", "import -- -", True, True),
         ("screenshot w -", "screenshot -- w -", False, False),
         ("exec w -- df -h", "exec -- w df -h", False, False),
         ("exec w -- ls --help", "exec -- w ls --help", False, False),
@@ -355,22 +351,12 @@ def test_the_machine_stands_in_front_of_the_command(
     ],
 )
 def test_a_line_is_read_before_it_is_sent(
-    monkeypatch: pytest.MonkeyPatch, argv: str, words: str, *, once: bool, stdin: bool
+    monkeypatch: pytest.MonkeyPatch, argv: str, words: str, *, changes: bool, stdin: bool
 ) -> None:
     monkeypatch.setenv("TOKEN", "secret")
     monkeypatch.delenv("NOTHING", raising=False)
     line = read_line(argv.split())
-    assert (" ".join(words_of(line)), line.once, line.stdin) == (words, once, stdin)
-
-
-@pytest.mark.parametrize(
-    ("ended", "lost", "code"), [(0, 0, 0), (0, 7, 1), (3, 7, 3), (3, 0, 3), (137, 0, 137)]
-)
-def test_output_with_a_gap_is_no_success(ended: int, lost: int, code: int) -> None:
-    connection = Connection(Destination.parse("ssh://box"), asks=False)
-    command = AskedCommand(connection, CommandLine(argv=["export"]))
-    command.exit_code, command.lost = ended, lost
-    assert exit_code_of(command) == code
+    assert (" ".join(words_of(line)), line.changes, line.stdin) == (words, changes, stdin)
 
 
 class Shown:

@@ -114,6 +114,8 @@ def test_a_value_comes_back_as_it_was(value: Any, wanted: Any) -> None:
         ("everything", NetworkMode),
         ("text", Checkpoint),
         ({}, Checkpoint),
+        ({**encode(CHECKPOINT), "tier": "gold"}, Checkpoint),
+        ({**encode(CHECKPOINT), "created": "now"}, Checkpoint),
         ({"host": 99999, "guest": 80}, PortForward),
         ([["a", 1], ["b"]], dict[str, int]),
         (None, str),

@@ -302,6 +302,19 @@ async def test_what_is_under_way_ends_with_the_grace(line: Any, machine: Machine
         await calling
 
 
+async def test_a_call_whose_sandbox_is_still_looked_for_goes_on_without_its_client(
+    line: Any, machine: Machine
+) -> None:
+    calling = asyncio.create_task(call(line, asked("checkpoint", "one")))
+    await machine.going.wait()
+    line.held._held.clear()  # as before it was found
+    line.held.away()
+    await asyncio.sleep(0)
+    line.held.back()
+    machine.go_on.set()
+    assert (await calling)["value"]["tag"] == "one"
+
+
 async def test_a_clone_that_is_made_when_its_client_is_gone_ends_with_the_grace_too(
     line: Any, machine: Machine
 ) -> None:

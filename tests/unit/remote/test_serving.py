@@ -7,7 +7,6 @@ import base64
 import os
 import signal
 import sys
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -22,13 +21,10 @@ from quicksand.records.host_sockets import HOST_SOCKETS, host_socket
 from quicksand.remote import connection as connecting
 from quicksand.remote import hello as greeting
 from quicksand.remote import link as linking
-from quicksand.remote import serving
-from quicksand.remote.abandoned import ABANDONED_S
 from quicksand.remote.asking import AskedCommand, CommandLine
 from quicksand.remote.connection import Connection
 from quicksand.remote.destination import Destination
-from quicksand.remote.hello import Hello, read_frame, read_hello
-from quicksand.remote.link import Link
+from quicksand.remote.hello import Hello, read_hello
 from quicksand.remote.serving import _Service as Service
 
 from tests.unit.remote.far import make_ssh, two_ends, until
@@ -76,15 +72,6 @@ if what == "until":
 """
 
 
-ASKS = """
-import sys
-print("sure?", flush=True)
-answer = sys.stdin.readline()
-with open(sys.argv[1], "w") as file:
-    file.write(repr(answer))
-"""
-"""Asks, and writes down what the answer was."""
-
 HELLO = Hello(nonce="0" * 32, client="0" * 32)
 
 
@@ -116,7 +103,7 @@ async def output(command: AskedCommand) -> dict[Stream, bytes]:
 
 
 async def test_streams_stay_apart_and_the_exit_code_comes_back(near: Connection) -> None:
-    command = AskedCommand(near, CommandLine(argv=["echo", "a b", "\udcff", "ü", ""]))
+    command = AskedCommand(near.link, CommandLine(argv=["echo", "a b", "\udcff", "ü", ""]))
     await command.start()
     found = await output(command)
     assert found == {Stream.STDOUT: b"a b \xff \xc3\xbc \n", Stream.STDERR: b"error\n"}
@@ -127,7 +114,7 @@ async def test_values_are_passed_on_beside_the_words_and_are_no_variables(
     near: Connection,
 ) -> None:
     line = CommandLine(argv=["values", "-e", "TOKEN"], values={"TOKEN": "secret\udcff"})
-    command = AskedCommand(near, line)
+    command = AskedCommand(near.link, line)
     await command.start()
     came = (await output(command))[Stream.STDOUT].decode()
     assert came == """{"TOKEN": "secret\\udcff"} None ['-e', 'TOKEN']\n"""
@@ -135,7 +122,7 @@ async def test_values_are_passed_on_beside_the_words_and_are_no_variables(
 
 async def test_input_of_any_size_comes_back_whole(near: Connection) -> None:
     data = os.urandom(3_000_000)
-    command = AskedCommand(near, CommandLine(argv=["cat"], stdin=True))
+    command = AskedCommand(near.link, CommandLine(argv=["cat"], stdin=True))
     await command.start()
 
     async def feed() -> None:
@@ -154,7 +141,7 @@ async def test_a_far_end_that_is_silent_is_given_up(
     """Its signs of life come every 15 s."""
     monkeypatch.setattr(linking, "SILENCE_MAX_S", 0.3)
     await near.open()
-    command = AskedCommand(near, CommandLine(argv=["until", str(tmp_path / "ended")]))
+    command = AskedCommand(near.link, CommandLine(argv=["until", str(tmp_path / "ended")]))
     await command.start()
     async with asyncio.timeout(60):
         with pytest.raises(RemoteUnreachableError, match="no sign of life"):
@@ -245,38 +232,8 @@ async def test_a_command_ends_with_a_client_that_breaks_the_rules(
     assert (tmp_path / "ended").exists()
 
 
-@pytest.mark.parametrize("why", ["it said goodbye", "it stays away"])
-async def test_a_change_that_waits_for_an_answer_ends_without_its_client(
-    places: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
-) -> None:
-    monkeypatch.setattr(serving, "KEPT_S", 0.2)
-    (tmp_path / "ask.py").write_text(ASKS)
-    program = (sys.executable, str(tmp_path / "ask.py"), str(tmp_path / "answer"))
-    here, there = await two_ends()
-    service = Service("0" * 32, program, lambda _: None, no_revert)
-    far = asyncio.create_task(service.serve(HELLO, there))
-    await here[0].readuntil(b"QSND" + bytes(16))
-    await read_frame(here[0], wire.AGENT, 4096)
-    link = Link(*here, name="box")
-    running = asyncio.create_task(link.run())
-    terminal = {"columns": 80, "rows": 24}
-    argv = [base64.b64encode(b"rm").decode()]
-    asked = link.open(
-        "command", argv_b64=argv, env={}, stdin=True, terminal=terminal, once="1" * 32
-    )
-    assert b"sure?" in (await asked.piece()).data
-    if why == "it said goodbye":
-        link.leave()
-        await link.request("ping")
-    link.end(RemoteUnreachableError("over"))
-    await running
-    async with asyncio.timeout(60):
-        await far
-    assert (tmp_path / "answer").read_text() == "''"
-
-
 async def test_commands_run_beside_each_other_over_one_connection(near: Connection) -> None:
-    commands = [AskedCommand(near, CommandLine(argv=["flood", "20000"])) for _ in range(8)]
+    commands = [AskedCommand(near.link, CommandLine(argv=["flood", "20000"])) for _ in range(8)]
     for command in commands:
         await command.start()
     found = await asyncio.gather(*map(output, commands))
@@ -285,7 +242,7 @@ async def test_commands_run_beside_each_other_over_one_connection(near: Connecti
 
 
 async def test_a_terminal_has_our_size_and_follows_it(near: Connection) -> None:
-    command = AskedCommand(near, CommandLine(argv=["size"], terminal=(99, 20)))
+    command = AskedCommand(near.link, CommandLine(argv=["size"], terminal=(99, 20)))
     await command.start()
     came = b""
     async for piece in command.pieces():
@@ -297,7 +254,7 @@ async def test_a_terminal_has_our_size_and_follows_it(near: Connection) -> None:
 
 
 async def test_signals_reach_the_command(near: Connection, tmp_path: Path) -> None:
-    command = AskedCommand(near, CommandLine(argv=["until", str(tmp_path / "ended")]))
+    command = AskedCommand(near.link, CommandLine(argv=["until", str(tmp_path / "ended")]))
     await command.start()
     came = b""
     async for piece in command.pieces():
@@ -311,7 +268,7 @@ async def test_signals_reach_the_command(near: Connection, tmp_path: Path) -> No
 async def test_a_command_of_ours_alone_ends_with_the_connection(
     near: Connection, tmp_path: Path
 ) -> None:
-    command = AskedCommand(near, CommandLine(argv=["until", str(tmp_path / "ended")]))
+    command = AskedCommand(near.link, CommandLine(argv=["until", str(tmp_path / "ended")]))
     await command.start()
     came = b""
     with pytest.raises(RemoteUnreachableError):
@@ -322,95 +279,31 @@ async def test_a_command_of_ours_alone_ends_with_the_connection(
     await until((tmp_path / "ended").exists, "the command to end")
 
 
-async def test_what_changes_something_goes_on_without_us_and_is_done_once(
-    near: Connection, tmp_path: Path
+@pytest.mark.parametrize("changes", [True, False])
+async def test_whether_a_change_was_made_is_unknown_after_a_break_and_it_is_not_begun_again(
+    near: Connection, tmp_path: Path, *, changes: bool
 ) -> None:
     place = tmp_path / "log"
-    told: list[object] = []
-
-    def away(error: object) -> None:
-        told.append(error)
-        (tmp_path / "log.go").touch()
-
-    line = CommandLine(argv=["once", str(place), "1"], once=True)
-    command = AskedCommand(near, line, on_away=away)
+    line = CommandLine(argv=["once", str(place), "1"], changes=changes)
+    command = AskedCommand(near.link, line)
     await command.start()
-    came = b""
-    async for piece in command.pieces():
-        came += piece.data
-        if came == b"first\n" and not told:
-            cut(tmp_path)
-    assert came == b"first\nsecond\n"
-    assert command.exit_code == 3
-    assert told
-    assert place.read_text() == "begun 1\ndone 1\n"
-
-
-async def test_its_end_is_kept_for_a_client_that_was_away(
-    near: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The machine is away until the command has long ended, and cannot be reached at first."""
-    place = tmp_path / "log"
-    ssh = tmp_path / "bin" / "ssh"
-    hidden = tmp_path / "bin" / "hidden"
-    attempts = 0
-
-    def away(_: object) -> None:
-        nonlocal attempts
-        attempts += 1
-        if attempts == 1:
-            ssh.rename(hidden)
-            ssh.write_text("#!/bin/sh\nexit 255\n")
-            ssh.chmod(0o755)
-            (tmp_path / "log.go").touch()
-        # A busy host may take until then to begin it.
-        has_ended = place.exists() and place.read_text().endswith("done 1\n")
-        if attempts >= 4 and has_ended and hidden.exists():
-            hidden.rename(ssh)
-
-    line = CommandLine(argv=["once", str(place), "1"], once=True)
-    command = AskedCommand(near, line, on_away=away)
-    await command.start()
+    await until(place.exists, "the command to begin")
     cut(tmp_path)
-    found = await output(command)
-    assert found[Stream.STDOUT] == b"first\nsecond\n"
-    assert command.exit_code == 3
-    assert attempts >= 4
-    assert place.read_text() == "begun 1\ndone 1\n"
-
-
-async def test_a_far_end_that_was_killed_is_not_asked_a_second_time(
-    near: Connection, places: Paths, tmp_path: Path
-) -> None:
-    place = tmp_path / "log"
-    line = CommandLine(argv=["once", str(place), "1"], once=True)
-    command = AskedCommand(near, line, on_away=lambda _: (tmp_path / "log.go").touch())
-    await command.start()
-    await until(place.exists, "the command to begin")
-    far = int((tmp_path / "bin" / "far.pid").read_text())
-    os.kill(far, signal.SIGKILL)
-    with pytest.raises(RemoteUnreachableError, match="unknown"):
+    with pytest.raises(RemoteUnreachableError) as caught:
         await output(command)
-    assert place.read_text().count("begun") == 1
-    # The next one that needs such a socket removes what it has left.
-    (left,) = own_sockets(places.runtime, HOST_SOCKETS)
-    long_ago = time.time() - ABANDONED_S - 1
-    os.utime(left, (long_ago, long_ago))
-    async with Connection(near.destination, asks=False) as another:
-        again = AskedCommand(another, CommandLine(argv=["once", str(place), "2"], once=True))
-        await again.start()
-        await output(again)
-    assert left not in own_sockets(places.runtime, HOST_SOCKETS)
+    assert ("is unknown: " in str(caught.value)) == changes
+    assert (caught.value.hint == "look at what is there before you do it again") == changes
+    await near.open(resume=True)
+    assert place.read_text() == "begun 1\n"
 
 
-async def test_leaving_lets_a_change_come_to_its_end(near: Connection, tmp_path: Path) -> None:
-    place = tmp_path / "log"
-    command = AskedCommand(near, CommandLine(argv=["once", str(place), "1"], once=True))
+async def test_leaving_ends_a_command(near: Connection, tmp_path: Path) -> None:
+    command = AskedCommand(near.link, CommandLine(argv=["until", str(tmp_path / "ended")]))
     await command.start()
-    await until(place.exists, "the command to begin")
+    async for _ in command.pieces():
+        break
     await near.close()
-    (tmp_path / "log.go").touch()
-    await until(lambda: "done 1" in place.read_text(), "the command to end")
+    await until((tmp_path / "ended").exists, "the command to end")
 
 
 @pytest.mark.parametrize(
@@ -429,9 +322,6 @@ async def test_leaving_lets_a_change_come_to_its_end(near: Connection, tmp_path:
         {"argv_b64": ["YQ=="], "env": {}, "stdin": False, "values_b64": {"A B": "YQ=="}},
         {"argv_b64": ["YQ=="], "env": {}, "stdin": False, "values_b64": {"A": "AA=="}},
         {"argv_b64": ["YQ=="], "env": {}, "stdin": False, "terminal": {"columns": "x"}},
-        {"argv_b64": ["YQ=="], "env": {}, "stdin": False, "once": "../x"},
-        {"argv_b64": ["YQ=="], "env": {}, "stdin": False, "have": {"1": -1}},
-        {"argv_b64": ["YQ=="], "env": {}, "stdin": False, "have": []},
     ],
 )
 async def test_requests_that_make_no_sense_are_refused(

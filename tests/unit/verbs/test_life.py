@@ -36,6 +36,9 @@ class FakeSandbox:
     async def resume(self) -> None:
         await self._note("resume")
 
+    async def look(self) -> None:
+        """As of a sandbox of this machine."""
+
     def close(self) -> None:
         self.calls.append("close")
 
@@ -46,11 +49,11 @@ def box(monkeypatch: pytest.MonkeyPatch) -> FakeSandbox:
 
 
 def opened_by(monkeypatch: pytest.MonkeyPatch, box: FakeSandbox) -> FakeSandbox:
-    def open_(name: str, *, to_end_it: bool) -> FakeSandbox:
+    def open_(name: str, *, to_end_it: bool, host: object) -> FakeSandbox:
         box.calls.append(f"open {name} to end it: {to_end_it}")
         return box
 
-    def attach(name: str) -> FakeSandbox:
+    def attach(name: str, *, host: object) -> FakeSandbox:
         box.calls.append(f"attach {name}")
         return box
 
