@@ -3,7 +3,7 @@ engine beside the API. They may change with any version, so such a package names
 
 Records on disk (`read_json`, `write_json`, `Fields`, …) are written whole and read strictly.
 `Registry` and `ImageStore` tell what this machine has, and block; so do the figures of the host.
-Names from `FarLife` on are of sandboxes of other machines.
+`FarLife` and `Link` are of other machines; claims and leases bind this one, for others' fleets.
 """
 
 from typing import TYPE_CHECKING

@@ -3,7 +3,7 @@ The code for other machines is loaded only when needed, that for fleets if a pac
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
 from quicksand.base.entering import entered
@@ -36,22 +36,6 @@ class Restart(Protocol):
     def lease(self) -> float: ...
 
 
-class Fleets(Protocol):
-    """A module that places sandboxes. It enters by the group ``quicksand.fleets``."""
-
-    def make_in_fleet(
-        self,
-        fleet: object,
-        restart: object,
-        own: Mapping[str, Any],
-        options: Mapping[str, Any],
-    ) -> Parts:
-        """Return the parts of a sandbox that `start` places. Raises ConfigError."""
-
-    def open_in_fleet(self, fleet: object, name: str) -> Parts:
-        """Return the parts of a sandbox that exists somewhere in the fleet. Raises ConfigError."""
-
-
 def make_parts(
     host: str | RemoteHost | None,
     fleet: Fleet | bool | None,
@@ -64,7 +48,7 @@ def make_parts(
     if fleet is not None and fleet is not False:
         if host is not None:
             raise ConfigError("host and fleet exclude each other: a fleet chooses the machine")
-        return _fleets().make_in_fleet(fleet, restart, own, options)
+        return _of_fleets("make")(fleet, restart, own, options)
     if restart:
         raise ConfigError("restart is for sandboxes of a fleet: pass fleet=, too")
     if is_elsewhere(host):
@@ -83,14 +67,14 @@ def open_parts(host: str | RemoteHost, id_or_name: str, **how: Any) -> Parts:
 
 def open_kept(fleet: Fleet | bool, name: str) -> Parts:
     """Return the parts of a sandbox of a fleet, by its name. Raises ConfigError."""
-    return _fleets().open_in_fleet(fleet, name)
+    return _of_fleets("open")(fleet, name)
 
 
-def _fleets() -> Fleets:
-    for one in entered("quicksand.fleets").values():
-        found: Fleets = one.load()
-        return found
-    raise ConfigError("no installed package has fleets", hint="install quicksand_fleet")
+def _of_fleets(name: str) -> Callable[..., Parts]:
+    if (one := entered("quicksand.fleets").get(name)) is None:
+        raise ConfigError("no installed package has fleets", hint="install quicksand_fleet")
+    found: Callable[..., Parts] = one.load()
+    return found
 
 
 def is_elsewhere(host: str | RemoteHost | None) -> TypeGuard[str | RemoteHost]:

@@ -1,4 +1,4 @@
-"""Local nodes as the engine and the app ask for them (`quicksand.records.local_nodes.Nodes`): those
+"""Local nodes as the engine and the app ask for them (`quicksand.records.local_nodes`): those
 that are up, and directories of others, whose fleet's record is lost, or another one's."""
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def useless_nodes(paths: Paths) -> list[Path]:
 
 
 def look(paths: Paths, before: NodesView) -> NodesView:
-    """See `Nodes.look`. The record of the fleet is read when it has changed."""
+    """See `look_at_nodes`. The record of the fleet is read when it has changed."""
     stamp: tuple[int, ...] = (0,)
     with contextlib.suppress(FileNotFoundError):
         found = fleet_file(paths).stat()

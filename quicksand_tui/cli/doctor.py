@@ -28,7 +28,7 @@ from quicksand.qemu.provision import SHARES, ensure_qemu
 from quicksand.records.config import Accelerator
 from quicksand.records.elsewhere import memory_directories
 from quicksand.records.layout import runtime_dir
-from quicksand.records.local_nodes import local_nodes
+from quicksand.records.local_nodes import lost_nodes
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import new_id
 from quicksand.saves.workspaces import known_stores
@@ -375,7 +375,7 @@ def _strangers(registry: Registry, strangers: dict[Path, str]) -> list[Check]:
             if (path / "sandboxes").exists()
             else "if nobody needs it, remove it yourself; `clean` removes it if it is empty",
         )
-        for path in local_nodes().lost_nodes(registry.paths)
+        for path in lost_nodes(registry.paths)
     ]
     return lost + [
         Check(

@@ -1,9 +1,8 @@
 """Additions to the engine by packages beside it, which it does not know: entry points.
 
-The groups are ``quicksand.names`` (public names of `quicksand`), ``quicksand.fleets`` (a module
-that places sandboxes, `quicksand.where.Fleets`), ``quicksand.nodes`` and ``quicksand.ways`` (local
-nodes, `records.local_nodes`, and the ways to them, `remote.node`), ``quicksand.offers`` (functions
-that return what a machine does for programs of other machines, `hosted.offering`).
+The groups are ``quicksand.names`` (public names of `quicksand`), ``quicksand.fleets`` (``make``
+and ``open`` for `quicksand.where`), ``quicksand.nodes`` (local nodes, `records.local_nodes`) and
+``quicksand.offers`` (functions that return what a machine does for others, `hosted.offering`).
 """
 
 from __future__ import annotations

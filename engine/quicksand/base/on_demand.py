@@ -50,15 +50,12 @@ class _Table:
         found: dict[str, Any] = {"__builtins__": {"__import__": _Noted}}
         exec(self._code, found)  # noqa: S102 - the code that called `on_demand`
         own = ("TYPE_CHECKING", on_demand.__name__)
-        homes = {
+        within = self._own["__name__"].partition(".")[0] + "." if self._group else ""
+        return {
             name: home
             for name, home in found.items()
-            if isinstance(home, tuple) and home[1] not in own
+            if isinstance(home, tuple) and home[1] not in own and home[0].startswith(within)
         }
-        if not self._group:
-            return homes
-        package = self._own["__name__"].partition(".")[0]
-        return {name: home for name, home in homes.items() if home[0].partition(".")[0] == package}
 
     @functools.cached_property
     def entered(self) -> dict[str, Home]:

@@ -25,7 +25,7 @@ from quicksand.life.sandbox_trash import SandboxTrash
 from quicksand.qemu.booted import booted_files
 from quicksand.records.host_sockets import host_places
 from quicksand.records.layout import sandbox_dir
-from quicksand.records.local_nodes import local_nodes
+from quicksand.records.local_nodes import useless_nodes
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import is_id
 from quicksand.saves.bundle.opening import forget, unpacked_files
@@ -155,8 +155,7 @@ class Cleaner:
 
     def _leftovers(self) -> list[Path]:
         doomed = own_directories(self._paths.images, DOOMED)
-        useless = local_nodes().useless_nodes(self._paths)
-        return doomed + list_abandoned(host_places(self._paths)) + useless
+        return doomed + list_abandoned(host_places(self._paths)) + useless_nodes(self._paths)
 
     def _boot_files(self) -> list[Path]:
         """The cached boot files except those of running machines."""
@@ -235,7 +234,7 @@ class Cleaner:
 
     def _clean_leftovers(self, heap: Heap) -> None:
         sweep_staging(host_places(self._paths))  # with its lock: one may just be being made there
-        useless = local_nodes().useless_nodes(self._paths)
+        useless = useless_nodes(self._paths)
         for path in heap.paths:
             if path.parent == self._paths.images or path in useless:
                 with contextlib.suppress(OSError):  # the others are still removed

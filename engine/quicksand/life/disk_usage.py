@@ -18,7 +18,7 @@ from quicksand.life.sandbox_trash import SandboxTrash
 from quicksand.life.spare_names import name_of
 from quicksand.records.fleet_files import NODE_HOME, fleet_dir, nodes_dir
 from quicksand.records.layout import SandboxDir, sandbox_dir
-from quicksand.records.local_nodes import local_nodes
+from quicksand.records.local_nodes import nodes_of
 from quicksand.records.registry import Registry
 from quicksand.saves.places import WORKSPACE
 from quicksand.saves.workspaces import known_stores
@@ -145,7 +145,7 @@ def _images(paths: Paths) -> Iterator[Item]:
 
 
 def _nodes(paths: Paths) -> Iterator[Item]:
-    names = {node.id: node.name for node in local_nodes().nodes_of(paths)}
+    names = {node.id: node.name for node in nodes_of(paths)}
     for path in _entries(nodes_dir(paths)):
         yield _item(UsageKind.NODE, names.get(path.name, path.name), path)
 

@@ -12,7 +12,7 @@ from quicksand.disks.images.store import ImageStore
 from quicksand.disks.images.stored_image import DIGEST_SHOWN, StoredImage
 from quicksand.disks.packages.names import plain
 from quicksand.life.sandbox_trash import SandboxTrash
-from quicksand.records.local_nodes import local_nodes
+from quicksand.records.local_nodes import nodes_of
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record
 from quicksand.saves.census import base_of
@@ -47,7 +47,7 @@ class ImageUsers:
         registry = Registry(paths)
         self._sandboxes = [(entry.name, entry.record) for entry in registry.list()]
         self._trashed = [(found.name, found.record) for found in SandboxTrash(registry).list()]
-        for node in local_nodes().nodes_of(paths):
+        for node in nodes_of(paths):
             node.require_ours(paths)
             there = Registry(node.paths(paths))
             self._sandboxes += [(f"{e.name}@{node.name}", e.record) for e in there.list()]

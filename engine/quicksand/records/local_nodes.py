@@ -1,7 +1,7 @@
 """Local nodes: machines on this one, each with a data directory of its own.
 
-A package beside the engine makes them, and enters by the group ``quicksand.nodes`` with a module
-that has the functions of `Nodes`.
+A package beside the engine makes them, and enters by the group ``quicksand.nodes`` with functions
+that do what those here say: ``up``, ``lost``, ``useless``, ``look``, and ``way`` (`remote.node`).
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ from typing import Protocol
 from quicksand.base.entering import entered
 from quicksand.base.errors import QuicksandError
 from quicksand.base.paths import Paths, paths
+from quicksand.records.fleet_files import fleet_dir
+
+GROUP = "quicksand.nodes"
 
 
 class Node(Protocol):
@@ -51,46 +54,25 @@ class NodesView:
     """A mark of what was read, which is not read again while it is the same."""
 
 
-class Nodes(Protocol):
-    """The module that has local nodes. All of it blocks."""
-
-    def nodes_of(self, paths: Paths) -> Sequence[Node]:
-        """Return the nodes that are up; none if that cannot be read."""
-
-    def lost_nodes(self, paths: Paths) -> list[Path]:
-        """Return directories of nodes that are not known any more."""
-
-    def useless_nodes(self, paths: Paths) -> list[Path]:
-        """Return those of them that hold nothing."""
-
-    def look(self, paths: Paths, before: NodesView) -> NodesView:
-        """Return what is there now; ``before`` is the result of the last look. Raises OSError."""
+def nodes_of(paths: Paths) -> Sequence[Node]:
+    """Return the nodes that are up; none if that cannot be read. Blocks."""
+    return one.load()(paths) if (one := entered(GROUP).get("up")) else ()
 
 
-class NoNodes:
-    """`Nodes` without the package."""
-
-    def nodes_of(self, paths: Paths) -> Sequence[Node]:
-        return ()
-
-    def lost_nodes(self, paths: Paths) -> list[Path]:
-        return []
-
-    def useless_nodes(self, paths: Paths) -> list[Path]:
-        return []
-
-    def look(self, paths: Paths, before: NodesView) -> NodesView:
-        return before
+def lost_nodes(paths: Paths) -> list[Path]:
+    """Return directories of nodes that are not known any more. Blocks."""
+    return one.load()(paths) if (one := entered(GROUP).get("lost")) else []
 
 
-def local_nodes() -> Nodes:
-    """Return what has the local nodes of this machine."""
-    for one in entered("quicksand.nodes").values():
-        found: Nodes = one.load()
-        return found
-    return NoNodes()
+def useless_nodes(paths: Paths) -> list[Path]:
+    """Return those of them that hold nothing. Blocks."""
+    return one.load()(paths) if (one := entered(GROUP).get("useless")) else []
 
 
 def look_at_nodes(before: NodesView | None) -> NodesView:
-    """Return what is there now; ``before`` is the result of the last look. Raises OSError."""
-    return local_nodes().look(paths(), before or NodesView())
+    """Return what is there now; ``before`` is the result of the last look. Blocks. Raises
+    OSError."""
+    before, ours = before or NodesView(), paths()
+    # To look for packages takes 20 ms, which the app's first look has no need of.
+    one = entered(GROUP).get("look") if fleet_dir(ours).is_dir() else None
+    return one.load()(ours, before) if one else NodesView()

@@ -1,5 +1,4 @@
-"""The way to a local node (`records.local_nodes`), which needs no ssh. It is found by functions
-that enter by the group ``quicksand.ways``: they get a name, and return a way or None."""
+"""The way to a local node (`records.local_nodes`), which needs no ssh."""
 
 from __future__ import annotations
 
@@ -9,6 +8,7 @@ from typing import Protocol, runtime_checkable
 from quicksand.base.entering import entered
 from quicksand.base.errors import ConfigError
 from quicksand.base.remedies import Remedy, Words
+from quicksand.records.local_nodes import GROUP
 from quicksand.remote.destination import Destination
 
 NODE_SCHEME = "node://"
@@ -33,11 +33,7 @@ class NodeDestination(Protocol):
 
 def find_node(name: str) -> NodeDestination | None:
     """Return the way to the node of that name; None if there is none. Raises FleetError."""
-    for one in entered("quicksand.ways").values():
-        found: NodeDestination | None = one.load()(name)
-        if found is not None:
-            return found
-    return None
+    return one.load()(name) if (one := entered(GROUP).get("way")) else None
 
 
 def parse_address(text: str) -> Destination | NodeDestination:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -62,6 +63,15 @@ async def test_a_sandbox_gets_a_place_and_gives_it_back(fleet: Fleet) -> None:
             await Sandbox(image="debian", memory=f"{host.memory_bytes}B", fleet=fleet).start()
         await fleet.drain(host.name, on=False)
     await until(lambda: not any(host.sandboxes for host in fleet.hosts()), "its place to be free")
+
+
+async def test_the_command_runs_in_a_sandbox_on_a_node(fleet: Fleet) -> None:
+    run = (sys.executable, "-m", "quicksand_tui", "run", "--fleet", "--rm", "debian", "--")
+    ran = await asyncio.create_subprocess_exec(
+        *run, "echo", "there", stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE
+    )
+    output, _ = await ran.communicate()
+    assert (output, ran.returncode) == (b"there\n", 0)
 
 
 @pytest.mark.soak

@@ -11,7 +11,14 @@ import quicksand
 from quicksand.base import entering
 from quicksand.base.paths import Paths
 from quicksand.errors import ConfigError
-from quicksand.records.local_nodes import NodesView, local_nodes
+from quicksand.records.fleet_files import fleet_dir
+from quicksand.records.local_nodes import (
+    NodesView,
+    look_at_nodes,
+    lost_nodes,
+    nodes_of,
+    useless_nodes,
+)
 from quicksand.remote.node import parse_address
 
 WITHOUT = """
@@ -44,12 +51,8 @@ def test_without_the_package_there_are_no_fleets_and_no_nodes(
             quicksand.Sandbox(image="debian", fleet=True)
         with pytest.raises(ConfigError, match="no local node 'node-1'"):
             parse_address("node://node-1")
-        nodes = local_nodes()
-        assert not [
-            *nodes.nodes_of(places),
-            *nodes.lost_nodes(places),
-            *nodes.useless_nodes(places),
-        ]
-        assert nodes.look(places, NodesView()) == NodesView()
+        assert not [*nodes_of(places), *lost_nodes(places), *useless_nodes(places)]
+        fleet_dir(places).mkdir(parents=True)
+        assert look_at_nodes(None) == NodesView()
     finally:
         entering.entered.cache_clear()
