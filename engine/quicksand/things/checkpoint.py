@@ -65,3 +65,7 @@ class Checkpoint(CheckpointFacts):
     earlier state is on disk."""
     revert_pause_s: float = 0.0
     """Seconds for which that revert paused the VM."""
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for a tier that there is not: another machine may tell anything."""
+        find_tier(self.tier)
