@@ -29,7 +29,9 @@ SILENT = {
     ("remote/passing.py", "pass_on"): "the client sees the end, and says what was lost",
     ("remote/agents.py", "_answer_looks"): "a client that is gone asks for nothing",
     ("remote/agents.py", "hear"): "whoever uses the connection is told of its end",
-    ("remote/asking.py", "forget"): "the far end forgets by itself what nobody asks for",
+    ("remote/commands.py", "put"): "the client is gone, and its command is told to end",
+    ("remote/commands.py", "_feed"): "the client is gone, and sends nothing more",
+    ("remote/commands.py", "_heed"): "the client is gone, and the command is told to end",
     ("remote/serving.py", "_take"): "who says no hello of this client is hung up on",
     # A network loses datagrams, too, and does not tell.
     ("life/udp_relay.py", "_serve"): "a guest that is gone takes none",
