@@ -2,12 +2,16 @@
 
 The C library keeps what was freed for later, and as many heaps as there are threads (malloc(3),
 mallopt(3)). After comparing disks and drawing long lists that is some 20 MB of an app that may run
-for days. Only glibc has these functions; elsewhere nothing is done.
+for days. Only glibc has these functions.
+
+Before that, what was closed is freed: screens are circles of objects, and Python looks for such
+among old objects only when there are a quarter more of them (gc, "set_threshold").
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 from ctypes import CDLL
 
 M_ARENA_MAX = -8
@@ -20,11 +24,14 @@ EVERY_S = 60.0
 async def give_back_for_ever() -> None:
     """Keep the number of heaps small from now on, and give back what is free now and then."""
     library = _c_library()
-    if library is None:
-        return
-    library.mallopt(M_ARENA_MAX, HEAPS)
+    if library is not None:
+        library.mallopt(M_ARENA_MAX, HEAPS)
     while True:
-        await asyncio.to_thread(library.malloc_trim, 0)
+        # Only after Python has looked at young objects: an app that rests makes none.
+        if any(gc.get_count()[1:]):
+            gc.collect()
+        if library is not None:
+            await asyncio.to_thread(library.malloc_trim, 0)
         await asyncio.sleep(EVERY_S)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from types import SimpleNamespace
 from typing import Any
 
@@ -37,9 +39,29 @@ async def test_freed_memory_is_given_back_now_and_then_until_the_app_ends(
     assert asked[:2] == [("few heaps", "-8", "2"), ("trim", "0")]
 
 
-async def test_elsewhere_nothing_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(freed_memory, "_c_library", lambda: None)
-    await freed_memory.give_back_for_ever()
+class Circle:
+    def __init__(self) -> None:
+        self.itself = self
+
+
+@pytest.mark.parametrize("has_library", [False, True])
+async def test_what_was_closed_is_freed_if_much_was_made(
+    monkeypatch: pytest.MonkeyPatch, has_library: bool
+) -> None:
+    if not has_library:
+        monkeypatch.setattr(freed_memory, "_c_library", lambda: None)
+    monkeypatch.setattr(freed_memory, "EVERY_S", 0.001)
+    circle = Circle()
+    gone = weakref.ref(circle)
+    gc.collect()  # it is an old object now
+    del circle
+    task = asyncio.create_task(freed_memory.give_back_for_ever())
+    async with asyncio.timeout(60):
+        while gone() is not None:
+            gc.collect(0)  # as when many objects are made
+            await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait((task,))
 
 
 def test_this_systems_library_is_found_or_none_is() -> None:
