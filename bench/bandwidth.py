@@ -19,7 +19,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from quicksand_tui.model.sandboxes import SandboxView
+from quicksand_tui.model.shown_sandboxes import SandboxView
 from quicksand_tui.model.world import World
 from tests.pty_terminal import WHOLE, PtyTerminal
 from tests.unit.app.fakes import HOST, MIB, WEB, FakeService

@@ -37,12 +37,12 @@ from quicksand.base.process_usage import memory_of, process_usage
 from quicksand.base.removal import make_marked, remove
 from quicksand.life.all_processes import OurProcess, Role, list_all
 from quicksand.records.registry import Registry
-from quicksand.remote.channel import Channel
 from quicksand.remote.connection import Connection
 from quicksand.remote.destination import Destination
+from quicksand.remote.peer_channel import Channel
 
 from bench.commands import record_of
-from quicksand_tui.cli.measuring.machines import make_warm
+from quicksand_tui.cli.measuring.measured import make_warm
 from quicksand_tui.door.far_lines import Learner, Lines
 from tests.conftest import fresh_places
 from tests.ssh_server import FarHost, far_environ, with_sshd

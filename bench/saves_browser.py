@@ -22,10 +22,10 @@ from pathlib import Path
 
 from quicksand.disks.images.overlay import create_overlay
 from quicksand.records.config import SandboxConfig
-from quicksand.saves.manifest import MANIFEST, OVERLAYS, Base, Parent, SavedLayer, SaveManifest
+from quicksand.saves.save_manifest import MANIFEST, OVERLAYS, Base, Parent, SavedLayer, SaveManifest
 
 from quicksand_tui.door.service import EngineService
-from quicksand_tui.screens.saves import SavesScreen
+from quicksand_tui.screens.saves_and_trash import SavesScreen
 from quicksand_tui.ui.app import QuicksandApp
 
 SIZE = (120, 36)

@@ -32,8 +32,8 @@ from quicksand.things.status import Status
 from bench.panes import User
 from quicksand_tui.cockpit.wall import WallView
 from quicksand_tui.door.service import EngineService
-from quicksand_tui.model.sandboxes import SandboxView
-from quicksand_tui.model.wall import Heard, WatchedTerminal
+from quicksand_tui.model.shown_sandboxes import SandboxView
+from quicksand_tui.model.wall_plan import Heard, WatchedTerminal
 from quicksand_tui.model.world import World
 from quicksand_tui.ui.app import QuicksandApp
 
@@ -41,7 +41,8 @@ COLUMNS, ROWS = 160, 45
 TILES = 12
 LINES_PER_S = 3
 FLOOD_BYTES = 16 * 1024
-"""Bytes that a flooding guest has written each time: as much as the door keeps (`door.wall`)."""
+"""Bytes that a flooding guest has written each time: as much as the door keeps
+(`door.wall_feeds`)."""
 
 LINE = b"%06d \x1b[3%dmsome output\x1b[m of a program that tells what it does\r\n"
 VIEWS = tuple(

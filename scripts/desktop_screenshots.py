@@ -23,7 +23,7 @@ from textual.pilot import Pilot
 
 from quicksand_tui.door.service import EngineService
 from quicksand_tui.ui.app import QuicksandApp
-from quicksand_tui.ui.pictures import picture, shown_by, write_picture
+from quicksand_tui.ui.app_pictures import picture, shown_by, write_picture
 from quicksand_tui.ui.shots import ShotSpec
 from screenshots import TARGET, places, say
 

@@ -114,7 +114,7 @@ class _Function:
 def _functions() -> dict[str, _Function]:
     """Reads the functions of all commands, by the names of their verbs."""
     found = {}
-    for path in [*ROOT.glob("quicksand_tui/cli/*.py"), *ROOT.glob("extras/*/command.py")]:
+    for path in [*ROOT.glob("quicksand_tui/cli/**/*.py"), *ROOT.glob("extras/*/command.py")]:
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if not isinstance(node, ast.FunctionDef):
                 continue

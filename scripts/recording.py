@@ -17,7 +17,7 @@ from textual.pilot import Pilot
 from quicksand_tui.door.service import EngineService
 from quicksand_tui.kit.textual_compositor import drawn_text
 from quicksand_tui.ui.app import QuicksandApp
-from quicksand_tui.ui.pictures import picture, shown_by
+from quicksand_tui.ui.app_pictures import picture, shown_by
 from quicksand_tui.ui.shots import ShotSpec
 from screenshots import TARGET, places, say, text_of, type_into, until
 

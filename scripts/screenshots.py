@@ -29,7 +29,7 @@ from quicksand_tui.door.service import EngineService
 from quicksand_tui.kit.textual_compositor import drawn_text
 from quicksand_tui.panes.pane import Pane
 from quicksand_tui.ui.app import QuicksandApp
-from quicksand_tui.ui.pictures import picture, write_picture
+from quicksand_tui.ui.app_pictures import picture, write_picture
 from quicksand_tui.ui.shots import ShotSpec
 
 ROOT = Path(__file__).parent.parent

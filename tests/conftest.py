@@ -29,7 +29,7 @@ from quicksand.qemu.planning import resolve_image
 from quicksand.records.config import SandboxConfig
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record
-from quicksand.snapshots.origins import Origin
+from quicksand.snapshots.checkpoint_import import Origin
 from quicksand.warm import template_maker
 
 PREFIX = f"qst-{os.getpid()}-"
@@ -377,7 +377,7 @@ def own_orphans(monkeypatch: pytest.MonkeyPatch) -> None:
     def own() -> list[Process]:
         return [orphan for orphan in find_orphans() if f"/{PREFIX}" in orphan.of]
 
-    monkeypatch.setattr("quicksand_tui.cli.space.find_orphans", own)
+    monkeypatch.setattr("quicksand_tui.cli.this_host.du_clean.find_orphans", own)
 
 
 def left_when_reaped(places: Paths) -> set[str]:

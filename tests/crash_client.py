@@ -31,7 +31,7 @@ from quicksand.qemu.keeper_link import KeeperLink
 from quicksand.qemu.qmp import Monitor
 from quicksand.qemu.translations import QtestTranslations
 from quicksand.records.layout import sandbox_dir
-from quicksand.snapshots import copying, image, in_place, merging, reverting
+from quicksand.snapshots import image, in_place, memory_copying, merging, reverting
 from quicksand.snapshots.guest_ram import GuestRam
 from quicksand.snapshots.stepwise import StepWriter
 
@@ -232,7 +232,7 @@ def tell_of_pauses() -> None:
 def stream_more() -> None:
     """Copy in rounds, write images and merge layers with as little as the guest here uses; what is
     written counts, to a file or to the guest's memory."""
-    copying.ROUND_MIN, copying.SLACK = 32 * 4096, 256 * 4096
+    memory_copying.ROUND_MIN, memory_copying.SLACK = 32 * 4096, 256 * 4096
     image.OVER_MIN = 1024 * 1024
     merging.AT_LEAST = 3
     write = StepWriter.write

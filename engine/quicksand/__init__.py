@@ -38,28 +38,28 @@ if TYPE_CHECKING:
     from quicksand.guest.connections import GuestConnection as GuestConnection
     from quicksand.guest.connections import GuestListener as GuestListener
     from quicksand.guest.datagrams import GuestDatagrams as GuestDatagrams
-    from quicksand.guest.directories import DirectoryWatch as DirectoryWatch
-    from quicksand.guest.directories import WatchEvent as WatchEvent
-    from quicksand.guest.directories import WatchKind as WatchKind
+    from quicksand.guest.directory_watch import DirectoryWatch as DirectoryWatch
+    from quicksand.guest.directory_watch import WatchEvent as WatchEvent
+    from quicksand.guest.directory_watch import WatchKind as WatchKind
     from quicksand.guest.execution import Command as Command
     from quicksand.guest.execution import ExecuteResult as ExecuteResult
-    from quicksand.guest.files import GuestFile as GuestFile
-    from quicksand.guest.files import GuestFiles as GuestFiles
+    from quicksand.guest.guest_files import GuestFile as GuestFile
+    from quicksand.guest.guest_files import GuestFiles as GuestFiles
     from quicksand.guest.shell import Shell as Shell
     from quicksand.guest.shell import ShellInfo as ShellInfo
     from quicksand.guest.traffic import GuestTraffic as GuestTraffic
     from quicksand.guest.users import Login as Login
     from quicksand.guest.users import SandboxUser as SandboxUser
-    from quicksand.guest.watching import WatchedShell as WatchedShell
-    from quicksand.hosted.host import RemoteHost as RemoteHost
-    from quicksand.hosted.known import HostedSandbox as HostedSandbox
+    from quicksand.guest.watched_shell import WatchedShell as WatchedShell
+    from quicksand.hosted.hosted_sandbox import HostedSandbox as HostedSandbox
+    from quicksand.hosted.remote_host import RemoteHost as RemoteHost
     from quicksand.hosted.save_moving import MovedSave as MovedSave
-    from quicksand.life.events import Event as Event
-    from quicksand.life.events import EventKind as EventKind
     from quicksand.life.installation import install as install
-    from quicksand.life.mounts import MountHandle as MountHandle
-    from quicksand.life.stats import GuestProcess as GuestProcess
-    from quicksand.life.stats import SandboxStats as SandboxStats
+    from quicksand.life.qmp_events import Event as Event
+    from quicksand.life.qmp_events import EventKind as EventKind
+    from quicksand.life.sandbox_mounts import MountHandle as MountHandle
+    from quicksand.life.sandbox_stats import GuestProcess as GuestProcess
+    from quicksand.life.sandbox_stats import SandboxStats as SandboxStats
     from quicksand.named_images import AlpineDesktopSandbox as AlpineDesktopSandbox
     from quicksand.named_images import AlpineSandbox as AlpineSandbox
     from quicksand.named_images import DebianDesktopSandbox as DebianDesktopSandbox
@@ -94,8 +94,8 @@ if TYPE_CHECKING:
     from quicksand.records.sandboxes import Entry as Entry
     from quicksand.sandbox import Sandbox as Sandbox
     from quicksand.sandbox import Snapshot as Snapshot
-    from quicksand.saves.manifest import SaveManifest as SaveManifest
     from quicksand.saves.resolving import SaveWarning as SaveWarning
+    from quicksand.saves.save_manifest import SaveManifest as SaveManifest
     from quicksand.snapshots.comparison import Difference as Difference
     from quicksand.things.checkpoint import Checkpoint as Checkpoint
     from quicksand.things.status import Status as Status

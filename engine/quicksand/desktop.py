@@ -1,5 +1,5 @@
 """`Desktop` under its public name."""
 
-from quicksand.life.desktop import Desktop
+from quicksand.life.sandbox_desktop import Desktop
 
 __all__ = ["Desktop"]

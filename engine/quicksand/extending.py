@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from quicksand.base.disk_changes import DiskChanges
     from quicksand.base.effort import best_effort, note
     from quicksand.base.effort import describe as describe_error
+    from quicksand.base.error_text import printable, size_text
     from quicksand.base.fields import Fields
     from quicksand.base.files import (
         give_back,
@@ -40,10 +41,9 @@ if TYPE_CHECKING:
     from quicksand.base.remedies import Remedy, Words
     from quicksand.base.removal import MARK, NotOursError, make_marked, require_ours, why_not_ours
     from quicksand.base.removal import remove as remove_tree
-    from quicksand.base.text import printable, size_text
     from quicksand.base.threads import in_thread_to_the_end, to_the_end
     from quicksand.base.version import DISTRIBUTION
-    from quicksand.disks.images.store import ImageStore
+    from quicksand.disks.images.image_store import ImageStore
     from quicksand.guest.agent.session import Session
     from quicksand.guest.agent.wire import Stream
     from quicksand.guest.execution import ExitStatus
@@ -51,13 +51,13 @@ if TYPE_CHECKING:
     from quicksand.hosted.calling import require_capability
     from quicksand.hosted.codec import ForeignValueError, decode, encode
     from quicksand.hosted.errors import decode_error
-    from quicksand.hosted.known import Known
+    from quicksand.hosted.hosted_sandbox import Known
     from quicksand.hosted.life import ENDS as ENDING_METHODS
     from quicksand.hosted.life import FarLife
-    from quicksand.hosted.making import describe, life_of
     from quicksand.hosted.methods import NEW as MAKING_METHODS
     from quicksand.hosted.offering import LateOffer
-    from quicksand.hosted.parts import FarParts
+    from quicksand.hosted.remote_making import describe, life_of
+    from quicksand.hosted.remote_parts import FarParts
     from quicksand.hosted.standing import StandingSandbox, StandingTable
     from quicksand.life.image_building import build_if_missing
     from quicksand.life.parts import Parts
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from quicksand.qemu.host_usage import qemu_memory
     from quicksand.qemu.keeper_link import KeeperLink
     from quicksand.qemu.keeper_parts.bounds import no_core_files
-    from quicksand.qemu.keeper_parts.waiting import now as keeper_now
+    from quicksand.qemu.keeper_parts.owner_wait import now as keeper_now
     from quicksand.qemu.stopping import end_processes
     from quicksand.records.claims import Claims
     from quicksand.records.claims import Held as HeldClaim
@@ -88,12 +88,12 @@ if TYPE_CHECKING:
     from quicksand.records.sandboxes import is_id
     from quicksand.records.sizes import MEMORY_MAX
     from quicksand.records.trash import trash_dir
-    from quicksand.remote.channel import Channel
-    from quicksand.remote.link import Link, Request
     from quicksand.remote.node import NODE_SCHEME
+    from quicksand.remote.peer_channel import Channel
+    from quicksand.remote.peer_link import Link, Request
     from quicksand.remote.serving import Offer
     from quicksand.saves.save_removal import remove_save
     from quicksand.saves.workspaces import known_stores
-    from quicksand.warm.spares.ending import end_all as end_spares
+    from quicksand.warm.spares.discarding import end_all as end_spares
 else:
     __getattr__, __dir__ = on_demand()

@@ -12,8 +12,6 @@ from quicksand.base.delegation import Attribute, Delegation
 from quicksand.base.files import map_os_errors
 from quicksand.base.paths import paths
 from quicksand.life import machinery
-from quicksand.life.checkpoints import Checkpoints
-from quicksand.life.desktop import Desktop
 from quicksand.life.ending import Ending
 from quicksand.life.facts import Facts
 from quicksand.life.forwarding import Forwarding
@@ -22,8 +20,10 @@ from quicksand.life.host_directories import HostDirectories
 from quicksand.life.making import attach_here, restore_here
 from quicksand.life.parts import LocalParts, Parts
 from quicksand.life.pausing import Pausing
+from quicksand.life.sandbox_checkpoints import Checkpoints
+from quicksand.life.sandbox_desktop import Desktop
 from quicksand.life.sandbox_life import Life
-from quicksand.life.saves import Saves
+from quicksand.life.sandbox_saves import Saves
 from quicksand.records.config import SandboxConfig, check_name
 from quicksand.records.option_values import refuse_unknown
 from quicksand.records.registry import Registry
@@ -31,11 +31,11 @@ from quicksand.where import Fleet, Restart, is_elsewhere, make_parts, open_kept,
 
 if TYPE_CHECKING:
     from quicksand.base.progress import Progress
-    from quicksand.guest.files import GuestFiles
-    from quicksand.hosted.host import RemoteHost
+    from quicksand.guest.guest_files import GuestFiles
+    from quicksand.hosted.remote_host import RemoteHost
     from quicksand.records.params import MachineOptions, ResumeOptions
     from quicksand.records.sandboxes import Entry
-    from quicksand.saves.manifest import SaveManifest
+    from quicksand.saves.save_manifest import SaveManifest
 
 OPTIONS = tuple(SandboxConfig.__dataclass_fields__)
 OWN = (

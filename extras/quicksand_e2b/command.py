@@ -15,7 +15,7 @@ from quicksand.extending import build_if_missing, paths
 from quicksand_e2b.keys import Keys
 from quicksand_e2b.making import BASE, Usual
 from quicksand_e2b.places import api_dir
-from quicksand_tui.extending import (
+from quicksand_tui.plugins import (
     Exit,
     command_of,
     complain,
@@ -27,7 +27,7 @@ from quicksand_tui.extending import (
 )
 
 if TYPE_CHECKING:
-    from quicksand_tui.extending import Signals
+    from quicksand_tui.plugins import Signals
 
 
 RESOLVE_S = 3.0

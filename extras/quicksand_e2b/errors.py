@@ -32,7 +32,7 @@ from quicksand import (
     StateError,
 )
 
-from quicksand_tui.extending import hint_of, text_of
+from quicksand_tui.plugins import hint_of, text_of
 
 NOT_FOUND = "The sandbox was not found"
 PORT_CLOSED = "The sandbox is running but port is not open"

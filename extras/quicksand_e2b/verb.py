@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from quicksand_tui.extending import DEFAULT_IMAGE, JSON, Kind, command, flag, option, part
+from quicksand_tui.plugins import DEFAULT_IMAGE, JSON, Kind, command, flag, option, part
 
 # fmt: off
 API = command("api", "quicksand_e2b.command",

@@ -18,7 +18,7 @@ from quicksand_fleet.over_ray.cluster import require_ray
 from quicksand_fleet.over_ray.lifecycle import end_ray, start_ray
 from quicksand_fleet.record import FleetRecord, read_fleet
 from quicksand_fleet.waiting_list import WaitingList
-from quicksand_tui.extending import (
+from quicksand_tui.plugins import (
     Exit,
     beginning,
     command_of,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from quicksand_fleet.interface import FleetHost
     from quicksand_fleet.keeping.kept import KeptSandbox
-    from quicksand_tui.extending import Signals
+    from quicksand_tui.plugins import Signals
 
 NAMES_MAX = 10
 """The most sandboxes that a question names."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from quicksand_tui.extending import JSON, Kind, argument, command, flag, option, part
+from quicksand_tui.plugins import JSON, Kind, argument, command, flag, option, part
 
 # fmt: off
 FLEET = command("fleet", "quicksand_fleet.command",

@@ -5,8 +5,8 @@ from typing import Any
 
 from quicksand.base.arch import Architecture
 from quicksand.base.progress import Progress
+from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.images.recipes import has_recipe, recipe_names
-from quicksand.disks.images.store import ImageStore
 
 import quicksand_images
 from quicksand_images.recipe import DEPTH_MAX, Layer, read_recipe

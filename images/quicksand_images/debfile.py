@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from quicksand.base import zstd
+from quicksand.base.error_reasons import reason_of
 from quicksand.base.errors import HostError
-from quicksand.base.reasons import reason_of
 from quicksand.base.tools import ToolError
 
 from quicksand_images.toolbox import find_tar

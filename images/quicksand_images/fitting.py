@@ -7,7 +7,7 @@ import asyncio
 from quicksand.base.arch import Architecture
 from quicksand.base.files import read_json
 from quicksand.base.progress import Progress
-from quicksand.disks.images.store import MANIFEST, ImageStore
+from quicksand.disks.images.image_store import MANIFEST, ImageStore
 from quicksand.disks.images.stored_image import StoredImage
 
 from quicksand_images.layers import layer_digest

@@ -12,8 +12,8 @@ from quicksand.base.errors import ConfigError, ImageError, ImageNotFound, StateE
 from quicksand.base.files import map_os_errors
 from quicksand.base.paths import paths
 from quicksand.base.remedies import Remedy, Words
+from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.images.recipes import require_own_name
-from quicksand.disks.images.store import ImageStore
 from quicksand.disks.images.stored_image import StoredImage
 from quicksand.disks.packages.names import SHOWN_MAX, image_of, is_image_name, package_of
 

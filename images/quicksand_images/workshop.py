@@ -18,19 +18,19 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from quicksand.base.arch import Architecture
+from quicksand.base.error_text import size_text
 from quicksand.base.errors import HostError
 from quicksand.base.files import map_os_errors
 from quicksand.base.regular import create
 from quicksand.base.removal import remove
-from quicksand.base.text import size_text
 from quicksand.base.threads import in_thread_to_the_end
 from quicksand.base.tools import TAIL_LINES, ToolError
+from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.images.qcow2 import check_qcow2
-from quicksand.disks.images.store import ImageStore
 from quicksand.disks.images.stored_image import StoredImage
 from quicksand.guest import execution
 from quicksand.guest.agent.session import Session
-from quicksand.guest.files import files_of
+from quicksand.guest.guest_files import files_of
 from quicksand.qemu import debs
 from quicksand.records.config import NetworkMode, SandboxConfig
 

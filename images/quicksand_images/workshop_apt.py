@@ -15,7 +15,7 @@ from quicksand.base.errors import HostError
 from quicksand.base.files import map_os_errors
 from quicksand.base.regular import create
 from quicksand.base.sharing import share_file
-from quicksand.guest.files import GuestFiles
+from quicksand.guest.guest_files import GuestFiles
 from quicksand.qemu import debs
 
 from quicksand_images import sources

@@ -15,12 +15,12 @@ from quicksand_tui.actions.line import (
 )
 from quicksand_tui.model.amounts import age_text, clock_text, size_text
 from quicksand_tui.model.world import Selection, World
-from quicksand_tui.verbs import engine
+from quicksand_tui.verbs import lazy_engine
 from quicksand_tui.verbs.verb import Kind, Parameter
 
 if TYPE_CHECKING:
-    from quicksand_tui.model.checkpoints import CheckpointView
-    from quicksand_tui.model.sandboxes import SandboxView
+    from quicksand_tui.model.shown_checkpoints import CheckpointView
+    from quicksand_tui.model.shown_sandboxes import SandboxView
 
 
 CANDIDATES_MAX = 200
@@ -139,7 +139,7 @@ class _Choices:
             Kind.TARGET: self._checkpoints,
             Kind.SOURCE: self._sources,
             Kind.MOUNTED: self._mounted,
-            Kind.PACKAGE: lambda: [Candidate(name) for name in engine.PUBLISHED],
+            Kind.PACKAGE: lambda: [Candidate(name) for name in lazy_engine.PUBLISHED],
             Kind.THEME: lambda: [Candidate(name) for name in sorted(self.themes)],
         }
         return ways[kind]() if kind in ways else []

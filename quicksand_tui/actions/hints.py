@@ -8,19 +8,19 @@ from quicksand.things.frozen import frozen
 from quicksand.things.status import HAS_MACHINE, Status
 
 from quicksand_tui.model.world import Panel
-from quicksand_tui.verbs import checkpoints, saves, starting
-from quicksand_tui.verbs.commands import (
+from quicksand_tui.verbs import checkpoints, launching, saves
+from quicksand_tui.verbs.shown_commands import (
     command_about,
     command_line,
     command_words,
     shown_command,
 )
-from quicksand_tui.views.layout import Tab
+from quicksand_tui.views.main_layout import Tab
 
 if TYPE_CHECKING:
-    from quicksand_tui.model.checkpoints import CheckpointView
-    from quicksand_tui.model.sandboxes import SandboxView
-    from quicksand_tui.model.saves import SaveView, TrashedView
+    from quicksand_tui.model.shown_checkpoints import CheckpointView
+    from quicksand_tui.model.shown_sandboxes import SandboxView
+    from quicksand_tui.model.shown_saves import SaveView, TrashedView
     from quicksand_tui.model.world import Selection
 
 
@@ -84,7 +84,7 @@ def _checkpoint_hint(sandbox: SandboxView, checkpoint: CheckpointView | None) ->
         return CommandHint(command_about("tree", sandbox.name))
     is_live = sandbox.state in HAS_MACHINE
     at = checkpoint.named
-    call = checkpoints.revert(at) if is_live else starting.start(at=at)
+    call = checkpoints.revert(at) if is_live else launching.start(at=at)
     return _enter(call.command_for(sandbox.name))
 
 

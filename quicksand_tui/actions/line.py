@@ -8,17 +8,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from quicksand_tui.actions import reasons
+from quicksand_tui.actions.all_actions import in_scope
 from quicksand_tui.actions.record import Action, Group, Scope
-from quicksand_tui.actions.registry import in_scope
-from quicksand_tui.model.checkpoints import CheckpointView
+from quicksand_tui.model.shown_checkpoints import CheckpointView
 from quicksand_tui.model.text import LINE_MAX, did_you_mean, sanitise
 from quicksand_tui.model.world import Selection, World
 from quicksand_tui.verbs import index
 from quicksand_tui.verbs.verb import Kind, Parameter
 
 if TYPE_CHECKING:
-    from quicksand_tui.model.sandboxes import ImageView, MountView, SandboxView
-    from quicksand_tui.model.saves import SaveView
+    from quicksand_tui.model.shown_sandboxes import ImageView, MountView, SandboxView
+    from quicksand_tui.model.shown_saves import SaveView
     from quicksand_tui.verbs.verb import AnyVerb
 
 

@@ -23,7 +23,7 @@ from quicksand_tui.views.stalls import pause_text
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from quicksand_tui.model.sandboxes import SandboxView
+    from quicksand_tui.model.shown_sandboxes import SandboxView
     from quicksand_tui.verbs.verb import AnyVerb
 
 NO_IMAGE = "there is no image yet: {install} installs one, `quicksand-tui setup` builds debian"

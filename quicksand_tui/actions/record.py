@@ -10,8 +10,8 @@ from quicksand.things.frozen import frozen
 from quicksand_tui.actions import reasons
 from quicksand_tui.actions.wrapped import Reason, each
 from quicksand_tui.model.keymap import BEHIND_PREFIX
-from quicksand_tui.verbs.commands import Value, command_about
 from quicksand_tui.verbs.index import find_verb
+from quicksand_tui.verbs.shown_commands import Value, command_about
 
 if TYPE_CHECKING:
     from quicksand_tui.verbs.verb import Parameter

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from quicksand_tui.model.jobs import Job, JobVerb
 from quicksand_tui.model.world import MachineState
-from quicksand_tui.verbs.commands import command_words, shown_command
-from quicksand_tui.views.saves import DOING, names_text, trouble_of
+from quicksand_tui.verbs.shown_commands import command_words, shown_command
+from quicksand_tui.views.save_rows import DOING, names_text, trouble_of
 
 if TYPE_CHECKING:
-    from quicksand_tui.model.saves import SaveView, TrashedView
+    from quicksand_tui.model.shown_saves import SaveView, TrashedView
     from quicksand_tui.model.world import Selection, World
 
 

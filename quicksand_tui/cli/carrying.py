@@ -13,17 +13,17 @@ from quicksand.sandbox import Sandbox
 from quicksand.things.status import HAS_MACHINE, RUNS
 
 from quicksand_tui.cli.each import do_each, names_of, names_or_all
-from quicksand_tui.cli.notices import say_notices
+from quicksand_tui.cli.guests.notices import say_notices
 from quicksand_tui.cli.output import Exit, complain, print_json, print_table, say
-from quicksand_tui.cli.progress import shown
+from quicksand_tui.cli.progress_display import shown
+from quicksand_tui.cli.reported_progress import Rate
 from quicksand_tui.cli.runner import Signals, attached, opened, run_async
-from quicksand_tui.cli.standing import Rate
 from quicksand_tui.model.text import clean
 from quicksand_tui.verbs.call import AS_JSON, Call, Table, UsageError, ignore
 from quicksand_tui.verbs.verb import Kind
 
 if TYPE_CHECKING:
-    from quicksand.hosted.host import RemoteHost
+    from quicksand.hosted.remote_host import RemoteHost
 
     from quicksand_tui.verbs.verb import AnyVerb, Parameter
 

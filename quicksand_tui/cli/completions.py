@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 from click.shell_completion import get_completion_class
 
-from quicksand_tui.cli.commands import command_of
+from quicksand_tui.cli.click_commands import command_of
 from quicksand_tui.cli.group import cli
 from quicksand_tui.cli.output import COMPLETE_VARIABLE, PROGRAM, Exit, complain, say
 from quicksand_tui.model.text import clean

@@ -12,9 +12,9 @@ from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Entry
 
 from quicksand_tui.cli.output import Exit, complain_of, tell
-from quicksand_tui.cli.progress import shown
+from quicksand_tui.cli.progress_display import shown
+from quicksand_tui.cli.reported_progress import Standing
 from quicksand_tui.cli.runner import Signals, run_async
-from quicksand_tui.cli.standing import Standing
 
 AT_ONCE = 8
 """The number of sandboxes that are worked on at the same time."""

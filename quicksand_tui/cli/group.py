@@ -11,8 +11,8 @@ import click
 from click.shell_completion import shell_complete
 
 from quicksand_tui import __version__
-from quicksand_tui.cli.commands import load, to_click
-from quicksand_tui.cli.opening import has_terminal, open_app
+from quicksand_tui.cli.click_commands import load, to_click
+from quicksand_tui.cli.open_app import has_terminal, open_app
 from quicksand_tui.cli.output import COMPLETE_VARIABLE, MEANINGS, PROGRAM, Exit, complain
 from quicksand_tui.model.text import did_you_mean
 from quicksand_tui.verbs.index import APP_OPTIONS, all_verbs, find_verb, is_verb, sections
@@ -118,7 +118,7 @@ def _sentence(message: str) -> str:
 def _open(options: dict[str, Any]) -> int:
     """Opens the app, or takes a picture of it; returns the exit code."""
     if options["screenshot"] is not None:
-        from quicksand_tui.cli.picture import take_picture  # noqa: PLC0415
+        from quicksand_tui.cli.app_screenshot import take_picture  # noqa: PLC0415
 
         return take_picture(options)
     if not has_terminal():

@@ -14,8 +14,8 @@ from quicksand.records.config import SandboxConfig
 from quicksand.records.machine_options import MachineOption, options_of
 
 from quicksand_tui.cli.completing import completer_of
-from quicksand_tui.cli.mount_words import read_mount
-from quicksand_tui.model.remedies import hint_of
+from quicksand_tui.cli.guests.mount_words import read_mount
+from quicksand_tui.model.remedy_words import hint_of
 from quicksand_tui.verbs.verb import Kind
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Sequence
 
 from quicksand_tui.cli.host_choice import find_host
-from quicksand_tui.cli.opening import has_terminal, open_app
+from quicksand_tui.cli.open_app import has_terminal, open_app
 from quicksand_tui.cli.output import (
     COMPLETE_VARIABLE,
     Exit,
@@ -99,7 +99,7 @@ def _without_group(argv: Sequence[str]) -> int | None:
     the exit code, and None for any other line."""
     if (chosen := find_host(argv, os.environ)) is not None:
         import_asyncio()
-        from quicksand_tui.cli.there import run_there  # noqa: PLC0415
+        from quicksand_tui.cli.hosts.there import run_there  # noqa: PLC0415
 
         return run_there(chosen)
     if argv[:1] in (["exec"], ["run"]):
@@ -107,7 +107,7 @@ def _without_group(argv: Sequence[str]) -> int | None:
     if argv[:1] in (["exec"], ["run"], ["serve"]):
         import_asyncio()
     if argv[:1] == ["exec"]:
-        from quicksand_tui.cli.executing import execute_plainly  # noqa: PLC0415
+        from quicksand_tui.cli.guests.executing import execute_plainly  # noqa: PLC0415
 
         return execute_plainly(argv)
     return None

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from quicksand.base.errors import DiskSpaceError
 
 from quicksand_tui.model.amounts import age_text, size_text
-from quicksand_tui.model.remedies import hint_of, text_of
+from quicksand_tui.model.remedy_words import hint_of, text_of
 from quicksand_tui.model.text import cells, clean, clean_lines
 from quicksand_tui.verbs.telling import TELL, TELL_JSON
 
@@ -128,7 +128,7 @@ def complain(error: object, *, hint: str = "", about: str = "") -> None:
     from quicksand.base.errors import DiskSpaceError  # noqa: PLC0415
     from quicksand.base.remedies import shorten  # noqa: PLC0415
 
-    from quicksand_tui.cli.told_paths import told_text  # noqa: PLC0415
+    from quicksand_tui.cli.hosts.told_paths import told_text  # noqa: PLC0415
 
     subject = f"{clean(shorten(about))}: " if about else ""
     message = text_of(error)

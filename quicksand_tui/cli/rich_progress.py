@@ -22,7 +22,7 @@ from quicksand_tui.model.amounts import age_text, left_text, seconds_text, size_
 from quicksand_tui.model.text import clean, clip_middle, plain
 
 if TYPE_CHECKING:
-    from quicksand_tui.cli.standing import Standing
+    from quicksand_tui.cli.reported_progress import Standing
 
 BAR_WIDTH = 24
 

@@ -28,7 +28,7 @@ from quicksand.sandbox import Sandbox
 from quicksand.things.status import Status
 
 from quicksand_tui.cli.output import BY_SIGNAL, Exit, complain, explain_os_error, say
-from quicksand_tui.model.remedies import hint_of, text_of, worded
+from quicksand_tui.model.remedy_words import hint_of, text_of, worded
 from quicksand_tui.model.text import clean
 
 if TYPE_CHECKING:

@@ -14,35 +14,35 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.widget import Widget
 
-from quicksand_tui.actions.registry import Scope
-from quicksand_tui.cockpit import on_demand
-from quicksand_tui.cockpit.base import KnownChanged
+from quicksand_tui.actions.all_actions import Scope
+from quicksand_tui.cockpit import lazy_tabs
 from quicksand_tui.cockpit.below import Below
-from quicksand_tui.cockpit.changed import ChangedFiles
-from quicksand_tui.model.overview import NOTHING_KNOWN, Known
+from quicksand_tui.cockpit.changed_watch import ChangedFiles
+from quicksand_tui.cockpit.part import KnownChanged
+from quicksand_tui.model.known_sandbox import NOTHING_KNOWN, Known
 from quicksand_tui.views.happenings import events_of, last_commands
-from quicksand_tui.views.layout import Tab, tabs_of
+from quicksand_tui.views.main_layout import Tab, tabs_of
 from quicksand_tui.views.rows import MUTED
 from quicksand_tui.views.stalls import silence_text
 from quicksand_tui.widgets.bars import TabBar
 from quicksand_tui.widgets.details import STYLES, Details
 
 if TYPE_CHECKING:
-    from quicksand_tui.cockpit.base import Confirm
-    from quicksand_tui.cockpit.desktop import DesktopPanel
+    from quicksand_tui.cockpit.desktop_tab import DesktopPanel
     from quicksand_tui.cockpit.log import LogPanel
-    from quicksand_tui.cockpit.mounts import MountsPanel
-    from quicksand_tui.cockpit.shells import Shells
-    from quicksand_tui.cockpit.stats import StatsPanel
+    from quicksand_tui.cockpit.mounts_tab import MountsPanel
+    from quicksand_tui.cockpit.part import Confirm
+    from quicksand_tui.cockpit.shells_tab import Shells
+    from quicksand_tui.cockpit.stats_tab import StatsPanel
     from quicksand_tui.door.service import EngineService
-    from quicksand_tui.home.config import Settings
+    from quicksand_tui.home.config_file import Settings
     from quicksand_tui.jobs.operations import Operations
     from quicksand_tui.kit.doing import Handlers
-    from quicksand_tui.kit.keys import Keys
-    from quicksand_tui.kit.memory import Memory
+    from quicksand_tui.kit.key_handling import Keys
     from quicksand_tui.kit.outer_terminal import OuterTerminal
-    from quicksand_tui.model.overview import Changes, Glance
-    from quicksand_tui.model.sandboxes import MountView, SandboxView
+    from quicksand_tui.kit.remembered import Memory
+    from quicksand_tui.model.known_sandbox import Changes, Glance
+    from quicksand_tui.model.shown_sandboxes import MountView, SandboxView
     from quicksand_tui.model.world import Selection, World
     from quicksand_tui.views.frames import Edge
     from quicksand_tui.views.happenings import Happening
@@ -103,7 +103,7 @@ class Area(Vertical):
 
     @cached_property
     def shells(self) -> Shells:
-        return on_demand.Shells(
+        return lazy_tabs.Shells(
             self._service,
             self._operations,
             self._app_keys,
@@ -118,7 +118,7 @@ class Area(Vertical):
 
     @cached_property
     def desktop(self) -> DesktopPanel:
-        return on_demand.DesktopPanel(
+        return lazy_tabs.DesktopPanel(
             self._service,
             self._settings,
             self._app_keys,
@@ -129,7 +129,7 @@ class Area(Vertical):
 
     @cached_property
     def logs(self) -> LogPanel:
-        return on_demand.LogPanel(
+        return lazy_tabs.LogPanel(
             self._service,
             self._events,
             lambda: self._operations.log,
@@ -140,7 +140,7 @@ class Area(Vertical):
 
     @cached_property
     def mounts(self) -> MountsPanel:
-        return on_demand.MountsPanel(
+        return lazy_tabs.MountsPanel(
             self._operations,
             self._app_keys,
             self._confirm,
@@ -150,7 +150,7 @@ class Area(Vertical):
 
     @cached_property
     def stats(self) -> StatsPanel:
-        return on_demand.StatsPanel(self._service, ascii_only=self._ascii, id="stats")
+        return lazy_tabs.StatsPanel(self._service, ascii_only=self._ascii, id="stats")
 
     @property
     def is_complete(self) -> bool:

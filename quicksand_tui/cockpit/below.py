@@ -5,20 +5,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from quicksand_tui.cockpit import on_demand
+from quicksand_tui.cockpit import lazy_tabs
 from quicksand_tui.model.world import Panel
 
 if TYPE_CHECKING:
     from textual.widget import Widget
 
-    from quicksand_tui.cockpit.choice import Choice
     from quicksand_tui.cockpit.miniature import Miniature
+    from quicksand_tui.cockpit.revert_preview import Choice
     from quicksand_tui.cockpit.then_and_now import ThenAndNow
     from quicksand_tui.door.service import EngineService
-    from quicksand_tui.home.config import Settings
+    from quicksand_tui.home.config_file import Settings
     from quicksand_tui.kit.outer_terminal import OuterTerminal
+    from quicksand_tui.model.known_sandbox import Glance, Known
     from quicksand_tui.model.losing import Losing
-    from quicksand_tui.model.overview import Glance, Known
     from quicksand_tui.model.world import Selection, World
 
 CHOICE_ROWS_MIN, SCREENS_ROWS_MIN, MINIATURE_ROWS_MIN = 14, 16, 26
@@ -71,7 +71,7 @@ class Below:
         if self._choice is None:
             if checkpoint is None:
                 return
-            self._choice = on_demand.Choice(
+            self._choice = lazy_tabs.Choice(
                 self._ask_losing, self._ask_shell, ascii_only=self._ascii, id="choice"
             )
             self._area.mount(self._choice, after=self._details)
@@ -96,7 +96,7 @@ class Below:
         if self._screens is None:
             if checkpoint is None or sandbox is None or not (sandbox.has_display and has_room):
                 return
-            self._screens = on_demand.ThenAndNow(
+            self._screens = lazy_tabs.ThenAndNow(
                 self._service, ascii_only=self._ascii, id="screens"
             )
             self._area.mount(self._screens)
@@ -118,7 +118,7 @@ class Below:
         if self._miniature is None:
             if not wanted:
                 return
-            self._miniature = on_demand.Miniature(
+            self._miniature = lazy_tabs.Miniature(
                 self._service,
                 self._settings,
                 self._terminal,

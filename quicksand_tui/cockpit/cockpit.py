@@ -12,7 +12,7 @@ from textual.widget import Widget
 
 from quicksand_tui.cockpit.seam import Join
 from quicksand_tui.views.frames import Edge
-from quicksand_tui.views.layout import Arrangement, Needs, Part, Shape, arrange, rows_left
+from quicksand_tui.views.main_layout import Arrangement, Needs, Part, Shape, arrange, rows_left
 from quicksand_tui.widgets.browser import Browser
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from quicksand_tui.cockpit.area import Area
     from quicksand_tui.cockpit.aside import Aside
     from quicksand_tui.cockpit.lists import Lists
-    from quicksand_tui.cockpit.tree import TreePanel
-    from quicksand_tui.model.sandboxes import SandboxView
+    from quicksand_tui.cockpit.tree_panel import TreePanel
+    from quicksand_tui.model.shown_sandboxes import SandboxView
 
 
 LAYERS = {Part.LISTS: 0, Part.TREE: 1, Part.AREA: 2, Part.ASIDE: 0}
@@ -31,7 +31,7 @@ LEFT_BUTTON = 1
 
 
 class _Places(Layout):
-    """Places the parts as `views.layout` arranges them."""
+    """Places the parts as `views.main_layout` arranges them."""
 
     name = "cockpit"
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from textual import events
 
-    from quicksand_tui.pixels.orders import Drawn
+    from quicksand_tui.pixels.encoder_messages import Drawn
 
 
 class ScreenSeen(Message):

@@ -17,7 +17,6 @@ from textual.strip import Strip
 from textual.timer import Timer
 from textual.widget import Widget
 
-from quicksand_tui.cockpit.base import DesktopChanged
 from quicksand_tui.cockpit.desktop_events import (
     ScreenDrawn,
     ScreenEvents,
@@ -26,18 +25,19 @@ from quicksand_tui.cockpit.desktop_events import (
     chord_of,
 )
 from quicksand_tui.cockpit.guest_pictures import CellPicture, GuestPicture, TilePicture
+from quicksand_tui.cockpit.part import DesktopChanged
 from quicksand_tui.cockpit.text_pictures import cell_size, covers, way_of
 from quicksand_tui.kit.textual_private import driver_of
-from quicksand_tui.pixels.choice import Way
+from quicksand_tui.pixels.encoder_messages import ROWS, TILES, Drawn, Order
 from quicksand_tui.pixels.keysyms import Chord
-from quicksand_tui.pixels.orders import ROWS, TILES, Drawn, Order
+from quicksand_tui.pixels.picture_way import Way
 from quicksand_tui.pixels.placeholders import delete_images, take_ids
 from quicksand_tui.pixels.user_input import PASTE_MAX, ScreenInput
 
 if TYPE_CHECKING:
-    from quicksand_tui.door.protocol import GuestScreen
     from quicksand_tui.door.service import EngineService
-    from quicksand_tui.home.config import Settings
+    from quicksand_tui.door.service_protocol import GuestScreen
+    from quicksand_tui.home.config_file import Settings
     from quicksand_tui.kit.outer_terminal import OuterTerminal
     from quicksand_tui.pixels.viewport import Viewport
 

@@ -10,7 +10,7 @@ from rich.segment import Segment
 from rich.style import Style
 
 from quicksand_tui.cockpit.half_cells import segments
-from quicksand_tui.pixels.orders import parse_cells
+from quicksand_tui.pixels.encoder_messages import parse_cells
 from quicksand_tui.pixels.placeholders import cell_at, tile_ids
 
 if TYPE_CHECKING:

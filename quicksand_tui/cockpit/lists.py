@@ -9,8 +9,8 @@ from textual import on
 from textual.app import ComposeResult
 from textual.containers import Vertical
 
-from quicksand_tui.model.sandboxes import SandboxView
-from quicksand_tui.model.saves import SaveView
+from quicksand_tui.model.shown_sandboxes import SandboxView
+from quicksand_tui.model.shown_saves import SaveView
 from quicksand_tui.model.world import MACHINE_KEY, MachineView, Panel, World
 from quicksand_tui.views.counts import empty_text
 from quicksand_tui.views.filters import nothing_matches
@@ -21,8 +21,8 @@ from quicksand_tui.views.image_rows import (
     image_row,
     plan_image_columns,
 )
-from quicksand_tui.views.machines import Listed as Sandboxed
-from quicksand_tui.views.machines import arrange_listed, is_head, listed, listed_row
+from quicksand_tui.views.machine_groups import Listed as Sandboxed
+from quicksand_tui.views.machine_groups import arrange_listed, is_head, listed, listed_row
 from quicksand_tui.views.rows import (
     ORDERS,
     SEARCHED,
@@ -30,8 +30,8 @@ from quicksand_tui.views.rows import (
     plan_sandbox_columns,
     sandbox_keys,
 )
-from quicksand_tui.views.saves import ORDERS as SAVE_ORDERS
-from quicksand_tui.views.saves import empty_saves_text, plan_saves_columns
+from quicksand_tui.views.save_rows import ORDERS as SAVE_ORDERS
+from quicksand_tui.views.save_rows import empty_saves_text, plan_saves_columns
 from quicksand_tui.views.saves_machines import (
     Saved,
     arrange_saves,
@@ -43,7 +43,7 @@ from quicksand_tui.widgets.browser import Browser, Listing, Title
 from quicksand_tui.widgets.listed import Listed
 
 if TYPE_CHECKING:
-    from quicksand_tui.model.sandboxes import ImageView
+    from quicksand_tui.model.shown_sandboxes import ImageView
 
 SANDBOXES: Listing[Sandboxed] = Listing(
     title="Sandboxes",

@@ -15,11 +15,11 @@ from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.widgets import Input
 
-from quicksand_tui.actions.registry import Scope, in_scope
-from quicksand_tui.cockpit.base import KnownChanged, PartWidget
-from quicksand_tui.door.protocol import LogKind, LogSource
+from quicksand_tui.actions.all_actions import Scope, in_scope
+from quicksand_tui.cockpit.part import KnownChanged, PartWidget
+from quicksand_tui.door.service_protocol import LogKind, LogSource
 from quicksand_tui.kit.base import bindings_of
-from quicksand_tui.kit.telling import tell
+from quicksand_tui.kit.toasts import tell
 from quicksand_tui.model.amounts import clock_text, seconds_text
 from quicksand_tui.model.jobs import OperationError
 from quicksand_tui.model.text import error_text, sanitise_lines
@@ -29,9 +29,9 @@ from quicksand_tui.widgets.log_view import LogView
 
 if TYPE_CHECKING:
     from quicksand_tui.door.service import EngineService
-    from quicksand_tui.kit.keys import Keys
+    from quicksand_tui.kit.key_handling import Keys
     from quicksand_tui.model.jobs import CommandRecord
-    from quicksand_tui.model.sandboxes import SandboxView
+    from quicksand_tui.model.shown_sandboxes import SandboxView
     from quicksand_tui.views.happenings import Happening
 
 POLL_S = 0.5

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from quicksand.things.status import HAS_MACHINE
 
 from quicksand_tui.cockpit.desktop_view import DesktopView
-from quicksand_tui.views.layout import Tab
+from quicksand_tui.views.main_layout import Tab
 
 if TYPE_CHECKING:
-    from quicksand_tui.model.sandboxes import SandboxView
+    from quicksand_tui.model.shown_sandboxes import SandboxView
 
 
 class Miniature(DesktopView, can_focus=False):

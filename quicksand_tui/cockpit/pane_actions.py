@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 from textual import on
 
-from quicksand_tui.actions.registry import Scope
-from quicksand_tui.cockpit.base import PrefixedPart
-from quicksand_tui.kit.telling import tell
+from quicksand_tui.actions.all_actions import Scope
+from quicksand_tui.cockpit.part import PrefixedPart
+from quicksand_tui.kit.toasts import tell
 from quicksand_tui.panes.content import LinkState
-from quicksand_tui.panes.layout import Side, Way
-from quicksand_tui.panes.view import PaneAsksToPaste, PaneCopied
+from quicksand_tui.panes.messages import PaneAsksToPaste, PaneCopied
+from quicksand_tui.panes.splits import Side, Way
 from quicksand_tui.views import losses
 
 if TYPE_CHECKING:
-    from quicksand_tui.cockpit.base import Confirm
+    from quicksand_tui.cockpit.part import Confirm
     from quicksand_tui.panes.pane import Pane
     from quicksand_tui.panes.workspace import Workspace
 

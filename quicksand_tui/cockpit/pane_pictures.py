@@ -18,9 +18,9 @@ from weakref import WeakKeyDictionary, finalize, ref
 
 from quicksand_tui.cockpit.text_pictures import cell_size, way_of
 from quicksand_tui.kit.textual_private import driver_of
-from quicksand_tui.pixels.budget import Budget
-from quicksand_tui.pixels.choice import Way
 from quicksand_tui.pixels.kitty import TILE_COLUMNS, TILE_ROWS, transmit
+from quicksand_tui.pixels.picture_budget import Budget
+from quicksand_tui.pixels.picture_way import Way
 from quicksand_tui.pixels.placeholders import (
     IDS,
     MARKS,
@@ -33,7 +33,7 @@ from quicksand_tui.pixels.placeholders import (
 if TYPE_CHECKING:
     from textual.widget import Widget
 
-    from quicksand_tui.home.config import Settings
+    from quicksand_tui.home.config_file import Settings
     from quicksand_tui.kit.outer_terminal import OuterTerminal
     from quicksand_tui.kit.textual_private import RawDriver
     from quicksand_tui.pixels.placed import Part, Placed

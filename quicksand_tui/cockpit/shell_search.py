@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from quicksand.things.status import Status
 
 from quicksand_tui.door.shells_left import shells_of
-from quicksand_tui.panes.waiting import NEW
+from quicksand_tui.panes.pending_shell import NEW
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from quicksand_tui.door.service import EngineService
     from quicksand_tui.jobs.operations import Operations
-    from quicksand_tui.model.sandboxes import SandboxView
+    from quicksand_tui.model.shown_sandboxes import SandboxView
 
 
 class ShellSearch:

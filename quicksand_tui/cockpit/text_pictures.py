@@ -6,14 +6,14 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 from quicksand_tui.kit.textual_private import driver_of
-from quicksand_tui.pixels.choice import Way, choose_way_in_text
+from quicksand_tui.pixels.picture_way import Way, choose_way_in_text
 from quicksand_tui.pixels.viewport import USUAL_CELL
 
 if TYPE_CHECKING:
     from textual.app import App
     from textual.widget import Widget
 
-    from quicksand_tui.home.config import Settings
+    from quicksand_tui.home.config_file import Settings
     from quicksand_tui.kit.outer_terminal import OuterTerminal
 
 

@@ -22,11 +22,11 @@ from textual.widget import Widget
 
 from quicksand_tui.cockpit.half_cells import segments
 from quicksand_tui.cockpit.wall_tiles import Pace, Tile, Tiles
-from quicksand_tui.door.protocol import LogKind
+from quicksand_tui.door.service_protocol import LogKind
 from quicksand_tui.model.jobs import OperationError
 from quicksand_tui.model.text import clip, plain
-from quicksand_tui.model.wall import Kind, TileKey, Wants, lay_out
-from quicksand_tui.views.wall import foot_text, head_text
+from quicksand_tui.model.wall_plan import Kind, TileKey, Wants, lay_out
+from quicksand_tui.views.tile_words import foot_text, head_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from rich.style import Style
     from textual.timer import Timer
 
-    from quicksand_tui.door.protocol import LogSource, Wall
     from quicksand_tui.door.service import EngineService
+    from quicksand_tui.door.service_protocol import LogSource, Wall
     from quicksand_tui.model.geometry import Rect
-    from quicksand_tui.model.sandboxes import SandboxView
-    from quicksand_tui.model.wall import LastCommand
+    from quicksand_tui.model.shown_sandboxes import SandboxView
+    from quicksand_tui.model.wall_plan import LastCommand
 
 LOOK_S: Final = 1.0
 """The least seconds between two looks at desktops and consoles."""

@@ -6,15 +6,15 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from quicksand_tui.model.wall import Kind, Order, TileKey, Wants
+from quicksand_tui.model.wall_plan import Kind, Order, TileKey, Wants
 from quicksand_tui.panes.watched import WatchedScreen
 from quicksand_tui.views.stalls import silence_text
-from quicksand_tui.views.wall import TileFacts
+from quicksand_tui.views.tile_words import TileFacts
 
 if TYPE_CHECKING:
-    from quicksand_tui.door.protocol import Wall
-    from quicksand_tui.model.sandboxes import SandboxView
-    from quicksand_tui.model.wall import Heard, LastCommand, WatchedTerminal
+    from quicksand_tui.door.service_protocol import Wall
+    from quicksand_tui.model.shown_sandboxes import SandboxView
+    from quicksand_tui.model.wall_plan import Heard, LastCommand, WatchedTerminal
     from quicksand_tui.pixels.cells import Cells
 
 PARSE_S: Final = 0.012

@@ -17,18 +17,18 @@ from quicksand.disks.diff.changes import ChangeKind, FileChange, FileType
 from quicksand.guest.traffic import GuestTraffic
 from quicksand.sandbox import Sandbox
 
-from quicksand_tui.door import diffs
+from quicksand_tui.door import diff_reader
 from quicksand_tui.door.far_guest import reach_there
 from quicksand_tui.door.far_verbs import carry_out_there
 from quicksand_tui.door.foreground import running_of
-from quicksand_tui.door.protocol import ShellView
 from quicksand_tui.door.reach import reach_here
 from quicksand_tui.door.screen_here import ScreenHere
+from quicksand_tui.door.service_protocol import ShellView
 from quicksand_tui.door.terminals import PANE_NAME, birth_of
-from quicksand_tui.model.changed import by_directory
+from quicksand_tui.model.changed_directories import by_directory
 from quicksand_tui.model.jobs import CommandOutput, Failure, OperationError
-from quicksand_tui.model.overview import ChangedPlace, Changes, Glance
-from quicksand_tui.model.sandboxes import GuestView, ProcessView
+from quicksand_tui.model.known_sandbox import ChangedPlace, Changes, Glance
+from quicksand_tui.model.shown_sandboxes import GuestView, ProcessView
 from quicksand_tui.model.text import sanitise, sanitise_lines
 from quicksand_tui.panes.titles import named
 from quicksand_tui.pixels.small import fit, read_png
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from quicksand_tui.door.silence import Silences
     from quicksand_tui.model.diffs import DiffSpec, DiffView, TextDiff
     from quicksand_tui.model.losing import Losing
-    from quicksand_tui.model.saves import VerdictView
+    from quicksand_tui.model.shown_saves import VerdictView
     from quicksand_tui.pixels.cells import Cells
     from quicksand_tui.verbs.call import Call, Report
 
@@ -75,8 +75,8 @@ PATIENCE_S = 15.0
 
 
 class Engine:
-    """Carries out verbs, and implements `door.protocol.Questions`. Methods raise QuicksandError or
-    OSError as the engine does."""
+    """Carries out verbs, and implements `door.service_protocol.Questions`. Methods raise
+    QuicksandError or OSError as the engine does."""
 
     def __init__(
         self,
@@ -199,23 +199,23 @@ class Engine:
 
     async def compare(self, spec: DiffSpec, report: Callable[[int], None]) -> DiffView:
         with self._opened(spec.sandbox_id, must_run=True) as sandbox:
-            return await diffs.compare(sandbox, spec, report)
+            return await diff_reader.compare(sandbox, spec, report)
 
     async def compare_file(self, spec: DiffSpec, path: str) -> TextDiff:
         with self._opened(spec.sandbox_id, must_run=True) as sandbox:
-            return await diffs.compare_file(sandbox, spec, path)
+            return await diff_reader.compare_file(sandbox, spec, path)
 
     async def write_patch(self, spec: DiffSpec, below: str, file: Path) -> int:
         with self._opened(spec.sandbox_id, must_run=True) as sandbox:
-            return await diffs.write_patch(sandbox, spec, below, file)
+            return await diff_reader.write_patch(sandbox, spec, below, file)
 
     async def losing(self, sandbox_id: str, checkpoint: str) -> Losing:
         with self._opened(sandbox_id, must_run=True) as sandbox:
-            return await diffs.losing(sandbox, checkpoint)
+            return await diff_reader.losing(sandbox, checkpoint)
 
     async def shell_then(self, sandbox_id: str, checkpoint: str) -> Glance | None:
         with self._opened(sandbox_id) as sandbox:
-            return await diffs.shell_then(sandbox, checkpoint)
+            return await diff_reader.shell_then(sandbox, checkpoint)
 
     async def changes(self, sandbox_id: str, before: str, after: str = "") -> Changes:
         with self._opened(sandbox_id) as sandbox:

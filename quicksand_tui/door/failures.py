@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from quicksand_tui.door import on_demand
+from quicksand_tui.door import lazy_door
 from quicksand_tui.model.jobs import Failure, OperationError
-from quicksand_tui.model.remedies import hint_of, text_of
+from quicksand_tui.model.remedy_words import hint_of, text_of
 from quicksand_tui.model.text import error_text, sanitise, sanitise_lines
 
 LOG_LINES = 40
@@ -19,7 +19,7 @@ def reading(title: str) -> Iterator[None]:
     """Turns an error of the engine into OperationError; an error of the host stays OSError."""
     try:
         yield
-    except on_demand.QuicksandError as error:
+    except lazy_door.QuicksandError as error:
         raise OperationError(describe_failure(title, error)) from error
 
 
@@ -27,7 +27,7 @@ def describe_failure(title: str, error: BaseException) -> Failure:
     """Returns message, hint and end of the log of an error of the engine, and the host's words for
     its own errors. Any other exception is a fault of ours: its text is for us, and goes to the log
     that the hint names."""
-    if isinstance(error, on_demand.QuicksandError):
+    if isinstance(error, lazy_door.QuicksandError):
         log = str(getattr(error, "log", ""))
         # str(error) includes the log.
         message = str(error.args[0]) if log else text_of(error) or type(error).__name__
@@ -39,8 +39,8 @@ def describe_failure(title: str, error: BaseException) -> Failure:
         )
     if isinstance(error, OSError) and error.strerror:
         return Failure(title=sanitise(title), message=error_text(error))
-    log_file = on_demand.paths().engine_log
-    on_demand.note_fault(error, log_file)
+    log_file = lazy_door.paths().engine_log
+    lazy_door.note_fault(error, log_file)
     return Failure(
         title=sanitise(title),
         message="quicksand-tui has made a mistake",

@@ -11,15 +11,15 @@ from quicksand.base.disk_changes import DiskChanges
 from quicksand.guest.agent.wire import Stream
 from quicksand.remote.hello import WATCH
 
-from quicksand_tui.door import on_demand
+from quicksand_tui.door import lazy_door
 from quicksand_tui.door.far_lines import SANDBOXES_MAX, encode_line, world_changes
 from quicksand_tui.model.jobs import OperationError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
-    from quicksand.remote.channel import Channel
-    from quicksand.remote.link import Request
+    from quicksand.remote.peer_channel import Channel
+    from quicksand.remote.peer_link import Request
 
     from quicksand_tui.door.look import Reader
     from quicksand_tui.model.world import World
@@ -105,7 +105,7 @@ class _Watch:
 
     async def tell(self) -> None:
         """Tells the changes, as soon as the earlier ones are under way."""
-        reader = await asyncio.to_thread(on_demand.Reader)
+        reader = await asyncio.to_thread(lazy_door.Reader)
         before: World | None = None
         loop, has_changed, all_by = asyncio.get_running_loop(), True, 0.0
         while True:
@@ -126,5 +126,5 @@ def _look(reader: Reader, visible: frozenset[str], *, fresh: bool, is_quiet: boo
     """Looks at the disk; returns None if it cannot be read now."""
     try:
         return reader.read(visible, fresh=fresh, is_quiet=is_quiet)
-    except (OSError, OperationError, on_demand.QuicksandError):
+    except (OSError, OperationError, lazy_door.QuicksandError):
         return None

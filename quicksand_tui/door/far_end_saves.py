@@ -11,7 +11,7 @@ from quicksand.base.disk_changes import DiskChanges
 from quicksand.base.errors import QuicksandError
 from quicksand.guest.agent.wire import Stream
 
-from quicksand_tui.door import on_demand
+from quicksand_tui.door import lazy_door
 from quicksand_tui.door.far_end import StatelessOffer, ending_together
 from quicksand_tui.door.far_lines import LEAVE, LOOK, WATCH_SAVES, encode_line, saves_changes
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
-    from quicksand.remote.channel import Channel
-    from quicksand.remote.link import Request
+    from quicksand.remote.peer_channel import Channel
+    from quicksand.remote.peer_link import Request
 
     from quicksand_tui.door.saves_look import SavesReader
-    from quicksand_tui.model.saves import SavesView
+    from quicksand_tui.model.shown_saves import SavesView
 
 LOOK_EVERY_S = 10.0
 """The most seconds between two looks at the disk: for changes that leave no trace in a directory.
@@ -69,7 +69,7 @@ class _Watch:
 
     async def tell(self) -> None:
         """Tells the changes, as soon as the earlier ones are under way."""
-        reader = await asyncio.to_thread(on_demand.SavesReader)
+        reader = await asyncio.to_thread(lazy_door.SavesReader)
         before: SavesView | None = None
         while True:
             fresh, self._fresh = self._fresh, False

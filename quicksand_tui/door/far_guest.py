@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from quicksand.base.errors import QuicksandError, RemoteUnreachableError, StateError
 from quicksand.guest import execution
 from quicksand.guest.shell import Shell, ShellInfo
-from quicksand.guest.watching import WatchedShell
-from quicksand.life.stats import GuestProcess, SandboxStats, read_guest
+from quicksand.guest.watched_shell import WatchedShell
+from quicksand.life.sandbox_stats import GuestProcess, SandboxStats, read_guest
 from quicksand.qemu.host_usage import HostUsage
 from quicksand.remote.agents import agent_session
 from quicksand.things.status import Status
 
-from quicksand_tui.model.sandboxes import at_host
+from quicksand_tui.model.shown_sandboxes import at_host
 
 NOT_KNOWN = HostUsage(cpu_seconds=0.0, rss=0, disk=0, uptime_s=0.0)
 """Stands for a sandbox's use of another machine, which only that machine tells."""
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from quicksand.guest.execution import Command
 
     from quicksand_tui.door.far_host import FarHost
-    from quicksand_tui.door.places import Right
     from quicksand_tui.door.reach import Guest
+    from quicksand_tui.door.terminal_place import Right
 
 
 class FarGuest:
@@ -112,8 +112,8 @@ class FarRight:
 
 
 class PlaceThere:
-    """Implements `door.places.SandboxPlace` for a sandbox of another machine. The far end's words
-    and the connection tell its machine from others."""
+    """Implements `door.terminal_place.SandboxPlace` for a sandbox of another machine. The far end's
+    words and the connection tell its machine from others."""
 
     def __init__(self, host: FarHost, sandbox_id: str) -> None:
         self._host = host

@@ -30,14 +30,14 @@ from quicksand.remote.hello import WATCH
 from quicksand.remote.node import NodeDestination, parse_address
 
 from quicksand_tui.door.far_lines import FarWorld, Learner, Lines
-from quicksand_tui.model.remedies import hint_of, text_of
-from quicksand_tui.model.sandboxes import SandboxView, at_host
+from quicksand_tui.model.remedy_words import hint_of, text_of
+from quicksand_tui.model.shown_sandboxes import SandboxView, at_host
 from quicksand_tui.model.text import sanitise
 from quicksand_tui.model.world import MachineState, MachineView
 
 if TYPE_CHECKING:
     from quicksand.remote.askpass import Askpass
-    from quicksand.remote.link import Link
+    from quicksand.remote.peer_link import Link
 
 PAUSES_S = (1.0, 30.0)
 """The first and the longest pause between two attempts to connect, in seconds; each is twice as

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from quicksand_tui.door.far_host import FarHost
 from quicksand_tui.door.far_saves import FarSaves
-from quicksand_tui.model.sandboxes import split_host
-from quicksand_tui.model.saves import NO_SAVES, SavesView, all_together
+from quicksand_tui.model.shown_sandboxes import split_host
+from quicksand_tui.model.shown_saves import NO_SAVES, SavesView, all_together
 
 if TYPE_CHECKING:
     from quicksand.remote.askpass import Askpass
 
-    from quicksand_tui.model.saves import VerdictView
+    from quicksand_tui.model.shown_saves import VerdictView
     from quicksand_tui.model.world import World
 
 

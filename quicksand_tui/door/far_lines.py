@@ -24,8 +24,8 @@ from quicksand.base.typed_values import (
 from quicksand.things.frozen import frozen
 from quicksand.things.status import Status
 
-from quicksand_tui.model.sandboxes import ImageView, SandboxView
-from quicksand_tui.model.saves import SavesView, SaveView, TrashedView, key_at
+from quicksand_tui.model.shown_sandboxes import ImageView, SandboxView
+from quicksand_tui.model.shown_saves import SavesView, SaveView, TrashedView, key_at
 from quicksand_tui.model.text import sanitise
 from quicksand_tui.model.world import HostView, World
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from quicksand.base.errors import QuicksandError
 from quicksand.remote.asking import AskedCommand, CommandLine
 
-from quicksand_tui.door.protocol import LogKind
-from quicksand_tui.model.remedies import text_of
-from quicksand_tui.verbs.commands import words_of
+from quicksand_tui.door.service_protocol import LogKind
+from quicksand_tui.model.remedy_words import text_of
 from quicksand_tui.verbs.index import find_verb
+from quicksand_tui.verbs.shown_commands import words_of
 
 if TYPE_CHECKING:
     from quicksand_tui.door.far_host import FarHost
@@ -32,7 +32,7 @@ machine has told already."""
 
 
 class FarLog:
-    """Implements `door.protocol.LogSource`."""
+    """Implements `door.service_protocol.LogSource`."""
 
     def __init__(
         self,

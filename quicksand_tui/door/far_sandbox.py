@@ -9,12 +9,12 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from quicksand.base.errors import RemoteUnreachableError
-from quicksand.hosted.host import RemoteHost
+from quicksand.hosted.remote_host import RemoteHost
 from quicksand.sandbox import Sandbox
 
 if TYPE_CHECKING:
-    from quicksand.remote.link import Link
-    from quicksand.remote.shared import Way
+    from quicksand.remote.peer_link import Link
+    from quicksand.remote.shared_connection import Way
 
     from quicksand_tui.door.far_host import FarHost
 
@@ -39,8 +39,8 @@ def patient(host: FarHost, tell: Callable[[str], None]) -> RemoteHost:
 
 
 class FarSharing:
-    """Implements `quicksand.remote.shared.Sharing`. `FarHost.run` makes the connection, and ends
-    it."""
+    """Implements `quicksand.remote.shared_connection.Sharing`. `FarHost.run` makes the connection,
+    and ends it."""
 
     def __init__(self, host: FarHost) -> None:
         self._host = host

@@ -16,13 +16,13 @@ from quicksand.base.typed_values import ForeignValueError
 
 from quicksand_tui.door.far_lines import LEAVE, LOOK, WATCH_SAVES, Lines, SavesLearner
 from quicksand_tui.door.saves_look import Found, with_verdicts
-from quicksand_tui.model.remedies import text_of
-from quicksand_tui.model.saves import NO_SAVES, SavesView, VerdictView, key_at
+from quicksand_tui.model.remedy_words import text_of
+from quicksand_tui.model.shown_saves import NO_SAVES, SavesView, VerdictView, key_at
 from quicksand_tui.model.text import sanitise
 from quicksand_tui.model.world import MachineState
 
 if TYPE_CHECKING:
-    from quicksand.remote.channel import Channel
+    from quicksand.remote.peer_channel import Channel
 
     from quicksand_tui.door.far_host import FarHost
 

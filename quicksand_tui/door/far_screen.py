@@ -13,7 +13,7 @@ from quicksand.hosted.relayed_screen import ScreenRelay
 from quicksand_tui.door.far_guest import PlaceThere
 from quicksand_tui.door.far_sandbox import FarSharing, open_there
 from quicksand_tui.door.screen_here import OpenScreen
-from quicksand_tui.model.sandboxes import at_host
+from quicksand_tui.model.shown_sandboxes import at_host
 
 if TYPE_CHECKING:
     from quicksand_tui.door.far_host import FarHost

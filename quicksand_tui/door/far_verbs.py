@@ -18,7 +18,7 @@ from quicksand.remote.asking import AskedCommand, CommandLine
 from quicksand_tui.door.far_lines import Lines
 from quicksand_tui.door.far_sandbox import patient
 from quicksand_tui.model.jobs import Failure, OperationError
-from quicksand_tui.model.sandboxes import at_host
+from quicksand_tui.model.shown_sandboxes import at_host
 from quicksand_tui.model.specs import NewSpec
 from quicksand_tui.model.text import sanitise
 from quicksand_tui.verbs.call import Progress, Relayed

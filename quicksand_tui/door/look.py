@@ -13,7 +13,7 @@ from quicksand.base.errors import HistoryError, QuicksandError
 from quicksand.base.footprint import Footprint
 from quicksand.base.paths import paths
 from quicksand.base.process_usage import is_stopped, process_usage
-from quicksand.mounts.known import known_mounts
+from quicksand.mounts.known_mounts import known_mounts
 from quicksand.records.fleet_files import claims_dir
 from quicksand.records.glances import names_in
 from quicksand.records.layout import runtime_dir
@@ -27,8 +27,8 @@ from quicksand.things.status import Status
 
 from quicksand_tui.door.stamps import Stamp, dir_stamp, directories
 from quicksand_tui.model.amounts import size_text
-from quicksand_tui.model.checkpoints import NO_TREE, CheckpointTree, CheckpointView
-from quicksand_tui.model.sandboxes import (
+from quicksand_tui.model.shown_checkpoints import NO_TREE, CheckpointTree, CheckpointView
+from quicksand_tui.model.shown_sandboxes import (
     NO_HISTORY,
     MountView,
     SandboxView,

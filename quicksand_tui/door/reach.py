@@ -14,8 +14,8 @@ from quicksand.sandbox import Sandbox
 if TYPE_CHECKING:
     from quicksand.guest.execution import Command
     from quicksand.guest.shell import Shell, ShellInfo
-    from quicksand.guest.watching import WatchedShell
-    from quicksand.life.stats import GuestProcess, SandboxStats
+    from quicksand.guest.watched_shell import WatchedShell
+    from quicksand.life.sandbox_stats import GuestProcess, SandboxStats
 
 
 class Guest(Protocol):

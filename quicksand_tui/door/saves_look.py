@@ -24,13 +24,13 @@ from quicksand.records.trash import TRASH, TRASH_KEPT_S, TrashedSandbox, trash_d
 from quicksand.saves.census import BaseState, Census, SaveInfo, list_trash
 from quicksand.saves.finding import all_stores, rank
 from quicksand.saves.links import workspaces_dir
-from quicksand.saves.manifest import MANIFEST, SaveManifest
 from quicksand.saves.resolving import confine
+from quicksand.saves.save_manifest import MANIFEST, SaveManifest
 from quicksand.saves.save_trash import Trashed
 from quicksand.saves.workspaces import known_stores
 
 from quicksand_tui.model.amounts import size_text
-from quicksand_tui.model.saves import (
+from quicksand_tui.model.shown_saves import (
     NO_SAVES,
     SavesView,
     SaveView,

@@ -2,8 +2,8 @@
 quicksand_tui.door.screen_worker PLACE COLOURS GLYPHS``, of which the first says where the screen is
 (`quicksand.display.place`).
 
-Orders come on standard input, messages go to standard output (`quicksand_tui.pixels.orders`). It
-ends with its standard input.
+Orders come on standard input, messages go to standard output
+(`quicksand_tui.pixels.encoder_messages`). It ends with its standard input.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING
 from quicksand.base.errors import DisplayError
 from quicksand.display.place import Place, open_screen, parse_place
 from quicksand.display.rfb import BRISK_S, RfbClient
-from quicksand.display.screen import true_width
+from quicksand.display.screendump import true_width
 from quicksand.qemu.keeper_parts.bounds import no_core_files
 
 from quicksand_tui.model.geometry import Rect
 from quicksand_tui.pixels.canvas import Canvas
-from quicksand_tui.pixels.choice import Colours, Way
+from quicksand_tui.pixels.encoder_messages import ROWS, TILES, Drawn, Kind, Order, pack_message
 from quicksand_tui.pixels.halfcells import HalfCells, PackedRows
 from quicksand_tui.pixels.kitty import IDS, KittyEncoder
-from quicksand_tui.pixels.orders import ROWS, TILES, Drawn, Kind, Order, pack_message
+from quicksand_tui.pixels.picture_way import Colours, Way
 from quicksand_tui.pixels.placeholders import PlaceholderEncoder
 from quicksand_tui.pixels.scaling import Frame
 from quicksand_tui.pixels.sixel import SixelEncoder

@@ -13,11 +13,11 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from quicksand_tui.door import on_demand
+from quicksand_tui.door import lazy_door
 from quicksand_tui.door.failures import describe_failure, reading
-from quicksand_tui.door.protocol import LogKind
+from quicksand_tui.door.lazy_hosts import open_there, screen_there
+from quicksand_tui.door.service_protocol import LogKind
 from quicksand_tui.door.silence import Silences, with_silences
-from quicksand_tui.door.there import open_there, screen_there
 from quicksand_tui.model.jobs import Failure, OperationError
 from quicksand_tui.model.text import error_text
 
@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     from quicksand_tui.door.far_host import FarHost
     from quicksand_tui.door.far_hosts import FarHosts
     from quicksand_tui.door.look import Reader
-    from quicksand_tui.door.protocol import (
+    from quicksand_tui.door.reach import Guest
+    from quicksand_tui.door.saves_look import SavesReader
+    from quicksand_tui.door.service_protocol import (
         GuestScreen,
         LogSource,
         Questions,
@@ -40,12 +42,10 @@ if TYPE_CHECKING:
         ScreenSink,
         Wall,
     )
-    from quicksand_tui.door.reach import Guest
-    from quicksand_tui.door.saves_look import SavesReader
-    from quicksand_tui.door.ssh_questions import AskUser
-    from quicksand_tui.door.traffic import TrafficWatch
-    from quicksand_tui.model.sandboxes import TrafficRates
-    from quicksand_tui.model.saves import SavesView, VerdictView
+    from quicksand_tui.door.ssh_asking import AskUser
+    from quicksand_tui.door.traffic_watch import TrafficWatch
+    from quicksand_tui.model.shown_sandboxes import TrafficRates
+    from quicksand_tui.model.shown_saves import SavesView, VerdictView
     from quicksand_tui.model.world import World
     from quicksand_tui.panes.content import GuestTerminal, Sink
     from quicksand_tui.verbs.call import Call, Report
@@ -117,7 +117,7 @@ class EngineService:
         why = "" if nodes.error is None else error_text(nodes.error)
         world = replace(world, waiting=nodes.waiting, error=world.error or why)
         own = network if hosts is None else [id_ for id_ in network if hosts.find(id_) is None]
-        world = on_demand.with_traffic(world, self._traffic_of(own))
+        world = lazy_door.with_traffic(world, self._traffic_of(own))
         world = world if hosts is None else hosts.joined(world, nodes.drained)
         return with_silences(world, self._silences.known())
 
@@ -131,13 +131,13 @@ class EngineService:
         return nodes
 
     def _look_at_nodes(self) -> NodesView:
-        self._nodes_seen = on_demand.look_at_nodes(self._nodes_seen)
+        self._nodes_seen = lazy_door.look_at_nodes(self._nodes_seen)
         return self._nodes_seen
 
     def find_node(self, name: str) -> str:
         """Returns the address of a local node that is up; "" if there is no such node, or if its
         address cannot be read. Blocks."""
-        with contextlib.suppress(OSError, on_demand.QuicksandError):
+        with contextlib.suppress(OSError, lazy_door.QuicksandError):
             return self._look_at_nodes().addresses.get(name, "")
         return ""
 
@@ -155,7 +155,7 @@ class EngineService:
         if self._hosts is None:
             if not hosts:
                 return
-            self._hosts = on_demand.FarHosts(
+            self._hosts = lazy_door.FarHosts(
                 self._tell_there,
                 saves_changed=self._tell_saves,
                 tasks=self._tasks,
@@ -176,7 +176,7 @@ class EngineService:
     def when_asked(self, ask: AskUser, ui: asyncio.AbstractEventLoop) -> None:
         """Has ``ask`` called, on the loop ``ui``, when ssh has a question on the way to another
         machine. Without it, ssh gets no answers."""
-        self._askpass = lambda: on_demand.askpass_for(ask, ui)
+        self._askpass = lambda: lazy_door.askpass_for(ask, ui)
 
     def _make_askpass(self) -> Askpass | None:
         return self._askpass()
@@ -205,7 +205,7 @@ class EngineService:
     @property
     def _sandboxes(self) -> Reader:
         if self._reader is None:
-            self._reader = on_demand.Reader()
+            self._reader = lazy_door.Reader()
         return self._reader
 
     def _traffic_of(self, sandbox_ids: Collection[str]) -> Mapping[str, TrafficRates]:
@@ -213,7 +213,7 @@ class EngineService:
         if self._traffic is None:
             if not sandbox_ids:
                 return {}
-            self._traffic = on_demand.TrafficWatch(partial(on_demand.ask_traffic, self._silences))
+            self._traffic = lazy_door.TrafficWatch(partial(lazy_door.ask_traffic, self._silences))
         self._traffic.want(sandbox_ids)
         if sandbox_ids:
             self._engine_loop().call_soon_threadsafe(self._watch_traffic, self._traffic)
@@ -242,17 +242,17 @@ class EngineService:
     @property
     def _saves(self) -> SavesReader:
         if self._saves_reader is None:
-            self._saves_reader = on_demand.SavesReader()
+            self._saves_reader = lazy_door.SavesReader()
         return self._saves_reader
 
     def open_log(self, sandbox_id: str, kind: LogKind) -> LogSource:
         """Opens a log, which may not exist yet."""
         if (there := self._there(sandbox_id)) is not None:
             loop, tasks = self._engine_loop(), self._tasks
-            return on_demand.FarLog(*there, kind, engine=loop, tasks=tasks)
+            return lazy_door.FarLog(*there, kind, engine=loop, tasks=tasks)
         with reading("The log cannot be read"):
-            place = on_demand.Registry(on_demand.paths()).place(sandbox_id)
-        return on_demand.FileLog(place.console_log if kind is LogKind.CONSOLE else place.qemu_log)
+            place = lazy_door.Registry(lazy_door.paths()).place(sandbox_id)
+        return lazy_door.FileLog(place.console_log if kind is LogKind.CONSOLE else place.qemu_log)
 
     # Operations
 
@@ -283,8 +283,8 @@ class EngineService:
         has that, or the existing ``session`` of that ``birth``. Never raises: ``sink`` is told of
         failures."""
         there = self._there(sandbox_id)
-        return on_demand.EngineTerminal(
-            on_demand.PlaceHere(sandbox_id) if there is None else on_demand.PlaceThere(*there),
+        return lazy_door.EngineTerminal(
+            lazy_door.PlaceHere(sandbox_id) if there is None else lazy_door.PlaceThere(*there),
             session,
             size,
             sink,
@@ -297,14 +297,14 @@ class EngineService:
 
     def open_wall(self) -> Wall:
         """Begins to watch terminals of several guests at once; `Wall.want` sets which."""
-        return on_demand.EngineWall(self._look_into, engine=self._engine_loop(), tasks=self._tasks)
+        return lazy_door.EngineWall(self._look_into, engine=self._engine_loop(), tasks=self._tasks)
 
     def _look_into(self, sandbox_id: str) -> AbstractAsyncContextManager[Guest]:
         """Reaches a guest only to look at it. On the engine's loop."""
         if self._there(sandbox_id) is not None:
             return self._current_engine().reach(sandbox_id)
         # Watching must change nothing, not even a clock that the user has set.
-        return on_demand.reach_here(sandbox_id, set_clock=False)
+        return lazy_door.reach_here(sandbox_id, set_clock=False)
 
     def _there(self, sandbox_id: str) -> tuple[FarHost, str] | None:
         """Returns the machine of a sandbox, and its id there; None if it is this one."""
@@ -313,7 +313,7 @@ class EngineService:
     def open_screen(self, sandbox_id: str, sink: ScreenSink) -> GuestScreen:
         """Opens the screen of a sandbox. Never raises: ``sink`` is told of failures."""
         engine, tasks = self._engine_loop(), self._tasks
-        return on_demand.EngineScreen(
+        return lazy_door.EngineScreen(
             lambda: self._current_engine().screen(sandbox_id), sink, engine=engine, tasks=tasks
         )
 
@@ -323,7 +323,7 @@ class EngineService:
         """Records the screen of a sandbox into a new animated file. Never raises: ``ended`` is
         called once, on another thread, with words on the file, or on why there is none."""
         engine, tasks = self._engine_loop(), self._tasks
-        return on_demand.EngineRecording(
+        return lazy_door.EngineRecording(
             lambda: self._current_engine().opened(sandbox_id),
             path,
             ended,
@@ -336,7 +336,7 @@ class EngineService:
     def _current_engine(self) -> Engine:
         """Returns the engine, importing it the first time. On the engine's loop."""
         if self._engine is None:
-            self._engine = on_demand.Engine(
+            self._engine = lazy_door.Engine(
                 self._saves.learn,
                 self._there,
                 open_there=open_there,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from quicksand_tui.model.jobs import OperationError
 
 if TYPE_CHECKING:
-    from quicksand_tui.door.protocol import ShellView
     from quicksand_tui.door.service import EngineService
+    from quicksand_tui.door.service_protocol import ShellView
 
 
 async def shells_of(service: EngineService, sandbox_id: str) -> tuple[ShellView, ...]:

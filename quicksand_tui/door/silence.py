@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from quicksand_tui.model.sandboxes import SILENT_S
+from quicksand_tui.model.shown_sandboxes import SILENT_S
 
 if TYPE_CHECKING:
     from quicksand_tui.model.world import World

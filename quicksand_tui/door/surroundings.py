@@ -24,7 +24,7 @@ from quicksand.records.memory_budget import BUDGET
 from quicksand.things.image_info import ImageInfo
 
 from quicksand_tui.door.stamps import Stamp, dir_stamp, directories
-from quicksand_tui.model.sandboxes import ImageView
+from quicksand_tui.model.shown_sandboxes import ImageView
 from quicksand_tui.model.text import cleaned, error_text, sanitise
 from quicksand_tui.model.world import HostView, RoomView
 

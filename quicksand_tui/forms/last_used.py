@@ -10,7 +10,7 @@ from quicksand.base.errors import ConfigError
 
 from quicksand_tui.forms.origins import IMAGE, SAVE
 from quicksand_tui.model.text import sanitise
-from quicksand_tui.verbs.starting import machine_records
+from quicksand_tui.verbs.launching import machine_records
 
 if TYPE_CHECKING:
     from quicksand.records.machine_options import MachineOption

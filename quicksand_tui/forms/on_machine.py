@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from quicksand_tui.forms.form import Field, Form, Option, Values
+from quicksand_tui.forms.form_fields import Field, Form, Option, Values
 from quicksand_tui.forms.origins import FILE
 from quicksand_tui.model.world import HERE, MachineState, MachineView
-from quicksand_tui.views.machines import name_of
+from quicksand_tui.views.machine_groups import name_of
 
 if TYPE_CHECKING:
     from quicksand_tui.model.specs import NewSpec

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from quicksand_tui.forms.form import Values
+    from quicksand_tui.forms.form_fields import Values
 
 IMAGE, SAVE, FILE = "image:", "save:", "file:"
 

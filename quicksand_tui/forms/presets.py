@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from quicksand.records.machine_options import NO, YES
 
-from quicksand_tui.forms.form import Option, Values
+from quicksand_tui.forms.form_fields import Option, Values
 from quicksand_tui.forms.origins import SAVE, begins_with_save
-from quicksand_tui.verbs.starting import machine_records
+from quicksand_tui.verbs.launching import machine_records
 
 if TYPE_CHECKING:
     from quicksand.records.machine_options import MachineOption

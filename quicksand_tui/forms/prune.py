@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from quicksand_tui.forms.form import Field, Form, Values
+from quicksand_tui.forms.form_fields import Field, Form, Values
 from quicksand_tui.model.amounts import size_text
-from quicksand_tui.model.saves import freed_together
+from quicksand_tui.model.shown_saves import freed_together
 from quicksand_tui.model.world import MachineState
-from quicksand_tui.verbs.commands import command_words, shown_command
+from quicksand_tui.verbs.shown_commands import command_words, shown_command
 
 if TYPE_CHECKING:
-    from quicksand_tui.model.saves import SaveView
+    from quicksand_tui.model.shown_saves import SaveView
     from quicksand_tui.model.world import World
 
 DAY_S = 86400

@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from quicksand_tui.home.hosts import HOSTS, hosts_of
+from quicksand_tui.home.host_table import HOSTS, hosts_of
 
 _HEADER = re.compile(r"\s*\[\s*hosts\s*\]\s*(#.*)?")
 _ANY_HEADER = re.compile(r"\s*\[")

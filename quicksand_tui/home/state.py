@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from quicksand_tui.model.text import LINE_MAX
-from quicksand_tui.views.layout import USUAL_NEEDS, Needs, Shape, Tab
+from quicksand_tui.views.main_layout import USUAL_NEEDS, Needs, Shape, Tab
 
 APP = "quicksand"
 CONFIG_VARIABLE = "QUICKSAND_CONFIG"

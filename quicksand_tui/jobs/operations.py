@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from quicksand_tui.actions import reasons
-from quicksand_tui.actions.registry import default_keymap
+from quicksand_tui.actions.all_actions import default_keymap
 from quicksand_tui.jobs.together import Together
 from quicksand_tui.jobs.usual import usual_seconds
 from quicksand_tui.model.jobs import (
@@ -25,17 +25,17 @@ from quicksand_tui.model.jobs import (
     UnsuccessfulError,
 )
 from quicksand_tui.model.pace import Pace
-from quicksand_tui.model.sandboxes import at_host
+from quicksand_tui.model.shown_sandboxes import at_host
 from quicksand_tui.model.specs import Told
 from quicksand_tui.model.text import clip, sanitise
-from quicksand_tui.verbs import removal
+from quicksand_tui.verbs import trashing
 
 if TYPE_CHECKING:
     from quicksand_tui.door.service import EngineService
     from quicksand_tui.model.jobs import Failure
     from quicksand_tui.model.keymap import Keymap
-    from quicksand_tui.model.sandboxes import RemovedView, SandboxView
-    from quicksand_tui.model.saves import SaveView, TrashedView
+    from quicksand_tui.model.shown_sandboxes import RemovedView, SandboxView
+    from quicksand_tui.model.shown_saves import SaveView, TrashedView
     from quicksand_tui.verbs.call import Call, Progress, Report
 
 
@@ -269,11 +269,11 @@ class Operations:
         self.removed = ()
         together = self._together(JobVerb.DELETE, len(sandboxes), self._way_back)
         for sandbox in sandboxes if together is not None else sandboxes[:1]:
-            verb = removal.remove(stop=True, forced=sandbox.is_live, why="deleted in the app")
+            verb = trashing.remove(stop=True, forced=sandbox.is_live, why="deleted in the app")
             self.do(
                 verb,
                 sandbox,
-                got=lambda gone: self._note_removed(removal.shown_removal(gone)),
+                got=lambda gone: self._note_removed(trashing.shown_removal(gone)),
                 together=together,
             )
 
@@ -289,7 +289,7 @@ class Operations:
         deleted, self.removed = self.removed, ()
         together = self._together(JobVerb.RESTORE, len(deleted))
         for removed in deleted if together is not None else deleted[:1]:
-            verb = removal.bring_back(start=removed.goes_on)
+            verb = trashing.bring_back(start=removed.goes_on)
             self.begin(verb, sandbox_id=removed.id, name=removed.name, together=together)
 
     def cancel(self, sandbox_id: str) -> None:

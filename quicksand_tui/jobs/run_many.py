@@ -14,12 +14,12 @@ from quicksand.things.status import Status
 from quicksand_tui.model.jobs import Job, JobVerb, OperationError, Run, RunState, UnsuccessfulError
 from quicksand_tui.model.text import clip, sanitise
 from quicksand_tui.verbs.call import Progress
-from quicksand_tui.verbs.commands import COMMAND_MAX, command_line
+from quicksand_tui.verbs.shown_commands import COMMAND_MAX, command_line
 
 if TYPE_CHECKING:
     from quicksand_tui.door.service import EngineService
     from quicksand_tui.jobs.operations import Operations
-    from quicksand_tui.model.sandboxes import SandboxView
+    from quicksand_tui.model.shown_sandboxes import SandboxView
     from quicksand_tui.verbs.call import Report
 
 

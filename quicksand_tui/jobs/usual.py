@@ -7,7 +7,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Final
 
 from quicksand_tui.model.jobs import SAVE_VERBS, JobVerb
-from quicksand_tui.model.sandboxes import split_host
+from quicksand_tui.model.shown_sandboxes import split_host
 
 if TYPE_CHECKING:
     from quicksand_tui.model.jobs import EndedJob, Job

@@ -10,12 +10,12 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.screen import ModalScreen, Screen, ScreenResultType
 
-from quicksand_tui.kit.telling import SHOWN_S, tell
 from quicksand_tui.kit.textual_compositor import tell_sizes
+from quicksand_tui.kit.toasts import SHOWN_S, tell
 from quicksand_tui.model.keymap import UNBOUND, key_text
 
 if TYPE_CHECKING:
-    from quicksand_tui.actions.registry import Action, Scope
+    from quicksand_tui.actions.all_actions import Action, Scope
     from quicksand_tui.kit.doing import Handlers
     from quicksand_tui.model.world import Selection, World
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
-from quicksand_tui.actions.registry import ACTIONS, Scope
+from quicksand_tui.actions.all_actions import ACTIONS, Scope
 
 Handlers = Mapping[str, Callable[[], None]]
 """The methods that carry out actions, by the ids of these in the registry."""

@@ -12,7 +12,7 @@ from quicksand_tui.kit.outline import BRAND, HEAD, Looks, at, boxes, frames, ink
 from quicksand_tui.model.text import drawn_cells, plain
 from quicksand_tui.views.counts import counts_text
 from quicksand_tui.views.drawn import GUTTER, SCROLL_BAR, Fit, head_words, row_words
-from quicksand_tui.views.layout import HEAD_FROM, Needs, Part, Shape, needs_of
+from quicksand_tui.views.main_layout import HEAD_FROM, Needs, Part, Shape, needs_of
 from quicksand_tui.views.rows import (
     ORDERS,
     arrange_sandboxes,
@@ -20,7 +20,7 @@ from quicksand_tui.views.rows import (
     plan_sandbox_columns,
     sandbox_row,
 )
-from quicksand_tui.views.tree import tree_lines
+from quicksand_tui.views.tree_lines import tree_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -15,7 +15,7 @@ from quicksand.things.frozen import frozen
 
 from quicksand_tui.model.geometry import Rect
 from quicksand_tui.views.frames import Edge
-from quicksand_tui.views.layout import (
+from quicksand_tui.views.main_layout import (
     USUAL_NEEDS,
     Needs,
     Part,

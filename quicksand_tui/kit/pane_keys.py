@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from textual.app import App
     from textual.timer import Timer
 
-    from quicksand_tui.kit.hands import Hands
+    from quicksand_tui.kit.deliberate_keys import Hands
 
 
 COMMAND_WAIT_S = 5.0

@@ -26,10 +26,10 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 from textual.widget import Widget
 
-from quicksand_tui.kit.answers import DRAWN_QUESTION, ReplyReader, over_ssh
-from quicksand_tui.kit.line import Line
+from quicksand_tui.kit.line_speed import Line
 from quicksand_tui.kit.probe import ANSWER_LOCAL_S, ANSWER_SSH_S, POINTER_RESET, cell_pixels
 from quicksand_tui.kit.shown import Shown, erases_in_colour
+from quicksand_tui.kit.terminal_queries import DRAWN_QUESTION, ReplyReader, over_ssh
 from quicksand_tui.panes.input import ESCAPE, ESCAPE_WAIT_S, InputSplitter, Piece
 
 if TYPE_CHECKING:

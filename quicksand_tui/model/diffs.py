@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from quicksand.things.frozen import frozen
 
 if TYPE_CHECKING:
-    from quicksand_tui.model.checkpoints import CheckpointView
-    from quicksand_tui.model.sandboxes import SandboxView
+    from quicksand_tui.model.shown_checkpoints import CheckpointView
+    from quicksand_tui.model.shown_sandboxes import SandboxView
 
 KINDS = {"A": "added", "M": "changed", "D": "removed", "T": "of another type"}
 """The words for the letters of changes of a path."""

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from quicksand.things.frozen import frozen
 
-from quicksand_tui.model.checkpoints import line_to
+from quicksand_tui.model.shown_checkpoints import line_to
 
 if TYPE_CHECKING:
-    from quicksand_tui.model.checkpoints import CheckpointTree
+    from quicksand_tui.model.shown_checkpoints import CheckpointTree
 
 FOLD = "fold:"
 """The beginning of a fold's key; the id follows of the checkpoint from which the fold hangs."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from quicksand.things.frozen import frozen
 
-from quicksand_tui.model.checkpoints import line_to
+from quicksand_tui.model.shown_checkpoints import line_to
 
 Rank = Callable[[str], tuple[float, str]]
 """Returns the key by which checkpoints of different branches are ordered: the time, and the id."""

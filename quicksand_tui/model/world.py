@@ -15,12 +15,12 @@ from quicksand.things.status import HAS_MACHINE
 
 from quicksand_tui.model.jobs import SAVE_VERBS, Job
 from quicksand_tui.model.keymap import NO_KEYS, Keymap
-from quicksand_tui.model.saves import NO_SAVES, SavesView
+from quicksand_tui.model.shown_saves import NO_SAVES, SavesView
 
 if TYPE_CHECKING:
-    from quicksand_tui.model.checkpoints import CheckpointView
-    from quicksand_tui.model.sandboxes import ImageView, MountView, RemovedView, SandboxView
-    from quicksand_tui.model.saves import SaveView, TrashedView
+    from quicksand_tui.model.shown_checkpoints import CheckpointView
+    from quicksand_tui.model.shown_sandboxes import ImageView, MountView, RemovedView, SandboxView
+    from quicksand_tui.model.shown_saves import SaveView, TrashedView
 
 
 @frozen

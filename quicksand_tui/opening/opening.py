@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from quicksand.things.frozen import frozen
 
-from quicksand_tui.home.hosts import NODE_SCHEME, SCHEME, may_have_hosts
+from quicksand_tui.home.host_table import NODE_SCHEME, SCHEME, may_have_hosts
 from quicksand_tui.home.state import (
     AUTO,
     PANES_FILE,
@@ -31,16 +31,16 @@ from quicksand_tui.home.state import (
     theme_wish,
 )
 from quicksand_tui.kit.abilities import terminals_file
-from quicksand_tui.kit.answers import over_ssh
 from quicksand_tui.kit.outline import NAME, Looks, outline
 from quicksand_tui.kit.probe import Probe
+from quicksand_tui.kit.terminal_queries import over_ssh
 from quicksand_tui.model.text import ascii_only
 from quicksand_tui.opening.asyncio_alone import import_asyncio
 
 if TYPE_CHECKING:
     from quicksand_tui.door.service import EngineService
     from quicksand_tui.model.world import World
-    from quicksand_tui.views.layout import Needs, Shape
+    from quicksand_tui.views.main_layout import Needs, Shape
 
 INTERRUPTED = 130
 """The exit status after Ctrl-C, as in shells: 128 plus the signal's number."""
@@ -118,7 +118,7 @@ def _run(probe: Probe, theme: str, *, ascii_glyphs: bool, read_only: bool) -> in
     look = FirstLook(service.read_sandboxes)
     if sketch is not None and not may_have_hosts(config_file(), os.environ):
         _draw_first_list(probe, sketch, look)
-    from quicksand_tui.home.config import ConfigFile, Settings  # noqa: PLC0415
+    from quicksand_tui.home.config_file import ConfigFile, Settings  # noqa: PLC0415
     from quicksand_tui.ui.app import QuicksandApp  # noqa: PLC0415
 
     file = ConfigFile(config_file(), must_exist=is_config_named())

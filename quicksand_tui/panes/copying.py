@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Final
 from quicksand_vt import Position
 
 from quicksand_tui.panes.copy_mode import HINT, CopyMode
+from quicksand_tui.panes.messages import PaneChanged, PaneCopied
 from quicksand_tui.panes.selection import Highlight, Selection, told_size
-from quicksand_tui.panes.view import PaneChanged, PaneCopied
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from textual.widget import Widget
 
-    from quicksand_tui.panes.view import Shown
+    from quicksand_tui.panes.messages import Shown
 
 SEARCH_S: Final = 0.008
 """Seconds for which a search runs before the event loop continues."""

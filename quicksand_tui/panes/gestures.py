@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
     from quicksand_tui.panes.copying import Copying
-    from quicksand_tui.panes.view import Shown
+    from quicksand_tui.panes.messages import Shown
 
 
 _BUTTONS = {1: MouseButton.LEFT, 2: MouseButton.MIDDLE, 3: MouseButton.RIGHT}

@@ -24,16 +24,10 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from quicksand_tui.model.keymap import DEFAULT_PREFIX, Prefix
-from quicksand_tui.panes.backlog import Backlog, ReplayStart
 from quicksand_tui.panes.content import LinkState, LinkStatus, OpenTerminal, Running, Said, Sink
 from quicksand_tui.panes.copying import Copying
 from quicksand_tui.panes.gestures import Gestures
-from quicksand_tui.panes.link import Link
-from quicksand_tui.panes.picture import Picture
-from quicksand_tui.panes.pictures import PanePictures
-from quicksand_tui.panes.titles import what_runs
-from quicksand_tui.panes.typing import Typing, refuse_pasted
-from quicksand_tui.panes.view import (
+from quicksand_tui.panes.messages import (
     PaneAsksToPaste,
     PaneChanged,
     PaneOutput,
@@ -41,6 +35,12 @@ from quicksand_tui.panes.view import (
     PaneTyped,
     Shown,
 )
+from quicksand_tui.panes.pictures import PanePictures
+from quicksand_tui.panes.row_drawing import Picture
+from quicksand_tui.panes.terminal_link import Link
+from quicksand_tui.panes.titles import what_runs
+from quicksand_tui.panes.typing import Typing, refuse_pasted
+from quicksand_tui.panes.unparsed import Backlog, ReplayStart
 
 if TYPE_CHECKING:
     from quicksand_tui.panes.copy_mode import CopyMode

@@ -13,11 +13,11 @@ from rich.color import Color
 from rich.segment import Segment
 from rich.style import Style as RichStyle
 
-from quicksand_tui.pixels.budget import Budget
 from quicksand_tui.pixels.cells import LOWER, UPPER
 from quicksand_tui.pixels.guest_graphics import Decode, Decoded, GuestGraphics, outcome
 from quicksand_tui.pixels.halfcells import TO_KEPT
 from quicksand_tui.pixels.kitty_reading import RefusedError
+from quicksand_tui.pixels.picture_budget import Budget
 
 if TYPE_CHECKING:
     from PIL import Image

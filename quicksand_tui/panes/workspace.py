@@ -17,14 +17,14 @@ from textual.widget import Widget
 
 from quicksand_tui.model.geometry import Rect
 from quicksand_tui.model.text import clip, plain
-from quicksand_tui.panes import layout
-from quicksand_tui.panes.clock import FrameClock
+from quicksand_tui.panes import splits
+from quicksand_tui.panes.borders import row_of_heads, title_of
 from quicksand_tui.panes.content import LinkState, OpenTerminal, session_of
-from quicksand_tui.panes.heads import row_of_heads, title_of
-from quicksand_tui.panes.layout import Arrangement, Leaf, Node, Side, Way, renamed
+from quicksand_tui.panes.frame_clock import FrameClock
+from quicksand_tui.panes.messages import PaneOutput, PaneTyped
 from quicksand_tui.panes.pane import Pane
 from quicksand_tui.panes.placing import PanePlaces
-from quicksand_tui.panes.view import PaneOutput, PaneTyped
+from quicksand_tui.panes.splits import Arrangement, Leaf, Node, Side, Way, renamed
 
 if TYPE_CHECKING:
     from quicksand_tui.panes.pictures import PictureScreen
@@ -104,7 +104,7 @@ class Workspace(Widget):
         ids = {name: pane.id or "" for name, pane in by_name.items()}
         kept = arrangement.only(ids) if arrangement is not None else None
         self._node: Node | None = renamed(kept.node, ids.__getitem__) if kept else None
-        placed = set(layout.panes(self._node)) if self._node is not None else set()
+        placed = set(splits.panes(self._node)) if self._node is not None else set()
         for pane in self._first:
             if pane.id not in placed:
                 self._node = self._beside_all(pane)
@@ -113,7 +113,7 @@ class Workspace(Widget):
         self._current = ids.get(chosen, self._front)
         self.zoomed = kept is not None and kept.zoomed and len(self._first) > 1
         self._stall = ""
-        self._held: layout.Line | None = None
+        self._held: splits.Line | None = None
         """The line being dragged."""
         self._drag_to: tuple[int, int] | None = None
 
@@ -121,8 +121,8 @@ class Workspace(Widget):
         name = pane.id or ""
         if self._node is None:
             return Leaf(name)
-        last = list(layout.panes(self._node))[-1]
-        return layout.split(self._node, last, name, Way.BESIDE)
+        last = list(splits.panes(self._node))[-1]
+        return splits.split(self._node, last, name, Way.BESIDE)
 
     def _make(self, name: str = "", session: str = "", directory: str = "") -> Pane:
         """Makes a pane, for the terminal of that name if there is one, else for a new one."""
@@ -173,7 +173,7 @@ class Workspace(Widget):
             return {}
         if self.zoomed:
             return {self._current: room}
-        return layout.arrange(self._node, room)
+        return splits.arrange(self._node, room)
 
     @property
     def _room(self) -> Rect:
@@ -182,7 +182,7 @@ class Workspace(Widget):
     @property
     def panes(self) -> list[Pane]:
         """The panes in reading order."""
-        names = layout.panes(self._node) if self._node is not None else ()
+        names = splits.panes(self._node) if self._node is not None else ()
         found = {pane.id: pane for pane in self.query_children(Pane)}
         return [found[name] for name in names if name in found]
 
@@ -238,11 +238,11 @@ class Workspace(Widget):
         """Opens a pane beside or below the current one, in its directory; returns False without
         room."""
         place = self.places(self.size).get(self._current)
-        if self._node is None or place is None or not layout.can_split(place, way):
+        if self._node is None or place is None or not splits.can_split(place, way):
             return False
         pane = self._make(directory=self.current.directory if self.current else "")
         self.zoomed = False
-        self._node = layout.split(self._node, self._current, pane.id or "", way)
+        self._node = splits.split(self._node, self._current, pane.id or "", way)
         self._current = pane.id or ""
         self.mount(pane)
         # At once, because the next keys are meant for it.
@@ -272,21 +272,21 @@ class Workspace(Widget):
         if self._node is None:
             return
         at = self.panes.index(pane)
-        self._node = layout.remove(self._node, pane.id or "")
+        self._node = splits.remove(self._node, pane.id or "")
         self.zoomed = False
         if self._node is None:
             # The pane is removed with the workspace: alone, it would pass the focus to any widget.
             self.post_message(self.Emptied(self))
             return
         pane.remove()
-        names = list(layout.panes(self._node))
+        names = list(splits.panes(self._node))
         self._current = names[min(at, len(names) - 1)]
         self.focus_current()
         self._rearrange()
 
     def go(self, side: Side) -> None:
         self.zoomed = False
-        name = layout.neighbour(self.places(self.size), self._current, side)
+        name = splits.neighbour(self.places(self.size), self._current, side)
         if name is not None:
             self._current = name
             self.focus_current()
@@ -306,13 +306,13 @@ class Workspace(Widget):
         if (pane := self.current) is None or self._node is None or len(panes) < 2:
             return
         other = panes[(panes.index(pane) + by) % len(panes)]
-        self._node = layout.swap(self._node, pane.id or "", other.id or "")
+        self._node = splits.swap(self._node, pane.id or "", other.id or "")
         self._rearrange()
 
     def move_line(self, side: Side) -> None:
         """Moves the line beside the current pane."""
         if self._node is not None:
-            self._node = layout.resize(self._node, self._current, side)
+            self._node = splits.resize(self._node, self._current, side)
             self._rearrange()
 
     # The mouse on titles and lines; panes handle their own events
@@ -321,14 +321,14 @@ class Workspace(Widget):
         if self._node is None or self.zoomed or event.button != LEFT_BUTTON:
             return
         x, y = int(event.x), int(event.y)
-        self._held = layout.line_at(self._node, self._room, x, y)
+        self._held = splits.line_at(self._node, self._room, x, y)
         if self._held is not None:
             self.capture_mouse()
 
     def titled_at(self, x: int, y: int) -> Pane | None:
         """Returns the pane whose title is at a cell, unless a line is dragged there. The screen
         asks before the click comes here, so that the next key is for that pane."""
-        if self._node is None or self.zoomed or layout.line_at(self._node, self._room, x, y):
+        if self._node is None or self.zoomed or splits.line_at(self._node, self._room, x, y):
             return None
         for pane in self.panes:
             place = self.places(self.size).get(pane.id or "")
@@ -347,7 +347,7 @@ class Workspace(Widget):
     def _drag(self) -> None:
         to, self._drag_to = self._drag_to, None
         if self._node is not None and self._held is not None and to is not None:
-            node = layout.drag(self._node, self._room, self._held, *to)
+            node = splits.drag(self._node, self._room, self._held, *to)
             if node != self._node:
                 self._node = node
                 self._rearrange()
@@ -361,7 +361,7 @@ class Workspace(Widget):
     def even_out(self) -> None:
         """Gives all panes of each split the same share."""
         if self._node is not None:
-            self._node = layout.even(self._node)
+            self._node = splits.even(self._node)
             self._rearrange()
 
     def toggle_zoom(self) -> None:

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Final
 from PIL import Image
 from quicksand_vt import After, Allowance, Box
 
-from quicksand_tui.pixels.budget import PIXELS_MAX, WAITING_MAX
 from quicksand_tui.pixels.deleting import to_delete
 from quicksand_tui.pixels.kitty_reading import Command, RefusedError, Transmission, parse
+from quicksand_tui.pixels.picture_budget import PIXELS_MAX, WAITING_MAX
 from quicksand_tui.pixels.placed import Part, Placed, Places, Stored
 from quicksand_tui.pixels.sixel_reading import SixelPicture, SixelReader
 
 if TYPE_CHECKING:
     from quicksand_vt import Surface
 
-    from quicksand_tui.pixels.budget import Budget
+    from quicksand_tui.pixels.picture_budget import Budget
 
 FILLED_BURST: Final = 16 << 20
 FILLED_RATE: Final = 16 << 20

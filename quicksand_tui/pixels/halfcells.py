@@ -13,8 +13,8 @@ from PIL import Image
 from quicksand_vt import XTERM_COLOURS
 
 from quicksand_tui.pixels.cells import LOWER, UPPER, Run, runs
-from quicksand_tui.pixels.choice import Colours
-from quicksand_tui.pixels.orders import PackedCells, pack_cells
+from quicksand_tui.pixels.encoder_messages import PackedCells, pack_cells
+from quicksand_tui.pixels.picture_way import Colours
 
 if TYPE_CHECKING:
     from quicksand_tui.model.geometry import Rect

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from PIL import Image
 
 if TYPE_CHECKING:
-    from quicksand_tui.pixels.budget import Budget
+    from quicksand_tui.pixels.picture_budget import Budget
 
 COUNT_MAX: Final = 1024
 """The most places, and the most pictures that are kept without a place."""

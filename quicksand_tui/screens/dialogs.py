@@ -7,12 +7,12 @@ from dataclasses import asdict
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from quicksand_tui.actions.registry import Scope
+from quicksand_tui.actions.all_actions import Scope
 from quicksand_tui.model.diffs import diff_specs
-from quicksand_tui.model.saves import by_machine
+from quicksand_tui.model.shown_saves import by_machine
 from quicksand_tui.model.text import TITLE_CELLS, clip, sanitise
-from quicksand_tui.model.wall import LastCommand
-from quicksand_tui.screens import on_demand
+from quicksand_tui.model.wall_plan import LastCommand
+from quicksand_tui.screens import lazy_screens
 from quicksand_tui.verbs.packages import uninstall
 from quicksand_tui.verbs.saves import discard
 from quicksand_tui.views import losses
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
     from textual.app import App
 
     from quicksand_tui.door.service import EngineService
-    from quicksand_tui.forms.form import Form, Values
+    from quicksand_tui.forms.form_fields import Form, Values
     from quicksand_tui.jobs.operations import Operations
     from quicksand_tui.jobs.run_many import RunMany
     from quicksand_tui.kit.doing import Handlers
-    from quicksand_tui.kit.keys import Keys
-    from quicksand_tui.kit.memory import Memory
-    from quicksand_tui.model.checkpoints import CheckpointView
+    from quicksand_tui.kit.key_handling import Keys
+    from quicksand_tui.kit.remembered import Memory
     from quicksand_tui.model.jobs import Failure
-    from quicksand_tui.model.sandboxes import ImageView, SandboxView
-    from quicksand_tui.model.saves import SaveView
+    from quicksand_tui.model.shown_checkpoints import CheckpointView
+    from quicksand_tui.model.shown_sandboxes import ImageView, SandboxView
+    from quicksand_tui.model.shown_saves import SaveView
     from quicksand_tui.model.specs import NewSpec, Told
     from quicksand_tui.model.ssh_questions import SshQuestion
     from quicksand_tui.model.world import World
     from quicksand_tui.screens.confirm import Answer
     from quicksand_tui.screens.reports import ReportScreen
-    from quicksand_tui.screens.ssh_questions import SshQuestions
+    from quicksand_tui.screens.ssh_dialogs import SshQuestions
     from quicksand_tui.verbs.call import Call
     from quicksand_tui.verbs.verb import AnyVerb
 
@@ -77,7 +77,7 @@ class Dialogs:
     @cached_property
     def ssh_questions(self) -> SshQuestions:
         """The questions that ssh asks on the way to other machines."""
-        return on_demand.SshQuestions(self._app, self._keys, ascii_only=self._ascii)
+        return lazy_screens.SshQuestions(self._app, self._keys, ascii_only=self._ascii)
 
     async def answer_ssh(self, question: SshQuestion) -> str | None:
         """Returns the user's answer to a question of ssh, None if the user gives up."""
@@ -87,11 +87,11 @@ class Dialogs:
 
     def show_failure(self, failure: Failure) -> None:
         if self._app.is_running:
-            self._app.push_screen(on_demand.FailureScreen(failure))
+            self._app.push_screen(lazy_screens.FailureScreen(failure))
 
     def show_report(self, told: Told) -> None:
         if self._app.is_running:
-            self._app.push_screen(on_demand.ReportScreen(told, ascii_only=self._ascii))
+            self._app.push_screen(lazy_screens.ReportScreen(told, ascii_only=self._ascii))
 
     def show_config_report(self, told: Told | None) -> None:
         """Shows the problems of the config in place of earlier ones; None if there are none."""
@@ -99,7 +99,7 @@ class Dialogs:
             self._config_report.dismiss(None)
         self._config_report = None
         if told is not None and self._app.is_running:
-            self._config_report = on_demand.ReportScreen(told, ascii_only=self._ascii)
+            self._config_report = lazy_screens.ReportScreen(told, ascii_only=self._ascii)
             self._app.push_screen(self._config_report)
 
     def show_screens(
@@ -107,7 +107,7 @@ class Dialogs:
     ) -> None:
         """Shows the screen at a checkpoint beside the present one, or another checkpoint's."""
         self._app.push_screen(
-            on_demand.LookScreen(
+            lazy_screens.LookScreen(
                 self._service, sandbox, checkpoint, compared, ascii_only=self._ascii
             )
         )
@@ -122,7 +122,7 @@ class Dialogs:
         """Shows the differences between a checkpoint and another one, or the present.
         ``everywhere`` are the actions that are the same on all screens."""
         self._app.push_screen(
-            on_demand.DiffScreen(
+            lazy_screens.DiffScreen(
                 self._service,
                 sandbox,
                 diff_specs(sandbox, checkpoint, other),
@@ -151,14 +151,14 @@ class Dialogs:
         applies, and what runs when it closes for that reason."""
 
         def take(answer: Answer | None) -> None:
-            if answer is on_demand.Answer.HARDER and harder is not None:
+            if answer is lazy_screens.Answer.HARDER and harder is not None:
                 harder[1]()
-            elif answer is on_demand.Answer.SETTLED and settled is not None:
+            elif answer is lazy_screens.Answer.SETTLED and settled is not None:
                 settled[1]()
-            elif answer is on_demand.Answer.YES:
+            elif answer is lazy_screens.Answer.YES:
                 then()
 
-        question = on_demand.Question(
+        question = lazy_screens.Question(
             title=title,
             losses=tuple(losses),
             verb=verb,
@@ -167,12 +167,12 @@ class Dialogs:
         )
         is_settled = settled[0] if settled is not None else lambda: False
         is_no_answer = self._keys.hands.question()
-        self._app.push_screen(on_demand.ConfirmScreen(question, is_settled, is_no_answer), take)
+        self._app.push_screen(lazy_screens.ConfirmScreen(question, is_settled, is_no_answer), take)
 
     def ask(self, form: Form, then: Callable[[Values], None]) -> None:
         """Shows a form; ``then`` gets the values if the user submits it."""
         self._app.push_screen(
-            on_demand.FormScreen(form, self._world(), ascii_only=self._ascii),
+            lazy_screens.FormScreen(form, self._world(), ascii_only=self._ascii),
             lambda values: then(values) if values is not None else None,
         )
 
@@ -186,24 +186,24 @@ class Dialogs:
     ) -> None:
         """Shows the form of a new sandbox on the machine ``host`` with an image chosen, or on the
         machine of a ``save`` with that save chosen; ``then`` gets the result."""
-        begin = f"{on_demand.IMAGE}{image}" if image else ""
+        begin = f"{lazy_screens.IMAGE}{image}" if image else ""
         if save is not None:
-            begin, host = f"{on_demand.SAVE}{save.key}", save.host
-        last = on_demand.recall_last(self._memory.remembered)
-        form, spec_of = on_demand.new_form(
+            begin, host = f"{lazy_screens.SAVE}{save.key}", save.host
+        last = lazy_screens.recall_last(self._memory.remembered)
+        form, spec_of = lazy_screens.new_form(
             self._world(), begin=begin, last=last, usual=self._usual(), host=host
         )
 
         def take(values: Values) -> None:
             spec = spec_of(values)
-            self._memory.remember(on_demand.NAME, asdict(on_demand.last_of(spec)))
+            self._memory.remember(lazy_screens.NAME, asdict(lazy_screens.last_of(spec)))
             then(self.with_usual(spec))
 
         self.ask(form, take)
 
     def with_usual(self, spec: NewSpec) -> NewSpec:
         """Returns the spec with the options of new machines if none is given."""
-        return on_demand.with_usual(spec, self._usual())
+        return lazy_screens.with_usual(spec, self._usual())
 
     def ask_to_install(self, package: str = "") -> None:
         """Shows the form of an installation, with the name of a package if one is given; installs
@@ -211,9 +211,9 @@ class Dialogs:
 
         def take(values: Values) -> None:
             name = values["name"].rpartition("/")[2]
-            self._operations.do_with_saves(on_demand.install_of(values), name=name)
+            self._operations.do_with_saves(lazy_screens.install_of(values), name=name)
 
-        self.ask(on_demand.install_form(package), take)
+        self.ask(lazy_screens.install_form(package), take)
 
     def ask_to_do(
         self, form: Form, verb_of: Callable[[Values], Call[Any]], sandbox: SandboxView
@@ -231,13 +231,13 @@ class Dialogs:
         about: str = "",
     ) -> None:
         """Shows the form of a verb, if it has one, and does the verb to the sandbox. The keywords
-        are those of `forms.asking.form_of`."""
+        are those of `forms.verb_forms.form_of`."""
         if verb.form is None:
             self._operations.do(verb(**(given or {})), sandbox)
             return
         self.ask_to_do(
-            on_demand.form_of(verb, sandbox, given=given, first=first, about=about),
-            lambda values: on_demand.call_of(verb, values, given),
+            lazy_screens.form_of(verb, sandbox, given=given, first=first, about=about),
+            lambda values: lazy_screens.call_of(verb, values, given),
             sandbox,
         )
 
@@ -288,11 +288,11 @@ class Dialogs:
     # Screens
 
     def open_help(self, scope: Scope) -> None:
-        self._app.push_screen(on_demand.HelpScreen(self._world(), scope, ascii_only=self._ascii))
+        self._app.push_screen(lazy_screens.HelpScreen(self._world(), scope, ascii_only=self._ascii))
 
     def open_commands(self) -> None:
         self._app.push_screen(
-            on_demand.CommandsScreen(self._operations.log, ascii_only=self._ascii)
+            lazy_screens.CommandsScreen(self._operations.log, ascii_only=self._ascii)
         )
 
     def last_command_of(self, sandbox_id: str) -> LastCommand | None:
@@ -311,7 +311,7 @@ class Dialogs:
         if many is not None and (many.is_running or len(views) < 2 or _same(many.views, views)):
             views = many.views
         else:
-            many = on_demand.RunMany(self._service, self._operations)
+            many = lazy_screens.RunMany(self._service, self._operations)
         if not views:
             return
 
@@ -322,7 +322,7 @@ class Dialogs:
             self._left_run = many if many.is_running else None
 
         self._app.push_screen(
-            on_demand.RunManyScreen(
+            lazy_screens.RunManyScreen(
                 many,
                 views,
                 self._world(),
@@ -335,7 +335,7 @@ class Dialogs:
 
     def open_jobs(self) -> None:
         self._app.push_screen(
-            on_demand.JobsScreen(
+            lazy_screens.JobsScreen(
                 self._operations, self._keys, self._world(), ascii_only=self._ascii
             )
         )

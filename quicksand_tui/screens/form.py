@@ -15,7 +15,7 @@ from textual.content import Content
 from textual.suggester import Suggester
 from textual.widgets import Button, Input, Label, Static
 
-from quicksand_tui.forms.form import Field, Form, Option, Values
+from quicksand_tui.forms.form_fields import Field, Form, Option, Values
 from quicksand_tui.kit.base import Dialog
 from quicksand_tui.model.text import clip, error_text, plain
 from quicksand_tui.widgets.inputs import Choice, LineInput

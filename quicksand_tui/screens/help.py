@@ -15,8 +15,7 @@ from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Input, Static
 
-from quicksand_tui.actions.record import PREFIXED
-from quicksand_tui.actions.registry import (
+from quicksand_tui.actions.all_actions import (
     ACTIONS,
     COPY_MODE_KEYS,
     MOVES,
@@ -26,6 +25,7 @@ from quicksand_tui.actions.registry import (
     default_keymap,
     in_scope,
 )
+from quicksand_tui.actions.record import PREFIXED
 from quicksand_tui.kit.base import ActionScreen, Dialog
 from quicksand_tui.model.keymap import Keymap, key_text
 from quicksand_tui.model.text import plain

@@ -8,27 +8,27 @@ from typing import TYPE_CHECKING
 
 from quicksand.things.status import Status
 
-from quicksand_tui.actions.registry import Scope, find_action, in_scope
+from quicksand_tui.actions.all_actions import Scope, find_action, in_scope
 from quicksand_tui.kit.doing import Doer
-from quicksand_tui.kit.telling import tell
-from quicksand_tui.model.sandboxes import at_host
+from quicksand_tui.kit.toasts import tell
+from quicksand_tui.model.shown_sandboxes import at_host
 from quicksand_tui.model.world import Panel, Selection
-from quicksand_tui.screens import on_demand
-from quicksand_tui.verbs import checkpoints, life, starting
+from quicksand_tui.screens import lazy_screens
+from quicksand_tui.verbs import checkpoints, halting, launching
 from quicksand_tui.verbs.index import find_verb
 from quicksand_tui.views import losses
-from quicksand_tui.views.layout import Part, Tab
 from quicksand_tui.views.losses import losses_of_stop
+from quicksand_tui.views.main_layout import Part, Tab
 
 if TYPE_CHECKING:
-    from quicksand_tui.actions.registry import Action
+    from quicksand_tui.actions.all_actions import Action
     from quicksand_tui.jobs.operations import Operations
     from quicksand_tui.kit.base import ActionScreen
     from quicksand_tui.kit.doing import Handlers
-    from quicksand_tui.model.sandboxes import SandboxView
+    from quicksand_tui.model.shown_sandboxes import SandboxView
     from quicksand_tui.model.specs import NewSpec
     from quicksand_tui.screens.dialogs import Dialogs
-    from quicksand_tui.screens.places import Places
+    from quicksand_tui.screens.navigation import Places
     from quicksand_tui.screens.terminal_loan import FullShell
 
 TITLE_CELLS = 30
@@ -112,11 +112,11 @@ class MainActions(Doer):
             pass
         self._places.go_to(Part.LISTS)
         self._begin.begin(
-            starting.create(spec),
+            launching.create(spec),
             sandbox_id=f"new:{at_host(spec.name, spec.host)}",
             name=at_host(spec.name, spec.host),
             image=spec.image,
-            command=starting.run_command(spec),
+            command=launching.run_command(spec),
         )
         self._places.lists.want(at_host(spec.name, spec.host))
 
@@ -133,15 +133,15 @@ class MainActions(Doer):
         ):
             self.do_shell()
         elif sandbox is not None and sandbox.state is Status.PAUSED:
-            self._begin.do(life.resume(), sandbox)
+            self._begin.do(halting.resume(), sandbox)
         elif sandbox is not None:
-            self._begin.do(starting.start(), sandbox)
+            self._begin.do(launching.start(), sandbox)
 
     def do_stop(self) -> None:
         about, chosen = self._selection.sandboxes, self._able("stop")
 
         def stop() -> None:
-            self._begin.do_all(lambda _: life.stop(), chosen)
+            self._begin.do_all(lambda _: halting.stop(), chosen)
             self._unmark(about)
 
         screen = self._screen
@@ -164,15 +164,15 @@ class MainActions(Doer):
         about = self._selection.sandboxes
         able = self._able("pause")
         paused = [view for view in able if view.state is Status.PAUSED]
-        self._begin.do_all(lambda _: life.resume(), paused)
-        self._begin.do_all(lambda _: life.pause(), [view for view in able if view not in paused])
+        self._begin.do_all(lambda _: halting.resume(), paused)
+        self._begin.do_all(lambda _: halting.pause(), [view for view in able if view not in paused])
         self._unmark(about)
 
     def do_kill(self) -> None:
         about, chosen = self._selection.sandboxes, self._able("kill")
 
         def kill() -> None:
-            self._begin.do_all(lambda _: life.kill(), chosen)
+            self._begin.do_all(lambda _: halting.kill(), chosen)
             self._unmark(about)
 
         one = chosen[0].name if len(chosen) == 1 else f"{len(chosen)} sandboxes"
@@ -260,7 +260,9 @@ class MainActions(Doer):
 
     def do_mount(self) -> None:
         if (sandbox := self._selection.sandbox) is not None:
-            self._dialogs.ask_to_do(on_demand.mount_form(sandbox), on_demand.mount_of, sandbox)
+            self._dialogs.ask_to_do(
+                lazy_screens.mount_form(sandbox), lazy_screens.mount_of, sandbox
+            )
 
     def do_mounts(self) -> None:
         if (sandbox := self._selection.sandbox) is None:
@@ -271,25 +273,27 @@ class MainActions(Doer):
 
     def do_forward(self) -> None:
         if (sandbox := self._selection.sandbox) is not None:
-            self._dialogs.ask_to_do(on_demand.forward_form(sandbox), on_demand.forward_of, sandbox)
+            self._dialogs.ask_to_do(
+                lazy_screens.forward_form(sandbox), lazy_screens.forward_of, sandbox
+            )
 
     def do_unforward(self) -> None:
         if (sandbox := self._selection.sandbox) is not None:
-            form = on_demand.unforward_form(sandbox)
-            self._dialogs.ask_to_do(form, on_demand.unforward_of, sandbox)
+            form = lazy_screens.unforward_form(sandbox)
+            self._dialogs.ask_to_do(form, lazy_screens.unforward_of, sandbox)
 
     def do_copy_port(self) -> None:
         if (sandbox := self._selection.sandbox) is None:
             return
         if len((*sandbox.ports, *sandbox.udp_ports)) > 1:
-            form = on_demand.copy_port_form(sandbox)
+            form = lazy_screens.copy_port_form(sandbox)
             self._dialogs.ask(form, lambda values: self._copy_port(sandbox, values["port"]))
         else:
             udp = [f"{host}/udp" for host, _ in sandbox.udp_ports]
             self._copy_port(sandbox, *[str(host) for host, _ in sandbox.ports], *udp)
 
     def _copy_port(self, sandbox: SandboxView, chosen: str) -> None:
-        copied = on_demand.copy_of(chosen, self._screen.world.machine(sandbox.host))
+        copied = lazy_screens.copy_of(chosen, self._screen.world.machine(sandbox.host))
         if copied.text:
             self._screen.app.copy_to_clipboard(copied.text)
         tell(self._screen, copied.told)

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from quicksand_tui.actions.reasons import READ_ONLY
 from quicksand_tui.door.shells_left import shells_of
-from quicksand_tui.kit.telling import tell
+from quicksand_tui.kit.toasts import tell
 from quicksand_tui.model.jobs import Failure
-from quicksand_tui.model.sandboxes import split_host
+from quicksand_tui.model.shown_sandboxes import split_host
 from quicksand_tui.model.text import error_text, plain, sanitise, sanitise_lines
-from quicksand_tui.screens.shells import ShellsScreen
-from quicksand_tui.verbs.commands import command_about
+from quicksand_tui.screens.shell_choice import ShellsScreen
+from quicksand_tui.verbs.shown_commands import command_about
 
 if TYPE_CHECKING:
     from textual.app import App
 
     from quicksand_tui.door.service import EngineService
     from quicksand_tui.jobs.operations import Operations
-    from quicksand_tui.model.sandboxes import SandboxView
+    from quicksand_tui.model.shown_sandboxes import SandboxView
     from quicksand_tui.model.world import World
 
 

@@ -6,22 +6,22 @@ from typing import TYPE_CHECKING
 
 from quicksand.things.status import HAS_MACHINE
 
-from quicksand_tui.actions.registry import Scope, find_action
+from quicksand_tui.actions.all_actions import Scope, find_action
 from quicksand_tui.kit.doing import Doer
-from quicksand_tui.kit.telling import tell
+from quicksand_tui.kit.toasts import tell
 from quicksand_tui.model.text import clip
 from quicksand_tui.model.world import Selection
-from quicksand_tui.verbs import checkpoints, starting
+from quicksand_tui.verbs import checkpoints, launching
 from quicksand_tui.views import losses
-from quicksand_tui.views.layout import Tab
+from quicksand_tui.views.main_layout import Tab
 
 if TYPE_CHECKING:
     from quicksand_tui.jobs.operations import Operations
     from quicksand_tui.kit.base import ActionScreen
-    from quicksand_tui.model.checkpoints import CheckpointView
-    from quicksand_tui.model.sandboxes import SandboxView
+    from quicksand_tui.model.shown_checkpoints import CheckpointView
+    from quicksand_tui.model.shown_sandboxes import SandboxView
     from quicksand_tui.screens.dialogs import Dialogs
-    from quicksand_tui.screens.places import Places
+    from quicksand_tui.screens.navigation import Places
 
 TITLE_CELLS = 30
 
@@ -60,7 +60,7 @@ class TreeActions(Doer):
         if reason is not None:
             tell(self._screen, reason, severity="warning")
             return
-        self._begin.do(starting.start(at=checkpoint.named), sandbox)
+        self._begin.do(launching.start(at=checkpoint.named), sandbox)
 
     def do_ask(self) -> None:
         """Asks before going back: `u` opens the tree, and may come twice."""
@@ -94,7 +94,7 @@ class TreeActions(Doer):
     def do_clone(self) -> None:
         sandbox, checkpoint = self._chosen
         about = f"{sandbox.name} at {checkpoint.tag}"
-        self._dialogs.do_verb(starting.clone, sandbox, given={"at": checkpoint.named}, about=about)
+        self._dialogs.do_verb(launching.clone, sandbox, given={"at": checkpoint.named}, about=about)
 
     def do_note(self) -> None:
         sandbox, checkpoint = self._chosen

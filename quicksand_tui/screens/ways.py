@@ -7,19 +7,19 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from quicksand_tui.kit.doing import Doer
-from quicksand_tui.kit.telling import tell
-from quicksand_tui.model.wall import Kind
-from quicksand_tui.screens import on_demand
-from quicksand_tui.views.layout import Part, Tab
+from quicksand_tui.kit.toasts import tell
+from quicksand_tui.model.wall_plan import Kind
+from quicksand_tui.screens import lazy_screens
+from quicksand_tui.views.main_layout import Part, Tab
 
 if TYPE_CHECKING:
     from textual.screen import Screen
     from textual.widget import Widget
 
-    from quicksand_tui.model.sandboxes import SandboxView
-    from quicksand_tui.model.wall import TileKey
+    from quicksand_tui.model.shown_sandboxes import SandboxView
+    from quicksand_tui.model.wall_plan import TileKey
     from quicksand_tui.screens.jump import Target
-    from quicksand_tui.screens.places import Places
+    from quicksand_tui.screens.navigation import Places
     from quicksand_tui.widgets.long_table import LongTable
 
 WAYS_IN = {
@@ -96,7 +96,7 @@ class Ways(Doer):
 
     def do_jump(self) -> None:
         self._screen.app.push_screen(
-            on_demand.JumpScreen(lambda: list(self._targets()), self._screen)
+            lazy_screens.JumpScreen(lambda: list(self._targets()), self._screen)
         )
 
     def _targets(self) -> Iterator[Target]:
@@ -109,12 +109,12 @@ class Ways(Doer):
             for pane in space.panes:
                 if pane.region.area:
                     # On the blank before its title, which stays legible.
-                    yield on_demand.Target(
+                    yield lazy_screens.Target(
                         pane.region.x, pane.region.y - 1, partial(self._screen.set_focus, pane)
                     )
         elif area.can_focus_tab and area.region.area:
             go = partial(places.go_to, Part.AREA)
-            yield on_demand.Target(area.region.x, area.region.y + 1, go)
+            yield lazy_screens.Target(area.region.x, area.region.y + 1, go)
 
     def _rows(self, table: LongTable, part: Part) -> Iterator[Target]:
         if not table.is_on_screen:
@@ -123,7 +123,7 @@ class Ways(Doer):
         for number, key in enumerate(table.visible_keys):
             go = partial(self._go_to_row, table, key, part)
             # Below the head of the table.
-            yield on_demand.Target(region.x, region.y + 1 + number, go)
+            yield lazy_screens.Target(region.x, region.y + 1 + number, go)
 
     def _go_to_row(self, table: LongTable, key: str, part: Part) -> None:
         self._places.go_to(part)

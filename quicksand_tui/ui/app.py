@@ -17,14 +17,13 @@ from textual.driver import Driver
 from textual.screen import Screen
 
 from quicksand_tui.cockpit.area import Area
-from quicksand_tui.home.config import Settings
+from quicksand_tui.home.config_file import Settings
 from quicksand_tui.home.state import PaneMemory, Remembered, ThemeChoice
 from quicksand_tui.jobs.operations import Operations
 from quicksand_tui.kit.base import SavesShown
-from quicksand_tui.kit.keys import Keys
-from quicksand_tui.kit.memory import Memory
+from quicksand_tui.kit.key_handling import Keys
 from quicksand_tui.kit.outer_terminal import OuterTerminal
-from quicksand_tui.kit.telling import tell
+from quicksand_tui.kit.remembered import Memory
 from quicksand_tui.kit.textual_private import (
     CommandTyped,
     RawDriver,
@@ -34,10 +33,11 @@ from quicksand_tui.kit.textual_private import (
     is_batching,
     keep_clipboard,
 )
+from quicksand_tui.kit.toasts import tell
 from quicksand_tui.screens.dialogs import Dialogs
-from quicksand_tui.screens.main import MainScreen
+from quicksand_tui.screens.main_screen import MainScreen
 from quicksand_tui.screens.terminal_loan import FullShell
-from quicksand_tui.ui import on_demand
+from quicksand_tui.ui import lazy_parts
 from quicksand_tui.ui.colon_line import ColonLine
 from quicksand_tui.ui.config_watch import ConfigWatch
 from quicksand_tui.ui.everywhere import Everywhere
@@ -51,7 +51,7 @@ from quicksand_tui.views.rows import with_jobs
 
 if TYPE_CHECKING:
     from quicksand_tui.door.service import EngineService
-    from quicksand_tui.kit.hands import Hands
+    from quicksand_tui.kit.deliberate_keys import Hands
     from quicksand_tui.kit.probe import Probe
     from quicksand_tui.model.jobs import Failure
     from quicksand_tui.model.keymap import Prefix
@@ -327,7 +327,7 @@ class QuicksandApp(App[int]):
     def _count_saves(self) -> None:
         if (after_s := self._count_saves_after_s) is not None:
             self.set_timer(after_s, self.watch_saves)
-            self.run_worker(on_demand.stay_fit(self), name="whole", group="whole")
+            self.run_worker(lazy_parts.stay_fit(self), name="whole", group="whole")
 
     def refresh_now(self, *, fresh: bool = False) -> None:
         """Looks at the disk at once; ``fresh`` reads everything anew."""
@@ -388,7 +388,7 @@ class QuicksandApp(App[int]):
             self.run_worker(self.saves.run(), name="saves", group="saves")
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        return on_demand.palette_commands(
+        return lazy_parts.palette_commands(
             screen,
             self.world,
             self.keys,

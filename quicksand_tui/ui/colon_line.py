@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from quicksand_tui.actions.registry import Scope
+from quicksand_tui.actions.all_actions import Scope
 from quicksand_tui.home.state import CommandHistory, StateFile, state_dir
-from quicksand_tui.ui import on_demand
+from quicksand_tui.ui import lazy_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from quicksand_tui.actions.line import Target
     from quicksand_tui.jobs.operations import Operations
-    from quicksand_tui.kit.keys import Keys
-    from quicksand_tui.kit.memory import Memory
+    from quicksand_tui.kit.key_handling import Keys
+    from quicksand_tui.kit.remembered import Memory
     from quicksand_tui.model.world import World
     from quicksand_tui.screens.dialogs import Dialogs
     from quicksand_tui.ui.stack import ScreenStack
@@ -52,7 +52,7 @@ class ColonLine:
     def open(self, line: str = "") -> None:
         """Opens the line for the selection of the front screen, with ``line`` in it."""
         screen, selection = self._stack.with_actions, self._stack.selection
-        orders = on_demand.Orders(
+        orders = lazy_parts.Orders(
             self._app, self._stack, self._operations, self._dialogs, self._keys
         )
 
@@ -60,10 +60,10 @@ class ColonLine:
             if target is not None:
                 orders.carry_out(target, selection)
 
-        asks = on_demand.CommandScreen(
+        asks = lazy_parts.CommandScreen(
             self._world(),
             selection,
-            on_demand.verbs_of(screen.scope if screen is not None else Scope.MAIN),
+            lazy_parts.verbs_of(screen.scope if screen is not None else Scope.MAIN),
             self._memory,
             themes=self._app.available_themes,
             history=CommandHistory(StateFile(state_dir() / HISTORY_FILE)),

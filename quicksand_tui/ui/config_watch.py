@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from quicksand_tui.actions.registry import default_keymap, line_keys
-from quicksand_tui.kit.telling import tell
+from quicksand_tui.actions.all_actions import default_keymap, line_keys
 from quicksand_tui.kit.textual_private import driver_of
+from quicksand_tui.kit.toasts import tell
 from quicksand_tui.ui.themes import fitting_theme
 
 if TYPE_CHECKING:
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from textual.app import App
 
     from quicksand_tui.door.service import EngineService
-    from quicksand_tui.home.config import Settings
-    from quicksand_tui.kit.keys import Keys
+    from quicksand_tui.home.config_file import Settings
+    from quicksand_tui.kit.key_handling import Keys
     from quicksand_tui.model.specs import Told
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from quicksand_tui.actions.registry import Scope
+from quicksand_tui.actions.all_actions import Scope
 from quicksand_tui.kit.doing import Doer
-from quicksand_tui.kit.telling import tell
 from quicksand_tui.kit.textual_private import driver_of
-from quicksand_tui.ui import on_demand
+from quicksand_tui.kit.toasts import tell
+from quicksand_tui.ui import lazy_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from quicksand_tui.door.service import EngineService
     from quicksand_tui.jobs.operations import Operations
-    from quicksand_tui.kit.keys import Keys
+    from quicksand_tui.kit.key_handling import Keys
     from quicksand_tui.kit.outer_terminal import OuterTerminal
     from quicksand_tui.model.world import World
     from quicksand_tui.screens.dialogs import Dialogs
@@ -91,7 +91,7 @@ class Everywhere(Doer):
         """Opens the saves, with the cursor on the selected one."""
         selected = self._stack.selection.save
         self._app.push_screen(
-            on_demand.SavesScreen(
+            lazy_parts.SavesScreen(
                 self._world(),
                 self._operations,
                 self._dialogs,
@@ -105,7 +105,7 @@ class Everywhere(Doer):
 
     def do_trash(self) -> None:
         self._app.push_screen(
-            on_demand.TrashScreen(
+            lazy_parts.TrashScreen(
                 self._world(),
                 self._operations,
                 self._dialogs,
@@ -120,7 +120,7 @@ class Everywhere(Doer):
         all."""
         main = self._stack.main
         self._app.push_screen(
-            on_demand.WallScreen(
+            lazy_parts.WallScreen(
                 self._world(),
                 self._service,
                 self._dialogs,

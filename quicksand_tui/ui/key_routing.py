@@ -11,7 +11,7 @@ from quicksand_tui.widgets.inputs import LineInput
 if TYPE_CHECKING:
     from textual.app import App
 
-    from quicksand_tui.kit.keys import Keys
+    from quicksand_tui.kit.key_handling import Keys
     from quicksand_tui.ui.stack import ScreenStack
 
 

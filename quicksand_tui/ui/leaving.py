@@ -7,13 +7,13 @@ import contextlib
 import signal
 from typing import TYPE_CHECKING
 
-from quicksand_tui.kit.telling import tell
+from quicksand_tui.kit.toasts import tell
 
 if TYPE_CHECKING:
     from textual.app import App
 
     from quicksand_tui.jobs.operations import Operations
-    from quicksand_tui.kit.keys import Keys
+    from quicksand_tui.kit.key_handling import Keys
     from quicksand_tui.screens.dialogs import Dialogs
     from quicksand_tui.screens.terminal_loan import FullShell
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from textual.app import SystemCommand
 
+from quicksand_tui.actions.all_actions import Scope, in_scope
 from quicksand_tui.actions.line import verbs_of
-from quicksand_tui.actions.registry import Scope, in_scope
 from quicksand_tui.kit.base import ActionScreen
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from textual.screen import Screen
 
-    from quicksand_tui.kit.keys import Keys
+    from quicksand_tui.kit.key_handling import Keys
     from quicksand_tui.model.world import World
 
 

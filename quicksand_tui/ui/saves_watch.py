@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from quicksand_tui.model.jobs import OperationError
-from quicksand_tui.model.saves import NO_SAVES, SavesView
+from quicksand_tui.model.shown_saves import NO_SAVES, SavesView
 from quicksand_tui.model.text import error_text
 
 if TYPE_CHECKING:

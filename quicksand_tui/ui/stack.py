@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from quicksand_tui.kit.base import ActionScreen, AppScreen
 from quicksand_tui.model.world import Selection
-from quicksand_tui.screens.main import MainScreen
-from quicksand_tui.views.layout import Part
+from quicksand_tui.screens.main_screen import MainScreen
+from quicksand_tui.views.main_layout import Part
 
 if TYPE_CHECKING:
     from textual.app import App
 
-    from quicksand_tui.model.sandboxes import SandboxView
+    from quicksand_tui.model.shown_sandboxes import SandboxView
     from quicksand_tui.model.specs import NewSpec
 
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from quicksand_tui.door.service import EngineService
-    from quicksand_tui.door.ssh_questions import AskUser
-    from quicksand_tui.home.config import Settings
+    from quicksand_tui.door.ssh_asking import AskUser
+    from quicksand_tui.home.config_file import Settings
     from quicksand_tui.views.happenings import Happening
 
 EVENTS_MAX = 1000

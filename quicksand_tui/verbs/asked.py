@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from quicksand_tui.model.sandboxes import SandboxView
+    from quicksand_tui.model.shown_sandboxes import SandboxView
 
 
 class Choice(NamedTuple):

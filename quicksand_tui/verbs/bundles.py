@@ -12,10 +12,10 @@ from quicksand_tui.model.amounts import size_text
 from quicksand_tui.model.jobs import JobVerb
 from quicksand_tui.model.specs import Told
 from quicksand_tui.model.text import sanitise
-from quicksand_tui.verbs import engine
+from quicksand_tui.verbs import lazy_engine
 from quicksand_tui.verbs.call import Call, Report
+from quicksand_tui.verbs.parameters import FILE, JSON, NOTE, SANDBOX
 from quicksand_tui.verbs.saves import SHOWN_MAX, bytes_to, time_text
-from quicksand_tui.verbs.shared import FILE, JSON, NOTE, SANDBOX
 from quicksand_tui.verbs.verb import Kind, argument, command, flag, option
 
 if TYPE_CHECKING:
@@ -38,7 +38,8 @@ class Sent(NamedTuple):
 
 
 # fmt: off
-SNAPSHOT = command("snapshot", "bundles", "Write a sandbox's disk to a portable file.",
+SNAPSHOT = command("snapshot", ".keeping.export_import",
+    "Write a sandbox's disk to a portable file.",
     SANDBOX,
     argument("file", Kind.FILE, "FILE"),
     NOTE,
@@ -46,7 +47,8 @@ SNAPSHOT = command("snapshot", "bundles", "Write a sandbox's disk to a portable 
     flag("--replace", "Replace FILE if it exists."),
     JSON)
 
-EXPORT = command("export", "bundles", "Write a save, a sandbox or an image to one file.",
+EXPORT = command("export", ".keeping.export_import",
+    "Write a save, a sandbox or an image to one file.",
     argument("name", Kind.EXPORTED, "NAME"),
     FILE,
     flag("--full", "Include the image, so that FILE needs nothing else."),
@@ -56,7 +58,8 @@ EXPORT = command("export", "bundles", "Write a save, a sandbox or an image to on
          "Compress FILE (Zstandard).  [default: only with --tree]"),
     JSON)
 
-IMPORT = command("import", "bundles", "Import a save, a sandbox or an image from an exported file.",
+IMPORT = command("import", ".keeping.export_import",
+    "Import a save, a sandbox or an image from an exported file.",
     FILE,
     option("--name", Kind.TEXT, "NEW", "Give it another name."),
     flag("--replace", "Move a save that has this name to the trash."),
@@ -85,7 +88,7 @@ def export(
 
         there = Path(spec.file).expanduser().absolute() if target is None else target
         if isinstance(there, Path) and not spec.replace and there.exists():
-            raise engine.PathError(
+            raise lazy_engine.PathError(
                 f"there is {there} already", hint="choose another name, or replace it"
             )
         started = time.monotonic()

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from quicksand.things.frozen import frozen
 
 from quicksand_tui.model.jobs import JobVerb
-from quicksand_tui.verbs import engine
-from quicksand_tui.verbs.commands import Value, shown_command, split_subject, words_of
+from quicksand_tui.verbs import lazy_engine
+from quicksand_tui.verbs.shown_commands import Value, shown_command, split_subject, words_of
 
 if TYPE_CHECKING:
     from typing import Self
 
-    from quicksand.hosted.host import RemoteHost
+    from quicksand.hosted.remote_host import RemoteHost
     from quicksand.sandbox import Sandbox
 
     from quicksand_tui.model.keymap import Keymap
-    from quicksand_tui.model.sandboxes import SandboxView
+    from quicksand_tui.model.shown_sandboxes import SandboxView
     from quicksand_tui.model.specs import Told
     from quicksand_tui.verbs.verb import AnyVerb
 
@@ -95,12 +95,12 @@ class Table(NamedTuple):
 
 def open_any(name: str, report: Report, host: RemoteHost | None) -> Sandbox:
     """Opens a sandbox, running or not."""
-    return engine.Sandbox.open(name, host=host)
+    return lazy_engine.Sandbox.open(name, host=host)
 
 
 def attach(name: str, report: Report, host: RemoteHost | None) -> Sandbox:
     """Opens a running sandbox."""
-    return engine.Sandbox.attach(name, host=host)
+    return lazy_engine.Sandbox.attach(name, host=host)
 
 
 async def _not_in_a_sandbox(sandbox: Sandbox, report: Report) -> Any:

@@ -12,13 +12,13 @@ from quicksand.things.checkpoint import Checkpoint, CheckpointFacts
 from quicksand.things.status import HAS_MACHINE
 
 from quicksand_tui.model.amounts import age_text, pause_text, seconds_text, size_text
-from quicksand_tui.model.checkpoints import NOTE_LIMIT, TAG_LIMIT
 from quicksand_tui.model.jobs import JobVerb
 from quicksand_tui.model.named import shown
+from quicksand_tui.model.shown_checkpoints import NOTE_LIMIT, TAG_LIMIT
 from quicksand_tui.model.text import TITLE_CELLS, clean, clip, sanitise
 from quicksand_tui.verbs.asked import Asked, Form
 from quicksand_tui.verbs.call import Call, Table, UsageError
-from quicksand_tui.verbs.shared import JSON, SANDBOX, TAG, TAGS, UNMOUNT_9P
+from quicksand_tui.verbs.parameters import JSON, SANDBOX, TAG, TAGS, UNMOUNT_9P
 from quicksand_tui.verbs.verb import Kind, argument, command, flag, option, verb
 
 if TYPE_CHECKING:
@@ -287,11 +287,12 @@ def write_note(tag: str, note: str) -> Call[None]:
 
 
 # fmt: off
-TREE = command("tree", "checkpoints", "Show a sandbox's checkpoints and its place among them.",
+TREE = command("tree", ".keeping.checkpoint_revert",
+    "Show a sandbox's checkpoints and its place among them.",
     SANDBOX, JSON,
     reads=True)
 
-DIFF = command("diff", "diff", "Show files that differ between two checkpoints.",
+DIFF = command("diff", ".keeping.diff", "Show files that differ between two checkpoints.",
     SANDBOX,
     argument("a", Kind.CHECKPOINT, "A", on_line=True),
     argument("b", Kind.CHECKPOINT, "[B]", required=False, on_line=True),

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from quicksand_tui.verbs.shared import DETACH_KEYS, IN_GUEST, JSON, SANDBOX
+from quicksand_tui.verbs.parameters import DETACH_KEYS, IN_GUEST, JSON, SANDBOX
 from quicksand_tui.verbs.verb import Kind, argument, command, flag, option
 
 # Tables are formatted by hand: a parameter in a row or two.
 # fmt: off
-EXEC = command("exec", "exec", "Run a command in a running sandbox.",
+EXEC = command("exec", ".guests.exec", "Run a command in a running sandbox.",
     SANDBOX, *IN_GUEST)
 
-SHELL = command("shell", "shells", "Open a terminal in a sandbox, or return to one.",
+SHELL = command("shell", ".guests.shells", "Open a terminal in a sandbox, or return to one.",
     SANDBOX,
     option("--user", Kind.TEXT, "USER", "Open the terminal as this user.  "
            "[default: root, or what the image says]"),
@@ -18,7 +18,7 @@ SHELL = command("shell", "shells", "Open a terminal in a sandbox, or return to o
     flag("--list", "List the sandbox's terminals instead.", name="listing"),
     DETACH_KEYS, JSON)
 
-CP = command("cp", "copy", "Copy files into or out of a sandbox.",
+CP = command("cp", ".guests.copy", "Copy files into or out of a sandbox.",
     argument("source", Kind.COPIED),
     argument("target", Kind.COPIED),
     flag("-L --follow", "If SOURCE is a symlink, copy the file it points to."),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from quicksand_tui.verbs.shared import (
+from quicksand_tui.verbs.parameters import (
     ARCHITECTURES,
     BUILD,
     DRY_RUN,
@@ -19,7 +19,7 @@ _ARCH = option(
     "[default: the one that new sandboxes get]", choices=ARCHITECTURES,
 )
 
-IMAGES = command("images", "images", "List, build, check, tag and remove images.",
+IMAGES = command("images", ".images.stored_images", "List, build, check, tag and remove images.",
     JSON,
     reads=True,
     parts=(

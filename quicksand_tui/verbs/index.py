@@ -18,13 +18,14 @@ if TYPE_CHECKING:
 # fmt: off
 SECTIONS: dict[str, tuple[tuple[str, str], ...]] = {
     "Run and use": (
-        ("starting", "run"), ("guests", "exec shell"), ("ports", "forward"),
-        ("ssh", "ssh ssh-config code ssh-gateway"), ("guests", "cp"), ("mounts", "mount unmount"),
+        ("launching", "run"), ("guests", "exec shell"), ("ports", "forward"),
+        ("ssh_access", "ssh ssh-config code ssh-gateway"), ("guests", "cp"),
+        ("mounts", "mount unmount"),
     ),
     "See and drive the screen": (("screen", "screenshot record type key mouse vnc"),),
     "Start, stop, remove": (
-        ("starting", "start clone"), ("life", "stop kill pause resume"),
-        ("removal", "rm trash restore"),
+        ("launching", "start clone"), ("halting", "stop kill pause resume"),
+        ("trashing", "rm trash restore"),
     ),
     "Keep and revert": (
         ("checkpoints", "checkpoint revert undo tree diff"), ("saves", "save"),
@@ -35,8 +36,8 @@ SECTIONS: dict[str, tuple[tuple[str, str], ...]] = {
         ("mounts", "mounts"), ("images", "images"), ("packages", "install uninstall"),
         ("saves verdicts", "saves"), ("looking", "du"),
     ),
-    "Other machines": (("hosts", "hosts serve"),),
-    "This host": (("host", "info config doctor setup clean demo benchmark completions"),),
+    "Other machines": (("other_machines", "hosts serve"),),
+    "This host": (("this_host", "info config doctor setup clean demo benchmark completions"),),
 }
 """The sections of the help, and in each the modules of our verbs, in their order."""
 

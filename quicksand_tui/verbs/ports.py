@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from quicksand.things.status import RUNS
 
-from quicksand_tui.verbs import engine
+from quicksand_tui.verbs import lazy_engine
 from quicksand_tui.verbs.call import Call, Report, attach
-from quicksand_tui.verbs.shared import JSON, SANDBOX
+from quicksand_tui.verbs.parameters import JSON, SANDBOX
 from quicksand_tui.verbs.verb import Kind, argument, flag, verb
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def suffix(protocol: str) -> str:
     argument("ports", Kind.FORWARD, "[[HOST:]GUEST[/udp]]...", repeatable=True, required=False,
              on_line=True),
     flag("--remove", "End the forwards from these ports of the host."),
-    JSON, module="forwards",
+    JSON, module=".guests.forward",
     summary="Forward ports of this host to a running sandbox, or list them.",
     states=RUNS)  # fmt: skip
 def forward(ports: Sequence[str], *, remove: bool = False) -> Call[list[PortForward]]:
@@ -58,7 +58,7 @@ def forward(ports: Sequence[str], *, remove: bool = False) -> Call[list[PortForw
     """
 
     async def act(sandbox: Sandbox, _: Report) -> list[PortForward]:
-        wanted, made = [engine.parse_forward(word) for word in ports], []
+        wanted, made = [lazy_engine.parse_forward(word) for word in ports], []
         for one in wanted:
             if remove:
                 # A port alone is the host's here; HOST:GUEST is taken, too.

@@ -11,7 +11,7 @@ from quicksand_tui.model.text import clean, sanitise
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from quicksand.saves.manifest import SaveManifest
+    from quicksand.saves.save_manifest import SaveManifest
     from quicksand.saves.store import Save
 
     from quicksand_tui.model.keymap import Keymap

@@ -13,15 +13,13 @@ from quicksand.things.status import CAN_BE_COPIED
 from quicksand_tui.model.amounts import pause_text, seconds_text, size_text
 from quicksand_tui.model.jobs import Failure, JobVerb, OperationError
 from quicksand_tui.model.named import Named
-from quicksand_tui.model.remedies import hint_of, text_of
+from quicksand_tui.model.remedy_words import hint_of, text_of
 from quicksand_tui.model.specs import Told
 from quicksand_tui.model.text import sanitise
-from quicksand_tui.verbs import engine
+from quicksand_tui.verbs import lazy_engine
 from quicksand_tui.verbs.asked import Asked, Form
 from quicksand_tui.verbs.call import Call, Progress, Report, Table, ignore
-from quicksand_tui.verbs.removal import RESTORE, TRASH
-from quicksand_tui.verbs.saved import Saved, SavedThere, lines_of_saved, tell_saved
-from quicksand_tui.verbs.shared import (
+from quicksand_tui.verbs.parameters import (
     DRY_RUN,
     EMPTY,
     EVERYWHERE,
@@ -32,7 +30,9 @@ from quicksand_tui.verbs.shared import (
     SANDBOX,
     SENT,
 )
+from quicksand_tui.verbs.saved import Saved, SavedThere, lines_of_saved, tell_saved
 from quicksand_tui.verbs.stages import stage_text
+from quicksand_tui.verbs.trashing import RESTORE, TRASH
 from quicksand_tui.verbs.verb import Kind, argument, command, flag, option, part, verb
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def save(
     async def act(sandbox: Sandbox, report: Report) -> Saved:
         started = time.perf_counter()
         stop = threading.Event()
-        options = engine.SaveOptions(
+        options = lazy_engine.SaveOptions(
             note=note,
             compress=compress,
             replace=replace,
@@ -108,8 +108,8 @@ def save(
             progress=_until(stop, bytes_to(report)),
         )
         saving = sandbox.save_to(store_of(workspace), save, options)
-        made = await engine.stopped_when_cancelled(saving, stop.set, cancels=True)
-        size = await engine.in_thread_to_the_end(lambda: engine.Footprint(made.root).size)
+        made = await lazy_engine.stopped_when_cancelled(saving, stop.set, cancels=True)
+        size = await lazy_engine.in_thread_to_the_end(lambda: lazy_engine.Footprint(made.root).size)
         return Saved(made, size, time.perf_counter() - started)
 
     return Call(
@@ -125,15 +125,15 @@ def save(
         },
         lines=_table_of_saved,
         said=lambda _, saved: lines_of_saved(saved.save.require()),
-        there=lambda told: SavedThere(save, engine.SaveManifest.from_json(told.json)),
+        there=lambda told: SavedThere(save, lazy_engine.SaveManifest.from_json(told.json)),
     )
 
 
 def store_of(workspace: Path | None) -> SaveStore:
     """Returns the store of ``workspace``, or the user's own store for None."""
     if workspace is None:
-        return engine.SaveStore(engine.paths().saves)
-    return engine.workspace_store(workspace)
+        return lazy_engine.SaveStore(lazy_engine.paths().saves)
+    return lazy_engine.workspace_store(workspace)
 
 
 def _table_of_saved(_: str, saved: Saved) -> Table:
@@ -148,7 +148,7 @@ def _until(stop: threading.Event, take: Bytes) -> Bytes:
 
     def progress(stage: str, done: int, total: int) -> None:
         if stop.is_set():
-            raise engine.Stopped
+            raise lazy_engine.Stopped
         take(stage, done, total)
 
     return progress
@@ -168,8 +168,8 @@ class Swept(NamedTuple):
 def sweep_trash() -> Swept:
     """Removes all that has been in the trash for long enough. Blocks for I/O."""
     try:
-        return Swept(engine.sweep(engine.paths()))
-    except engine.QuicksandError as error:  # the order itself has succeeded
+        return Swept(lazy_engine.sweep(lazy_engine.paths()))
+    except lazy_engine.QuicksandError as error:  # the order itself has succeeded
         return Swept(error=error)
 
 
@@ -204,14 +204,14 @@ def discard(
         def work(check: Callable[[], None]) -> Discarded:
             done: list[Removed | QuicksandError] = []
             check()
-            for removed in engine.remove_each(saves, engine.paths(), now=now):
+            for removed in lazy_engine.remove_each(saves, lazy_engine.paths(), now=now):
                 done.append(removed)
                 each(removed)
                 report(Progress("", "removing", len(done), len(saves)))
                 check()
             return Discarded(done, sweep_trash())
 
-        return await engine.in_stoppable_thread(work)
+        return await lazy_engine.in_stoppable_thread(work)
 
     def tell(_: str, discarded: Discarded | DoneThere, keymap: Keymap) -> Told:
         if isinstance(discarded, DoneThere):
@@ -265,13 +265,13 @@ def bring_back(
     ``host`` it is the one with this id, and its name there is ``named``."""
 
     async def run(_: str, report: Report) -> Restored:
-        sandboxes = engine.SandboxTrash(engine.Registry(engine.paths()))
+        sandboxes = lazy_engine.SandboxTrash(lazy_engine.Registry(lazy_engine.paths()))
 
         def restore(place: str | Path) -> str:
             if isinstance(place, Path) and place.parent == sandboxes.root:
                 return sandboxes.restore(place.name, name or None).name
             wanted = place.name if isinstance(place, Path) else place
-            return engine.restore_save(wanted, engine.paths(), new_name=name or None).name
+            return lazy_engine.restore_save(wanted, lazy_engine.paths(), new_name=name or None).name
 
         def work(check: Callable[[], None]) -> Restored:
             back: list[str] = []
@@ -280,12 +280,12 @@ def bring_back(
                 check()
                 try:
                     back.append(restore(place))
-                except engine.QuicksandError as error:
+                except lazy_engine.QuicksandError as error:
                     failed.append(error)
                 report(Progress("", "restoring", len(back) + len(failed), len(places)))
             return Restored(back, failed, sweep_trash() if back else Swept())
 
-        return await engine.in_stoppable_thread(work)
+        return await lazy_engine.in_stoppable_thread(work)
 
     def tell(_: str, restored: Restored | DoneThere, keymap: Keymap) -> Told:
         if isinstance(restored, DoneThere):
@@ -322,18 +322,18 @@ def purge(
 
     async def run(_: str, report: Report) -> Sequence[str]:
         wanted = set(places)
-        sandboxes = engine.SandboxTrash(engine.Registry(engine.paths()))
+        sandboxes = lazy_engine.SandboxTrash(lazy_engine.Registry(lazy_engine.paths()))
 
         def work() -> Sequence[str]:
             ids = [path.name for path in wanted if path.parent == sandboxes.root]
             names = [gone.name for gone in sandboxes.empty(ids)] if ids else []
-            for store in engine.known_stores(engine.paths()):
+            for store in lazy_engine.known_stores(lazy_engine.paths()):
                 if doomed := [found for found in store.trash() if found.root in wanted]:
                     store.empty_trash([found.id for found in doomed])
                     names += [found.save.name for found in doomed]
             return names
 
-        return await engine.in_thread_to_the_end(work)
+        return await lazy_engine.in_thread_to_the_end(work)
 
     return Call(
         verb=TRASH,
@@ -392,7 +392,7 @@ def time_text(seconds: float) -> str:
 # Verbs that only read, or are only commands
 
 # fmt: off
-SAVES = command("saves", "saves", "List, remove, verify, send and fetch saves.",
+SAVES = command("saves", ".keeping.list_saves", "List, remove, verify, send and fetch saves.",
     EVERYWHERE, JSON,
     reads=True)
 

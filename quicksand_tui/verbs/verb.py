@@ -112,7 +112,7 @@ class Parameter(NamedTuple):
     """An argument or an option."""
 
     name: str
-    """The name of its value for the command's function and for `verbs.commands`."""
+    """The name of its value for the command's function and for `verbs.shown_commands`."""
     kind: Kind
     flags: tuple[str, ...] = ()
     """The flags of an option, first the one that the app's commands use. An argument has none."""
@@ -202,8 +202,9 @@ class Verb(Generic[P, Made_co]):
         self.parameters = parameters
         """Its parameters, in the order of the help."""
         self.module = module
-        """The module in `quicksand_tui.cli` that has the function of its command, in full if it is
-        another package's; "" if the command only carries the call out."""
+        """The module that has the function of its command: ".guests.run" is one of
+        `quicksand_tui.cli`, other packages give the full name; "" if the command only carries the
+        call out."""
         self.after = after
         """The verb that another package's follows in the help; "" puts it at the end."""
         self.summary = summary
@@ -297,9 +298,8 @@ def command(
     after: str = "",
     parts: tuple[AnyVerb, ...] = (),
 ) -> AnyVerb:
-    """Makes a verb whose command is a function in ``cli/<module>``, or in a module with a full
-    name. ``reads``: it only reads. ``after``: the verb that it follows in the help, if it is of
-    another package."""
+    """Makes a verb whose command is a function in a module, named as `Verb.module` says. ``reads``:
+    it only reads. ``after``: the verb that it follows in the help, if it is of another package."""
     made: AnyVerb = Verb(
         name,
         parameters,

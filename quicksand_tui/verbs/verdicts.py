@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from quicksand_tui.model.amounts import size_text
 from quicksand_tui.model.jobs import Failure, JobVerb, OperationError
-from quicksand_tui.model.saves import VerdictView
+from quicksand_tui.model.shown_saves import VerdictView
 from quicksand_tui.model.specs import Told
 from quicksand_tui.model.text import sanitise
-from quicksand_tui.verbs import engine
+from quicksand_tui.verbs import lazy_engine
 from quicksand_tui.verbs.call import Call, Progress, Relayed, Report
+from quicksand_tui.verbs.parameters import JSON
 from quicksand_tui.verbs.saves import SHOWN_MAX, are, named, names_of, time_text
-from quicksand_tui.verbs.shared import JSON
 from quicksand_tui.verbs.verb import Kind, argument, flag, verb
 
 if TYPE_CHECKING:
@@ -110,9 +110,11 @@ def verify(
             report(Progress("", "reading", done=done, total=total))
 
         report(Progress("", "looking"))
-        look = find or (lambda: [engine.load_save(Path(key)) for key in keys])
-        saves = await engine.in_thread_to_the_end(look)
-        verdicts = await engine.verify_saves(saves, engine.paths(), deep=deep, progress=progress)
+        look = find or (lambda: [lazy_engine.load_save(Path(key)) for key in keys])
+        saves = await lazy_engine.in_thread_to_the_end(look)
+        verdicts = await lazy_engine.verify_saves(
+            saves, lazy_engine.paths(), deep=deep, progress=progress
+        )
         return Verified(verdicts, size, time.perf_counter() - started, time.time())
 
     return Call(
@@ -134,7 +136,7 @@ def _verified_there(told: Relayed) -> VerifiedThere:
         raise TypeError("the verdicts are no list")
     found = []
     for one in told.json[:CHECKED_MAX]:
-        facts = engine.Fields(one, "the verdict")
+        facts = lazy_engine.Fields(one, "the verdict")
         problems = facts.any("problems")
         if not isinstance(problems, dict):
             raise TypeError("the problems are no table")

@@ -10,13 +10,13 @@ from quicksand.things.status import MountState, Status
 
 from quicksand_tui.model.amounts import pause_text, seconds_text
 from quicksand_tui.model.jobs import JobVerb
-from quicksand_tui.model.overview import EventView
+from quicksand_tui.model.known_sandbox import EventView
 from quicksand_tui.model.text import clip
 
 if TYPE_CHECKING:
-    from quicksand_tui.model.checkpoints import CheckpointTree, CheckpointView
     from quicksand_tui.model.jobs import EndedJob
-    from quicksand_tui.model.sandboxes import SandboxView
+    from quicksand_tui.model.shown_checkpoints import CheckpointTree, CheckpointView
+    from quicksand_tui.model.shown_sandboxes import SandboxView
     from quicksand_tui.model.world import World
 
 

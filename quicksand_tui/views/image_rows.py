@@ -11,7 +11,7 @@ from quicksand_tui.views.filters import filtered, in_order
 from quicksand_tui.views.rows import NAME_MAX, PADDING, Cell, Column, Row
 
 if TYPE_CHECKING:
-    from quicksand_tui.model.sandboxes import ImageView
+    from quicksand_tui.model.shown_sandboxes import ImageView
     from quicksand_tui.model.world import World
 
 IMAGE_ORDERS = ("name", "age", "size")

@@ -6,14 +6,14 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from quicksand_tui.model.amounts import age_text, size_text
-from quicksand_tui.model.saves import SaveView, TrashedView, freed_together
+from quicksand_tui.model.shown_saves import SaveView, TrashedView, freed_together
 from quicksand_tui.model.text import clip, sanitise
-from quicksand_tui.views.saves import came_from_text
+from quicksand_tui.views.save_rows import came_from_text
 
 if TYPE_CHECKING:
-    from quicksand_tui.model.checkpoints import CheckpointView
     from quicksand_tui.model.keymap import Keymap
-    from quicksand_tui.model.sandboxes import MountView, SandboxView
+    from quicksand_tui.model.shown_checkpoints import CheckpointView
+    from quicksand_tui.model.shown_sandboxes import MountView, SandboxView
 
 
 NOTE_CELLS = 120

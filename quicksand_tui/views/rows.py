@@ -12,13 +12,13 @@ from quicksand.things.status import Status
 
 from quicksand_tui.model.amounts import age_text, percent_text, size_text, sparkline
 from quicksand_tui.model.jobs import JOB_STATES, Job, JobVerb
-from quicksand_tui.model.sandboxes import SandboxView, split_host
+from quicksand_tui.model.shown_sandboxes import SandboxView, split_host
 from quicksand_tui.model.text import drawn_cells
 from quicksand_tui.views.filters import filtered
 from quicksand_tui.views.stalls import silence_text
 
 if TYPE_CHECKING:
-    from quicksand_tui.model.sandboxes import TrafficRates
+    from quicksand_tui.model.shown_sandboxes import TrafficRates
     from quicksand_tui.model.world import World
 
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from quicksand_tui.model.amounts import size_text
-from quicksand_tui.model.saves import SaveView, TrashedView
+from quicksand_tui.model.shown_saves import SaveView, TrashedView
 from quicksand_tui.model.world import HERE, MachineState, MachineView
-from quicksand_tui.views.machines import BELOW, name_of, state_text
+from quicksand_tui.views.machine_groups import BELOW, name_of, state_text
 from quicksand_tui.views.rows import Line, Row, Words
-from quicksand_tui.views.saves import (
+from quicksand_tui.views.save_rows import (
     arrange,
     arrange_trash,
     count_text,
@@ -19,10 +19,10 @@ from quicksand_tui.views.saves import (
     trash_row,
     trouble_of,
 )
-from quicksand_tui.views.saves import marked_text as text_of_marked
+from quicksand_tui.views.save_rows import marked_text as text_of_marked
 
 if TYPE_CHECKING:
-    from quicksand_tui.model.saves import SavesView
+    from quicksand_tui.model.shown_saves import SavesView
     from quicksand_tui.model.world import World
 
 Saved = SaveView | MachineView

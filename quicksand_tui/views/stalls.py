@@ -5,7 +5,7 @@ from __future__ import annotations
 from quicksand.things.status import Status
 
 from quicksand_tui.model.amounts import age_text
-from quicksand_tui.model.sandboxes import SILENT_S, SandboxView
+from quicksand_tui.model.shown_sandboxes import SILENT_S, SandboxView
 
 
 def silence_text(view: SandboxView, now: float) -> str:

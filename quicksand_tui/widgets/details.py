@@ -17,10 +17,10 @@ from textual.visual import Visual
 from textual.widget import Widget
 
 from quicksand_tui.model.amounts import age_text, pause_text, size_text
-from quicksand_tui.model.overview import NOTHING_KNOWN, Known
+from quicksand_tui.model.known_sandbox import NOTHING_KNOWN, Known
 from quicksand_tui.model.text import clip, plain
 from quicksand_tui.model.world import HERE, Panel, Selection, World
-from quicksand_tui.views.machines import describe_machine
+from quicksand_tui.views.machine_groups import describe_machine
 from quicksand_tui.views.overview import (
     Block,
     Shown,
@@ -32,12 +32,12 @@ from quicksand_tui.views.overview import (
 )
 from quicksand_tui.views.overview import beside as happened
 from quicksand_tui.views.rows import MUTED, Line, Words
-from quicksand_tui.views.saves import describe_save
+from quicksand_tui.views.save_rows import describe_save
 from quicksand_tui.views.saves_machines import describe_head
 
 if TYPE_CHECKING:
-    from quicksand_tui.model.checkpoints import CheckpointView
-    from quicksand_tui.model.sandboxes import ImageView, SandboxView
+    from quicksand_tui.model.shown_checkpoints import CheckpointView
+    from quicksand_tui.model.shown_sandboxes import ImageView, SandboxView
 
 
 STYLES = {

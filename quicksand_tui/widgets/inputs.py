@@ -17,7 +17,7 @@ from quicksand_tui.model.text import clip, plain, sanitise
 from quicksand_tui.views.rows import MUTED
 
 if TYPE_CHECKING:
-    from quicksand_tui.forms.form import Option
+    from quicksand_tui.forms.form_fields import Option
 
 
 class LineInput(Input):

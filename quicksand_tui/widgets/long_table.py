@@ -16,7 +16,7 @@ from textual.strip import Strip
 
 from quicksand_tui.model.text import plain
 from quicksand_tui.views.drawn import GUTTER, MARK_ROLE, head_words, row_words
-from quicksand_tui.views.layout import HEAD_FROM
+from quicksand_tui.views.main_layout import HEAD_FROM
 from quicksand_tui.views.rows import Column, Row, Words, muted_style
 from quicksand_tui.views.searched import with_searched
 

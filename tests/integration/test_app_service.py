@@ -17,8 +17,8 @@ from quicksand_tui.door.service import EngineService
 from quicksand_tui.model.diffs import diff_specs
 from quicksand_tui.model.jobs import OperationError
 from quicksand_tui.model.specs import MountSpec, NewSpec
-from quicksand_tui.verbs import checkpoints, mounts, removal, starting
-from quicksand_tui.verbs.life import kill
+from quicksand_tui.verbs import checkpoints, launching, mounts, trashing
+from quicksand_tui.verbs.halting import kill
 from tests.conftest import free_port, our_processes, wait_for
 from tests.unit.app.carrying import carry_out
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.vm
 
 
 async def delete(service: EngineService, sandbox_id: str) -> None:
-    await carry_out(service, removal.remove(stop=True), sandbox_id)
+    await carry_out(service, trashing.remove(stop=True), sandbox_id)
 
 
 async def revert(service: EngineService, sandbox_id: str, checkpoint_id: str) -> None:
@@ -60,7 +60,7 @@ async def until_it_receives(service: EngineService, sandbox_id: str) -> None:
 async def test_a_sandbox_with_ports_and_commands_in_it(service: EngineService) -> None:
     port = free_port()
     spec = NewSpec(image="debian", name="one", machine={"port_forwards": f"{port}:80, 0:22"})
-    await carry_out(service, starting.create(spec))
+    await carry_out(service, launching.create(spec))
     (view,) = service.read(fresh=True).sandboxes
     assert view.state is Status.RUNNING
     assert (port, 80) in view.ports and {guest for _, guest in view.ports} == {80, 22}
@@ -112,7 +112,7 @@ async def test_a_sandbox_with_ports_and_commands_in_it(service: EngineService) -
 async def test_checkpoints_and_reverts_keep_no_port_and_leave_no_process(
     service: EngineService, places: Paths
 ) -> None:
-    await carry_out(service, starting.create(NewSpec(image="debian", name="one")))
+    await carry_out(service, launching.create(NewSpec(image="debian", name="one")))
     (view,) = service.read().sandboxes
     runtime = runtime_dir(places, view.id)
 
@@ -132,7 +132,7 @@ async def test_checkpoints_and_reverts_keep_no_port_and_leave_no_process(
 async def test_what_differs_is_read_while_the_guest_runs(
     service: EngineService, tmp_path: Path
 ) -> None:
-    await carry_out(service, starting.create(NewSpec(image="debian", name="one", machine={})))
+    await carry_out(service, launching.create(NewSpec(image="debian", name="one", machine={})))
     (view,) = service.read(fresh=True).sandboxes
 
     async def run(command: str) -> None:
@@ -196,7 +196,7 @@ async def test_a_directory_is_mounted_seen_and_taken_away(
     service: EngineService, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("from the host")
-    await carry_out(service, starting.create(NewSpec(image="debian", name="one")))
+    await carry_out(service, launching.create(NewSpec(image="debian", name="one")))
     (view,) = service.read(fresh=True).sandboxes
     assert view.mounts == ()
     spec = MountSpec(host=str(tmp_path), guest="/mnt/src", readonly=True)

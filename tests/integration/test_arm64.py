@@ -15,7 +15,7 @@ from quicksand import Sandbox
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import ImageError
 from quicksand.base.paths import Paths
-from quicksand.disks.images.store import ImageStore
+from quicksand.disks.images.image_store import ImageStore
 from quicksand.snapshots.reverting import Form
 from quicksand_images import build_image
 

@@ -21,7 +21,7 @@ from qemu_bundler.glibc import manylinux_tag
 from qemu_bundler.linux import Unpacked, check
 from quicksand.base.arch import Architecture
 from quicksand.base.paths import Paths
-from quicksand.disks.images.store import ImageStore
+from quicksand.disks.images.image_store import ImageStore
 
 from tests.integration.minimal_machine import HOME, USER, Machine, make_machine
 

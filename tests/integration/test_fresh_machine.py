@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from quicksand.base.paths import Paths
-from quicksand.disks.images.store import ImageStore
+from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.images.stored_image import StoredImage
 from quicksand.qemu.binaries import find_binaries
 

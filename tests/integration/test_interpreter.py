@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 import pytest
 from quicksand.base.paths import Paths
-from quicksand.disks.images.store import ImageStore
+from quicksand.disks.images.image_store import ImageStore
 from quicksand_images.build import ensure_image
 
 from tests.integration.api_client import Box, Server

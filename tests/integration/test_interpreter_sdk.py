@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from quicksand.base.paths import Paths
-from quicksand.disks.images.store import ImageStore
+from quicksand.disks.images.image_store import ImageStore
 from quicksand_images.build import ensure_image
 
 from tests.integration.e2b_sdk import install, listening, run_script

@@ -20,7 +20,7 @@ from quicksand.base.errors import DiskSpaceError, HostError
 from quicksand.base.paths import Paths
 from quicksand.base.sharing import share_file
 from quicksand.disks.images.bill import bill_of
-from quicksand.disks.images.store import MANIFEST, ImageStore
+from quicksand.disks.images.image_store import MANIFEST, ImageStore
 from quicksand.disks.images.stored_image import StoredImage
 from quicksand.qemu import debs
 from quicksand_images import build_image, ensure_image, toolbox

@@ -25,7 +25,7 @@ from quicksand.qemu.orphans import end_orphans, find_orphans, find_unkept
 from quicksand.records.layout import runtime_dir, sandbox_dir
 from quicksand.records.registry import Registry
 
-from quicksand_tui.model.remedies import hint_of
+from quicksand_tui.model.remedy_words import hint_of
 from tests.conftest import wait_for
 
 pytestmark = [pytest.mark.vm, pytest.mark.usefixtures("template")]

@@ -14,7 +14,7 @@ import pytest
 from quicksand import NetworkMode, PortForward, Sandbox
 from quicksand.base.paths import Paths
 from quicksand.base.processes import ProcessKind, processes_of
-from quicksand.qemu.connections import end_forwarded
+from quicksand.qemu.disconnecting import end_forwarded
 from quicksand.records.layout import runtime_dir, sandbox_dir
 
 from tests.conftest import everything_below, wait_for

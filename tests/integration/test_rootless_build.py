@@ -12,7 +12,7 @@ import pytest
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import HostError
 from quicksand.base.paths import Paths
-from quicksand.disks.images.store import ImageStore
+from quicksand.disks.images.image_store import ImageStore
 from quicksand.qemu.binaries import QemuBinaries, find_binaries
 from quicksand_images import disk, in_vm
 from quicksand_images.debfile import read_deb

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from quicksand.base import regular
 from quicksand.base.paths import Paths
-from quicksand.saves.manifest import Base
+from quicksand.saves.save_manifest import Base
 from quicksand.saves.store import SaveStore
 
 from tests.unit import quick_apps

@@ -15,7 +15,7 @@ HOMES = (ENGINE, Path(__file__).parents[2] / "extras/quicksand_fleet")
 
 SILENT = {
     # Looking whether something is there, or is of one kind: no is an answer.
-    ("disks/images/store.py", "find_version"): "what is no such version is passed over",
+    ("disks/images/image_store.py", "find_version"): "what is no such version is passed over",
     ("qemu/bundled.py", "newest"): "another kind of file",
     ("mounts/left_out.py", "read_left_out_mounts"): "`read_left_out` still says why they failed",
     ("saves/portable.py", "find_portable"): "a file that is no save in one file",
@@ -46,11 +46,11 @@ SILENT = {
     ("life/cloning.py", "_undo"): "the keeper of an ephemeral clone has removed it",
     ("life/sandbox_life.py", "_remove_record"): "its keeper has removed it",
     ("life/sandbox_removal.py", "remove_sandbox"): "its keeper has removed it",
-    ("display/screen.py", "is_driven"): "a QEMU without these commands",
+    ("display/screendump.py", "is_driven"): "a QEMU without these commands",
     # A guest that lacks something.
     ("display/hands.py", "lift_all"): "a guest that takes no input holds nothing down",
     ("warm/template_maker.py", "_settle"): "an image without the kernel's SMB client",
-    ("warm/spares/making.py", "_run_first"): "an image need not have these programs",
+    ("warm/spares/spare_making.py", "_run_first"): "an image need not have these programs",
     ("guest/execution.py", "__aexit__"): "a guest that is gone has ended its commands",
     ("life/forwarder.py", "_until_done"): "whether the sandbox is there is looked at next",
     # A cache of what can be found out again.

@@ -26,7 +26,7 @@ def test_every_program_of_ours_does_without(path: Path) -> None:
     if path.name in WITHOUT_SECRETS:
         return
     if path.name == "keeper.py":
-        path = path.parent / "keeper_parts" / "main.py"
+        path = path.parent / "keeper_parts" / "entry.py"
     text = path.read_text()
     begin = text.find("\ndef main(")
     assert "no_core_files()" in text[begin if begin >= 0 else text.index("\nif __name__ ==") :]

@@ -179,7 +179,7 @@ def counted(name, *args, **named):
     made += name == "__init__"
     return create(name, *args, **named)
 dataclasses._create_fn = counted
-from quicksand_tui.model import diffs, jobs, sandboxes, saves, specs
+from quicksand_tui.model import diffs, jobs, shown_sandboxes, shown_saves, specs
 print(made)
 """
 

@@ -26,7 +26,7 @@ READERS = {
     ("quicksand_tui/cli/output.py", "complain"),
     ("quicksand_tui/cli/output.py", "complain_of"),
     # Before Python 3.14 tomllib has a line's number in its message only.
-    ("quicksand_tui/home/config.py", "_parse_toml"),
+    ("quicksand_tui/home/config_file.py", "_parse_toml"),
 }
 """The functions that may, each with its reason."""
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from quicksand.base.errors import QuicksandError
 from quicksand.base.paths import Paths
-from quicksand.disks.images.store import ImageStore
+from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.images.stored_image import StoredImage
 
 from tests.conftest import fresh_places, images_of

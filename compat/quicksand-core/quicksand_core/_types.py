@@ -25,9 +25,9 @@ from quicksand import (
     SandboxConfigParams,
     SaveManifest,
 )
-from quicksand.guest.input import StdinSource
+from quicksand.guest.command_input import StdinSource
 from quicksand.records.config import DNS_IP, GATEWAY_IP, GUEST_IP, SHARE_IP, SHARE_PORT
-from quicksand.saves.manifest import MANIFEST, OVERLAYS
+from quicksand.saves.save_manifest import MANIFEST, OVERLAYS
 
 from quicksand_core._absent import refusing
 

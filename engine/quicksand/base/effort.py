@@ -14,9 +14,9 @@ import time
 from pathlib import Path
 from types import TracebackType
 
+from quicksand.base.error_text import printable
 from quicksand.base.errors import QuicksandError
 from quicksand.base.regular import open_regular
-from quicksand.base.text import printable
 
 LOG_MAX = 64 * 1024
 """Bytes of a log file. One older file is kept beside it, so a log takes at most twice this."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from quicksand.base.error_text import size_text
 from quicksand.base.errors import MemoryBudgetError
-from quicksand.base.text import size_text
 
 OVERHEAD = 96 * 1024 * 1024
 """Bytes that QEMU needs in addition to the guest's RAM: 60 to 90 MiB under TCG, less under KVM

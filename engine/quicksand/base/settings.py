@@ -12,8 +12,8 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from quicksand.base.error_text import choose
 from quicksand.base.errors import ConfigError
-from quicksand.base.text import choose
 
 ON, OFF, USE = "on", "off", "use"
 """USE: use existing ones, but make none in the background."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from quicksand.base.error_text import mib_text
 from quicksand.base.errors import DiskSpaceError
-from quicksand.base.text import mib_text
 
 DISK_RESERVE = 64 * 1024 * 1024
 """Bytes that must be free at a start: a guest that at once finds the host full is of no use."""

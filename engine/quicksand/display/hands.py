@@ -15,10 +15,10 @@ from quicksand.base.files import try_lock
 from quicksand.base.hypervisor import Hypervisor
 from quicksand.base.limits import BUTTONS
 from quicksand.base.threads import to_the_end
-from quicksand.display.held import ABS_MAX, Held
+from quicksand.display.input_state import ABS_MAX, Held
 from quicksand.display.keys import STROKES, Key
 from quicksand.display.queue import Event, Pace, Queues, button_event, key_event, move_events
-from quicksand.qemu.hypervisor import monitor_of
+from quicksand.qemu.qemu_hypervisor import monitor_of
 from quicksand.qemu.qmp import Monitor
 from quicksand.records.layout import MachineDir
 

@@ -11,10 +11,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from quicksand.base.error_text import choose
 from quicksand.base.errors import ConfigError, DisplayError, PathError
 from quicksand.base.files import map_os_errors
 from quicksand.base.remedies import Words
-from quicksand.base.text import choose
 from quicksand.display.checks import check_region, check_scale, check_within
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from quicksand.display.animation import Animation, AnimationFormat, fit, scaled_
 from quicksand.display.framebuffer import Framebuffer
 from quicksand.display.place import Place, open_screen, parse_place
 from quicksand.display.rfb import BRISK_S, CONNECT_TIMEOUT_S, RfbClient
-from quicksand.display.screen import true_width
+from quicksand.display.screendump import true_width
 from quicksand.qemu.keeper_parts.bounds import no_core_files
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, Self
 
 from quicksand.base import errors
+from quicksand.base.error_text import printable
 from quicksand.base.errors import ConfigError, DisplayError, PathError, QuicksandError
 from quicksand.base.files import map_os_errors
 from quicksand.base.remedies import Words
-from quicksand.base.text import printable
 from quicksand.base.threads import to_the_end
 from quicksand.display.animation import AnimationFormat
 from quicksand.display.checks import check_scale, is_number

@@ -16,7 +16,7 @@ from quicksand.base.files import map_os_errors
 from quicksand.base.hypervisor import Hypervisor
 from quicksand.base.regular import read_word
 from quicksand.qemu.command import VNC_WITH_PORT
-from quicksand.qemu.hypervisor import Qemu, monitor_of
+from quicksand.qemu.qemu_hypervisor import Qemu, monitor_of
 from quicksand.records.config import VNC_PORT_HINT
 from quicksand.records.layout import MachineDir
 

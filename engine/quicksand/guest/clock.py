@@ -13,7 +13,7 @@ from quicksand.base.errors import AgentProtocolError, AgentRefusedError, Quicksa
 from quicksand.base.tick_rate import forget_tick_rate
 from quicksand.guest.agent.session import Session
 from quicksand.guest.agent.values import whole
-from quicksand.guest.files import files_of
+from quicksand.guest.guest_files import files_of
 
 START_TOLERANCE = 0.1
 """The share by which the clock may be wrong in the check of a start, which must be quick: wrong

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from quicksand.base.error_text import printable
 from quicksand.base.errors import (
     AgentProtocolError,
     AgentUnreachableError,
@@ -19,12 +20,11 @@ from quicksand.base.errors import (
     StateError,
 )
 from quicksand.base.remedies import Remedy, Words
-from quicksand.base.text import printable
 from quicksand.guest.agent import raw, values
 from quicksand.guest.agent.channel import ALL_OUTPUT, Channel
 from quicksand.guest.agent.session import Session
 from quicksand.guest.agent.wire import Stream
-from quicksand.guest.input import StdinSource, iterate_chunks
+from quicksand.guest.command_input import StdinSource, iterate_chunks
 
 KEEP_MAX = 64 * 1024 * 1024
 """Bytes of each stream that `Sandbox.execute` keeps; callbacks get all of it."""

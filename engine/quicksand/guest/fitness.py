@@ -11,7 +11,7 @@ from quicksand.base.errors import AgentRefusedError, UnfitGuestError
 from quicksand.guest.agent.session import Session
 from quicksand.guest.agent.values import text
 from quicksand.guest.clock import TOLERANCE, WINDOW_S, Reading, compare
-from quicksand.guest.files import files_of
+from quicksand.guest.guest_files import files_of
 from quicksand.records.config import GATEWAY_IP, NetworkMode
 
 ENTROPY_MIN = 128

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from quicksand.base.errors import AgentRefusedError
-from quicksand.guest.files import GuestFiles
+from quicksand.guest.guest_files import GuestFiles
 
 NETWORK_FILE = "/proc/net/dev"
 NETWORK_FILE_MAX = 64 * 1024

@@ -10,7 +10,7 @@ from typing import Any
 from quicksand.base.errors import QuicksandError, RemoteError
 from quicksand.guest.agent.wire import Stream
 from quicksand.hosted.errors import encode_error
-from quicksand.remote.link import Request
+from quicksand.remote.peer_link import Request
 
 
 async def send_json(request: Request, value: Any) -> None:

@@ -17,9 +17,9 @@ from quicksand.base.errors import (
 )
 from quicksand.hosted.errors import decode_error
 from quicksand.hosted.protocol import ANSWER_MAX, CAPABILITY, UNDO_S
-from quicksand.remote.channel import Channel
-from quicksand.remote.link import Link
-from quicksand.remote.shared import Sharing
+from quicksand.remote.peer_channel import Channel
+from quicksand.remote.peer_link import Link
+from quicksand.remote.shared_connection import Sharing
 
 Report = Callable[..., Any]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from quicksand.base.typed_values import Decoder, ForeignValueError, encode
-from quicksand.hosted.names import NAMES
+from quicksand.hosted.type_names import NAMES
 
 __all__ = ["ForeignValueError", "decode", "encode", "hints_of"]
 

@@ -24,7 +24,7 @@ from quicksand.base.errors import (
 from quicksand.base.paths import paths
 from quicksand.base.remedies import Words
 from quicksand.guest.agent.values import bounded
-from quicksand.remote.link import read_hint
+from quicksand.remote.peer_link import read_hint
 
 LOG_MAX = 16 * 1024
 """Bytes of the log of a `MachineError`."""

@@ -23,7 +23,7 @@ from quicksand.guest.agent.wire import Stream
 from quicksand.hosted.answers import send_bytes, send_json
 from quicksand.hosted.codec import ForeignValueError, decode, encode, hints_of
 from quicksand.hosted.errors import encode_error
-from quicksand.hosted.known import HostedSandbox, Known
+from quicksand.hosted.hosted_sandbox import HostedSandbox, Known
 from quicksand.hosted.methods import METHODS, NEW
 from quicksand.hosted.protocol import (
     CALLS_MAX,
@@ -38,7 +38,7 @@ from quicksand.hosted.protocol import (
 from quicksand.records.claims import Claims
 from quicksand.records.registry import Registry
 from quicksand.remote.hello import HEX32
-from quicksand.remote.link import Request
+from quicksand.remote.peer_link import Request
 
 NO_HANDLE = ""
 """Stands among the handles for calls whose sandbox is not open yet."""

@@ -28,13 +28,13 @@ from quicksand.guest.execution import ExitStatus
 from quicksand.hosted.calling import call, require_capability
 from quicksand.hosted.codec import ForeignValueError, decode, encode, hints_of
 from quicksand.hosted.errors import decode_error
-from quicksand.hosted.host import RemoteHost
-from quicksand.hosted.known import Known
+from quicksand.hosted.hosted_sandbox import Known
 from quicksand.hosted.methods import METHODS
-from quicksand.life.stats import SandboxStats
+from quicksand.hosted.remote_host import RemoteHost
+from quicksand.life.sandbox_stats import SandboxStats
 from quicksand.remote.agents import RelayedAgent
-from quicksand.remote.channel import Channel
-from quicksand.remote.shared import Sharing
+from quicksand.remote.peer_channel import Channel
+from quicksand.remote.shared_connection import Sharing
 
 ENDS = frozenset({"stop", "trash"})
 """Methods after which no part of a sandbox may be in use."""

@@ -7,15 +7,15 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from quicksand.life.checkpoints import Checkpoints
-from quicksand.life.desktop import Desktop
 from quicksand.life.ending import Ending
 from quicksand.life.guest import InGuest
 from quicksand.life.host_directories import HostDirectories
 from quicksand.life.parts import LocalParts
 from quicksand.life.pausing import Pausing
+from quicksand.life.sandbox_checkpoints import Checkpoints
+from quicksand.life.sandbox_desktop import Desktop
 from quicksand.life.sandbox_life import Life
-from quicksand.life.saves import Saves
+from quicksand.life.sandbox_saves import Saves
 
 _ALL: tuple[Callable[..., Any], ...] = (
     *(Life.start, Life.detach, InGuest.stats, InGuest.ping, LocalParts.clone, LocalParts.fork),

@@ -23,7 +23,7 @@ from quicksand.hosted.protocol import (
 from quicksand.life import machinery
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record
-from quicksand.remote.link import Request
+from quicksand.remote.peer_link import Request
 from quicksand.remote.serving import Offer
 
 

@@ -30,9 +30,9 @@ from quicksand.hosted.errors import decode_error
 from quicksand.hosted.protocol import SCREENS
 from quicksand.records.host_sockets import SCREEN_SOCKETS, screen_socket
 from quicksand.remote.abandoned import remove_abandoned
-from quicksand.remote.channel import Channel
 from quicksand.remote.passing import pass_on
-from quicksand.remote.shared import Sharing
+from quicksand.remote.peer_channel import Channel
+from quicksand.remote.shared_connection import Sharing
 
 CONNECTIONS_MAX = 16
 """The most connections to one screen at the same time; further ones are closed."""

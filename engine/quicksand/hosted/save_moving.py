@@ -25,9 +25,9 @@ from quicksand.hosted.calling import read_answer, read_bytes, require_capability
 from quicksand.hosted.codec import ForeignValueError, decode
 from quicksand.hosted.errors import decode_error
 from quicksand.hosted.protocol import PIECE, SAVES
-from quicksand.remote.channel import Channel
-from quicksand.remote.link import Link
-from quicksand.remote.shared import SharedConnection
+from quicksand.remote.peer_channel import Channel
+from quicksand.remote.peer_link import Link
+from quicksand.remote.shared_connection import SharedConnection
 from quicksand.saves.bundle.manifest import MANIFEST_MAX
 from quicksand.saves.moving.depot import Depot, Missing
 from quicksand.saves.moving.source import SaveSource

@@ -15,7 +15,7 @@ from quicksand.guest.agent.wire import Stream
 from quicksand.hosted.answers import send_bytes, send_json, told_to
 from quicksand.hosted.codec import encode
 from quicksand.hosted.protocol import PIECE, SAVE_METHODS, SAVES
-from quicksand.remote.link import Request
+from quicksand.remote.peer_link import Request
 from quicksand.saves.bundle.manifest import MANIFEST_MAX
 from quicksand.saves.moving.depot import Depot
 from quicksand.saves.moving.source import SaveSource

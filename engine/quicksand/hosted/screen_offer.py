@@ -8,15 +8,15 @@ from collections.abc import Awaitable, Callable
 
 from quicksand.base.errors import MachineError, RemoteRefusedError, StateError
 from quicksand.base.paths import Paths
-from quicksand.display.screen import take_size
+from quicksand.display.screendump import take_size
 from quicksand.display.sought import machine_with_screen
 from quicksand.guest.agent.wire import Stream
 from quicksand.hosted.answers import told_to
 from quicksand.hosted.protocol import SCREEN_METHODS, SCREENS, SCREENS_MAX
 from quicksand.records.layout import MachineDir
 from quicksand.records.registry import Registry
-from quicksand.remote.link import Request
 from quicksand.remote.passing import pass_on
+from quicksand.remote.peer_link import Request
 
 
 class Screens:

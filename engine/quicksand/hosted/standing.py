@@ -9,16 +9,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from quicksand.base.error_text import printable
 from quicksand.base.errors import HostError, QuicksandError, RemoteError, RemoteUnreachableError
-from quicksand.base.text import printable
 from quicksand.hosted.calling import ask, require_capability
 from quicksand.hosted.codec import ForeignValueError, decode, encode
-from quicksand.hosted.host import RemoteHost
 from quicksand.hosted.protocol import STANDING
+from quicksand.hosted.remote_host import RemoteHost
 from quicksand.hosted.watching import lines_of
 from quicksand.records.fleet_files import HEX32
-from quicksand.remote.channel import Channel
-from quicksand.remote.link import Link
+from quicksand.remote.peer_channel import Channel
+from quicksand.remote.peer_link import Link
 from quicksand.things.status import HAS_MACHINE
 
 LINE_MAX = 4 * 1024 * 1024

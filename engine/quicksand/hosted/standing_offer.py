@@ -21,7 +21,7 @@ from quicksand.qemu.host_usage import qemu_memory
 from quicksand.records.fleet_files import machine_id
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Entry
-from quicksand.remote.link import Request
+from quicksand.remote.peer_link import Request
 
 FIGURES_S = 15.0
 """Seconds between two readings of the sandboxes' memory and CPU time."""

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 from quicksand.base.errors import RemoteProtocolError
 from quicksand.hosted.codec import ForeignValueError, decode
 from quicksand.hosted.life import FarLife
-from quicksand.life.events import Event
-from quicksand.remote.channel import Channel
+from quicksand.life.qmp_events import Event
+from quicksand.remote.peer_channel import Channel
 
 LINE_MAX = 16 * 1024
 """The most bytes of an event."""

@@ -10,9 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from quicksand.base.error_text import host_takes
 from quicksand.base.errors import ConfigError
 from quicksand.base.paths import Paths, expand
-from quicksand.base.text import host_takes
 from quicksand.base.threads import in_stoppable_thread
 from quicksand.life import machinery
 from quicksand.records.config import SandboxConfig

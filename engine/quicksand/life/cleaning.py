@@ -20,7 +20,7 @@ from quicksand.base.staging import list_abandoned, sweep_staging
 from quicksand.disks.images.boot_files import list_boot_files, set_aside
 from quicksand.disks.images.build_logs import drop_build_logs, list_build_logs
 from quicksand.disks.images.downloads import drop_downloads, list_downloads
-from quicksand.disks.images.store import REMOVED
+from quicksand.disks.images.image_store import REMOVED
 from quicksand.life.sandbox_trash import SandboxTrash
 from quicksand.qemu.booted import booted_files
 from quicksand.records.host_sockets import host_places
@@ -28,7 +28,7 @@ from quicksand.records.layout import sandbox_dir
 from quicksand.records.local_nodes import useless_nodes
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import is_id
-from quicksand.saves.bundle.opening import forget, unpacked_files
+from quicksand.saves.bundle.unpacked import forget, unpacked_files
 from quicksand.saves.moving.depot import drop_arrived, list_arrived
 from quicksand.saves.store import SaveStore
 from quicksand.saves.workspaces import known_stores

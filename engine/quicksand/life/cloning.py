@@ -36,10 +36,10 @@ from quicksand.records.nodes import new_id as new_layer
 from quicksand.records.port_forwards import PortForward
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record, new_id
+from quicksand.snapshots.checkpoint_import import Origin, import_node
 from quicksand.snapshots.history import History, history_of
 from quicksand.snapshots.keeping import locked_history
 from quicksand.snapshots.layers import add_layer
-from quicksand.snapshots.origins import Origin, import_node
 from quicksand.snapshots.pivot import freeze_stopped
 from quicksand.snapshots.taking import checkpoint_live, working_on
 from quicksand.warm.desktop_ready import with_desktop

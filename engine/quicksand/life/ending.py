@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from quicksand.life.host_directories import HostDirectories
 from quicksand.life.sandbox_life import Life
-from quicksand.life.saves import Saves
+from quicksand.life.sandbox_saves import Saves
 
 
 class Ending:

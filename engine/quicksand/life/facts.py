@@ -15,7 +15,7 @@ from quicksand.records.port_forwards import Protocol
 
 if TYPE_CHECKING:
     from quicksand.base.boot_timing import BootTiming
-    from quicksand.life.events import Event
+    from quicksand.life.qmp_events import Event
 
 
 class Facts:

@@ -15,7 +15,7 @@ from quicksand.qemu.started_machine import remove_quietly
 from quicksand.records.layout import sandbox_dir
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record
-from quicksand.warm.spares.ending import end_all
+from quicksand.warm.spares.discarding import end_all
 from quicksand.warm.spares.handover import take
 from quicksand.warm.spares.next_start import may_take
 

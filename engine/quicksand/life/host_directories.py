@@ -11,7 +11,7 @@ from quicksand.life.sandbox_life import Life
 from quicksand.records.mount import CIFS, Mount
 
 if TYPE_CHECKING:
-    from quicksand.life.mounts import MountHandle, Mounts
+    from quicksand.life.sandbox_mounts import MountHandle, Mounts
 
 
 class HostDirectories:
@@ -25,7 +25,7 @@ class HostDirectories:
     @cached_property
     def mounts(self) -> Mounts:
         # Most commands only run a program in a guest, and are over before these modules are needed.
-        from quicksand.life.mounts import Mounts  # noqa: PLC0415
+        from quicksand.life.sandbox_mounts import Mounts  # noqa: PLC0415
 
         return Mounts(self._life, self._guest)
 

@@ -21,9 +21,9 @@ from quicksand.base.errors import ImageError, ImageNotFound, QuicksandError
 from quicksand.base.paths import Paths, expand
 from quicksand.base.progress import Course, Progress
 from quicksand.base.remedies import Remedy, Words
+from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.images.recipes import PACKAGE, has_recipe, recipe_names
 from quicksand.disks.images.resolve import ImageResolver, is_file
-from quicksand.disks.images.store import ImageStore
 from quicksand.disks.packages.names import PUBLISHED, also_called, plain
 from quicksand.qemu.advice import can_get_qemu, how_to_install
 from quicksand.qemu.binaries import find_binaries

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from quicksand.base.paths import Paths
-from quicksand.disks.images.store import ImageStore
+from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.images.stored_image import DIGEST_SHOWN, StoredImage
 from quicksand.disks.packages.names import plain
 from quicksand.life.sandbox_trash import SandboxTrash

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from quicksand.base.arch import Architecture
+from quicksand.base.blocking import run_and_wait
 from quicksand.base.errors import ConfigError
 from quicksand.base.paths import paths
 from quicksand.base.progress import Progress
-from quicksand.base.waiting import run_and_wait
-from quicksand.disks.images.store import ImageStore
+from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.packages.installing import Installed, install_package
 from quicksand.disks.packages.names import package_of
 from quicksand.disks.packages.wanted import parse_wanted

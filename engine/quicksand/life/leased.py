@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from quicksand.base.paths import Paths
-from quicksand.qemu.keeper_parts.waiting import now
+from quicksand.qemu.keeper_parts.owner_wait import now
 from quicksand.records.layout import runtime_dir, sandbox_dir
 from quicksand.records.leases import lease_file, use_permission
 from quicksand.records.sandboxes import Record

@@ -12,30 +12,30 @@ if TYPE_CHECKING:
     from quicksand.disks.images.resolve import is_bundle
     from quicksand.guest.connections import address, dial, listen, open_sftp
     from quicksand.guest.datagrams import dial_udp
-    from quicksand.guest.directories import watch
-    from quicksand.guest.files import GuestFiles
+    from quicksand.guest.directory_watch import watch
+    from quicksand.guest.guest_files import GuestFiles
     from quicksand.guest.shell import Shell
     from quicksand.guest.traffic import read_traffic
     from quicksand.guest.users import Login, SandboxUser
-    from quicksand.guest.watching import WatchedShell
-    from quicksand.life.events import watch_events
+    from quicksand.guest.watched_shell import WatchedShell
     from quicksand.life.first_start import make_machine, with_memory
     from quicksand.life.image_building import build_if_missing, known_options, suggested_options
+    from quicksand.life.qmp_events import watch_events
+    from quicksand.life.sandbox_stats import GuestProcess, read_stats
     from quicksand.life.sandbox_trash import SandboxTrash
-    from quicksand.life.stats import GuestProcess, read_stats
     from quicksand.qemu.guest_resume import set_clock_soon
-    from quicksand.qemu.hypervisor import Qemu
+    from quicksand.qemu.qemu_hypervisor import Qemu
     from quicksand.qemu.started_machine import remove_quietly, why_gone
     from quicksand.qemu.stopping import stop_machine
     from quicksand.saves.autosave import AutoSave
     from quicksand.saves.bundle.heads import read_head
-    from quicksand.saves.bundle.opening import require_startable, save_in, unpack
+    from quicksand.saves.bundle.unpacked import require_startable, save_in, unpack
     from quicksand.saves.finding import workspace_store
-    from quicksand.saves.manifest import check_save_name
-    from quicksand.saves.places import may_be_save
     from quicksand.saves.portable import check_portable
     from quicksand.saves.resolving import SaveWarning, explain, find_meaning, inherit
     from quicksand.saves.resuming import find_base, source_of
+    from quicksand.saves.save_manifest import check_save_name
+    from quicksand.saves.save_places import may_be_save
     from quicksand.saves.saving import SaveOptions, save, write_snapshot
     from quicksand.saves.store import check_save
     from quicksand.saves.trailer import sidecar

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Protocol
 from quicksand.base.effort import best_effort
 from quicksand.base.threads import to_the_end
 from quicksand.life import machinery
-from quicksand.life.checkpoints import Checkpoints
-from quicksand.life.desktop import Desktop
 from quicksand.life.ending import Ending
 from quicksand.life.facts import Facts
 from quicksand.life.forwarding import Forwarding
 from quicksand.life.guest import InGuest
 from quicksand.life.host_directories import HostDirectories
 from quicksand.life.pausing import Pausing
+from quicksand.life.sandbox_checkpoints import Checkpoints
+from quicksand.life.sandbox_desktop import Desktop
 from quicksand.life.sandbox_life import Life
-from quicksand.life.saves import Saves
+from quicksand.life.sandbox_saves import Saves
 
 if TYPE_CHECKING:
-    from quicksand.guest.files import GuestFiles
+    from quicksand.guest.guest_files import GuestFiles
 
 
 class Parts(Protocol):

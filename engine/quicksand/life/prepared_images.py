@@ -8,7 +8,7 @@ from quicksand.base.effort import best_effort
 from quicksand.base.paths import Paths
 from quicksand.disks.images.stored_image import StoredImage
 from quicksand.records.registry import Registry
-from quicksand.warm.spares.ending import end_useless
+from quicksand.warm.spares.discarding import end_useless
 from quicksand.warm.templates import TemplateInfo, discard, list_templates
 
 

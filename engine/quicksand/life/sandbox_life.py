@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from quicksand.base.progress import Progress
     from quicksand.guest.agent.session import Session
     from quicksand.guest.execution import ExitStatus
-    from quicksand.life.stats import SandboxStats
+    from quicksand.life.sandbox_stats import SandboxStats
     from quicksand.qemu.started_machine import StartedMachine
     from quicksand.snapshots.history import History
     from quicksand.warm.publishing import ForwarderCheck

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from quicksand.base.errors import ImageNotFound, StateError
 from quicksand.base.paths import Paths
-from quicksand.disks.images.store import ImageStore
+from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.images.stored_image import StoredImage
 from quicksand.disks.packages.names import image_of
 from quicksand.disks.packages.wanted import Wanted

@@ -14,8 +14,8 @@ from quicksand.base.on_demand import homes_of
 from quicksand.life import machinery
 
 _LATER = (
-    *("disks.images.vmlinux", "disks.packages.installed", "life.cloning", "life.display"),
-    *("life.mounts", "life.sandbox_removal", "qemu.keeper_successor"),
+    *("disks.images.vmlinux", "disks.packages.installed", "life.cloning", "life.sandbox_display"),
+    *("life.sandbox_mounts", "life.sandbox_removal", "qemu.keeper_successor"),
 )
 """Other modules that are imported only when they are used (scripts/deferred_imports.toml)."""
 

@@ -21,7 +21,7 @@ from quicksand.mounts import mounting, shares
 from quicksand.mounts.directories import KnownDirectory
 from quicksand.mounts.guest_shares import ask_for_shares
 from quicksand.mounts.mounter import NOBODY
-from quicksand.mounts.serving import start_server
+from quicksand.mounts.share_server import start_server
 from quicksand.mounts.shares import Share
 from quicksand.records.layout import SHARES, MachineDir
 from quicksand.records.mount import Mount

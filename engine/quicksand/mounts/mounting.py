@@ -39,7 +39,7 @@ from quicksand.mounts import shares
 from quicksand.mounts.directories import KnownDirectory
 from quicksand.mounts.guest_shares import DETACH_S, GuestShares, ask_for_shares, streams_of
 from quicksand.mounts.mounter import Mounter, look
-from quicksand.mounts.serving import start_refuser, start_server
+from quicksand.mounts.share_server import start_refuser, start_server
 from quicksand.mounts.shares import Share
 from quicksand.records.config import SHARE_IP, SHARE_PORT, NetworkMode, SandboxConfig
 from quicksand.records.layout import MachineDir, log_of

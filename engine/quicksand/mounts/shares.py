@@ -16,13 +16,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from quicksand.base.error_reasons import reason_of
+from quicksand.base.error_text import printable
 from quicksand.base.errors import ConfigError, StateError
 from quicksand.base.fields import Fields
 from quicksand.base.files import is_locked, map_os_errors, read_json, tail, try_lock, write_json
 from quicksand.base.processes import holders_of, is_process, send_signal, start_of
-from quicksand.base.reasons import reason_of
 from quicksand.base.regular import append_to, open_file
-from quicksand.base.text import printable
 from quicksand.mounts.directories import KnownDirectory
 from quicksand.mounts.mounter import Mounter
 from quicksand.records.layout import SHARES, MachineDir

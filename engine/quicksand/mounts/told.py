@@ -7,8 +7,8 @@ import os
 import struct
 from dataclasses import dataclass
 
+from quicksand.base.error_text import printable
 from quicksand.base.regular import open_file
-from quicksand.base.text import printable
 from quicksand.records.layout import MachineDir
 
 ENTRIES = 31

@@ -10,7 +10,7 @@ its binaries and accelerators; planning what a machine gets, resuming a guest, s
 `keeper_successor`        a new keeper for a QEMU whose keeper was killed
 `started_machine`            a machine that this process has started
 `second_machine`          a second QEMU under the same keeper, for a revert
-`hypervisor`, `qmp`       QEMU as a `Hypervisor` (base), in QMP commands
+`qemu_hypervisor`, `qmp`  QEMU as a `Hypervisor` (base), in QMP commands
 `guest_resume`            letting a guest go on that stood still
 `stopping`, `orphans`     ends of machines
 ========================= ======================================================================

@@ -23,7 +23,7 @@ SIGTERM ends QEMU and then the keeper.
 
 A revert gives a sandbox a new QEMU process, which takes over from the old one. So the runtime
 directory has a directory for each of them (the first is ``1``) and a symbolic link ``current``.
-Clients send their requests to the socket ``keeper.sock`` (see `keeper_parts.serving`).
+Clients send their requests to the socket ``keeper.sock`` (see `keeper_parts.client_requests`).
 
 At the end the keeper removes the runtime directory. It removes the sandbox's directory too if that
 is to be discarded and no owner is left who could look at it first.
@@ -38,6 +38,6 @@ if __name__ == "__main__":
     # -I and -S leave every directory but Python's own out of sys.path, which saves each start 2 ms.
     # The engine is found behind those.
     sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
-    from quicksand.qemu.keeper_parts.main import main
+    from quicksand.qemu.keeper_parts.entry import main
 
     main()

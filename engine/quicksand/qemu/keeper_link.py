@@ -1,4 +1,4 @@
-"""A client's connection to a keeper (see `keeper_parts.serving` for the requests)."""
+"""A client's connection to a keeper (see `keeper_parts.client_requests` for the requests)."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from quicksand.qemu.binaries import QemuBinaries
 from quicksand.qemu.command import Inherited
 from quicksand.qemu.keeper_link import hold_leash
 from quicksand.qemu.keeper_parts.leash import let_off
-from quicksand.qemu.keeper_parts.tracking import VARIABLE
+from quicksand.qemu.keeper_parts.userfaultfd import VARIABLE
 from quicksand.records.layout import (
     AGENT_PORTS,
     QMP_MONITORS,

@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING, Any
 from packaging.specifiers import SpecifierSet
 
 from quicksand.base.arch import Architecture
+from quicksand.base.error_reasons import reason_of
 from quicksand.base.errors import HostError, QemuNotFound, QuicksandError
 from quicksand.base.files import map_os_errors, sync_dir
 from quicksand.base.listing import own_directories
 from quicksand.base.paths import make_private_dir, paths
 from quicksand.base.progress import Shares
-from quicksand.base.reasons import reason_of
 from quicksand.base.staging import staging
 from quicksand.base.threads import in_thread_to_the_end
 from quicksand.base.tools import Progress, ToolError, run_tool

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from quicksand.base.error_text import size_text
 from quicksand.base.errors import MemoryBudgetError, StateError
 from quicksand.base.files import (
     give_back,
@@ -25,7 +26,6 @@ from quicksand.base.files import (
 )
 from quicksand.base.memory import OVERHEAD
 from quicksand.base.paths import Paths, make_private_dir
-from quicksand.base.text import size_text
 from quicksand.records.fleet_files import HEX32, claims_dir
 from quicksand.records.memory_budget import Use, read_use
 from quicksand.records.registry import Registry

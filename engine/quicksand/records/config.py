@@ -10,9 +10,9 @@ from enum import StrEnum
 from typing import Any, Self
 
 from quicksand.base.arch import Architecture
+from quicksand.base.error_text import host_takes
 from quicksand.base.errors import ConfigError
 from quicksand.base.remedies import Words
-from quicksand.base.text import host_takes
 from quicksand.records.machine_options import option, options_of
 from quicksand.records.mount import (
     NINEP,

@@ -6,10 +6,10 @@ import contextlib
 import time
 from dataclasses import replace
 
+from quicksand.base.error_reasons import reason_of
 from quicksand.base.files import is_locked, read_json
 from quicksand.base.paths import Paths
 from quicksand.base.processes import PROC, ProcessKind, holders_of, processes_of
-from quicksand.base.reasons import reason_of
 from quicksand.records.config import SandboxConfig
 from quicksand.records.dialled import ForwarderFiles, read_dialled
 from quicksand.records.held import Held, why_held

@@ -8,10 +8,10 @@ import os
 import signal
 from typing import Any
 
+from quicksand.base.error_text import printable
 from quicksand.base.errors import DiskSpaceError
 from quicksand.base.files import map_os_errors, read_json, tail, write_json
 from quicksand.base.regular import open_regular
-from quicksand.base.text import printable
 from quicksand.records.layout import SandboxDir
 
 NOBODY_TOLD = "it is unknown how it ended: the host went down, or all its processes were killed"

@@ -205,7 +205,7 @@ class SandboxDir:
 
     @property
     def reserved_exit(self) -> Path:
-        """Space for `exit`, made by the keeper at a start (keeper_parts/files.py)."""
+        """Space for `exit`, made by the keeper at a start (keeper_parts/keeper_files.py)."""
         return self.root / "exit.json.tmp"
 
     @property

@@ -29,7 +29,7 @@ class LeaseRecord:
     superseded_by: str = ""
     """The machine where a later epoch was started; "" if this is the latest known one."""
     may_start_until: float = 0.0
-    """The moment of the clock `keeper_parts.waiting.now` until which it may be started."""
+    """The moment of the clock `keeper_parts.owner_wait.now` until which it may be started."""
 
     def to_json(self) -> dict[str, Any]:
         return {"schema_version": SCHEMA, **{f: getattr(self, f) for f in self.__slots__}}

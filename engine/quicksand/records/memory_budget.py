@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
+from quicksand.base.error_text import size_text
 from quicksand.base.errors import ConfigError, MemoryBudgetError
 from quicksand.base.memory import OVERHEAD, available_memory, physical_memory
-from quicksand.base.text import size_text
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record
 

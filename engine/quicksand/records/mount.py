@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import PurePosixPath
 from typing import Any, Literal, get_args
 
+from quicksand.base.error_text import choose, host_takes
 from quicksand.base.errors import ConfigError
-from quicksand.base.text import choose, host_takes
 
 CIFS = "cifs"
 """A server of our own (quicksand_smb); the guest's kernel needs cifs and a network card."""

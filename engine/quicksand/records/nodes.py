@@ -8,9 +8,9 @@ import secrets
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
+from quicksand.base.error_reasons import reason_of
 from quicksand.base.errors import ConfigError
 from quicksand.base.fields import Fields
-from quicksand.base.reasons import reason_of
 from quicksand.records.layout import AGENT_PORTS
 from quicksand.records.notes import read_note
 from quicksand.things.tier import Tier, find_tier

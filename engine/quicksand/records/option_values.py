@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from quicksand.base.error_text import choose
 from quicksand.base.errors import ConfigError, UnknownOptionError
 from quicksand.base.paths import expand
-from quicksand.base.text import choose
 
 
 def parse_choice(kind: type[Any], value: object, what: str, *, extra: Iterable[str] = ()) -> Any:

@@ -1,16 +1,16 @@
 """The reasons why a sandbox's guest is paused, in the words that all messages use: somebody has
 paused it, the host's disk is full, or its QEMU has taken too much of the host's memory
-(qemu/keeper_parts/memory.py)."""
+(qemu/keeper_parts/memory_watch.py)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from quicksand.base.error_text import size_text
 from quicksand.base.errors import StateError
 from quicksand.base.files import is_locked, read_json
 from quicksand.base.regular import open_file
 from quicksand.base.remedies import Remedy, Words
-from quicksand.base.text import size_text
 from quicksand.records.layout import MachineDir, SandboxDir
 
 MARK_MAX = 64

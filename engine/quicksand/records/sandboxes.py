@@ -7,9 +7,9 @@ import os
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from quicksand.base.error_reasons import reason_of
 from quicksand.base.errors import ConfigError
 from quicksand.base.fields import Fields
-from quicksand.base.reasons import reason_of
 from quicksand.records.config import SandboxConfig, check_name
 from quicksand.records.port_forwards import PortForward, Protocol
 from quicksand.things.sandbox_facts import SHOWN

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from quicksand.base.error_text import gib_text
 from quicksand.base.errors import ConfigError
-from quicksand.base.text import gib_text
 
 MIB = 1024 * 1024
 

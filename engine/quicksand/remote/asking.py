@@ -17,8 +17,8 @@ from quicksand.base.errors import (
     RemoteUnreachableError,
 )
 from quicksand.guest.agent.wire import Stream
-from quicksand.remote.channel import Channel, Piece
-from quicksand.remote.link import Link
+from quicksand.remote.peer_channel import Channel, Piece
+from quicksand.remote.peer_link import Link
 
 EXIT_S = 30.0
 """Seconds from the end of the output to the exit code."""

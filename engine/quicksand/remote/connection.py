@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Self
 from quicksand.base.errors import RemoteError, RemoteUnreachableError
 from quicksand.remote.destination import Destination
 from quicksand.remote.hello import Hello, Welcome
-from quicksand.remote.link import Link
 from quicksand.remote.node import NodeDestination
+from quicksand.remote.peer_link import Link
 from quicksand.remote.ssh import Ssh, greet, start_way
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from quicksand.base.errors import RemoteError
 from quicksand.guest.agent.wire import Stream
-from quicksand.remote.channel import Channel
+from quicksand.remote.peer_channel import Channel
 
 READ = 64 * 1024
 

@@ -15,7 +15,7 @@ from quicksand.base.regular import open_regular
 from quicksand.base.staging import staging
 from quicksand.guest.agent.wire import Stream
 from quicksand.records.host_sockets import host_places
-from quicksand.remote.link import Request
+from quicksand.remote.peer_link import Request
 
 PLACES_MAX = 64
 NAME_MAX = 255

@@ -17,7 +17,7 @@ from quicksand.base.errors import (
 from quicksand.base.files import map_os_errors, sync_dir
 from quicksand.base.regular import NotAFileError, open_regular
 from quicksand.guest.agent.wire import Stream
-from quicksand.remote.link import Link
+from quicksand.remote.peer_link import Link
 
 READ = 256 * 1024
 

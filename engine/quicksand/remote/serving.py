@@ -23,7 +23,7 @@ from quicksand.remote.hello import (
     read_hello,
     welcome,
 )
-from quicksand.remote.link import Link, Request
+from quicksand.remote.peer_link import Link, Request
 from quicksand.remote.places import Places
 
 READ = 64 * 1024

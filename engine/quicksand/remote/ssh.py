@@ -12,6 +12,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from quicksand.base.error_text import printable
 from quicksand.base.errors import (
     HostError,
     RemoteError,
@@ -19,7 +20,6 @@ from quicksand.base.errors import (
     RemoteUnansweredError,
     RemoteUnreachableError,
 )
-from quicksand.base.text import printable
 from quicksand.remote.destination import Destination
 from quicksand.remote.hello import Hello, Welcome, read_welcome
 from quicksand.remote.node import NodeDestination

@@ -11,16 +11,16 @@ from pathlib import Path
 from quicksand.base.ageing import youngest
 from quicksand.base.footprint import Footprint
 from quicksand.base.paths import Paths
+from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.images.resolve import ImageResolver
-from quicksand.disks.images.store import ImageStore
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Entry
 from quicksand.records.trash import TRASH_KEPT_S
 from quicksand.saves.finding import all_stores
-from quicksand.saves.manifest import MANIFEST, Base, Parent
 from quicksand.saves.ownership import is_own
 from quicksand.saves.portable import find_image
 from quicksand.saves.resolving import left_out_of
+from quicksand.saves.save_manifest import MANIFEST, Base, Parent
 from quicksand.saves.save_trash import Trashed
 from quicksand.saves.store import Save, SaveStore
 from quicksand.saves.workspaces import known_stores

@@ -10,9 +10,9 @@ from quicksand.base.errors import SaveNotFoundError
 from quicksand.base.paths import Paths
 from quicksand.base.remedies import Remedy, Words
 from quicksand.saves.links import is_kept
-from quicksand.saves.manifest import MANIFEST, OVERLAYS
 from quicksand.saves.ownership import is_own, was_made_at
-from quicksand.saves.places import HOUSE, PLAIN, WORKSPACE
+from quicksand.saves.save_manifest import MANIFEST, OVERLAYS
+from quicksand.saves.save_places import HOUSE, PLAIN, WORKSPACE
 from quicksand.saves.store import LOCK, Save, SaveStore, load_save
 
 NEAR = 3

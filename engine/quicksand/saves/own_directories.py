@@ -9,7 +9,7 @@ import stat
 from pathlib import Path
 
 from quicksand.base.removal import remove
-from quicksand.saves.places import READY
+from quicksand.saves.save_places import READY
 
 GONE = ".gone-"
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from quicksand.base.errors import SaveError
 from quicksand.base.removal import MARK, marked_id
-from quicksand.saves.manifest import MANIFEST, OVERLAYS, read_manifest
 from quicksand.saves.own_directories import is_own_dir
 from quicksand.saves.ownership import IMPORTED
+from quicksand.saves.save_manifest import MANIFEST, OVERLAYS, read_manifest
 
 _PARTS = {MANIFEST, OVERLAYS, IMPORTED, MARK}
 _OVERLAY = re.compile(r"[0-9]{1,4}\.qcow2")

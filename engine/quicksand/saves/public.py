@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from quicksand.base.paths import paths
-from quicksand.saves.bundle.service import export_any, import_any
+from quicksand.saves.bundle.by_name import export_any, import_any
 from quicksand.saves.census import Census
 from quicksand.saves.save_removal import remove_save, restore_save, sweep
 from quicksand.saves.verifying import find_any, verify_saves

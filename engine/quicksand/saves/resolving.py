@@ -11,17 +11,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from quicksand.base.error_text import printable
 from quicksand.base.errors import SaveNotFoundError
 from quicksand.base.paths import Paths, expand
-from quicksand.base.text import printable
 from quicksand.disks.images.resolve import ImageResolver, is_file
 from quicksand.records.config import SandboxConfig
 from quicksand.records.machine_options import MachineOption, options_of
 from quicksand.saves.finding import find_named, find_save
-from quicksand.saves.manifest import OVERLAYS, SaveManifest
 from quicksand.saves.ownership import is_own
-from quicksand.saves.places import PLAIN, WORKSPACE
 from quicksand.saves.portable import find_portable
+from quicksand.saves.save_manifest import OVERLAYS, SaveManifest
+from quicksand.saves.save_places import PLAIN, WORKSPACE
 from quicksand.saves.store import Save
 
 ASKED_MAX = 100

@@ -20,10 +20,10 @@ from quicksand.records.nodes import Head, new_id
 from quicksand.records.sandboxes import SaveSource
 from quicksand.records.sizes import check_disk_size
 from quicksand.saves.finding import is_path, store_at
-from quicksand.saves.looking import identity_of
-from quicksand.saves.manifest import SaveManifest
 from quicksand.saves.portable import check_portable, find_image
 from quicksand.saves.resolving import find_meaning
+from quicksand.saves.save_facts import identity_of
+from quicksand.saves.save_manifest import SaveManifest
 from quicksand.saves.store import Save, check_save, overlay_paths
 
 STACK_MAX = 64

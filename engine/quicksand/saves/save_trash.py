@@ -15,10 +15,10 @@ from quicksand.base.files import map_os_errors, read_json, sync_dir, write_json
 from quicksand.base.paths import make_private_dir
 from quicksand.base.removal import make_marked
 from quicksand.records.trash import TRASH, when_removed
-from quicksand.saves.looking import Save, load_save
-from quicksand.saves.manifest import check_save_name, require_file
 from quicksand.saves.own_directories import is_own_dir, own_directories, remove_tree
 from quicksand.saves.proof import why_no_save
+from quicksand.saves.save_facts import Save, load_save
+from quicksand.saves.save_manifest import check_save_name, require_file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

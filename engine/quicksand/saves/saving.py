@@ -36,7 +36,9 @@ from quicksand.records.nodes import new_id
 from quicksand.records.notes import check_note
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record
-from quicksand.saves.manifest import (
+from quicksand.saves.ownership import mark_made
+from quicksand.saves.portable import write_portable
+from quicksand.saves.save_manifest import (
     MANIFEST,
     OVERLAYS,
     Base,
@@ -46,8 +48,6 @@ from quicksand.saves.manifest import (
     check_save_name,
     is_sha256,
 )
-from quicksand.saves.ownership import mark_made
-from quicksand.saves.portable import write_portable
 from quicksand.saves.store import Save, SaveStore
 from quicksand.saves.workspaces import remember
 from quicksand.snapshots.history import History, history_of

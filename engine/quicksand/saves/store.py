@@ -42,12 +42,12 @@ from quicksand.base.remedies import Remedy, Words
 from quicksand.base.removal import make_marked, mark, marked_id
 from quicksand.base.staging import remove_abandoned, staging
 from quicksand.records.trash import TRASH
-from quicksand.saves.looking import Save, check_save, load_save, overlay_paths
-from quicksand.saves.manifest import MANIFEST, OVERLAYS, check_save_name, require_file
 from quicksand.saves.own_directories import GONE, OURS, is_own_dir, own_directories, remove_tree
-from quicksand.saves.places import HOUSE, READY
 from quicksand.saves.precious import refuse_precious
 from quicksand.saves.proof import why_no_save
+from quicksand.saves.save_facts import Save, check_save, load_save, overlay_paths
+from quicksand.saves.save_manifest import MANIFEST, OVERLAYS, check_save_name, require_file
+from quicksand.saves.save_places import HOUSE, READY
 from quicksand.saves.save_trash import SaveTrash, Trashed
 
 __all__ = ["Save", "SaveStore", "check_save", "load_save", "overlay_paths", "taken"]

@@ -27,8 +27,8 @@ from quicksand.mounts.shares import may_be_mounted
 from quicksand.records.layout import AGENT_PORTS, MachineDir, SandboxDir
 from quicksand.records.nodes import Head, Node, new_id
 from quicksand.records.sandboxes import RunState
-from quicksand.snapshots.copying import Fate, Taken
 from quicksand.snapshots.history import History
+from quicksand.snapshots.memory_copying import Fate, Taken
 from quicksand.snapshots.merging import seal_disk
 from quicksand.snapshots.pivot import Pivot
 from quicksand.snapshots.stepwise import THREAD

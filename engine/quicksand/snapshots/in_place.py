@@ -34,16 +34,16 @@ from quicksand.disks.images.start_kernel import SUFFIX as ELF
 from quicksand.guest.agent.link import AgentLink
 from quicksand.mounts import devices as machine_devices
 from quicksand.mounts import ninep
-from quicksand.qemu import connections
+from quicksand.qemu import disconnecting
 from quicksand.records.layout import QMP_MONITORS
 from quicksand.records.nodes import Head, Node
 from quicksand.records.registry import publish_state
 from quicksand.snapshots import finisher, other_clients, restore, rewriting
 from quicksand.snapshots.awakening import Awakening, Moments
-from quicksand.snapshots.copying import Fate
 from quicksand.snapshots.device_load import DeviceLoad
 from quicksand.snapshots.guest_ram import GuestRam, Runs, split_runs, without_runs
 from quicksand.snapshots.layers import add_layer
+from quicksand.snapshots.memory_copying import Fate
 from quicksand.snapshots.present import Present
 from quicksand.snapshots.rewriting import Rewriting
 from quicksand.snapshots.state_disk import STATE_MAX
@@ -104,7 +104,7 @@ async def why_not(live: RunningSandbox, node: Node) -> str:
         return "QEMU keeps many connections that have ended"
     if reasons := await live.hypervisor.why_unsavable():
         return f"the machine's state cannot be saved: {reasons[0]}"
-    return await asyncio.to_thread(connections.why_not, live.run.qemu_pid)
+    return await asyncio.to_thread(disconnecting.why_not, live.run.qemu_pid)
 
 
 class InPlace:

@@ -12,8 +12,8 @@ from quicksand.records.nodes import Node
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record
 from quicksand.snapshots.capture import Capture
-from quicksand.snapshots.copying import Fate
 from quicksand.snapshots.history import prune_automatic
+from quicksand.snapshots.memory_copying import Fate
 from quicksand.snapshots.tags import automatic_tag
 from quicksand.snapshots.taking import (
     RunningSandbox,

@@ -16,7 +16,7 @@ from quicksand.base.effort import best_effort
 from quicksand.base.files import map_os_errors
 from quicksand.base.lease import Lease, take_at_once
 from quicksand.mounts.shares import end_refusers, end_unknown, list_shares
-from quicksand.qemu import connections
+from quicksand.qemu import disconnecting
 from quicksand.records.layout import AGENT_PORTS, SHARES, MachineDir, RuntimeDir
 from quicksand.records.sandboxes import RunState
 
@@ -40,9 +40,9 @@ def end_all(
     for share in list_shares(machine):
         share.end()  # it would come back
     streams = {f"smb{number}.sock" for number in range(SHARES)}
-    ended = connections.end_streams(run.qemu_pid, runtime.root, agents | streams)
+    ended = disconnecting.end_streams(run.qemu_pid, runtime.root, agents | streams)
     keep = {run.vnc_port} if run.vnc_port is not None else set()
-    connections.end_forwarded(run.qemu_pid, keep=keep)
+    disconnecting.end_forwarded(run.qemu_pid, keep=keep)
     return [name for name in ended if name in agents]
 
 

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from quicksand.base.buffers import free, map_new_file, new_plain_buffer, prefault, reserve
+from quicksand.base.error_text import size_text
 from quicksand.base.errors import HistoryError, MemoryBudgetError
 from quicksand.base.files import map_os_errors
 from quicksand.base.regular import open_file
-from quicksand.base.text import size_text
 from quicksand.snapshots.differences import address_of
 from quicksand.snapshots.guest_ram import PAGE, GuestRam, Runs, count_pages, in_order
 from quicksand.snapshots.pages import PageRun, RunMap, overlay_runs

@@ -1,8 +1,8 @@
 """The tier "pages": memory is kept in files of pages, from which a new QEMU's memory is filled; the
 devices' state is a file beside them.
 
-In the pause pages are only copied to prefaulted memory (copying.py). Those that are new are found
-and written after the VM runs again (storing.py).
+In the pause pages are only copied to prefaulted memory (memory_copying.py). Those that are new are
+found and written after the VM runs again (storing.py).
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from quicksand.records.sandboxes import RunState
 from quicksand.snapshots import comparing
 from quicksand.snapshots.capture import Capture, Way
 from quicksand.snapshots.comparing import MemoryCheck
-from quicksand.snapshots.copying import Copier, Taken, track_from
 from quicksand.snapshots.firmware import find_firmware, keep_firmware, put_firmware, read_firmware
 from quicksand.snapshots.guest_ram import PAGE, GuestRam
 from quicksand.snapshots.keeping import forget
+from quicksand.snapshots.memory_copying import Copier, Taken, track_from
 from quicksand.snapshots.page_set import PageSet
 from quicksand.snapshots.pages import MappedFile, PageIndex
 from quicksand.snapshots.storing import Storage, Stored, find_image

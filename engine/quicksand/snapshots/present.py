@@ -15,7 +15,7 @@ from quicksand.base.regular import read_file
 from quicksand.base.threads import in_thread_to_the_end, to_the_end
 from quicksand.records.nodes import Node
 from quicksand.snapshots.capture import Capture
-from quicksand.snapshots.copying import Fate, Taken
+from quicksand.snapshots.memory_copying import Fate, Taken
 from quicksand.snapshots.paged import PagesCapture
 from quicksand.snapshots.tags import automatic_tag
 from quicksand.snapshots.taking import RunningSandbox, start_capture

@@ -22,8 +22,8 @@ from quicksand.guest.agent.link import AgentLink
 from quicksand.guest.agent.session import Session
 from quicksand.qemu.command import count_directories
 from quicksand.qemu.guest_resume import renew, resume
-from quicksand.qemu.hypervisor import Qemu
 from quicksand.qemu.planning import identity
+from quicksand.qemu.qemu_hypervisor import Qemu
 from quicksand.records.config import Accelerator, SandboxConfig
 from quicksand.records.layout import MachineDir, SandboxDir
 from quicksand.records.nodes import Node

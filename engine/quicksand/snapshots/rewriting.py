@@ -9,7 +9,6 @@ from quicksand.base.hypervisor import GENERATION_AT
 from quicksand.records.layout import MachineDir
 from quicksand.records.nodes import Head, Node
 from quicksand.snapshots import comparing
-from quicksand.snapshots.copying import Taken, is_tracked_since, track_from
 from quicksand.snapshots.differences import Comparer, address_of
 from quicksand.snapshots.guest_ram import (
     PAGE,
@@ -22,6 +21,7 @@ from quicksand.snapshots.guest_ram import (
     without_runs,
 )
 from quicksand.snapshots.history import History
+from quicksand.snapshots.memory_copying import Taken, is_tracked_since, track_from
 from quicksand.snapshots.page_set import PageSet
 from quicksand.snapshots.storing import load_index
 from quicksand.snapshots.tracking import start_tracking

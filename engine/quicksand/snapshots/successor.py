@@ -18,8 +18,8 @@ from quicksand.mounts import devices as machine_devices
 from quicksand.mounts import ninep
 from quicksand.qemu.backlog import widen_backlogs
 from quicksand.qemu.command import forward_rules
-from quicksand.qemu.hypervisor import Qemu
 from quicksand.qemu.planning import Parts, Ports, gather_parts, plan_machine
+from quicksand.qemu.qemu_hypervisor import Qemu
 from quicksand.qemu.second_machine import launch_second
 from quicksand.qemu.stopping import end_strays
 from quicksand.records.nodes import Head, Node, new_id
@@ -27,8 +27,8 @@ from quicksand.records.registry import Registry, publish_state
 from quicksand.records.sandboxes import RunState
 from quicksand.snapshots import restore
 from quicksand.snapshots.awakening import Awakening, Moments
-from quicksand.snapshots.copying import Fate
 from quicksand.snapshots.layers import add_layer
+from quicksand.snapshots.memory_copying import Fate
 from quicksand.snapshots.present import Present
 from quicksand.snapshots.taking import RunningSandbox
 from quicksand.snapshots.tier_choice import way_of

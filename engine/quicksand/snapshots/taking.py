@@ -18,9 +18,9 @@ from quicksand.base.space import check_space
 from quicksand.base.threads import in_thread_to_the_end, to_the_end
 from quicksand.display.hands import let_go_all, may_hold
 from quicksand.mounts.ninep import refuse_mounted
-from quicksand.qemu.hypervisor import Qemu
 from quicksand.qemu.keeper_check import ensure_keeper
 from quicksand.qemu.keeper_link import KeeperLink
+from quicksand.qemu.qemu_hypervisor import Qemu
 from quicksand.records.layout import MachineDir, RuntimeDir, SandboxDir, runtime_dir, sandbox_dir
 from quicksand.records.nodes import Node, check_tag
 from quicksand.records.notes import check_note

@@ -17,7 +17,7 @@ from quicksand.base.errors import HistoryError, QuicksandError
 from quicksand.base.regular import NotAFileError, open_regular
 from quicksand.base.threads import in_thread_to_the_end
 from quicksand.display.picture import Format, write_picture
-from quicksand.display.screen import take_picture
+from quicksand.display.screendump import take_picture
 from quicksand.records.layout import MachineDir, SandboxDir
 
 if TYPE_CHECKING:

@@ -63,9 +63,9 @@ from quicksand.records.port_forwards import Protocol
 from quicksand.records.registry import Registry, publish_state
 from quicksand.records.sandboxes import Record, RunState
 from quicksand.saves.boot_disk import finish_start, prepare_disk
+from quicksand.snapshots.checkpoint_import import Origin, import_node
 from quicksand.snapshots.history import History
 from quicksand.snapshots.keeping import keep_given_up
-from quicksand.snapshots.origins import Origin, import_node
 from quicksand.snapshots.restore import check_disk_and_image, go_on
 from quicksand.warm.publishing import Published
 from quicksand.warm.templates import Templates, make_in_background

@@ -27,8 +27,8 @@ from quicksand.base.removal import make_marked, mark, remove
 from quicksand.base.threads import in_thread_to_the_end
 from quicksand.guest.agent.session import Session
 from quicksand.guest.clock import read_clock
-from quicksand.guest.files import files_of
 from quicksand.guest.fitness import require_fit
+from quicksand.guest.guest_files import files_of
 from quicksand.qemu.keeper_parts.bounds import no_core_files
 from quicksand.qemu.planning import gather_parts, identity
 from quicksand.qemu.started_machine import remove_quietly
@@ -36,8 +36,8 @@ from quicksand.records.config import SandboxConfig
 from quicksand.records.layout import sandbox_dir
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record, new_id
+from quicksand.snapshots.checkpoint_import import Origin
 from quicksand.snapshots.history import History
-from quicksand.snapshots.origins import Origin
 from quicksand.snapshots.taking import take_checkpoint
 from quicksand.warm.desktop_ready import COMMAND_S, READY, run_if_there
 from quicksand.warm.idle_machine import until_idle

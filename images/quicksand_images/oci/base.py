@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from quicksand.base.arch import Architecture
+from quicksand.base.error_text import size_text
 from quicksand.base.errors import ImageError
 from quicksand.base.files import map_os_errors
 from quicksand.base.regular import create
 from quicksand.base.sharing import copy_sparse
-from quicksand.base.text import size_text
 from quicksand.base.threads import in_stoppable_thread
-from quicksand.disks.diff.bounds import Malformed
 from quicksand.disks.diff.changes import FileType
-from quicksand.disks.diff.ext4.files import Finder, content, opened_file_system
 from quicksand.disks.diff.ext4.filesystem import FileSystem
 from quicksand.disks.diff.ext4.inode import Inode, find_extents
+from quicksand.disks.diff.ext4.path_lookup import Finder, content, opened_file_system
+from quicksand.disks.diff.reading_limits import Malformed
 from quicksand.disks.images.resolve import ResolvedImage
 
 from quicksand_images.oci.tree import Tree

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from quicksand.base.errors import HostError, ImageError
 from quicksand.base.regular import open_regular
-from quicksand.disks.diff.bounds import Malformed
-from quicksand.disks.diff.ext4.files import Finder
 from quicksand.disks.diff.ext4.filesystem import FileSystem
 from quicksand.disks.diff.ext4.inode import Inode, find_extents
+from quicksand.disks.diff.ext4.path_lookup import Finder
+from quicksand.disks.diff.reading_limits import Malformed
 
 from quicksand_images.oci.readback import RawDisk
 from quicksand_images.oci.tree import Node, Tree

@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from typing import Any, NoReturn, TypeGuard
 
 from quicksand.base.arch import Architecture
+from quicksand.base.error_text import size_text
 from quicksand.base.errors import ImageError
 from quicksand.base.fields import Fields
-from quicksand.base.text import size_text
 
 DOCUMENT_MAX = 4 * 1024 * 1024
 """Bytes of a document (OCI distribution specification, "Pushing Manifests")."""

@@ -14,7 +14,7 @@ from quicksand.base.files import map_os_errors
 from quicksand.base.progress import Progress
 from quicksand.base.regular import create
 from quicksand.base.space import check_space
-from quicksand.disks.packages.pages import Link, is_loopback
+from quicksand.disks.packages.indexes import Link, is_loopback
 from quicksand.disks.packages.web import PAUSE_S, Web
 
 from quicksand_images.oci.credentials import RegistryAuth, docker_config, find_login, names_helper

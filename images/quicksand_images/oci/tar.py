@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
+from quicksand.base.error_text import size_text
 from quicksand.base.errors import ImageError
-from quicksand.base.text import size_text
 
 from quicksand_images.oci import sparse
 

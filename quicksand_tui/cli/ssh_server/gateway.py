@@ -20,8 +20,8 @@ from quicksand.records.registry import Registry
 from quicksand.sandbox import Sandbox
 
 from quicksand_tui.cli.runner import attached
+from quicksand_tui.cli.ssh_server.authorized_keys import Key, read_keys
 from quicksand_tui.cli.ssh_server.common import OPTIONS, TELL_S, wait_gone
-from quicksand_tui.cli.ssh_server.keys import Key, read_keys
 from quicksand_tui.cli.ssh_server.server import GuestServer, log_in
 from quicksand_tui.cli.ssh_server.sessions import HANG_UP_S
 from quicksand_tui.cli.ssh_server.tasks import Tasks

@@ -12,16 +12,16 @@ from quicksand.base.errors import QuicksandError
 from quicksand.guest.connections import GuestConnection
 from quicksand.sandbox import Sandbox
 
-from quicksand_tui.cli.ssh_files import USUAL_USER
-from quicksand_tui.cli.ssh_server.forwards import (
+from quicksand_tui.cli.ssh.ssh_files import USUAL_USER
+from quicksand_tui.cli.ssh_server.pipes import Flow, Pipe
+from quicksand_tui.cli.ssh_server.sessions import Guest, GuestSession
+from quicksand_tui.cli.ssh_server.tunnels import (
     ForwardedTcp,
     ForwardedUnix,
     GuestForward,
     refusal,
 )
-from quicksand_tui.cli.ssh_server.pipes import Flow, Pipe
-from quicksand_tui.cli.ssh_server.sessions import Guest, GuestSession
-from quicksand_tui.model.remedies import hint_of, text_of
+from quicksand_tui.model.remedy_words import hint_of, text_of
 from quicksand_tui.model.text import clean
 
 if TYPE_CHECKING:

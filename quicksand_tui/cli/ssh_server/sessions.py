@@ -17,9 +17,9 @@ from quicksand.guest.shell import Shell
 from quicksand.guest.users import Login
 from quicksand.sandbox import Sandbox
 
+from quicksand_tui.cli.guests.terminal_types import choose_term
 from quicksand_tui.cli.ssh_server.pipes import Pipe
-from quicksand_tui.cli.terminal_types import choose_term
-from quicksand_tui.model.remedies import text_of
+from quicksand_tui.model.remedy_words import text_of
 from quicksand_tui.model.text import clean
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from quicksand import Mount, Sandbox
 from quicksand.base.errors import ConfigError, StateError
 from quicksand.base.paths import Paths
 from quicksand.mounts.shares import Share, list_shares
-from quicksand.qemu.connections import end_streams
+from quicksand.qemu.disconnecting import end_streams
 from quicksand.qemu.qmp import Monitor
 from quicksand.records.layout import runtime_dir
 from quicksand.records.registry import Registry

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from quicksand import Mount, Sandbox
 from quicksand.base.paths import Paths
-from quicksand.mounts.known import known_mounts
+from quicksand.mounts.known_mounts import known_mounts
 from quicksand.qemu.qmp import Monitor
 from quicksand.records.layout import runtime_dir
 from quicksand.records.registry import Registry

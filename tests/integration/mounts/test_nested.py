@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from quicksand import Mount, Sandbox
 from quicksand.base.errors import MountError
-from quicksand.mounts.known import known_mounts
+from quicksand.mounts.known_mounts import known_mounts
 from quicksand.records.registry import Registry
 from quicksand.things.status import MountState
 

@@ -12,7 +12,7 @@ import pytest
 from quicksand import Sandbox, saves
 from quicksand.base.errors import BundleError
 from quicksand.base.paths import Paths, paths
-from quicksand.disks.images.store import ImageStore
+from quicksand.disks.images.image_store import ImageStore
 
 from tests.conftest import PREFIX, link_images
 from tests.integration.saves.test_saves import say, write_random

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from quicksand import Sandbox, saves
 from quicksand.base.paths import Paths, paths
-from quicksand.disks.images.store import ImageStore
+from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.images.stored_image import StoredImage
 from quicksand.life import image_users
 

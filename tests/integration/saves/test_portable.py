@@ -11,7 +11,7 @@ import pytest
 from quicksand import Sandbox, Snapshot
 from quicksand.base.errors import SaveError, SaveNotFoundError
 from quicksand.base.paths import Paths
-from quicksand.disks.images.store import ImageStore
+from quicksand.disks.images.image_store import ImageStore
 from quicksand.qemu.binaries import find_binaries
 from quicksand.saves.trailer import sidecar
 

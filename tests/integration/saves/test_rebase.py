@@ -10,7 +10,7 @@ import pytest
 from quicksand import Sandbox
 from quicksand.base.errors import SaveError
 from quicksand.base.paths import Paths
-from quicksand.disks.images.store import ImageStore
+from quicksand.disks.images.image_store import ImageStore
 from quicksand.saves.finding import store_at
 from quicksand.saves.rebasing import rebase
 

@@ -12,11 +12,11 @@ import pytest
 from quicksand import Sandbox
 from quicksand.base.errors import SaveError, SaveNotFoundError
 from quicksand.base.paths import Paths, paths
-from quicksand.disks.images.store import ImageStore
+from quicksand.disks.images.image_store import ImageStore
 from quicksand.saves.ownership import is_own
-from quicksand.saves.places import HOUSE
+from quicksand.saves.save_places import HOUSE
 
-from quicksand_tui.model.remedies import hint_of
+from quicksand_tui.model.remedy_words import hint_of
 from tests.integration.saves.conftest import digests
 
 MIB = 1024 * 1024

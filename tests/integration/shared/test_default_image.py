@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from quicksand import Sandbox
 from quicksand.base.paths import Paths
-from quicksand.disks.images.store import ImageStore
+from quicksand.disks.images.image_store import ImageStore
 
 pytestmark = pytest.mark.vm
 

@@ -13,7 +13,7 @@ from quicksand import Sandbox
 from quicksand.base.errors import AgentUnreachableError
 from quicksand.base.paths import Paths
 from quicksand.base.processes import ProcessKind, processes_of
-from quicksand.qemu.connections import end_streams, why_not
+from quicksand.qemu.disconnecting import end_streams, why_not
 from quicksand.qemu.qmp import Monitor
 from quicksand.records.layout import AGENT_PORTS, runtime_dir, sandbox_dir
 

@@ -33,7 +33,7 @@ from quicksand.records.registry import Registry
 
 from quicksand_tui.door.service import EngineService
 from quicksand_tui.model.diffs import DiffSpec
-from quicksand_tui.model.sandboxes import SandboxView
+from quicksand_tui.model.shown_sandboxes import SandboxView
 from tests.conftest import wait_for
 from tests.ssh_server import FarHost, far_environ, find_sshd, with_sshd, without_sshd
 from tests.unit.remote.far import until

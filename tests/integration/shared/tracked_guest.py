@@ -17,10 +17,10 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
-from quicksand.snapshots import copying
-from quicksand.snapshots.copying import Copier, Fate
+from quicksand.snapshots import memory_copying
 from quicksand.snapshots.guest_ram import PAGE, GuestRam, Runs, count_pages
 from quicksand.snapshots.image import PageSource
+from quicksand.snapshots.memory_copying import Copier, Fate
 from quicksand.snapshots.tracking import SOFT_DIRTY, VARIABLE, WRITE_PROTECT
 
 PAGES = 1024
@@ -145,7 +145,7 @@ async def main() -> None:
 
 
 async def try_level(level: str) -> None:
-    copying.ROUND_MIN = 512 * 1024
+    memory_copying.ROUND_MIN = 512 * 1024
     dice = random.Random(1)
     process, image, mark = Process(), Image(), Path("tracked")
     for number in range(8):

@@ -13,8 +13,8 @@ from quicksand.base.errors import HistoryError
 from quicksand.base.paths import Paths, paths
 from quicksand.records.registry import Registry
 from quicksand.snapshots import comparing
-from quicksand.snapshots.copying import Fate
 from quicksand.snapshots.guest_ram import PAGE, GuestRam
+from quicksand.snapshots.memory_copying import Fate
 from quicksand.snapshots.page_set import PageSet
 from quicksand.snapshots.storing import Storage, find_image
 from quicksand.snapshots.taking import find_shape, start_capture, working_on

@@ -14,8 +14,8 @@ from quicksand import Sandbox
 from quicksand.base.paths import Paths
 from quicksand.base.processes import ProcessKind, processes_of
 from quicksand.life import machinery
-from quicksand.qemu.hypervisor import DISK, OURS
 from quicksand.qemu.keeper_link import KeeperLink
+from quicksand.qemu.qemu_hypervisor import DISK, OURS
 from quicksand.qemu.qmp import Monitor
 from quicksand.records.layout import runtime_dir, sandbox_dir
 from quicksand.records.registry import Registry

@@ -18,7 +18,7 @@ from quicksand.snapshots.history import History
 from quicksand.snapshots.paged import PagesCapture
 from quicksand.snapshots.pivot import Pivot
 
-from quicksand_tui.model.remedies import hint_of
+from quicksand_tui.model.remedy_words import hint_of
 from tests.conftest import everything_below, our_processes, wait_for
 from tests.integration.guests import say
 from tests.integration.small_disks import MIB, small_disk
@@ -89,8 +89,8 @@ async def test_a_damaged_file_is_refused_by_name_and_the_present_goes_on(
 CLIENT = """
 import asyncio, os, signal, sys
 from quicksand import Sandbox
-from quicksand.snapshots import copying
-from quicksand.snapshots.copying import Copier
+from quicksand.snapshots import memory_copying as copying
+from quicksand.snapshots.memory_copying import Copier
 from quicksand.snapshots.in_place import InPlace
 from quicksand.snapshots.storing import Storage
 

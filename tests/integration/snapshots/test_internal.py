@@ -20,7 +20,7 @@ from quicksand.base.errors import (
 )
 from quicksand.base.paths import Paths
 from quicksand.base.space import check_space
-from quicksand.qemu import hypervisor, qmp
+from quicksand.qemu import qemu_hypervisor, qmp
 from quicksand.qemu.qmp import Monitor
 from quicksand.records.layout import runtime_dir, sandbox_dir
 from quicksand.snapshots import internal
@@ -255,7 +255,7 @@ async def test_qemu_killed_while_it_saves_loses_no_earlier_checkpoint(
         await saving
 
     with monkeypatch.context() as patch:
-        patch.setattr(hypervisor, "run_job", kill)
+        patch.setattr(qemu_hypervisor, "run_job", kill)
         with pytest.raises(QemuDiedError):
             await vm.checkpoint("never")
     wait_for(lambda: Sandbox.list()[0].status is Status.CRASHED, what="the crash")

@@ -8,7 +8,7 @@ import pytest
 from quicksand import Sandbox
 from quicksand.base.errors import DiskSpaceError, HistoryError
 
-from quicksand_tui.model.remedies import hint_of
+from quicksand_tui.model.remedy_words import hint_of
 from tests.integration.guests import say
 
 pytestmark = pytest.mark.vm

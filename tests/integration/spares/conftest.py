@@ -13,8 +13,8 @@ from quicksand.base.paths import Paths
 from quicksand.base.settings import SPARES
 from quicksand.records.registry import Registry
 from quicksand.warm.spares import claiming
-from quicksand.warm.spares.making import make_spare
 from quicksand.warm.spares.spare import Spare, list_spares
+from quicksand.warm.spares.spare_making import make_spare
 from quicksand.warm.spares.stock import record_for
 
 from tests.conftest import wait_for

@@ -25,9 +25,9 @@ from quicksand.qemu.keeper_link import KeeperLink
 from quicksand.records.layout import sandbox_dir
 from quicksand.records.registry import Registry
 from quicksand.warm.spares import claiming, handover
-from quicksand.warm.spares.ending import end_useless
-from quicksand.warm.spares.making import make_spare
+from quicksand.warm.spares.discarding import end_useless
 from quicksand.warm.spares.spare import Spare, list_spares
+from quicksand.warm.spares.spare_making import make_spare
 from quicksand.warm.spares.stock import record_for
 
 from tests.conftest import in_time, left_when_reaped, our_processes, wait_for
@@ -308,7 +308,7 @@ async def test_a_maker_that_is_killed_leaves_nothing(places: Paths, after_ms: in
         "from quicksand.records.config import SandboxConfig\n"
         "from quicksand.base.paths import paths\n"
         "from quicksand.records.registry import Registry\n"
-        "from quicksand.warm.spares.making import make_spare\n"
+        "from quicksand.warm.spares.spare_making import make_spare\n"
         "from quicksand.warm.spares.stock import record_for\n"
         "record = record_for(SandboxConfig(image='debian'))\n"
         "print('begins', flush=True)\n"

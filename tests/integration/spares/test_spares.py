@@ -21,9 +21,9 @@ from quicksand.records.config import SandboxConfig
 from quicksand.records.registry import Registry
 from quicksand.warm.spares import next_start
 from quicksand.warm.spares.fitting import list_fitting
-from quicksand.warm.spares.making import make_spare
 from quicksand.warm.spares.orders import Orders
 from quicksand.warm.spares.spare import Fit, list_spares
+from quicksand.warm.spares.spare_making import make_spare
 from quicksand.warm.spares.stock import (
     Ended,
     as_next,
@@ -38,7 +38,7 @@ from quicksand.warm.templates import list_templates
 
 from quicksand_tui.door.service import EngineService
 from quicksand_tui.model.specs import NewSpec
-from quicksand_tui.verbs import removal, starting
+from quicksand_tui.verbs import launching, trashing
 from quicksand_tui.verbs.call import Progress
 from tests.conftest import share_findings, wait_for
 from tests.integration.spares.conftest import PATIENT, Make, mode_of, started
@@ -349,9 +349,9 @@ async def test_the_app_takes_one(places: Paths, make: Make) -> None:
     service, seen = EngineService(), list[Progress]()
     try:
         spec = NewSpec(image="debian", name="one", machine={})
-        await carry_out(service, starting.create(spec), report=seen.append)
+        await carry_out(service, launching.create(spec), report=seen.append)
         (view,) = service.read(fresh=True).sandboxes
         assert view.id == spare.id == seen[-1].sandbox_id
-        await carry_out(service, removal.remove(stop=True), view.id)
+        await carry_out(service, trashing.remove(stop=True), view.id)
     finally:
         await asyncio.to_thread(service.close)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from quicksand_tui.actions.registry import default_keymap
+from quicksand_tui.actions.all_actions import default_keymap
 from quicksand_tui.door.service import EngineService
 from quicksand_tui.model.specs import Told
 from quicksand_tui.verbs.call import Call, Report, ignore

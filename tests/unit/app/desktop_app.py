@@ -14,8 +14,8 @@ from typing import Any
 
 from quicksand.display.rfb import RfbClient
 
-from quicksand_tui.door import desktop, screen_here, service
-from quicksand_tui.door.protocol import ScreenSink
+from quicksand_tui.door import engine_screen, screen_here, service
+from quicksand_tui.door.service_protocol import ScreenSink
 from quicksand_tui.opening.opening import run_app
 from tests.unit.app.fakes import FULL, WEB, FakeService
 
@@ -35,7 +35,7 @@ class Service(FakeService):
     def open_screen(self, sandbox_id: str, sink: ScreenSink) -> Any:
         loop = asyncio.get_running_loop()
         place = screen_here.ScreenHere(sandbox_id)
-        return desktop.EngineScreen(lambda: place, sink, engine=loop, tasks=self._tasks)
+        return engine_screen.EngineScreen(lambda: place, sink, engine=loop, tasks=self._tasks)
 
 
 async def type_text(text: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from quicksand.saves.verifying import Verdict
 
-from quicksand_tui.model.saves import (
+from quicksand_tui.model.shown_saves import (
     SavesView,
     SaveView,
     TrashedView,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from quicksand_tui.model.wall import NOTHING_HEARD, Heard, WatchedTerminal
+from quicksand_tui.model.wall_plan import NOTHING_HEARD, Heard, WatchedTerminal
 
 
 class FakeWall:

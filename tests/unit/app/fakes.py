@@ -20,22 +20,22 @@ from quicksand.things.status import MountState, Status
 from textual.events import Key
 from textual.pilot import Pilot
 
-from quicksand_tui.actions.registry import default_keymap
-from quicksand_tui.door.protocol import (
+from quicksand_tui.actions.all_actions import default_keymap
+from quicksand_tui.door.service import EngineService
+from quicksand_tui.door.service_protocol import (
     LogKind,
     Questions,
     ScreenSink,
     ShellView,
 )
-from quicksand_tui.door.service import EngineService
-from quicksand_tui.home.config import Settings
-from quicksand_tui.kit.hands import Hands
-from quicksand_tui.model.checkpoints import CheckpointTree, CheckpointView
+from quicksand_tui.home.config_file import Settings
+from quicksand_tui.kit.deliberate_keys import Hands
 from quicksand_tui.model.diffs import DiffSpec, DiffView, TextDiff
 from quicksand_tui.model.jobs import CommandOutput, Failure, JobVerb, OperationError
+from quicksand_tui.model.known_sandbox import Changes, Glance
 from quicksand_tui.model.losing import Losing
-from quicksand_tui.model.overview import Changes, Glance
-from quicksand_tui.model.sandboxes import (
+from quicksand_tui.model.shown_checkpoints import CheckpointTree, CheckpointView
+from quicksand_tui.model.shown_sandboxes import (
     GuestView,
     ImageView,
     MountView,
@@ -47,14 +47,14 @@ from quicksand_tui.model.specs import NewSpec
 from quicksand_tui.model.world import HostView, World
 from quicksand_tui.panes.content import LinkState, LinkStatus, Said, Sink
 from quicksand_tui.pixels.cells import Cells
+from quicksand_tui.pixels.encoder_messages import Order
 from quicksand_tui.pixels.keysyms import Chord, strokes
-from quicksand_tui.pixels.orders import Order
 from quicksand_tui.pixels.small import fit
 from quicksand_tui.ui.app import QuicksandApp
-from quicksand_tui.verbs import starting
+from quicksand_tui.verbs import launching
 from quicksand_tui.verbs.call import Call, Progress, Report
-from quicksand_tui.verbs.removal import Back
-from quicksand_tui.verbs.starting import Started
+from quicksand_tui.verbs.launching import Started
+from quicksand_tui.verbs.trashing import Back
 from tests.conftest import PATIENCE_S, Patience
 from tests.unit.app import fake_saves
 from tests.unit.app.fake_saves import FakeSaves
@@ -763,7 +763,7 @@ def make_app(
 
 def create(app: QuicksandApp, spec: NewSpec) -> None:
     """Starts a new sandbox, without moving the cursor."""
-    app.operations.begin(starting.create(spec), sandbox_id=f"new:{spec.name}", name=spec.name)
+    app.operations.begin(launching.create(spec), sandbox_id=f"new:{spec.name}", name=spec.name)
 
 
 async def until(condition: Callable[[], object], *, timeout: float = PATIENCE_S) -> None:

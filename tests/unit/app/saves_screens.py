@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from textual.pilot import Pilot
 
 from quicksand_tui.screens.browsing import BrowsingScreen
-from quicksand_tui.screens.saves import SavesScreen
+from quicksand_tui.screens.saves_and_trash import SavesScreen
 from quicksand_tui.ui.app import QuicksandApp
 from tests.unit.app.fakes import SIZE, FakeService, app_of, shown, until
 

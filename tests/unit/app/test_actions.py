@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from quicksand.things.status import Status
 
-from quicksand_tui.actions.registry import (
+from quicksand_tui.actions.all_actions import (
     ACTIONS,
     Group,
     Scope,
@@ -16,15 +16,15 @@ from quicksand_tui.actions.registry import (
     key_text,
 )
 from quicksand_tui.cockpit.log import LogPanel
-from quicksand_tui.cockpit.tree import TreePanel
+from quicksand_tui.cockpit.tree_panel import TreePanel
 from quicksand_tui.kit.base import ActionScreen
 from quicksand_tui.model.jobs import Job, JobVerb
-from quicksand_tui.model.sandboxes import SandboxView
+from quicksand_tui.model.shown_sandboxes import SandboxView
 from quicksand_tui.model.world import Panel, Selection
-from quicksand_tui.screens.diff import DiffScreen
+from quicksand_tui.screens.diff_browser import DiffScreen
 from quicksand_tui.screens.help import help_content
-from quicksand_tui.screens.main import MainScreen
-from quicksand_tui.screens.saves import SavesScreen, TrashScreen
+from quicksand_tui.screens.main_screen import MainScreen
+from quicksand_tui.screens.saves_and_trash import SavesScreen, TrashScreen
 from quicksand_tui.verbs.index import find_verb
 from tests.unit.app.fakes import (
     AGENT,

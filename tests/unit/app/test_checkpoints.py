@@ -11,14 +11,14 @@ from quicksand.things.status import Status
 from textual.pilot import Pilot
 from textual.widgets import Button, Input
 
-from quicksand_tui.cockpit.tree import TreePanel
-from quicksand_tui.model.checkpoints import CheckpointTree
+from quicksand_tui.cockpit.tree_panel import TreePanel
 from quicksand_tui.model.jobs import Failure
-from quicksand_tui.model.sandboxes import SandboxView
+from quicksand_tui.model.shown_checkpoints import CheckpointTree
+from quicksand_tui.model.shown_sandboxes import SandboxView
 from quicksand_tui.model.text import sanitise
 from quicksand_tui.screens.confirm import ConfirmScreen
 from quicksand_tui.screens.form import FormScreen
-from quicksand_tui.screens.main import MainScreen
+from quicksand_tui.screens.main_screen import MainScreen
 from quicksand_tui.screens.reports import FailureScreen
 from quicksand_tui.ui.app import QuicksandApp
 from tests.unit.app.corpus import HOSTILE

@@ -12,15 +12,15 @@ from textual import events
 from textual.events import Key, Resize
 from textual.pilot import Pilot
 
-from quicksand_tui.door.protocol import ShellView
+from quicksand_tui.door.service_protocol import ShellView
 from quicksand_tui.home.state import Remembered, StateFile
 from quicksand_tui.model.world import Selection
 from quicksand_tui.panes.content import LinkState
 from quicksand_tui.panes.pane import Pane
 from quicksand_tui.screens.confirm import ConfirmScreen
-from quicksand_tui.screens.saves import SavesScreen
+from quicksand_tui.screens.saves_and_trash import SavesScreen
 from quicksand_tui.ui.app import QuicksandApp
-from quicksand_tui.views.layout import Part, Tab
+from quicksand_tui.views.main_layout import Part, Tab
 from tests.unit.app.fake_saves import APP
 from tests.unit.app.fakes import (
     AGENT,

@@ -10,7 +10,7 @@ from quicksand.things.status import Status
 
 from quicksand_tui.actions.hints import CommandHint, hint_for
 from quicksand_tui.model.world import Panel, Selection
-from quicksand_tui.views.layout import Tab
+from quicksand_tui.views.main_layout import Tab
 from tests.unit.app.fake_saves import DEV, LOST
 from tests.unit.app.fakes import (
     AGENT,

@@ -14,15 +14,15 @@ from textual.widgets import Input
 from quicksand_tui.actions.line import verbs_of
 from quicksand_tui.actions.record import Scope
 from quicksand_tui.home.state import CommandHistory, StateFile, state_dir
-from quicksand_tui.screens.command import CommandScreen
+from quicksand_tui.screens.command_line import CommandScreen
 from quicksand_tui.screens.confirm import ConfirmScreen
 from quicksand_tui.screens.form import FormScreen
 from quicksand_tui.screens.help import HelpScreen
-from quicksand_tui.screens.saves import SavesScreen
+from quicksand_tui.screens.saves_and_trash import SavesScreen
 from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.verbs.index import find_verb as find_record
 from quicksand_tui.verbs.verb import Kind
-from quicksand_tui.views.layout import Part, Tab
+from quicksand_tui.views.main_layout import Part, Tab
 from tests.unit.app.fakes import (
     DB,
     KEPT,

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from quicksand_tui.actions.all_actions import Scope, in_scope
 from quicksand_tui.actions.completion import complete
 from quicksand_tui.actions.line import (
     CommandError,
@@ -24,11 +25,10 @@ from quicksand_tui.actions.line import (
     whole_words,
     why_not,
 )
-from quicksand_tui.actions.registry import Scope, in_scope
-from quicksand_tui.forms.orders import call_for, check
+from quicksand_tui.forms.line_calls import call_for, check
 from quicksand_tui.home.state import LINES_MAX, CommandHistory, StateFile
-from quicksand_tui.model.checkpoints import CheckpointTree
-from quicksand_tui.model.sandboxes import ImageView, SandboxView
+from quicksand_tui.model.shown_checkpoints import CheckpointTree
+from quicksand_tui.model.shown_sandboxes import ImageView, SandboxView
 from quicksand_tui.model.world import Selection
 from tests.unit.app.corpus import HOSTILE
 from tests.unit.app.fake_saves import SAVES

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quicksand_tui.actions.registry import ACTIONS, default_keymap
-from quicksand_tui.home.config import (
+from quicksand_tui.actions.all_actions import ACTIONS, default_keymap
+from quicksand_tui.home.config_file import (
     SETTINGS,
     SIZE_MAX,
     Config,

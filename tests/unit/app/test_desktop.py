@@ -13,14 +13,14 @@ from PIL import Image
 from quicksand.things.status import Status
 from textual.geometry import Offset
 
-from quicksand_tui.home.config import ConfigFile, Settings
+from quicksand_tui.home.config_file import ConfigFile, Settings
 from quicksand_tui.model.geometry import Rect
 from quicksand_tui.pixels.canvas import Canvas
+from quicksand_tui.pixels.encoder_messages import Drawn
 from quicksand_tui.pixels.halfcells import PackedRows
-from quicksand_tui.pixels.orders import Drawn
 from quicksand_tui.pixels.scaling import Frame
 from quicksand_tui.ui.app import QuicksandApp
-from quicksand_tui.views.layout import Part, Tab
+from quicksand_tui.views.main_layout import Part, Tab
 from tests.unit.app.fakes import (
     DB,
     FULL,

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from quicksand_tui.actions.all_actions import Scope, find_action
 from quicksand_tui.actions.line import parse, resolve, verbs_of, why_not
-from quicksand_tui.actions.registry import Scope, find_action
 from quicksand_tui.model.diffs import (
     ChangedPackage,
     ChangedPackages,
@@ -24,10 +24,10 @@ from quicksand_tui.model.diffs import (
 )
 from quicksand_tui.model.jobs import Failure, Job, JobVerb, OperationError
 from quicksand_tui.model.world import Selection
-from quicksand_tui.screens.diff import DiffScreen
-from quicksand_tui.screens.main import MainScreen
+from quicksand_tui.screens.diff_browser import DiffScreen
+from quicksand_tui.screens.main_screen import MainScreen
 from quicksand_tui.ui.app import QuicksandApp
-from quicksand_tui.views.diffs import diff_row, folded_at_first, grow, tree_lines
+from quicksand_tui.views.diff_rows import diff_row, folded_at_first, grow, tree_lines
 from quicksand_tui.widgets.diff_text import DiffText
 from tests.unit.app.fakes import (
     CLEAN,

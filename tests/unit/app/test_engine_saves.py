@@ -16,16 +16,16 @@ from quicksand.base.footprint import Footprint
 from quicksand.base.paths import Paths
 from quicksand.base.threads import Stopped, in_thread_to_the_end
 from quicksand.saves import verifying
-from quicksand.saves.manifest import MANIFEST, OVERLAYS, Base
+from quicksand.saves.save_manifest import MANIFEST, OVERLAYS, Base
 from quicksand.saves.saving import SaveOptions
 from quicksand.saves.store import Save, SaveStore
 
 from quicksand_tui.door.service import EngineService
 from quicksand_tui.model.amounts import size_text
 from quicksand_tui.model.jobs import OperationError
-from quicksand_tui.model.saves import SaveView
+from quicksand_tui.model.shown_saves import SaveView
 from quicksand_tui.model.specs import ExportSpec, ImportSpec, NewSpec, Told
-from quicksand_tui.verbs import bundles, saves, starting, verdicts
+from quicksand_tui.verbs import bundles, launching, saves, verdicts
 from quicksand_tui.verbs.call import Progress
 from tests.unit.aged import make_overdue
 from tests.unit.app.carrying import carry_out, told_of
@@ -347,7 +347,7 @@ async def test_a_sandbox_begins_with_a_save_and_what_that_says(
     manifest["config"]["cpus"] = 3
     write_json(path, manifest)
     spec = NewSpec(image="dev", save=dev, name="dev-1")
-    await carry_out(service, starting.create(spec))
+    await carry_out(service, launching.create(spec))
     ((name, cpus, source),) = begun
     assert (name, cpus) == ("dev-1", 3)
     assert source is not None and str(source.root) == dev

@@ -18,18 +18,18 @@ from typing import Any
 import pytest
 from quicksand.base.errors import ConfigError
 from quicksand.base.paths import Paths
-from quicksand.saves.manifest import Base
+from quicksand.saves.save_manifest import Base
 from quicksand.saves.store import SaveStore
 
 import quicksand_tui
+from quicksand_tui.door import lazy_door
 from quicksand_tui.door import look as reader
-from quicksand_tui.door import on_demand
 from quicksand_tui.door import service as door
-from quicksand_tui.door.logs import FileLog
+from quicksand_tui.door.log_tail import FileLog
 from quicksand_tui.door.look import Reader
-from quicksand_tui.door.protocol import LogKind
 from quicksand_tui.door.saves_look import SavesReader
-from quicksand_tui.forms import sandbox as form_of_sandbox
+from quicksand_tui.door.service_protocol import LogKind
+from quicksand_tui.forms import new_sandbox as form_of_sandbox
 from quicksand_tui.model.jobs import OperationError
 from quicksand_tui.model.world import HostView, World
 from quicksand_tui.screens.form import FormScreen
@@ -239,8 +239,8 @@ def test_errors_of_the_engine_reach_the_app_as_what_it_shows(
     def refuse(*_: object) -> None:
         raise ConfigError("the place is on the moon", hint="bring it back")
 
-    for name in dir(on_demand):  # or else what is first imported now keeps the fake
-        getattr(on_demand, name)
+    for name in dir(lazy_door):  # or else what is first imported now keeps the fake
+        getattr(lazy_door, name)
     for name in ("Reader", "SavesReader"):
         module = "look" if name == "Reader" else "saves_look"
         monkeypatch.setattr(f"quicksand_tui.door.{module}.{name}", refuse)
@@ -377,30 +377,32 @@ async def test_a_form_whose_look_at_the_host_fails_says_so_and_looks_again(
         await until(lambda: service.made)
 
 
+ASKS = "asks by `EngineService.ask`, which raises OperationError only"
+
 LOOKERS = {
-    "cockpit/choice.py:_look": "asks by `EngineService.ask`, which raises OperationError only",
-    "cockpit/changed.py:_answer": "asks by `EngineService.ask`, which raises OperationError only",
-    "cockpit/desktop.py:_begin_recording": "tells an OSError",
-    "cockpit/desktop.py:_save_picture": "tells an OSError",
+    "cockpit/revert_preview.py:_look": ASKS,
+    "cockpit/changed_watch.py:_answer": ASKS,
+    "cockpit/desktop_tab.py:_begin_recording": "tells an OSError",
+    "cockpit/desktop_tab.py:_save_picture": "tells an OSError",
     "cockpit/log.py:_save": "tells an OSError",
     "cockpit/log.py:_follow": "test_a_log_that_cannot_be_read_says_so_and_is_read_again",
-    "cockpit/shells.py:_add_left": "asks by `EngineService.ask`, which raises OperationError only",
-    "cockpit/shells.py:_go_on": "waits for what is begun, and looks at nothing of the host",
-    "cockpit/shells.py:_open": "likewise; `PaneMemory.read` never raises",
-    "cockpit/stats.py:_ask": "asks by `EngineService.ask`, which raises OperationError only",
-    "cockpit/then_and_now.py:_ask": "asks by `EngineService.ask`, which raises OperationError only",
-    "cockpit/wall.py:_look": "asks by `EngineService.ask`, which raises OperationError only",
-    "kit/memory.py:remember": "`Remembered.write` gives up on an OSError",
-    "kit/memory.py:remember_command": "`CommandHistory.add` never raises",
-    "kit/memory.py:remember_panes": "`PaneMemory.write` gives up on an OSError",
+    "cockpit/shells_tab.py:_add_left": ASKS,
+    "cockpit/shells_tab.py:_go_on": "waits for what is begun, and looks at nothing of the host",
+    "cockpit/shells_tab.py:_open": "likewise; `PaneMemory.read` never raises",
+    "cockpit/stats_tab.py:_ask": ASKS,
+    "cockpit/then_and_now.py:_ask": ASKS,
+    "cockpit/wall.py:_look": ASKS,
+    "kit/remembered.py:remember": "`Remembered.write` gives up on an OSError",
+    "kit/remembered.py:remember_command": "`CommandHistory.add` never raises",
+    "kit/remembered.py:remember_panes": "`PaneMemory.write` gives up on an OSError",
     "panes/copying.py:changed": "searches what is in memory",
     "panes/pictures.py:_decode": "looks at nothing of the host; any error refuses the picture",
     "panes/workspace.py:_run_clock": "looks at nothing of the host",
-    "screens/command.py:_load_history": "`CommandHistory.read` never raises",
-    "screens/diff.py:_filter": "arranges what is in memory",
-    "screens/diff.py:_read": "asks by `EngineService.ask`, which raises OperationError only",
-    "screens/diff.py:_read_text": "likewise",
-    "screens/diff.py:_save_patch": "likewise",
+    "screens/command_line.py:_load_history": "`CommandHistory.read` never raises",
+    "screens/diff_browser.py:_filter": "arranges what is in memory",
+    "screens/diff_browser.py:_read": ASKS,
+    "screens/diff_browser.py:_read_text": "likewise",
+    "screens/diff_browser.py:_save_patch": "likewise",
     "screens/form.py:_look": "test_a_form_whose_look_at_the_host_fails_says_so_and_looks_again",
     "screens/form.py:action_submit": "likewise",
     "screens/terminal_loan.py:open": "an OSError is the failure that is shown",

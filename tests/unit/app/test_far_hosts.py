@@ -16,22 +16,22 @@ from quicksand.base.errors import RemoteError, RemoteUnreachableError
 from quicksand.base.paths import Paths
 from quicksand.records.registry import Registry
 from quicksand.remote.hello import read_hello, welcome
-from quicksand.remote.link import Link, Request
+from quicksand.remote.peer_link import Link, Request
 from quicksand.things.status import Status
 
 from quicksand_tui.door import far_host
 from quicksand_tui.door.far_sandbox import open_there, patient
 from quicksand_tui.door.far_verbs import carry_out_there
-from quicksand_tui.door.protocol import LogKind, Questions
 from quicksand_tui.door.service import EngineService
+from quicksand_tui.door.service_protocol import LogKind, Questions
 from quicksand_tui.model.diffs import DiffSpec
 from quicksand_tui.model.jobs import OperationError
 from quicksand_tui.model.specs import ExportSpec, NewSpec
 from quicksand_tui.model.ssh_questions import SshQuestion
 from quicksand_tui.model.world import MachineState, MachineView, World
-from quicksand_tui.verbs import bundles, checkpoints, life, removal, starting, verdicts
+from quicksand_tui.verbs import bundles, checkpoints, halting, launching, trashing, verdicts
 from quicksand_tui.verbs.call import Progress, ignore
-from quicksand_tui.views.machines import state_text
+from quicksand_tui.views.machine_groups import state_text
 from quicksand_tui.views.stalls import silence_text
 from tests.conftest import wait_for
 from tests.ssh_server import far_environ, without_sshd
@@ -198,8 +198,8 @@ async def test_a_verb_is_carried_out_there_and_tells_as_here(
     service.meet({"box": "ssh://far"})
     async with asyncio.timeout(60):
         (view,) = [view for view in (await there(service)).sandboxes if view.host]
-        removed = await service.carry_out(removal.remove(stop=True), view.id, ignore)
-        gone = removal.shown_removal(removed)
+        removed = await service.carry_out(trashing.remove(stop=True), view.id, ignore)
+        gone = trashing.shown_removal(removed)
         assert (gone.id, gone.name, gone.in_trash, gone.goes_on) == (
             view.id,
             "web@box",
@@ -207,7 +207,7 @@ async def test_a_verb_is_carried_out_there_and_tells_as_here(
             False,
         )
         assert Registry(places).list() == []
-        await service.carry_out(removal.bring_back(), view.id, ignore)
+        await service.carry_out(trashing.bring_back(), view.id, ignore)
         assert [entry.name for entry in Registry(places).list()] == ["web"]
 
 
@@ -288,7 +288,7 @@ async def test_a_failure_has_the_words_and_the_hint_of_the_other_machine(
         assert failure.title == "The undo failed"
         assert failure.message == "the sandbox 'web' is not running"
         with pytest.raises(OperationError) as error:
-            await service.carry_out(removal.bring_back(), view.id, ignore)
+            await service.carry_out(trashing.bring_back(), view.id, ignore)
         assert error.value.failure.hint
         with pytest.raises(OperationError) as error:
             await service.carry_out(bundles.export("x", ExportSpec(file="x")), view.id, ignore)
@@ -302,7 +302,7 @@ async def test_a_machine_that_is_away_refuses_at_once(
     service.meet({"box": "ssh://far"})
     await world_of(service)
     with pytest.raises(OperationError) as error:
-        await service.carry_out(life.stop(), "0123456789ab@box", ignore)
+        await service.carry_out(halting.stop(), "0123456789ab@box", ignore)
     assert "box is away" in error.value.failure.message
 
 
@@ -510,7 +510,7 @@ async def test_what_a_command_tells_is_a_verbs_result_and_its_progress(
     assert [one.name for one in verified.checked] == ["dev"]
     assert seen == [Progress("", "copying", 0, 0, 3, 9)]
     started = await carry_out_there(
-        host, starting.create(NewSpec(image="debian", name="new")), "", ignore
+        host, launching.create(NewSpec(image="debian", name="new")), "", ignore
     )
     assert started.notices == ("no net",)
 

@@ -15,8 +15,8 @@ from quicksand.base.errors import RemoteError
 from quicksand.base.paths import Paths
 from quicksand.base.typed_values import ForeignValueError
 from quicksand.guest.agent.wire import Stream
-from quicksand.remote.channel import Channel
-from quicksand.remote.link import Request
+from quicksand.remote.peer_channel import Channel
+from quicksand.remote.peer_link import Request
 from quicksand.things.status import Status
 
 from quicksand_tui.door import far_lines
@@ -29,7 +29,7 @@ from quicksand_tui.door.far_lines import (
     encode_line,
     world_changes,
 )
-from quicksand_tui.model.sandboxes import SandboxView
+from quicksand_tui.model.shown_sandboxes import SandboxView
 from quicksand_tui.model.world import World
 from tests.unit.app.fakes import FULL, KEPT, NOW, WEB, WEB_MOUNTS, WEB_PAST
 from tests.unit.cli.run_cli import make_stopped

@@ -14,8 +14,8 @@ from quicksand.base.typed_values import ForeignValueError
 
 from quicksand_tui.door import far_lines
 from quicksand_tui.door.far_lines import ROUGHLY, SavesLearner, encode_line, saves_changes
-from quicksand_tui.forms.saves import restore
-from quicksand_tui.model.saves import NO_SAVES, SavesView, VerdictView
+from quicksand_tui.forms.save_forms import restore
+from quicksand_tui.model.shown_saves import NO_SAVES, SavesView, VerdictView
 from tests.unit.app.fake_saves import DEV, GONE, SAVES, saved, trashed, view_of
 
 WS = saved("ws", place="workspace")

@@ -15,8 +15,8 @@ import pytest
 from quicksand.base.paths import Paths
 from quicksand.records.fleet_files import fleet_file
 from quicksand.records.registry import Registry
-from quicksand.remote.link import Request
-from quicksand.saves.manifest import Base
+from quicksand.remote.peer_link import Request
+from quicksand.saves.save_manifest import Base
 from quicksand.saves.store import SaveStore
 from quicksand_fleet.node import NodeDestination
 from quicksand_fleet.nodes import end_fleet, make_nodes
@@ -24,13 +24,13 @@ from quicksand_fleet.nodes import end_fleet, make_nodes
 from quicksand_tui.door import far_host
 from quicksand_tui.door.far_saves import FarSaves
 from quicksand_tui.door.service import EngineService
-from quicksand_tui.forms.saves import restore
+from quicksand_tui.forms.save_forms import restore
 from quicksand_tui.model.jobs import OperationError
-from quicksand_tui.model.sandboxes import at_host
-from quicksand_tui.model.saves import SavesView
+from quicksand_tui.model.shown_sandboxes import at_host
+from quicksand_tui.model.shown_saves import SavesView
 from quicksand_tui.model.specs import Told
 from quicksand_tui.model.world import MachineState
-from quicksand_tui.verbs import removal, saves, verdicts
+from quicksand_tui.verbs import saves, trashing, verdicts
 from quicksand_tui.verbs.call import Call, ignore
 from tests.unit.app.fakes import KEYMAP, until
 from tests.unit.app.test_far_hosts import Liar, liar, met
@@ -191,7 +191,7 @@ async def test_sandboxes_in_the_trash_there_come_back_or_go_for_good(
         while len((await asyncio.to_thread(service.read)).sandboxes) < 2:
             await asyncio.sleep(0.02)
     for record in (kept, gone):
-        await service.carry_out(removal.remove(stop=True), at_host(record.id, NODE), ignore)
+        await service.carry_out(trashing.remove(stop=True), at_host(record.id, NODE), ignore)
     view = await seen(service, lambda view: len(view.trash) == 2)
     trash = {found.name: found for found in view.trash}
     assert trash["kept"].kind == "sandbox" and trash["kept"].id == kept.id

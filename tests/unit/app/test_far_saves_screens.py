@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from textual.pilot import Pilot
 
-from quicksand_tui.model.saves import (
+from quicksand_tui.model.shown_saves import (
     SavesView,
     SaveView,
     TrashedView,
@@ -21,7 +21,7 @@ from quicksand_tui.model.saves import (
 from quicksand_tui.model.world import MachineState, World
 from quicksand_tui.screens.confirm import ConfirmScreen
 from quicksand_tui.screens.form import FormScreen
-from quicksand_tui.screens.saves import TrashScreen
+from quicksand_tui.screens.saves_and_trash import TrashScreen
 from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.verbs.call import Call, Report
 from quicksand_tui.verbs.saves import DoneThere

@@ -16,11 +16,11 @@ from quicksand_fleet.record import set_drained
 from quicksand_fleet.waiting_list import WaitingList
 
 from quicksand_tui.door.service import EngineService
-from quicksand_tui.forms.sandbox import new_form
+from quicksand_tui.forms.new_sandbox import new_form
 from quicksand_tui.model.world import HostView, MachineState, MachineView, RoomView, World
 from quicksand_tui.opening.opening import meet_machines
 from quicksand_tui.views.counts import host_text
-from quicksand_tui.views.machines import describe_machine, listed_row
+from quicksand_tui.views.machine_groups import describe_machine, listed_row
 from tests.unit.app.fakes import FULL, GIB, FakeService, screen_text, shown, until
 from tests.unit.app.test_machines import BOX, WIDE, WORLD
 

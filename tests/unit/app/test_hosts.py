@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from quicksand_tui.home.config import parse_config
+from quicksand_tui.home.config_file import parse_config
 from quicksand_tui.home.host_file import HostsError, add_host, read_hosts, remove_host
 
 BOX = "ssh://me@box:2222"

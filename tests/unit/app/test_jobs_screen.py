@@ -15,13 +15,13 @@ from quicksand_tui.jobs.usual import usual_seconds
 from quicksand_tui.model.jobs import EndedJob, Failure, Job, JobVerb
 from quicksand_tui.model.specs import NewSpec
 from quicksand_tui.model.text import plain
-from quicksand_tui.screens.jobs import JobsScreen
+from quicksand_tui.screens.job_drawer import JobsScreen
 from quicksand_tui.screens.reports import FailureScreen, ReportScreen
-from quicksand_tui.screens.saves import SavesScreen
+from quicksand_tui.screens.saves_and_trash import SavesScreen
 from quicksand_tui.ui.app import QuicksandApp
-from quicksand_tui.verbs.life import pause, stop
-from quicksand_tui.verbs.starting import start
-from quicksand_tui.views.jobs import (
+from quicksand_tui.verbs.halting import pause, stop
+from quicksand_tui.verbs.launching import start
+from quicksand_tui.views.job_rows import (
     cancel_text,
     describe_job,
     ended_row,

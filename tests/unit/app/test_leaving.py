@@ -10,9 +10,9 @@ import pytest
 
 from quicksand_tui.jobs.run_many import RunMany
 from quicksand_tui.model.jobs import RunState
-from quicksand_tui.screens.run_many import RunManyScreen
-from quicksand_tui.verbs.starting import start
-from quicksand_tui.views.layout import Part, Tab
+from quicksand_tui.screens.run_many_table import RunManyScreen
+from quicksand_tui.verbs.launching import start
+from quicksand_tui.views.main_layout import Part, Tab
 from tests.unit.app.fakes import (
     DB,
     KEPT,

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 from textual.pilot import Pilot
 
-from quicksand_tui.door.protocol import LogKind
+from quicksand_tui.door.service_protocol import LogKind
 from quicksand_tui.jobs.run_many import RunMany
 from quicksand_tui.model.specs import NewSpec
 from quicksand_tui.ui.app import QuicksandApp
-from quicksand_tui.verbs.life import pause
-from quicksand_tui.verbs.starting import start
+from quicksand_tui.verbs.halting import pause
+from quicksand_tui.verbs.launching import start
 from quicksand_tui.widgets.log_view import LINES_MAX, LogView, wrapped
 from tests.unit.app.corpus import HOSTILE
 from tests.unit.app.fakes import (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from quicksand_tui.door.logs import FIRST_MAX, READ_MAX, SKIPPED, FileLog
+from quicksand_tui.door.log_tail import FIRST_MAX, READ_MAX, SKIPPED, FileLog
 
 OpenLog = Callable[[Path], FileLog]
 

@@ -8,7 +8,7 @@ from typing import Any
 from quicksand.guest.shell import ShellInfo
 from quicksand.snapshots.comparison import Difference
 
-from quicksand_tui.door.diffs import losing
+from quicksand_tui.door.diff_reader import losing
 
 
 @dataclass

@@ -10,7 +10,7 @@ from quicksand.things.status import Status
 from textual.widgets import Button
 
 from quicksand_tui.model.jobs import Failure, OperationError
-from quicksand_tui.model.sandboxes import SandboxView
+from quicksand_tui.model.shown_sandboxes import SandboxView
 from quicksand_tui.opening.opening import farewell
 from quicksand_tui.screens.confirm import ConfirmScreen
 from quicksand_tui.screens.reports import CommandsScreen, FailureScreen

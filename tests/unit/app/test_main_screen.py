@@ -12,7 +12,7 @@ from textual import events
 from textual.command import CommandPalette
 from textual.widgets import Input
 
-from quicksand_tui.model.sandboxes import SandboxView
+from quicksand_tui.model.shown_sandboxes import SandboxView
 from quicksand_tui.model.world import World
 from quicksand_tui.panes.pane import Pane
 from quicksand_tui.screens.help import HelpScreen

@@ -10,10 +10,10 @@ from quicksand.things.status import MountState
 from textual.pilot import Pilot
 from textual.widgets import Button, Input
 
+from quicksand_tui.actions.all_actions import Scope, find_action
 from quicksand_tui.actions.completion import complete
 from quicksand_tui.actions.line import verbs_of
-from quicksand_tui.actions.registry import Scope, find_action
-from quicksand_tui.forms.mounts import (
+from quicksand_tui.forms.mount_form import (
     complete_directory,
     complete_mounts,
     find_mount_problems,
@@ -27,13 +27,13 @@ from quicksand_tui.model.jobs import Failure
 from quicksand_tui.model.specs import MountSpec
 from quicksand_tui.model.text import sanitise
 from quicksand_tui.model.world import Selection
-from quicksand_tui.screens.command import CommandScreen
+from quicksand_tui.screens.command_line import CommandScreen
 from quicksand_tui.screens.confirm import ConfirmScreen
 from quicksand_tui.screens.form import FormScreen
 from quicksand_tui.screens.reports import FailureScreen
 from quicksand_tui.ui.app import QuicksandApp
-from quicksand_tui.verbs.starting import start
-from quicksand_tui.views.mounts import mount_row, plan_mount_columns
+from quicksand_tui.verbs.launching import start
+from quicksand_tui.views.mount_rows import mount_row, plan_mount_columns
 from tests.unit.app.corpus import HOSTILE
 from tests.unit.app.fakes import (
     DATA,

@@ -11,17 +11,17 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input, Static
 
-from quicksand_tui.forms import sandbox
+from quicksand_tui.forms import new_sandbox
 from quicksand_tui.forms.last_used import NAME, Last, recall_last
-from quicksand_tui.forms.mounts import complete_file
+from quicksand_tui.forms.mount_form import complete_file
 from quicksand_tui.forms.presets import MORE
-from quicksand_tui.home.config import ConfigFile, Settings
-from quicksand_tui.model.sandboxes import ImageView
+from quicksand_tui.home.config_file import ConfigFile, Settings
+from quicksand_tui.model.shown_sandboxes import ImageView
 from quicksand_tui.model.specs import NewSpec
 from quicksand_tui.model.world import World
 from quicksand_tui.screens.form import FormScreen
 from quicksand_tui.ui.app import QuicksandApp
-from quicksand_tui.verbs.starting import run_command
+from quicksand_tui.verbs.launching import run_command
 from quicksand_tui.widgets.inputs import Choice
 from tests.unit.app.fake_saves import DEV, saved, view_of
 from tests.unit.app.fakes import (
@@ -132,7 +132,7 @@ async def test_what_is_typed_behind_enter_makes_nothing_good_that_it_took(
         form = await open_form(pilot, app)
         put(form, memory="banana")
         await until(lambda: 'write it like "512M"' in screen_text(app))
-        monkeypatch.setattr(sandbox, "look_at_ports", look)
+        monkeypatch.setattr(new_sandbox, "look_at_ports", look)
         await pilot.press("enter")
         put(form, memory="1G")
         await until(lambda: "--memory 1G" in screen_text(app))
@@ -571,7 +571,7 @@ async def test_a_form_that_opens_at_an_image_has_its_suggestions_unless_it_was_u
     other = replace(own, begin="image:debian", image="debian")
     found = []
     for last in (None, other, own):
-        form, spec_of = sandbox.new_form(world, begin="image:desktop", last=last)
+        form, spec_of = new_sandbox.new_form(world, begin="image:desktop", last=last)
         spec = spec_of({field.id: field.value for field in form.fields})
         found.append((spec.machine["memory"], spec.machine.get("enable_display", "")))
         without = {**{field.id: field.value for field in form.fields}, MORE: "yes"}

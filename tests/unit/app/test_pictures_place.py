@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from quicksand_tui.home.pictures import new_picture
+from quicksand_tui.home.picture_path import new_picture
 
 
 def test_the_users_own_pictures_directory_counts(

@@ -10,8 +10,8 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from quicksand_tui.actions import reasons
-from quicksand_tui.actions.registry import find_action
-from quicksand_tui.forms.ports import (
+from quicksand_tui.actions.all_actions import find_action
+from quicksand_tui.forms.port_forms import (
     copy_of,
     find_forward_problem,
     find_taken,
@@ -19,9 +19,9 @@ from quicksand_tui.forms.ports import (
     forward_form,
     unforward_form,
 )
-from quicksand_tui.model.sandboxes import SandboxView
+from quicksand_tui.model.shown_sandboxes import SandboxView
 from quicksand_tui.model.world import MachineView, Selection
-from quicksand_tui.screens.command import CommandScreen
+from quicksand_tui.screens.command_line import CommandScreen
 from quicksand_tui.screens.form import FormScreen
 from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.verbs.ports import forward

@@ -24,7 +24,7 @@ from quicksand.things.status import MountState, Status
 
 from quicksand_tui.door import look as reader
 from quicksand_tui.door.look import Reader
-from quicksand_tui.model.sandboxes import SandboxView
+from quicksand_tui.model.shown_sandboxes import SandboxView
 
 VISIBLE: frozenset[str] = frozenset({"0" * 12})
 

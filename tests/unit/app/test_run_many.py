@@ -14,11 +14,11 @@ from textual.pilot import Pilot
 from quicksand_tui.actions import reasons
 from quicksand_tui.jobs.run_many import AT_ONCE, exec_command
 from quicksand_tui.model.jobs import CommandOutput, Failure, Run, RunState
-from quicksand_tui.model.sandboxes import SandboxView
+from quicksand_tui.model.shown_sandboxes import SandboxView
 from quicksand_tui.model.world import Selection
-from quicksand_tui.screens.run_many import OutputScreen, RunManyScreen
+from quicksand_tui.screens.run_many_table import OutputScreen, RunManyScreen
 from quicksand_tui.ui.app import QuicksandApp
-from quicksand_tui.views.jobs import (
+from quicksand_tui.views.job_rows import (
     describe_ended,
     describe_run,
     ended_row,

@@ -12,9 +12,9 @@ from quicksand_tui.model.jobs import Failure
 from quicksand_tui.model.specs import ExportSpec, ImportSpec
 from quicksand_tui.screens.confirm import ConfirmScreen
 from quicksand_tui.screens.form import FormScreen
-from quicksand_tui.screens.main import MainScreen
+from quicksand_tui.screens.main_screen import MainScreen
 from quicksand_tui.screens.reports import FailureScreen, ReportScreen
-from quicksand_tui.screens.saves import SavesScreen
+from quicksand_tui.screens.saves_and_trash import SavesScreen
 from tests.unit.app.fake_saves import APP, DAMAGED, DEV, LOST, LOW, SAVES, saved, view_of
 from tests.unit.app.fakes import DB, WEB, FakeService, screen_text, select, shown, toasts, until
 from tests.unit.app.saves_screens import browsing, go_to, last_command, rows, saves_shown

@@ -16,14 +16,14 @@ from quicksand.records.layout import sandbox_dir
 from quicksand.records.sandboxes import SaveSource
 from quicksand.saves.census import Census
 from quicksand.saves.finding import all_stores
-from quicksand.saves.manifest import MANIFEST, OVERLAYS, Base
 from quicksand.saves.ownership import mark_made
+from quicksand.saves.save_manifest import MANIFEST, OVERLAYS, Base
 from quicksand.saves.store import SaveStore
 
 from quicksand_tui.cli.main import run
 from quicksand_tui.door import saves_look as saves_reader
 from quicksand_tui.door.saves_look import SavesReader
-from quicksand_tui.model.saves import SavesView, SaveView, VerdictView
+from quicksand_tui.model.shown_saves import SavesView, SaveView, VerdictView
 from tests.unit.app.corpus import HOSTILE
 from tests.unit.cli.run_cli import make_stopped
 from tests.unit.saves.making import make_published, make_save

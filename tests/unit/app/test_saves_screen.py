@@ -10,13 +10,13 @@ from textual import events
 from textual.command import CommandPalette
 from textual.widgets import Input
 
-from quicksand_tui.model.saves import NO_SAVES, SavesView, VerdictView
+from quicksand_tui.model.shown_saves import NO_SAVES, SavesView, VerdictView
 from quicksand_tui.model.text import sanitise
 from quicksand_tui.screens.confirm import ConfirmScreen
 from quicksand_tui.screens.form import FormScreen
 from quicksand_tui.screens.help import HelpScreen
-from quicksand_tui.screens.main import MainScreen
-from quicksand_tui.screens.saves import SavesScreen
+from quicksand_tui.screens.main_screen import MainScreen
+from quicksand_tui.screens.saves_and_trash import SavesScreen
 from quicksand_tui.ui import saves_watch
 from quicksand_tui.verbs.saves import save
 from tests.unit.app.corpus import HOSTILE

@@ -7,11 +7,17 @@ from dataclasses import replace
 import pytest
 
 from quicksand_tui.model.jobs import Job, JobVerb
-from quicksand_tui.model.saves import NO_SAVES, SavesView, SaveView, VerdictView, freed_together
+from quicksand_tui.model.shown_saves import (
+    NO_SAVES,
+    SavesView,
+    SaveView,
+    VerdictView,
+    freed_together,
+)
 from quicksand_tui.model.world import World
 from quicksand_tui.views import losses
 from quicksand_tui.views.rows import PADDING, Column
-from quicksand_tui.views.saves import (
+from quicksand_tui.views.save_rows import (
     ORDERS,
     arrange,
     arrange_trash,

@@ -16,14 +16,14 @@ from quicksand.base.paths import Paths
 from rich.cells import cell_len
 
 from quicksand_tui.cli.output import Exit
-from quicksand_tui.ui.drawing import CELL_HEIGHT, CELL_WIDTH, MARGIN, TITLE_HEIGHT, Run
-from quicksand_tui.ui.pictures import (
+from quicksand_tui.ui.app_pictures import (
     ScreenshotError,
     Shown,
     check_target,
     picture,
     write_picture,
 )
+from quicksand_tui.ui.drawing import CELL_HEIGHT, CELL_WIDTH, MARGIN, TITLE_HEIGHT, Run
 from quicksand_tui.ui.shots import SHOTS, SIZE_MAX, ShotSpec, parse_screen, parse_size
 from tests.unit.app.fakes import EMPTY, KEPT, FakeService
 from tests.unit.cli.run_cli import make_stopped, quicksand

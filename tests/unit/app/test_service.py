@@ -16,14 +16,14 @@ from quicksand.base.errors import BootTimeoutError, NameTakenError
 from quicksand.guest.shell import ShellInfo
 from quicksand.snapshots.comparison import Difference
 
-from quicksand_tui.door.diffs import losing
+from quicksand_tui.door.diff_reader import losing
 from quicksand_tui.door.failures import LOG_LINES, describe_failure
 from quicksand_tui.door.service import EngineService
 from quicksand_tui.model.jobs import OperationError
 from quicksand_tui.model.specs import NewSpec
-from quicksand_tui.verbs import starting
+from quicksand_tui.verbs import launching
 from quicksand_tui.verbs.call import Progress
-from quicksand_tui.verbs.life import kill, stop
+from quicksand_tui.verbs.halting import kill, stop
 from tests.unit.app.carrying import carry_out
 
 
@@ -118,7 +118,7 @@ async def test_a_start_that_cannot_be_is_explained_and_leaves_nothing(
     seen: list[Progress] = []
     spec = NewSpec(image="no-such-image", name="x")
     with pytest.raises(OperationError) as caught:
-        await carry_out(service, starting.create(spec), report=seen.append)
+        await carry_out(service, launching.create(spec), report=seen.append)
     assert caught.value.failure.title == "x did not start"
     assert "Image not found" in caught.value.failure.message
     assert seen[0].sandbox_id and seen[-1].stage == "finding the image"

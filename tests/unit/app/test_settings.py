@@ -8,16 +8,16 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Static
 
-from quicksand_tui.home.config import ConfigFile, Settings
+from quicksand_tui.home.config_file import ConfigFile, Settings
 from quicksand_tui.model.keymap import UNBOUND
-from quicksand_tui.model.sandboxes import SandboxView
+from quicksand_tui.model.shown_sandboxes import SandboxView
 from quicksand_tui.panes.input import InputSplitter
 from quicksand_tui.panes.pane import Pane
 from quicksand_tui.screens.help import HelpScreen
 from quicksand_tui.screens.reports import ReportScreen
-from quicksand_tui.screens.saves import SavesScreen
+from quicksand_tui.screens.saves_and_trash import SavesScreen
 from quicksand_tui.ui.app import QuicksandApp
-from quicksand_tui.verbs.life import stop
+from quicksand_tui.verbs.halting import stop
 from tests.unit.app.fakes import (
     DB,
     KEPT,

@@ -14,18 +14,18 @@ from textual.notifications import Notification
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from quicksand_tui.door.protocol import LogKind, ShellView
+from quicksand_tui.door.service_protocol import LogKind, ShellView
 from quicksand_tui.model.diffs import DiffView
 from quicksand_tui.model.jobs import CommandOutput, Failure
-from quicksand_tui.model.overview import ChangedPlace, Changes
-from quicksand_tui.model.sandboxes import TrafficRates, UseHistory
+from quicksand_tui.model.known_sandbox import ChangedPlace, Changes
+from quicksand_tui.model.shown_sandboxes import TrafficRates, UseHistory
 from quicksand_tui.model.world import World
 from quicksand_tui.panes.pane import Pane
-from quicksand_tui.screens.jobs import JobsScreen
-from quicksand_tui.screens.saves import SavesScreen
+from quicksand_tui.screens.job_drawer import JobsScreen
+from quicksand_tui.screens.saves_and_trash import SavesScreen
 from quicksand_tui.ui.app import QuicksandApp
-from quicksand_tui.verbs.life import pause, resume
-from quicksand_tui.verbs.starting import start
+from quicksand_tui.verbs.halting import pause, resume
+from quicksand_tui.verbs.launching import start
 from tests.unit.app.busy_day import RICH
 from tests.unit.app.fake_saves import DEV, LOST, NOTHING
 from tests.unit.app.fakes import (
@@ -65,7 +65,7 @@ def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("textual.app.wait_for_idle", usual_wait)
     monkeypatch.setattr("textual.pilot.wait_for_idle", usual_wait)
     monkeypatch.setattr(Notification, "time_left", 3600.0)
-    monkeypatch.setattr("quicksand_tui.cockpit.choice.PAUSE_S", 0.0)
+    monkeypatch.setattr("quicksand_tui.cockpit.revert_preview.PAUSE_S", 0.0)
 
 
 def show(keys: str = "", *, sees: str = "") -> Callable[[Pilot[int]], Any]:

@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 from quicksand.records.config import SandboxConfig
 
-from quicksand_tui.forms.checks import (
+from quicksand_tui.forms.field_checks import (
     find_problems,
     find_tag_problem,
     look_at_ports,
     suggest_name,
 )
-from quicksand_tui.model.checkpoints import CheckpointTree
+from quicksand_tui.model.shown_checkpoints import CheckpointTree
 from quicksand_tui.model.specs import NewSpec
 from quicksand_tui.verbs import checkpoints
-from quicksand_tui.verbs.starting import machine_keywords, run_command
+from quicksand_tui.verbs.launching import machine_keywords, run_command
 from quicksand_tui.views import losses
 from tests.unit.app.fake_saves import SAVES
 from tests.unit.app.fakes import (
@@ -158,7 +158,8 @@ def test_the_command_that_is_shown_starts_the_same_machine(
     case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is read by a shell's rules and by the real command."""
-    from quicksand_tui.cli import run, runner
+    from quicksand_tui.cli import runner
+    from quicksand_tui.cli.guests import run
 
     spec, plans = SPECS[case], []
 
@@ -266,6 +267,6 @@ def test_a_question_names_what_is_lost_with_a_checkpoint() -> None:
 def test_limits_are_the_engine_s() -> None:
     from quicksand.records.nodes import TAG_MAX
 
-    from quicksand_tui.model.checkpoints import TAG_LIMIT
+    from quicksand_tui.model.shown_checkpoints import TAG_LIMIT
 
     assert TAG_LIMIT == TAG_MAX

@@ -13,7 +13,7 @@ from quicksand.base.errors import RemoteUnansweredError
 from quicksand.remote.connection import Connection
 from quicksand.remote.destination import Destination
 
-from quicksand_tui.door.ssh_questions import askpass_for
+from quicksand_tui.door.ssh_asking import askpass_for
 from quicksand_tui.screens.ssh_question import SshQuestionScreen
 from quicksand_tui.ui.app import QuicksandApp
 from tests.ssh_server import FarHost, far_environ, find_sshd, lock_key, with_sshd

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from quicksand_tui.screens.confirm import ConfirmScreen
 from quicksand_tui.screens.form import FormScreen
-from quicksand_tui.screens.saves import SavesScreen, TrashScreen
+from quicksand_tui.screens.saves_and_trash import SavesScreen, TrashScreen
 from tests.unit.app.fake_saves import GONE
 from tests.unit.app.fakes import FakeService, screen_text, toasts, until
 from tests.unit.app.saves_screens import browsing, last_command, rows, saves_shown

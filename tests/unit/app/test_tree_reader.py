@@ -12,9 +12,9 @@ from quicksand.records.registry import Registry
 from quicksand.snapshots import history as history_module
 from quicksand.snapshots.history import History
 
-from quicksand_tui.cockpit.tree import tree_title
+from quicksand_tui.cockpit.tree_panel import tree_title
 from quicksand_tui.door.look import Reader, TreeReader
-from quicksand_tui.model.checkpoints import NO_TREE
+from quicksand_tui.model.shown_checkpoints import NO_TREE
 from tests.unit.app.test_reader import make
 from tests.unit.cli.histories import add, history_of, id_of, spoil, stand_at
 

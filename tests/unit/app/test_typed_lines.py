@@ -6,12 +6,12 @@ from __future__ import annotations
 import pytest
 from textual.events import Key
 
-from quicksand_tui.actions.registry import default_keymap, line_keys
-from quicksand_tui.kit.hands import Hands
-from quicksand_tui.screens.command import CommandScreen
-from quicksand_tui.screens.saves import SavesScreen, TrashScreen
+from quicksand_tui.actions.all_actions import default_keymap, line_keys
+from quicksand_tui.kit.deliberate_keys import Hands
+from quicksand_tui.screens.command_line import CommandScreen
+from quicksand_tui.screens.saves_and_trash import SavesScreen, TrashScreen
 from quicksand_tui.ui.app import QuicksandApp
-from quicksand_tui.views.layout import Part
+from quicksand_tui.views.main_layout import Part
 from tests.unit.app.fakes import (
     DB,
     KEPT,

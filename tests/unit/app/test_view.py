@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from quicksand.things.status import Status
 
-from quicksand_tui.door.traffic import with_traffic
+from quicksand_tui.door.traffic_watch import with_traffic
 from quicksand_tui.model.jobs import Job, JobVerb
-from quicksand_tui.model.sandboxes import ImageView, SandboxView, TrafficRates
+from quicksand_tui.model.shown_sandboxes import ImageView, SandboxView, TrafficRates
 from quicksand_tui.model.world import HostView, Panel, Selection, World
 from quicksand_tui.views.counts import counts_text, empty_text, host_text
 from quicksand_tui.views.image_rows import image_row, plan_image_columns

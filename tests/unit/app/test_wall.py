@@ -14,14 +14,14 @@ from quicksand.things.status import Status
 from textual.events import Key
 from textual.pilot import Pilot
 
-from quicksand_tui.door.protocol import LogKind, ShellView
-from quicksand_tui.home.config import Settings
+from quicksand_tui.door.service_protocol import LogKind, ShellView
+from quicksand_tui.home.config_file import Settings
 from quicksand_tui.kit.textual_private import forward
 from quicksand_tui.model.jobs import CommandOutput
-from quicksand_tui.model.sandboxes import SandboxView
-from quicksand_tui.model.wall import WatchedTerminal
-from quicksand_tui.screens.run_many import RunManyScreen
-from quicksand_tui.screens.wall import WallScreen
+from quicksand_tui.model.shown_sandboxes import SandboxView
+from quicksand_tui.model.wall_plan import WatchedTerminal
+from quicksand_tui.screens.run_many_table import RunManyScreen
+from quicksand_tui.screens.wall_screen import WallScreen
 from quicksand_tui.ui.app import QuicksandApp
 from tests.unit.app.fake_wall import FakeWall
 from tests.unit.app.fakes import (

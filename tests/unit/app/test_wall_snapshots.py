@@ -9,8 +9,8 @@ import pytest
 from quicksand.things.status import Status
 from textual.pilot import Pilot
 
-from quicksand_tui.model.wall import Heard
-from quicksand_tui.screens.wall import WallScreen
+from quicksand_tui.model.wall_plan import Heard
+from quicksand_tui.screens.wall_screen import WallScreen
 from tests.unit.app.fakes import WEB, app_of, make_app, ready, until
 from tests.unit.app.test_snapshots import ALL_SIZES, Compare, unhurried
 from tests.unit.app.test_wall import WallService, terminal

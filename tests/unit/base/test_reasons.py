@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
+from quicksand.base.error_reasons import reason_of
 from quicksand.base.errors import BootTimeoutError, ConfigError
-from quicksand.base.reasons import reason_of
 
 
 def test_no_reason_has_words_of_pythons_own_exceptions() -> None:

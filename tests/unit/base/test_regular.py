@@ -16,8 +16,8 @@ from quicksand.base.regular import NotAFileError, open_regular, read_file
 from quicksand.base.sharing import copy_sparse
 from quicksand.disks.images.same_files import sha256_file
 
-from quicksand_tui.door.logs import FileLog
-from quicksand_tui.home.config import read_config
+from quicksand_tui.door.log_tail import FileLog
+from quicksand_tui.home.config_file import read_config
 from quicksand_tui.home.state import StateFile
 
 pytestmark = pytest.mark.timeout(120)
@@ -101,8 +101,8 @@ OF_THE_KERNEL_OR_THE_PROGRAM = {
     "qemu/debs.py",
     "qemu/keeper_parts/adopting.py",
     "qemu/keeper_parts/launch.py",
-    "qemu/keeper_parts/memory.py",
-    "qemu/keeper_parts/waiting.py",
+    "qemu/keeper_parts/memory_watch.py",
+    "qemu/keeper_parts/owner_wait.py",
     "saves/precious.py",
     "snapshots/guest_ram.py",
     "snapshots/paged.py",
@@ -117,7 +117,7 @@ DELIBERATE = {
     "mounts/directories.py",  # directories, without following links
     "base/removal.py",  # its own, with descriptors only: the keeper runs it
     "saves/bundle/streams.py",  # a bundle may come from a pipe
-    "qemu/keeper_parts/files.py",  # what `regular` has opened
+    "qemu/keeper_parts/keeper_files.py",  # what `regular` has opened
     "saves/verifying.py",
 }
 

@@ -19,8 +19,8 @@ from quicksand.base.settings import (
     Setting,
     check_settings,
 )
-from quicksand.life.checkpoints import Checkpoints
-from quicksand.qemu.keeper_parts import tracking as giving
+from quicksand.life.sandbox_checkpoints import Checkpoints
+from quicksand.qemu.keeper_parts import userfaultfd as giving
 from quicksand.snapshots import comparing, tier_choice, tracking
 from quicksand.things.tier import KNOWN
 from quicksand.warm.spares.spare import is_off

@@ -13,7 +13,7 @@ import pytest
 from quicksand.base.paths import Paths
 from quicksand.things.checkpoint import Checkpoint
 
-from quicksand_tui.cli.measuring import checkpoints, machines
+from quicksand_tui.cli.measuring import checkpoint_times, measured
 from quicksand_tui.cli.measuring.figure import WIDTH, Figure, describe, figure_lines
 from tests.conftest import wait_for
 
@@ -50,7 +50,7 @@ def test_all_forms_of_the_reverts_are_told() -> None:
         ("new QEMU", "the guest's processor is not an x86_64"),
         ("warm", ""),
     ):
-        checkpoints._note_form(figure, reached(form, why))
+        checkpoint_times._note_form(figure, reached(form, why))
     assert figure.facts == {
         "tier": "pages",
         "form": "warm + new QEMU",
@@ -81,21 +81,21 @@ def test_the_processor_time_is_that_of_all_who_take_part(monkeypatch: pytest.Mon
     sandbox: Any = None
     with subprocess.Popen([sys.executable, "-c", BUSY]) as worker:
         run = SimpleNamespace(keeper_pid=os.getpid(), qemu_pid=worker.pid)
-        monkeypatch.setattr(machines, "_run_of", lambda _: run)
+        monkeypatch.setattr(measured, "_run_of", lambda _: run)
         try:
-            before = machines.processor_seconds(sandbox)
+            before = measured.processor_seconds(sandbox)
             wait_for(
-                lambda: machines.processor_seconds(sandbox) > before + 0.1, what="its work to count"
+                lambda: measured.processor_seconds(sandbox) > before + 0.1, what="its work to count"
             )
         finally:
             worker.kill()
     with pytest.raises(RuntimeError, match="cannot be told"):
-        machines.processor_seconds(sandbox)
+        measured.processor_seconds(sandbox)
 
 
 def test_a_plain_write_leaves_nothing(places: Paths) -> None:
     before = sorted(places.data.iterdir())
-    assert checkpoints.write_plainly(checkpoints.STEP + 1) > 0
+    assert checkpoint_times.write_plainly(checkpoint_times.STEP + 1) > 0
     assert sorted(places.data.iterdir()) == before
 
 
@@ -111,4 +111,4 @@ def test_a_plain_write_goes_to_any_file_system(
         return real(path, flags, mode, **more)
 
     monkeypatch.setattr(os, "open", refuse)
-    assert checkpoints.write_plainly(1) > 0
+    assert checkpoint_times.write_plainly(1) > 0

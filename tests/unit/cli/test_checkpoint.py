@@ -13,11 +13,11 @@ from quicksand.guest.shell import ShellInfo
 from quicksand.snapshots.history import History
 from quicksand.snapshots.tier_choice import WAYS
 
-from quicksand_tui.cli import shells as sessions
-from quicksand_tui.cli.commands import load
+from quicksand_tui.cli.click_commands import load
+from quicksand_tui.cli.guests import shells as sessions
+from quicksand_tui.cli.guests.relay import Wish
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
-from quicksand_tui.cli.relay import Wish
 from quicksand_tui.cli.runner import Signals, why_gone
 from quicksand_tui.verbs.index import find_verb, sections
 from tests.unit.cli.histories import add, history_of, spoil, stand_at

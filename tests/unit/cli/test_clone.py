@@ -124,7 +124,7 @@ def test_what_a_start_could_not_do_is_told(
 
     monkeypatch.setattr(Sandbox, "start", start)
     monkeypatch.setattr(Sandbox, "detach", lambda _self: None)
-    monkeypatch.setattr("quicksand_tui.cli.run.start_facts", lambda _sandbox: {})
+    monkeypatch.setattr("quicksand_tui.cli.guests.run.start_facts", lambda _sandbox: {})
     assert run(["run", "debian", "--name", "d", "--detach"]) == Exit.OK
     said = capsys.readouterr()
     assert (said.out, f"d: {LATE}" in said.err) == ("d\n", True)

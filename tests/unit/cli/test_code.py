@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 from quicksand.records.sizes import parse_memory
 
-from quicksand_tui.cli.code import Guest, advice, command_of_editor, home_in, problems
+from quicksand_tui.cli.ssh.code import Guest, advice, command_of_editor, home_in, problems
 
 FINE = {
     **{"os": "Linux", "arch": "x86_64", "glibc": "2.41", "disk": "4000000"},

@@ -8,7 +8,7 @@ import pytest
 
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
-from quicksand_tui.home.config import read_config
+from quicksand_tui.home.config_file import read_config
 from quicksand_tui.home.state import config_file
 from tests.unit.cli.run_cli import quicksand
 

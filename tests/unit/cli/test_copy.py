@@ -8,10 +8,10 @@ from typing import Any
 import click
 import pytest
 
-from quicksand_tui.cli import copy
+from quicksand_tui.cli.guests import copy
+from quicksand_tui.cli.guests.transfer import NotEnoughSpaceError
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
-from quicksand_tui.cli.transfer import NotEnoughSpaceError
 
 
 @pytest.fixture

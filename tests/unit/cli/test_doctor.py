@@ -8,8 +8,8 @@ import os
 import pytest
 from quicksand.base.paths import Paths
 
-from quicksand_tui.cli import doctor
-from quicksand_tui.cli.doctor_check import Level
+from quicksand_tui.cli.this_host import doctor
+from quicksand_tui.cli.this_host.doctor_check import Level
 
 
 @pytest.mark.parametrize("kind", ["file", "fifo", "link", "directory", "fifo in it"])

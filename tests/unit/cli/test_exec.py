@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quicksand_tui.cli import exec as exec_module
-from quicksand_tui.cli import executing, group, main
+from quicksand_tui.cli import group, main
+from quicksand_tui.cli.guests import exec as exec_module
+from quicksand_tui.cli.guests import executing
 
 WORDS = st.one_of(
     st.sampled_from(["--", "-", "-x", "--json", "--help", "exec", "", "-i", "true", "a b"]),

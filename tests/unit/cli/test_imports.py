@@ -20,7 +20,7 @@ from pathlib import Path
 import quicksand_tui.cli
 root = Path(quicksand_tui.cli.__file__).parent
 for path in root.rglob("*.py"):
-    if path.stem.startswith("rich_") or path.stem == "picture":
+    if path.stem.startswith("rich_") or path.stem == "app_screenshot":
         continue  # imported when something is drawn
     name = ".".join(path.relative_to(root).with_suffix("").parts)
     import_module(f"quicksand_tui.cli.{name}")
@@ -92,8 +92,8 @@ def test_the_app_is_there_before_the_engine_and_the_terminal_emulator() -> None:
 
 def test_the_first_paint_waits_for_nothing_that_it_does_not_show() -> None:
     """The lists are empty then, and there are neither connections nor downloads."""
-    loaded = modules_after("import quicksand_tui.ui.app, quicksand_tui.home.config")
-    late = ("screens.form", "forms.sandbox", "panes.pane")
+    loaded = modules_after("import quicksand_tui.ui.app, quicksand_tui.home.config_file")
+    late = ("screens.form", "forms.new_sandbox", "panes.pane")
     assert "quicksand_tui.model.world" in loaded
     assert not loaded & {f"quicksand_tui.{name}" for name in late}
     assert not loaded & {"click", "tomllib"}
@@ -103,7 +103,7 @@ def test_the_first_frame_waits_for_no_cryptography() -> None:
     """asyncio would load ssl, of which nothing asks before a download."""
     loaded = modules_after(
         "from quicksand_tui.opening.asyncio_alone import import_asyncio; import_asyncio(); "
-        "import quicksand_tui.door.service, quicksand_tui.home.config, quicksand_tui.ui.app"
+        "import quicksand_tui.door.service, quicksand_tui.home.config_file, quicksand_tui.ui.app"
     )
     assert "textual.app" in loaded
     assert not loaded & {"ssl", "_ssl"}
@@ -118,7 +118,7 @@ FIRST_LOOK = """
 from quicksand_tui.door.service import EngineService
 from quicksand_tui.kit.first_list import first_list
 from quicksand_tui.kit.outline import Looks
-from quicksand_tui.views.layout import Shape, USUAL_NEEDS
+from quicksand_tui.views.main_layout import Shape, USUAL_NEEDS
 service = EngineService()
 world = service.read_sandboxes()
 assert first_list(80, 24, Looks(), Shape(), USUAL_NEEDS, world)

@@ -13,11 +13,11 @@ import pytest
 from quicksand.base.errors import AgentRefusedError, QuicksandError
 from quicksand.guest.agent import extents
 from quicksand.guest.agent.extents import Extent
-from quicksand.guest.files import GuestFile
+from quicksand.guest.guest_files import GuestFile
 
-from quicksand_tui.cli import incoming
-from quicksand_tui.cli import transfer as survey
-from quicksand_tui.cli.transfer import Tally, TransferError
+from quicksand_tui.cli.guests import incoming
+from quicksand_tui.cli.guests import transfer as survey
+from quicksand_tui.cli.guests.transfer import Tally, TransferError
 
 
 def entry(name: str, kind: str = "file", **facts: object) -> GuestFile:

@@ -23,11 +23,11 @@ from quicksand.disks.images.initrd import find_agent
 from quicksand.guest.agent.channel import ALL_OUTPUT, Channel
 from quicksand.guest.agent.session import Session, connect
 from quicksand.guest.agent.wire import Stream
-from quicksand.guest.files import GuestFiles
+from quicksand.guest.guest_files import GuestFiles
 
-from quicksand_tui.cli import incoming
-from quicksand_tui.cli import transfer as survey
-from quicksand_tui.cli.transfer import NotEnoughSpaceError, Tally
+from quicksand_tui.cli.guests import incoming
+from quicksand_tui.cli.guests import transfer as survey
+from quicksand_tui.cli.guests.transfer import NotEnoughSpaceError, Tally
 
 MIB = 1024 * 1024
 START_S = 60.0

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from quicksand.base.errors import ConfigError
 
-from quicksand_tui.cli.detach_keys import DetachKeys
+from quicksand_tui.cli.guests.detach_keys import DetachKeys
 from quicksand_tui.cli.options import parse_keys
-from quicksand_tui.verbs.shared import DEFAULT_KEYS
+from quicksand_tui.verbs.parameters import DEFAULT_KEYS
 
 SEQUENCE = parse_keys(DEFAULT_KEYS)
 

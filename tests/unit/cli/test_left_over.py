@@ -14,9 +14,9 @@ from quicksand.records.registry import Registry
 from quicksand_fleet.local import lost_nodes
 from quicksand_fleet.nodes import make_nodes
 
-from quicksand_tui.cli.doctor import _strangers
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
+from quicksand_tui.cli.this_host.doctor import _strangers
 from tests.unit.cli.test_house import Output, read_json
 
 DIGEST = "ab" * 32

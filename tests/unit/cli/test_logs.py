@@ -15,8 +15,8 @@ import pytest
 from quicksand.base.paths import Paths
 from quicksand.records.layout import sandbox_dir
 
-from quicksand_tui.cli.logs import Log, last_lines
 from quicksand_tui.cli.output import Exit
+from quicksand_tui.cli.showing.logs import Log, last_lines
 from tests.conftest import wait_for
 from tests.unit.cli.run_cli import MODULE, make_stopped, quicksand
 

@@ -10,7 +10,7 @@ import click
 import pytest
 from quicksand.base.paths import Paths
 
-from quicksand_tui.cli.commands import load
+from quicksand_tui.cli.click_commands import load
 from quicksand_tui.cli.group import cli
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import MEANINGS, Exit

@@ -15,9 +15,9 @@ from quicksand.base.paths import Paths
 from quicksand.base.processes import start_of
 from quicksand.life import cloning
 from quicksand.life.cloning import mounts_of_clones
-from quicksand.life.mounts import MountHandle
+from quicksand.life.sandbox_mounts import MountHandle
 from quicksand.mounts.directories import KnownDirectory, find
-from quicksand.mounts.known import known_mounts
+from quicksand.mounts.known_mounts import known_mounts
 from quicksand.mounts.left_out import note_left_out
 from quicksand.mounts.shares import Share, read_shares
 from quicksand.records.layout import MachineDir, sandbox_dir
@@ -26,7 +26,7 @@ from quicksand.records.registry import Registry
 from quicksand.sandbox import Sandbox
 from quicksand.things.status import MountState
 
-from quicksand_tui.cli import mounts
+from quicksand_tui.cli.guests import mount_unmount
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
 from tests.unit.cli.run_cli import make_stopped
@@ -66,7 +66,7 @@ class FakeBox:
 @pytest.fixture
 def box(monkeypatch: pytest.MonkeyPatch) -> FakeBox:
     found = FakeBox()
-    monkeypatch.setattr(mounts, "attached", lambda _name: found)
+    monkeypatch.setattr(mount_unmount, "attached", lambda _name: found)
     return found
 
 

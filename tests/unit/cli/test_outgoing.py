@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from quicksand.base.errors import AgentRefusedError
 from quicksand.guest.agent.extents import Extent
-from quicksand.guest.files import GuestFile
+from quicksand.guest.guest_files import GuestFile
 
-from quicksand_tui.cli import transfer as outgoing
-from quicksand_tui.cli.transfer import Tally, TransferError
+from quicksand_tui.cli.guests import transfer as outgoing
+from quicksand_tui.cli.guests.transfer import Tally, TransferError
 from tests.unit.cli.test_incoming import entry
 
 MIB = 1024 * 1024

@@ -10,9 +10,9 @@ import termios
 import pytest
 from quicksand.base.progress import WHOLE
 
-from quicksand_tui.cli import progress
-from quicksand_tui.cli.building import BuildProgress
-from quicksand_tui.cli.standing import Rate, StartProgress
+from quicksand_tui.cli import progress_display
+from quicksand_tui.cli.images.building import BuildProgress
+from quicksand_tui.cli.reported_progress import Rate, StartProgress
 from quicksand_tui.verbs.telling import TELL, TELL_JSON
 from tests.conftest import wait_for
 from tests.pty_terminal import PtyTerminal
@@ -20,11 +20,11 @@ from tests.unit.cli.corpus import HOSTILE
 
 JOB = """
 import asyncio, os, sys
-from quicksand_tui.cli import progress
+from quicksand_tui.cli import progress_display as progress
 from quicksand_tui.cli.output import Exit, say, tell
-from quicksand_tui.cli.building import BuildProgress
+from quicksand_tui.cli.images.building import BuildProgress
 from quicksand_tui.cli.runner import run_async
-from quicksand_tui.cli.standing import Rate
+from quicksand_tui.cli.reported_progress import Rate
 from quicksand_tui.model import pace
 from quicksand.base.progress import WHOLE
 
@@ -170,10 +170,10 @@ def test_what_is_in_a_name_can_only_be_read() -> None:
 async def test_without_a_terminal_nothing_is_written(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(progress, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(progress_display, "PATIENCE_S", 0.0)
     looked = asyncio.Event()
 
-    async with progress.shown("web: saving"):
+    async with progress_display.shown("web: saving"):
         asyncio.get_running_loop().call_later(0.05, looked.set)
         await looked.wait()
     assert capfd.readouterr() == ("", "")
@@ -232,9 +232,9 @@ async def test_a_program_is_told_the_share(
         told.append(one["progress"])
         heard.set()
 
-    monkeypatch.setattr(progress, "tell_program", hear)
+    monkeypatch.setattr(progress_display, "tell_program", hear)
     followed.stage("installing", WHOLE // 4, WHOLE)
-    async with asyncio.timeout(10), progress.shown(followed.look):
+    async with asyncio.timeout(10), progress_display.shown(followed.look):
         await heard.wait()
     assert (told[0]["stage"], told[0]["share"]) == ("installing", 0.25)
 

@@ -17,8 +17,8 @@ from quicksand import Sandbox
 from quicksand.base.errors import DiskSpaceError, QuicksandError, StateError
 from quicksand.base.remedies import FREE_SPACE, PYTHON, Remedy, Verb, Words
 
-from quicksand_tui.cli.commands import load
-from quicksand_tui.model.remedies import COMMANDS, as_command, hint_of, text_of
+from quicksand_tui.cli.click_commands import load
+from quicksand_tui.model.remedy_words import COMMANDS, as_command, hint_of, text_of
 from quicksand_tui.verbs.index import find_verb
 
 ROOT = Path(__file__).parents[3]

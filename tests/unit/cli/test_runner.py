@@ -12,8 +12,8 @@ import pytest
 from quicksand.base.errors import AgentCode, AgentRefusedError, ConfigError, QemuDiedError
 
 from quicksand_tui.cli import runner
+from quicksand_tui.cli.guests.relay import starting
 from quicksand_tui.cli.output import Exit
-from quicksand_tui.cli.relay import starting
 from quicksand_tui.cli.runner import Signals, run_async, run_in_sandbox
 
 

@@ -19,14 +19,14 @@ from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import SaveSource
 from quicksand.records.trash import TRASH_KEPT_S
 from quicksand.saves.finding import all_stores
-from quicksand.saves.manifest import MANIFEST, OVERLAYS, Base
 from quicksand.saves.ownership import mark_imported, mark_made
+from quicksand.saves.save_manifest import MANIFEST, OVERLAYS, Base
 from quicksand.saves.store import SaveStore
 from quicksand.saves.workspaces import remember
 
+from quicksand_tui.cli.keeping.list_saves import HEADS
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
-from quicksand_tui.cli.saves import HEADS
 from tests.unit.aged import make_overdue
 from tests.unit.cli.run_cli import make_stopped, quicksand
 from tests.unit.saves.making import make_published, make_save, workspace_of
@@ -321,7 +321,9 @@ def test_a_signal_while_the_trash_is_emptied_is_the_exit_code(
 ) -> None:
     make_save(store, "web", base=base)
     store.remove("web")
-    monkeypatch.setattr("quicksand_tui.cli.saves.run_async", lambda _: Exit.INTERRUPTED)
+    monkeypatch.setattr(
+        "quicksand_tui.cli.keeping.list_saves.run_async", lambda _: Exit.INTERRUPTED
+    )
     assert run([*words, "--empty"]) == Exit.INTERRUPTED
     assert capsys.readouterr() == ("", "")
 

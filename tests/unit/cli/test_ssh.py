@@ -10,7 +10,7 @@ import pytest
 from quicksand.base.paths import Paths
 from quicksand.records.host_sockets import ssh_masters
 
-from quicksand_tui.cli.ssh import has_forwards
+from quicksand_tui.cli.ssh.ssh_command import has_forwards
 from tests.unit.cli.run_cli import MODULE
 
 

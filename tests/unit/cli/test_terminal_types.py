@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 from quicksand.base.errors import AgentRefusedError
 
-from quicksand_tui.cli import terminal_types
-from quicksand_tui.cli.terminal_types import SIZE_MAX, choose_term
+from quicksand_tui.cli.guests import terminal_types
+from quicksand_tui.cli.guests.terminal_types import SIZE_MAX, choose_term
 
 ENTRY = b"\x1a\x01" + bytes(40)
 

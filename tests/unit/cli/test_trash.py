@@ -147,7 +147,7 @@ def test_du_and_clean_tell_what_the_trash_holds(places: Paths, capsys: Output) -
 
 
 def test_an_image_that_one_in_the_trash_lies_on_stays(places: Paths, capsys: Output) -> None:
-    from quicksand.disks.images.store import ImageStore
+    from quicksand.disks.images.image_store import ImageStore
 
     image = publish(ImageStore(places.images))
     record = make_stopped(places, "box", image=image.name)

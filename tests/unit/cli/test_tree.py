@@ -12,10 +12,10 @@ from quicksand.snapshots.history import History
 from quicksand.snapshots.tree import checkpoint_of
 from quicksand.things.checkpoint import Checkpoint
 
-from quicksand_tui.cli.checkpoints import Past, draw
+from quicksand_tui.cli.keeping.checkpoint_revert import Past, draw
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
-from quicksand_tui.model.checkpoints import FANCY, PLAIN
+from quicksand_tui.model.shown_checkpoints import FANCY, PLAIN
 from tests.unit.cli.histories import add, history_of, id_of, link, spoil, stand_at
 from tests.unit.cli.run_cli import make_stopped, quicksand
 

@@ -18,14 +18,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import quicksand_tui
+from quicksand_tui.actions.all_actions import ACTIONS, Scope
 from quicksand_tui.actions.line import MORE, SANDBOX, verbs_of
-from quicksand_tui.actions.registry import ACTIONS, Scope
 from quicksand_tui.cli.carrying import EVERYTHING
-from quicksand_tui.cli.commands import load
+from quicksand_tui.cli.click_commands import load
 from quicksand_tui.cli.group import cli
 from quicksand_tui.verbs.call import AS_JSON
-from quicksand_tui.verbs.commands import command_line
 from quicksand_tui.verbs.index import all_verbs, find_verb
+from quicksand_tui.verbs.shown_commands import command_line
 from quicksand_tui.verbs.verb import AnyVerb, Kind, Parameter
 
 ROOT = Path(quicksand_tui.__file__).parent
@@ -75,8 +75,9 @@ def test_a_command_takes_what_its_record_says_and_nothing_else(record: AnyVerb) 
 
 def test_every_command_has_a_record() -> None:
     known = {id(command_of(record)) for record in ALL} | {id(cli)}
-    for path in (ROOT / "cli").glob("*.py"):
-        for name, value in vars(import_module(f"quicksand_tui.cli.{path.stem}")).items():
+    for path in (ROOT / "cli").rglob("*.py"):
+        module = ".".join(path.relative_to(ROOT.parent).with_suffix("").parts)
+        for name, value in vars(import_module(module.removesuffix(".__init__"))).items():
             assert not isinstance(value, click.Command) or id(value) in known, name
 
 
@@ -201,7 +202,7 @@ def test_no_command_of_the_app_is_written_by_hand_and_none_is_told_of_that_is_no
             for word in re.findall(r"[`$] ?quicksand-tui ([a-z]+)", text):
                 told += 1
                 assert find_verb(word)
-            if path.parent.name not in ("cli", "verbs") and has_values:
+            if path.relative_to(ROOT).parts[0] not in ("cli", "verbs") and has_values:
                 assert not re.search(r"quicksand-tui [a-z]+ \{\}", text), path
     assert told > 20
 

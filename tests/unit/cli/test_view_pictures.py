@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from quicksand_tui.cli.view import View
-from quicksand_tui.pixels.choice import Way
+from quicksand_tui.cli.screen.view import View
 from quicksand_tui.pixels.keysyms import Chord
+from quicksand_tui.pixels.picture_way import Way
 
 
 class Screen:

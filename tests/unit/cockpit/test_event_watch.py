@@ -18,7 +18,7 @@ from quicksand_tui.door.event_cursor import Cursor, read_cursor, write_cursor
 from quicksand_tui.door.event_watch import EventWatch
 from quicksand_tui.door.look import Reader
 from quicksand_tui.model.happened import differences
-from quicksand_tui.model.sandboxes import MountView, SandboxView
+from quicksand_tui.model.shown_sandboxes import MountView, SandboxView
 from quicksand_tui.model.world import World
 from tests.unit.app.fakes import FULL, WEB_PAST
 

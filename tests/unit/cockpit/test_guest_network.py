@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from quicksand.guest.traffic import GuestTraffic
 
-from quicksand_tui.model.sandboxes import TrafficMeter
+from quicksand_tui.model.shown_sandboxes import TrafficMeter
 
 
 def test_rates_come_of_two_readings_and_a_reboot_is_no_rate() -> None:

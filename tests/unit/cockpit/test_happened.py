@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from quicksand.things.status import MountState, Status
 
-from quicksand_tui.model.checkpoints import CheckpointTree, CheckpointView
 from quicksand_tui.model.happened import (
     Fact,
     Happened,
@@ -16,7 +15,8 @@ from quicksand_tui.model.happened import (
     past_of,
     words_of,
 )
-from quicksand_tui.model.sandboxes import SandboxView
+from quicksand_tui.model.shown_checkpoints import CheckpointTree, CheckpointView
+from quicksand_tui.model.shown_sandboxes import SandboxView
 from quicksand_tui.model.world import World
 from tests.unit.app.fakes import AGENT, DATA, DB, NOW, PAST, SRC, WEB, WEB_PAST, kept
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quicksand_tui.model.geometry import Rect
-from quicksand_tui.views.layout import (
+from quicksand_tui.views.main_layout import (
     AREA_MIN,
     STACKED_FROM,
     Needs,

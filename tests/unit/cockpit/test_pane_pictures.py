@@ -14,7 +14,7 @@ import pytest
 
 from quicksand_tui.cockpit import pane_pictures
 from quicksand_tui.cockpit.pane_pictures import PanePictureScreen
-from quicksand_tui.pixels.choice import Way
+from quicksand_tui.pixels.picture_way import Way
 from quicksand_tui.pixels.placed import Part, Placed, Stored
 from tests.unit.pixels.guest import noise
 

@@ -19,7 +19,7 @@ from quicksand_tui.home.state import (
     recall_needs,
     recall_shape,
 )
-from quicksand_tui.views.layout import USUAL_NEEDS, Needs, Shape, Tab
+from quicksand_tui.views.main_layout import USUAL_NEEDS, Needs, Shape, Tab
 
 
 def test_values_are_there_in_the_next_run(tmp_path: Path) -> None:

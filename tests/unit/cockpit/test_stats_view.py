@@ -10,8 +10,8 @@ from quicksand.guest.traffic import GuestTraffic
 from rich.cells import cell_len
 
 from quicksand_tui.model.amounts import sparkline
-from quicksand_tui.model.sandboxes import ProcessView, TrafficRates, UseHistory
-from quicksand_tui.views.stats import stats_lines
+from quicksand_tui.model.shown_sandboxes import ProcessView, TrafficRates, UseHistory
+from quicksand_tui.views.stats_lines import stats_lines
 from tests.unit.app.corpus import HOSTILE
 from tests.unit.app.fakes import DB, GUEST, WEB
 

@@ -6,7 +6,7 @@ import pytest
 from quicksand.things.status import Status
 
 from quicksand_tui.model.geometry import Rect
-from quicksand_tui.model.wall import (
+from quicksand_tui.model.wall_plan import (
     TILE_HEIGHT_MIN,
     TILE_WIDTH_MIN,
     Kind,
@@ -16,7 +16,7 @@ from quicksand_tui.model.wall import (
     is_question,
     lay_out,
 )
-from quicksand_tui.views.wall import TileFacts, counts_text, foot_text, head_text
+from quicksand_tui.views.tile_words import TileFacts, counts_text, foot_text, head_text
 
 SIZES = ((80, 22), (100, 28), (120, 34), (160, 43), (200, 48), (30, 8), (10, 3), (1, 1))
 

@@ -17,9 +17,9 @@ from quicksand.base.files import try_lock
 from quicksand.base.listing import own_directories
 from quicksand.base.paths import paths
 from quicksand.base.removal import MARK, remove
-from quicksand.disks.images import store as stores
+from quicksand.disks.images import image_store as stores
+from quicksand.disks.images.image_store import CURRENT, MANIFEST, ImageStore
 from quicksand.disks.images.resolve import ImageResolver
-from quicksand.disks.images.store import CURRENT, MANIFEST, ImageStore
 from quicksand.disks.images.stored_image import StoredImage
 from quicksand.life.cleaning import DOOMED
 

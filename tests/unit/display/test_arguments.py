@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from quicksand.base.errors import ConfigError
-from quicksand.display.held import pixel_on, place_on
+from quicksand.display.input_state import pixel_on, place_on
 from quicksand.display.recording import Recording
-from quicksand.life.display import Display
+from quicksand.life.sandbox_display import Display
 
 Call = Callable[[Display], Awaitable[None]]
 

@@ -1,4 +1,4 @@
-"""`life.display.Display`: turns of several clients, and where the pointer is."""
+"""`life.sandbox_display.Display`: turns of several clients, and where the pointer is."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import pytest
 from quicksand.base.errors import AgentUnreachableError, StateError
 from quicksand.display import hands
 from quicksand.display.hands import Hands
-from quicksand.display.held import Held
 from quicksand.display.in_guest import Pointer
-from quicksand.life import display as vm_display
-from quicksand.life.display import Display
+from quicksand.display.input_state import Held
+from quicksand.life import sandbox_display as vm_display
+from quicksand.life.sandbox_display import Display
 from quicksand.life.sandbox_life import Life
 from quicksand.records.layout import MachineDir
 

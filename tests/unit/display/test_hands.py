@@ -14,9 +14,9 @@ from quicksand.base.errors import ConfigError, DisplayError, StateError
 from quicksand.base.limits import BUTTONS
 from quicksand.display import hands, queue
 from quicksand.display.hands import Hands, let_go_all, lift_all, may_hold
-from quicksand.display.held import ABS_MAX, Held, check_button, check_place
+from quicksand.display.input_state import ABS_MAX, Held, check_button, check_place
 from quicksand.display.keys import STROKES
-from quicksand.qemu.hypervisor import Qemu
+from quicksand.qemu.qemu_hypervisor import Qemu
 from quicksand.qemu.qmp import Monitor
 from quicksand.records.layout import MachineDir
 

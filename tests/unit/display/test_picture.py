@@ -16,7 +16,7 @@ from PIL import Image
 from quicksand.base.errors import ConfigError, DisplayError, PathError
 from quicksand.display.picture import PICTURE_PIXELS_MAX, Format, Picture, read_size, write_picture
 
-from quicksand_tui.model.remedies import hint_of
+from quicksand_tui.model.remedy_words import hint_of
 
 RANDOM = Picture(37, 23, random.Random(1).randbytes(37 * 23 * 3))
 

@@ -13,7 +13,7 @@ from quicksand.qemu.qmp import Monitor
 from quicksand.records.config import SandboxConfig
 from quicksand.records.layout import MachineDir
 
-from quicksand_tui.model.remedies import hint_of
+from quicksand_tui.model.remedy_words import hint_of
 
 
 class FakeMonitor:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from quicksand.base.errors import MemoryBudgetError, RemoteUnreachableError
 from quicksand.base.memory import OVERHEAD
-from quicksand.hosted.host import RemoteHost
+from quicksand.hosted.remote_host import RemoteHost
 from quicksand_fleet.capacity import Capacity
 from quicksand_fleet.interface import HostState
 from quicksand_fleet.machine import Machine

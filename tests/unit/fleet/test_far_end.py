@@ -17,7 +17,7 @@ from quicksand.hosted.errors import decode_error
 from quicksand.records.claims import Claims
 from quicksand.records.fleet_files import machine_id
 from quicksand.records.memory_budget import BUDGET
-from quicksand.remote.link import Link, Request
+from quicksand.remote.peer_link import Link, Request
 from quicksand_fleet.batch import at_once_for
 from quicksand_fleet.capacity import Capacity, decode_capacity, encode_capacity
 from quicksand_fleet.far_end import MachineOfFleets

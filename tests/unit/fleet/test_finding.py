@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import pytest
 from quicksand.base.errors import FleetFullError, MachineError
-from quicksand.hosted.host import RemoteHost
 from quicksand.hosted.life import FarLife
+from quicksand.hosted.remote_host import RemoteHost
 from quicksand.records.config import SandboxConfig
 from quicksand_fleet.finding import PlacedLife
 from quicksand_fleet.interface import Need, Reservation

@@ -18,7 +18,7 @@ from quicksand.base.errors import (
 )
 from quicksand.base.memory import available_memory
 from quicksand.base.paths import SHARED_IMAGES, Paths
-from quicksand.disks.images.store import ImageStore
+from quicksand.disks.images.image_store import ImageStore
 from quicksand.life.image_users import ImageUsers
 from quicksand.records.config import SandboxConfig
 from quicksand.records.fleet_files import fleet_file, machine_id

@@ -13,7 +13,7 @@ from quicksand.base.errors import AgentProtocolError, AgentRefusedError, StateEr
 from quicksand.guest.agent import wire
 from quicksand.guest.agent.session import Session
 from quicksand.guest.agent.wire import Stream
-from quicksand.guest.directories import NAME_MAX, Splitter, WatchEvent, WatchKind, watch
+from quicksand.guest.directory_watch import NAME_MAX, Splitter, WatchEvent, WatchKind, watch
 
 from tests.unit.guest.agent.fake_agent import FakeAgent, session_with
 

@@ -29,10 +29,10 @@ from quicksand.base.errors import (
 from quicksand.base.remedies import Remedy, Words
 from quicksand.hosted.codec import ForeignValueError, decode, encode, hints_of
 from quicksand.hosted.errors import KNOWN, decode_error, encode_error
-from quicksand.hosted.known import Known
+from quicksand.hosted.hosted_sandbox import Known
 from quicksand.hosted.methods import METHODS
-from quicksand.hosted.names import NAMES
-from quicksand.life.events import Event, EventKind
+from quicksand.hosted.type_names import NAMES
+from quicksand.life.qmp_events import Event, EventKind
 from quicksand.records.config import NetworkMode, SandboxConfig
 from quicksand.records.mount import Mount
 from quicksand.records.port_forwards import PortForward

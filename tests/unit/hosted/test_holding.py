@@ -23,12 +23,12 @@ from quicksand.base.paths import Paths
 from quicksand.hosted import holding
 from quicksand.hosted.calling import ask, call
 from quicksand.hosted.holding import HeldSandboxes
-from quicksand.hosted.host import RemoteHost
-from quicksand.hosted.known import Known
+from quicksand.hosted.hosted_sandbox import Known
 from quicksand.hosted.life import FarLife
+from quicksand.hosted.remote_host import RemoteHost
 from quicksand.records.config import SandboxConfig
 from quicksand.remote.destination import Destination
-from quicksand.remote.link import Link, Request
+from quicksand.remote.peer_link import Link, Request
 
 from tests.unit.hosted.test_codec import CHECKPOINT
 from tests.unit.remote.far import links, until

@@ -28,7 +28,7 @@ from quicksand.base.paths import Paths
 from quicksand.display.framebuffer import Framebuffer
 from quicksand.display.place import RelayedScreen, ask_size, open_screen, parse_place, place_text
 from quicksand.display.rfb import RfbClient
-from quicksand.display.screen import true_width
+from quicksand.display.screendump import true_width
 from quicksand.guest.agent.wire import Stream
 from quicksand.hosted import relayed_screen, screen_offer
 from quicksand.hosted.protocol import SCREENS
@@ -36,7 +36,7 @@ from quicksand.hosted.relayed_screen import ScreenRelay
 from quicksand.hosted.screen_offer import Screens
 from quicksand.records.host_sockets import SCREEN_SOCKETS
 from quicksand.records.layout import MachineDir
-from quicksand.remote.link import Answer, Link, Request
+from quicksand.remote.peer_link import Answer, Link, Request
 
 from tests.unit.hosted.running import Running, running
 from tests.unit.pixels.fake_desktop import FakeDesktop

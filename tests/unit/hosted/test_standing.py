@@ -16,7 +16,7 @@ from quicksand.hosted import standing, standing_offer
 from quicksand.hosted.codec import ForeignValueError
 from quicksand.hosted.standing import StandingTable, decode_told, encode_told
 from quicksand.hosted.standing_offer import Standing
-from quicksand.remote.link import Link, Request
+from quicksand.remote.peer_link import Link, Request
 from quicksand.things.status import Status
 
 from tests.unit.remote.far import links, until

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from quicksand.base.sharing import share_file
+from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.images.recipes import recipe_places
-from quicksand.disks.images.store import ImageStore
 from quicksand.disks.images.stored_image import StoredImage
 from quicksand_images import build
 from quicksand_images.layers import layer_digest

@@ -11,14 +11,14 @@ import pytest
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import DiskSpaceError, HostError, ImageError, UnreachableError
 from quicksand.base.tools import ToolError
-from quicksand.disks.images.store import ImageStore
+from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.packages.web import Web
 from quicksand_images import apk_mirror, build
 from quicksand_images.log import log_path
 from quicksand_images.published import naming_published
 from quicksand_images.recipe import Layer, Recipe, find_recipe, read_recipe
 
-from quicksand_tui.model.remedies import hint_of
+from quicksand_tui.model.remedy_words import hint_of
 
 HOST = Architecture.host()
 OTHER = next(arch for arch in Architecture if arch is not HOST)

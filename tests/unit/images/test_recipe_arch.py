@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import ConfigError, ImageError
-from quicksand.disks.images.store import ImageStore
+from quicksand.disks.images.image_store import ImageStore
 from quicksand_images import bases, build, in_vm, mmdebstrap
 from quicksand_images.benches import HostBench
 from quicksand_images.log import BuildLog

@@ -22,7 +22,7 @@ from quicksand.base.errors import (
     StateError,
 )
 from quicksand.base.paths import Paths
-from quicksand.disks.images.store import ImageStore
+from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.images.stored_image import StoredImage
 from quicksand.disks.packages.installing import install_package
 from quicksand_images.recipe import load_recipe

@@ -10,7 +10,7 @@ import pytest
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import HostError, UnreachableError
 from quicksand.base.progress import Progress
-from quicksand.disks.images.store import ImageStore
+from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.images.stored_image import StoredImage
 from quicksand.qemu import debs
 from quicksand.qemu.binaries import find_binaries
@@ -21,7 +21,7 @@ from quicksand_images.sources import from_inside
 from quicksand_images.workshop import WorkshopBench, find_bench
 from quicksand_images.workshop_image import find_image, look_into
 
-from quicksand_tui.model.remedies import hint_of
+from quicksand_tui.model.remedy_words import hint_of
 
 APT, APK = "usr/bin/apt-get", "lib/apk/db/installed"
 TOOLS = ("sbin/mke2fs", "sbin/debugfs")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from quicksand_tui.actions.registry import Scope
+from quicksand_tui.actions.all_actions import Scope
 from quicksand_tui.kit.doing import Doer
 
 

@@ -21,11 +21,11 @@ from quicksand_vt import Terminal
 from quicksand_tui.door.service import EngineService
 from quicksand_tui.kit.first_list import first_list
 from quicksand_tui.kit.outline import Looks, outline
-from quicksand_tui.model.sandboxes import SandboxView
+from quicksand_tui.model.shown_sandboxes import SandboxView
 from quicksand_tui.model.text import sanitise
 from quicksand_tui.model.world import World
 from quicksand_tui.opening.opening import FirstLook, Sketch
-from quicksand_tui.views.layout import USUAL_NEEDS, Shape
+from quicksand_tui.views.main_layout import USUAL_NEEDS, Shape
 from tests.conftest import wait_for
 from tests.pty_terminal import WHOLE, PtyTerminal
 from tests.unit.app.test_reader import make

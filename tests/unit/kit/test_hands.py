@@ -13,12 +13,12 @@ import pytest
 from textual.events import Key, MouseDown, MouseUp
 from textual.pilot import Pilot
 
-from quicksand_tui.kit.hands import ANSWER_AFTER_S, GAP_S, LETTERS, Hands
-from quicksand_tui.panes.waiting import WaitingShell
-from quicksand_tui.screens.command import CommandScreen
+from quicksand_tui.kit.deliberate_keys import ANSWER_AFTER_S, GAP_S, LETTERS, Hands
+from quicksand_tui.panes.pending_shell import WaitingShell
+from quicksand_tui.screens.command_line import CommandScreen
 from quicksand_tui.screens.confirm import ConfirmScreen
-from quicksand_tui.screens.jobs import JobsScreen
-from quicksand_tui.screens.saves import TrashScreen
+from quicksand_tui.screens.job_drawer import JobsScreen
+from quicksand_tui.screens.saves_and_trash import TrashScreen
 from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.widgets.inputs import LineInput
 from tests.unit.app.fakes import (

@@ -15,7 +15,7 @@ from quicksand_vt import Terminal
 
 from quicksand_tui.kit.outline import Looks, looks_of, outline, terminal_name
 from quicksand_tui.ui.themes import THEMES
-from quicksand_tui.views.layout import Shape, Tab
+from quicksand_tui.views.main_layout import Shape, Tab
 from tests.conftest import wait_for
 from tests.pty_terminal import WHOLE, PtyTerminal
 from tests.unit.kit.test_probing import APP, RAISING, SIGNALS, ends_by, given_back, recording

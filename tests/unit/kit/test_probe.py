@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quicksand_tui.kit.abilities import UNKNOWN, TerminalAbilities
-from quicksand_tui.kit.answers import CUT_WAIT_S, KEY_WAIT_S, ReplyReader, questions
+from quicksand_tui.kit.terminal_queries import CUT_WAIT_S, KEY_WAIT_S, ReplyReader, questions
 from tests.pty_terminal import WHOLE
 
 KEYS = (

@@ -16,7 +16,7 @@ from qemu.qmp import QMPClient, Runstate
 from quicksand.base.errors import MachineError, QemuDiedError, StateError
 from quicksand.base.files import try_lock, write_json
 from quicksand.base.paths import Paths
-from quicksand.life.events import Event, EventKind, watch_events
+from quicksand.life.qmp_events import Event, EventKind, watch_events
 from quicksand.qemu.qmp import EVENTS_MAX, Monitor, wait_for_event
 from quicksand.records.layout import QMP_MONITORS, MachineDir, RuntimeDir, runtime_dir, sandbox_dir
 from quicksand.records.registry import Registry, publish_state

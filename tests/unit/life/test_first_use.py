@@ -18,8 +18,8 @@ from quicksand.base.boot_timing import STAGES
 from quicksand.base.errors import HostError, ImageError, ImageNotFound
 from quicksand.base.paths import Paths, paths
 from quicksand.base.progress import WHOLE, Progress
+from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.images.resolve import ImageResolver
-from quicksand.disks.images.store import ImageStore
 from quicksand.disks.images.stored_image import StoredImage
 from quicksand.disks.packages import installing
 from quicksand.life import image_building
@@ -27,7 +27,7 @@ from quicksand.life.image_building import BUILT_UNTIL, build_if_missing, buildab
 from quicksand_images import builder as real
 
 from quicksand_tui.door.look import Reader
-from quicksand_tui.model.remedies import hint_of
+from quicksand_tui.model.remedy_words import hint_of
 from tests.unit.cli.run_cli import quicksand
 
 

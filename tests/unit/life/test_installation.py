@@ -10,7 +10,7 @@ from quicksand import QuicksandError
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import ConfigError, ImageNotFound
 from quicksand.base.paths import Paths
-from quicksand.disks.images.store import ImageStore
+from quicksand.disks.images.image_store import ImageStore
 from quicksand.life import installation
 
 from tests.unit.disks.packages.wheels import make_wheel

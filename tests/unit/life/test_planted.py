@@ -12,7 +12,7 @@ import pytest
 from quicksand.base.errors import PathError, QuicksandError
 from quicksand.base.paths import Paths, make_private_dir, paths
 from quicksand.base.staging import sweep_staging
-from quicksand.disks.images.store import ImageStore
+from quicksand.disks.images.image_store import ImageStore
 from quicksand.life.cleaning import Cleaner, Waste
 from quicksand.life.sandbox_removal import remove_sandbox
 from quicksand.life.sandbox_trash import SandboxTrash

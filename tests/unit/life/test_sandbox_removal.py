@@ -17,8 +17,8 @@ from quicksand.records.layout import runtime_dir
 from quicksand.records.registry import Registry, publish_state
 from quicksand.records.sandboxes import Record
 
-from quicksand_tui.cli import doctor
-from quicksand_tui.model.remedies import hint_of
+from quicksand_tui.cli.this_host import doctor
+from quicksand_tui.model.remedy_words import hint_of
 from tests.unit.records.making import RUN, machine_of, make
 
 

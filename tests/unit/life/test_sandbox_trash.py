@@ -30,7 +30,7 @@ from quicksand.records.sandboxes import Record, new_id
 from quicksand.records.trash import TRASH_KEPT_S
 from quicksand.things.status import Status
 
-from quicksand_tui.model.remedies import hint_of
+from quicksand_tui.model.remedy_words import hint_of
 from tests.faults import Fault, fault
 from tests.kills import kill_at_each
 from tests.unit.aged import make_overdue

@@ -10,13 +10,13 @@ from quicksand.base.arch import Architecture
 from quicksand.base.errors import ImageNotFound, StateError
 from quicksand.base.files import try_lock, write_json
 from quicksand.base.paths import Paths
-from quicksand.disks.images.store import ImageStore
+from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.packages.installing import install_package
 from quicksand.disks.packages.wanted import parse_wanted
 from quicksand.life import image_users
 from quicksand.life.uninstalling import Uninstalled, installed_images, uninstall
 from quicksand.records.layout import sandbox_dir
-from quicksand.saves.manifest import Base
+from quicksand.saves.save_manifest import Base
 
 from tests.unit.cli.run_cli import make_stopped
 from tests.unit.disks.packages.wheels import (

@@ -11,7 +11,7 @@ import pytest
 from quicksand import SandboxConfig
 from quicksand.base.errors import AgentRefusedError, AgentUnreachableError
 from quicksand.base.paths import Paths
-from quicksand.mounts import known, shares
+from quicksand.mounts import known_mounts, shares
 from quicksand.mounts.after_past import AfterPast, Wanted
 from quicksand.mounts.at_start import MountsAtStart
 from quicksand.mounts.directories import find
@@ -75,7 +75,9 @@ def wanted(tmp_path: Path, *places: str) -> list[Wanted]:
 
 
 def told(machine: MachineDir) -> dict[str, MountState]:
-    found = {one.mount.guest: known._state(one.mounter) for one in shares.read_shares(machine)}
+    found = {
+        one.mount.guest: known_mounts._state(one.mounter) for one in shares.read_shares(machine)
+    }
     for share in shares.list_shares(machine):
         share.end()
     return found

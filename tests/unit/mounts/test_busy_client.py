@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from quicksand.base.errors import AgentRefusedError, MountError
 from quicksand.mounts import mounting, shares
-from quicksand.mounts.serving import start_server
+from quicksand.mounts.share_server import start_server
 from quicksand.records.layout import MachineDir
 from quicksand.records.mount import Mount
 

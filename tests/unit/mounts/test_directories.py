@@ -22,13 +22,13 @@ from quicksand.mounts.left_out import (
     read_left_out,
     read_left_out_mounts,
 )
-from quicksand.mounts.serving import start_server
+from quicksand.mounts.share_server import start_server
 from quicksand.mounts.shares import Share
 from quicksand.records.layout import MachineDir, SandboxDir
 from quicksand.records.mount import Mount
 from quicksand_smb import HANG_UP
 
-from quicksand_tui.model.remedies import hint_of
+from quicksand_tui.model.remedy_words import hint_of
 from tests.conftest import our_processes, wait_for
 from tests.unit.mounts.test_serving import Qemu, heard, machine, qemu  # noqa: F401 - fixtures
 from tests.unit.smb_attack import raw
@@ -197,7 +197,7 @@ async def test_a_swap_after_the_open_gains_nothing(
             plant(nested)
             yield descriptor
 
-    monkeypatch.setattr("quicksand.mounts.serving.opened", swapped)
+    monkeypatch.setattr("quicksand.mounts.share_server.opened", swapped)
     share: Share = await start_server(machine, nested, "secret", known=checked)
     try:
         for again in (False, True):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from quicksand.base.errors import AgentRefusedError, AgentUnreachableError
 from quicksand.mounts import mounting, shares
-from quicksand.mounts.serving import start_server
+from quicksand.mounts.share_server import start_server
 from quicksand.mounts.shares import Share, share_name
 from quicksand.records.layout import MachineDir
 from quicksand.records.mount import Mount

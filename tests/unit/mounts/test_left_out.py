@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from quicksand.base.errors import ConfigError
 from quicksand.base.paths import Paths
-from quicksand.life.mounts import Mounts
+from quicksand.life.sandbox_mounts import Mounts
 from quicksand.mounts.left_out import note_left_out, read_left_out
 from quicksand.records.layout import sandbox_dir
 

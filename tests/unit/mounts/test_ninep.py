@@ -27,12 +27,12 @@ from quicksand.mounts.devices import Device
 from quicksand.mounts.directories import find
 from quicksand.qemu.binaries import QemuBinaries, find_binaries
 from quicksand.qemu.command import SharedDirectory, count_directories, plan
-from quicksand.qemu.hypervisor import Qemu
+from quicksand.qemu.qemu_hypervisor import Qemu
 from quicksand.qemu.qmp import Monitor
 from quicksand.records.layout import MachineDir
 from quicksand.records.mount import NINEP, parse_mount
 
-from quicksand_tui.model.remedies import hint_of
+from quicksand_tui.model.remedy_words import hint_of
 from tests.unit.qemu.test_command import INHERITED, PLAIN
 
 BLOCKED = (

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from quicksand.mounts import mounting, shares
 from quicksand.mounts.directories import find
-from quicksand.mounts.serving import start_server
+from quicksand.mounts.share_server import start_server
 from quicksand.mounts.shares import share_name
 from quicksand.records.layout import SHARES, MachineDir
 from quicksand.records.mount import Mount

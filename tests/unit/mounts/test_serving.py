@@ -23,7 +23,7 @@ from quicksand.base.processes import is_process, start_of
 from quicksand.mounts import mounting, shares
 from quicksand.mounts.at_start import MountsAtStart
 from quicksand.mounts.directories import check_directory
-from quicksand.mounts.serving import start_server
+from quicksand.mounts.share_server import start_server
 from quicksand.mounts.shares import MountTraffic, Share, traffic_of
 from quicksand.records.layout import SHARES, MachineDir
 from quicksand.records.mount import Mount

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 from quicksand.base.errors import AgentRefusedError, MountError
-from quicksand.mounts import devices, known, mounting, ninep, shares
+from quicksand.mounts import devices, known_mounts, mounting, ninep, shares
 from quicksand.mounts.devices import Device
 from quicksand.mounts.mounter import Mounter
-from quicksand.mounts.serving import start_server
+from quicksand.mounts.share_server import start_server
 from quicksand.records.layout import MachineDir
 from quicksand.records.mount import NINEP, Mount
 from quicksand.things.status import MountState
@@ -44,8 +44,8 @@ class Guest:
 
 
 def states(machine: MachineDir) -> list[MountState]:
-    served = [known._state(share.mounter) for share in shares.read_shares(machine)]
-    here = [known._state(d.mounter) for d in devices.read(machine) if d.mounted]
+    served = [known_mounts._state(share.mounter) for share in shares.read_shares(machine)]
+    here = [known_mounts._state(d.mounter) for d in devices.read(machine) if d.mounted]
     return [*served, *here]
 
 

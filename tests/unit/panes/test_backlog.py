@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from quicksand_tui.panes.backlog import ReplayStart, after_string
 from quicksand_tui.panes.content import Said
+from quicksand_tui.panes.unparsed import ReplayStart, after_string
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from quicksand_vt import Terminal
 from rich.cells import cell_len
 from rich.style import Style as RichStyle
 
-from quicksand_tui.panes.picture import line_strip
+from quicksand_tui.panes.row_drawing import line_strip
 
 LINES = {
     "👍🏽|": "👍🏽  |",

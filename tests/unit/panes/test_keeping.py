@@ -12,24 +12,24 @@ from hypothesis import strategies as st
 
 from quicksand_tui.home.state import SANDBOXES_MAX, PaneMemory, StateFile
 from quicksand_tui.model.geometry import Rect
-from quicksand_tui.panes import layout
-from quicksand_tui.panes.layout import PANES_MAX, Arrangement, Leaf, Node, Side, Way, renamed
+from quicksand_tui.panes import splits
+from quicksand_tui.panes.splits import PANES_MAX, Arrangement, Leaf, Node, Side, Way, renamed
 
 ROOM = Rect(0, 0, 120, 40)
 
 
 def arranged() -> Node:
     node: Node = Leaf("a")
-    node = layout.split(node, "a", "b", Way.BESIDE)
-    node = layout.split(node, "b", "c", Way.BELOW)
-    return layout.resize(layout.swap(node, "a", "c"), "c", Side.LEFT)
+    node = splits.split(node, "a", "b", Way.BESIDE)
+    node = splits.split(node, "b", "c", Way.BELOW)
+    return splits.resize(splits.swap(node, "a", "c"), "c", Side.LEFT)
 
 
 def test_it_is_the_same_when_it_is_read_again() -> None:
     kept = Arrangement(arranged(), "b", zoomed=True)
     read = Arrangement.from_json(json.loads(json.dumps(kept.to_json())))
     assert read is not None
-    assert layout.arrange(read.node, ROOM) == layout.arrange(kept.node, ROOM)
+    assert splits.arrange(read.node, ROOM) == splits.arrange(kept.node, ROOM)
     assert (read.current, read.zoomed) == ("b", True)
 
 
@@ -42,7 +42,7 @@ def test_panes_that_are_gone_leave_their_room_to_the_others() -> None:
 
 def test_other_names_change_nothing_else() -> None:
     node = renamed(arranged(), str.upper)
-    assert list(layout.panes(node)) == [name.upper() for name in layout.panes(arranged())]
+    assert list(splits.panes(node)) == [name.upper() for name in splits.panes(arranged())]
 
 
 JSON = st.recursive(
@@ -71,9 +71,9 @@ JSON = st.recursive(
 def test_whatever_was_kept_is_an_arrangement_or_none(value: Any) -> None:
     kept = Arrangement.from_json({"panes": value, "current": value, "zoomed": value})
     if kept is not None:
-        names = list(layout.panes(kept.node))
+        names = list(splits.panes(kept.node))
         assert len(set(names)) == len(names) <= PANES_MAX
-        assert sum(r.width * r.height for r in layout.arrange(kept.node, ROOM).values()) <= 4800
+        assert sum(r.width * r.height for r in splits.arrange(kept.node, ROOM).values()) <= 4800
 
 
 def deep(levels: int) -> object:

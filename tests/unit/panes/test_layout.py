@@ -7,52 +7,52 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quicksand_tui.model.geometry import Rect
-from quicksand_tui.panes import layout
-from quicksand_tui.panes.layout import Leaf, Node, Side, Split, Way
+from quicksand_tui.panes import splits
+from quicksand_tui.panes.splits import Leaf, Node, Side, Split, Way
 
 ROOM = Rect(0, 0, 81, 25)
 
 
 def beside() -> Node:
-    return layout.split(Leaf("a"), "a", "b", Way.BESIDE)
+    return splits.split(Leaf("a"), "a", "b", Way.BESIDE)
 
 
 def test_two_beside_each_other_have_a_line_between_them() -> None:
-    assert layout.arrange(beside(), ROOM) == {"a": Rect(0, 0, 40, 25), "b": Rect(41, 0, 40, 25)}
+    assert splits.arrange(beside(), ROOM) == {"a": Rect(0, 0, 40, 25), "b": Rect(41, 0, 40, 25)}
 
 
 def test_two_above_each_other() -> None:
-    node = layout.split(Leaf("a"), "a", "b", Way.BELOW)
-    assert layout.arrange(node, ROOM) == {"a": Rect(0, 0, 81, 12), "b": Rect(0, 13, 81, 12)}
+    node = splits.split(Leaf("a"), "a", "b", Way.BELOW)
+    assert splits.arrange(node, ROOM) == {"a": Rect(0, 0, 81, 12), "b": Rect(0, 13, 81, 12)}
 
 
 def test_a_third_in_the_same_way_halves_one_of_the_two() -> None:
-    node = layout.split(beside(), "b", "c", Way.BESIDE)
+    node = splits.split(beside(), "b", "c", Way.BESIDE)
     assert isinstance(node, Split)
     assert node.shares == (0.5, 0.25, 0.25)
-    assert [r.width for r in layout.arrange(node, ROOM).values()] == [40, 19, 20]
+    assert [r.width for r in splits.arrange(node, ROOM).values()] == [40, 19, 20]
 
 
 def test_a_third_the_other_way_is_within_one_of_the_two() -> None:
-    node = layout.split(beside(), "b", "c", Way.BELOW)
-    places = layout.arrange(node, ROOM)
+    node = splits.split(beside(), "b", "c", Way.BELOW)
+    places = splits.arrange(node, ROOM)
     assert places["a"] == Rect(0, 0, 40, 25)
     assert places["b"] == Rect(41, 0, 40, 12)
     assert places["c"] == Rect(41, 13, 40, 12)
 
 
 def test_what_is_left_takes_the_place() -> None:
-    node = layout.split(beside(), "b", "c", Way.BELOW)
-    left = layout.remove(node, "a")
+    node = splits.split(beside(), "b", "c", Way.BELOW)
+    left = splits.remove(node, "a")
     assert left is not None
-    assert layout.arrange(left, ROOM) == {"b": Rect(0, 0, 81, 12), "c": Rect(0, 13, 81, 12)}
-    assert layout.remove(Leaf("a"), "a") is None
-    assert layout.remove(node, "nobody") == node
+    assert splits.arrange(left, ROOM) == {"b": Rect(0, 0, 81, 12), "c": Rect(0, 13, 81, 12)}
+    assert splits.remove(Leaf("a"), "a") is None
+    assert splits.remove(node, "nobody") == node
 
 
 def test_splits_of_one_way_do_not_nest() -> None:
-    node = layout.split(layout.split(beside(), "b", "c", Way.BELOW), "c", "d", Way.BESIDE)
-    left = layout.remove(node, "b")
+    node = splits.split(splits.split(beside(), "b", "c", Way.BELOW), "c", "d", Way.BESIDE)
+    left = splits.remove(node, "b")
     assert isinstance(left, Split)
     assert left.children == (Leaf("a"), Leaf("c"), Leaf("d"))
 
@@ -69,37 +69,37 @@ def test_splits_of_one_way_do_not_nest() -> None:
     ],
 )
 def test_going_to_the_side(pane: str, side: Side, found: str | None) -> None:
-    places = layout.arrange(layout.split(beside(), "b", "c", Way.BELOW), ROOM)
-    assert layout.neighbour(places, pane, side) == found
+    places = splits.arrange(splits.split(beside(), "b", "c", Way.BELOW), ROOM)
+    assert splits.neighbour(places, pane, side) == found
 
 
 def test_resizing_moves_the_nearest_line() -> None:
-    node = layout.split(beside(), "b", "c", Way.BELOW)
-    wider = layout.resize(node, "a", Side.RIGHT)
-    assert layout.arrange(wider, ROOM)["a"].width == 44
-    assert layout.resize(wider, "c", Side.LEFT) == node
-    lower = layout.resize(node, "c", Side.DOWN)
-    assert layout.arrange(lower, ROOM)["b"].height == 13
-    assert layout.resize(Leaf("a"), "a", Side.LEFT) == Leaf("a")
+    node = splits.split(beside(), "b", "c", Way.BELOW)
+    wider = splits.resize(node, "a", Side.RIGHT)
+    assert splits.arrange(wider, ROOM)["a"].width == 44
+    assert splits.resize(wider, "c", Side.LEFT) == node
+    lower = splits.resize(node, "c", Side.DOWN)
+    assert splits.arrange(lower, ROOM)["b"].height == 13
+    assert splits.resize(Leaf("a"), "a", Side.LEFT) == Leaf("a")
 
 
 def test_no_line_moves_over_its_neighbour() -> None:
     node = beside()
     for _ in range(50):
-        node = layout.resize(node, "a", Side.LEFT)
-    assert layout.arrange(node, ROOM)["a"].width == 4
-    even = layout.even(node)
-    assert layout.arrange(even, ROOM) == layout.arrange(beside(), ROOM)
+        node = splits.resize(node, "a", Side.LEFT)
+    assert splits.arrange(node, ROOM)["a"].width == 4
+    even = splits.even(node)
+    assert splits.arrange(even, ROOM) == splits.arrange(beside(), ROOM)
 
 
 def test_two_change_places() -> None:
-    assert list(layout.panes(layout.swap(beside(), "a", "b"))) == ["b", "a"]
+    assert list(splits.panes(splits.swap(beside(), "a", "b"))) == ["b", "a"]
 
 
 def test_small_places_are_not_split() -> None:
-    assert layout.can_split(Rect(0, 0, 21, 3), Way.BESIDE)
-    assert not layout.can_split(Rect(0, 0, 20, 30), Way.BESIDE)
-    assert not layout.can_split(Rect(0, 0, 80, 6), Way.BELOW)
+    assert splits.can_split(Rect(0, 0, 21, 3), Way.BESIDE)
+    assert not splits.can_split(Rect(0, 0, 20, 30), Way.BESIDE)
+    assert not splits.can_split(Rect(0, 0, 80, 6), Way.BELOW)
 
 
 STEPS = st.lists(
@@ -114,20 +114,20 @@ def test_whatever_is_done_panes_do_not_overlap(
 ) -> None:
     node: Node = Leaf("0")
     for number, (step, which) in enumerate(steps, start=1):
-        names = list(layout.panes(node))
+        names = list(splits.panes(node))
         pane = names[which % len(names)]
         match step:
             case "beside" | "below":
-                node = layout.split(node, pane, str(number), Way(step))
+                node = splits.split(node, pane, str(number), Way(step))
             case "remove":
-                node = layout.remove(node, pane) or node
+                node = splits.remove(node, pane) or node
             case "swap":
-                node = layout.swap(node, pane, names[0])
+                node = splits.swap(node, pane, names[0])
             case Side():
-                node = layout.resize(node, pane, step)
-    names = list(layout.panes(node))
+                node = splits.resize(node, pane, step)
+    names = list(splits.panes(node))
     assert len(names) == len(set(names)) >= 1
-    places = layout.arrange(node, Rect(0, 0, width, height))
+    places = splits.arrange(node, Rect(0, 0, width, height))
     seen: set[tuple[int, int]] = set()
     for place in places.values():
         assert place.x >= 0
@@ -144,17 +144,17 @@ def test_whatever_is_done_panes_do_not_overlap(
 
 
 def test_a_line_is_found_by_its_cells_and_dragged() -> None:
-    node = layout.split(beside(), "b", "c", Way.BELOW)
-    between = layout.line_at(node, ROOM, 40, 3)
-    below = layout.line_at(node, ROOM, 60, 12)
+    node = splits.split(beside(), "b", "c", Way.BELOW)
+    between = splits.line_at(node, ROOM, 40, 3)
+    below = splits.line_at(node, ROOM, 60, 12)
     assert between is not None and below is not None
-    assert layout.line_at(node, ROOM, 39, 3) is None
-    assert layout.line_at(node, ROOM, 20, 12) is None
-    assert layout.line_at(node, ROOM, 40, 99) is None
-    assert layout.line_at(Leaf("a"), ROOM, 0, 0) is None
-    places = layout.arrange(layout.drag(node, ROOM, between, 20, 3), ROOM)
+    assert splits.line_at(node, ROOM, 39, 3) is None
+    assert splits.line_at(node, ROOM, 20, 12) is None
+    assert splits.line_at(node, ROOM, 40, 99) is None
+    assert splits.line_at(Leaf("a"), ROOM, 0, 0) is None
+    places = splits.arrange(splits.drag(node, ROOM, between, 20, 3), ROOM)
     assert [place.x for place in places.values()] == [0, 21, 21]
-    places = layout.arrange(layout.drag(node, ROOM, below, 60, 20), ROOM)
+    places = splits.arrange(splits.drag(node, ROOM, below, 60, 20), ROOM)
     assert places["b"] == Rect(41, 0, 40, 20)
     assert places["c"] == Rect(41, 21, 40, 4)
 
@@ -170,19 +170,19 @@ def test_a_dragged_line_is_where_the_mouse_is_as_far_as_there_is_room(
 ) -> None:
     node: Node = Leaf("0")
     for number, (which, way) in enumerate(ways, 1):
-        names = list(layout.panes(node))
-        node = layout.split(node, names[which % len(names)], str(number), way)
+        names = list(splits.panes(node))
+        node = splits.split(node, names[which % len(names)], str(number), way)
     whole = Rect(0, 0, *room)
-    line = layout.line_at(node, whole, *cell)
+    line = splits.line_at(node, whole, *cell)
     if line is None:
         return
-    places = layout.arrange(node, whole)
+    places = splits.arrange(node, whole)
     assert not any(
         place.x <= cell[0] < place.x + place.width and place.y <= cell[1] < place.y + place.height
         for place in places.values()
     )
-    dragged = layout.drag(node, whole, line, *to)
-    assert list(layout.panes(dragged)) == list(layout.panes(node))
-    for before, after in zip(places.values(), layout.arrange(dragged, whole).values(), strict=True):
-        assert after.width >= min(before.width, layout.LENGTH_MIN)
-        assert after.height >= min(before.height, layout.LENGTH_MIN)
+    dragged = splits.drag(node, whole, line, *to)
+    assert list(splits.panes(dragged)) == list(splits.panes(node))
+    for before, after in zip(places.values(), splits.arrange(dragged, whole).values(), strict=True):
+        assert after.width >= min(before.width, splits.LENGTH_MIN)
+        assert after.height >= min(before.height, splits.LENGTH_MIN)

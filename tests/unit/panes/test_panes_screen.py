@@ -15,7 +15,7 @@ from textual.geometry import Region
 from textual.pilot import Pilot
 from textual.screen import Screen
 
-from quicksand_tui.door.protocol import ShellView
+from quicksand_tui.door.service_protocol import ShellView
 from quicksand_tui.home.state import PaneMemory, StateFile
 from quicksand_tui.kit.textual_private import RawInput
 from quicksand_tui.panes.content import LinkState, Running

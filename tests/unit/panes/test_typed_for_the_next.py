@@ -21,8 +21,8 @@ from quicksand.base.errors import (
 from quicksand.records.layout import MachineDir
 
 from quicksand_tui.door import answering
-from quicksand_tui.door.places import SandboxPlace
 from quicksand_tui.door.silence import Silences
+from quicksand_tui.door.terminal_place import SandboxPlace
 from quicksand_tui.door.terminals import EngineTerminal
 from quicksand_tui.panes.content import LinkState, LinkStatus, Sink
 

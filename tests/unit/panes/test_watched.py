@@ -8,7 +8,7 @@ from unicodedata import category
 import pytest
 from rich.style import Style
 
-from quicksand_tui.model.wall import Wants
+from quicksand_tui.model.wall_plan import Wants
 from quicksand_tui.panes.watched import COLUMNS_MAX, PENDING_MAX, QUIET_S, REST, WatchedScreen
 
 BASE = Style()

@@ -12,9 +12,9 @@ from quicksand_vt import Terminal
 
 from quicksand_tui.model.geometry import Rect
 from quicksand_tui.pixels.canvas import Canvas, Encoder
-from quicksand_tui.pixels.choice import Colours
 from quicksand_tui.pixels.halfcells import HalfCells
 from quicksand_tui.pixels.kitty import KittyEncoder
+from quicksand_tui.pixels.picture_way import Colours
 from quicksand_tui.pixels.scaling import Frame
 from quicksand_tui.pixels.sixel import SixelEncoder
 from quicksand_tui.pixels.viewport import Grid, Viewport

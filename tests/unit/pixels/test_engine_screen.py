@@ -13,10 +13,10 @@ from PIL import Image
 from quicksand.display.rfb import RfbClient
 
 from quicksand_tui.door import screen_here as door
-from quicksand_tui.door.protocol import GuestScreen
 from quicksand_tui.door.service import EngineService
+from quicksand_tui.door.service_protocol import GuestScreen
+from quicksand_tui.pixels.encoder_messages import ROWS, Drawn, parse_cells
 from quicksand_tui.pixels.keysyms import Chord
-from quicksand_tui.pixels.orders import ROWS, Drawn, parse_cells
 from tests.conftest import wait_for
 from tests.unit.pixels.fake_desktop import FakeDesktop
 from tests.unit.pixels.screens import desktop

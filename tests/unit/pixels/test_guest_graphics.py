@@ -12,8 +12,8 @@ from PIL import Image, ImageChops
 from quicksand_vt import Terminal
 
 from quicksand_tui.pixels import kitty_reading, placed
-from quicksand_tui.pixels.budget import Budget
 from quicksand_tui.pixels.guest_graphics import Decode, Decoded, here
+from quicksand_tui.pixels.picture_budget import Budget
 from tests.conftest import examples
 from tests.unit.pixels.guest import (
     BLUE,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from quicksand_tui.pixels.choice import (
+from quicksand_tui.pixels.keysyms import ALT, CONTROL, SHIFT, Chord, Stroke, keysym_of, strokes
+from quicksand_tui.pixels.picture_way import (
     Colours,
     Way,
     choose_colours,
     choose_way,
     choose_way_in_text,
 )
-from quicksand_tui.pixels.keysyms import ALT, CONTROL, SHIFT, Chord, Stroke, keysym_of, strokes
 from quicksand_tui.pixels.user_input import (
     PASTE_MAX,
     Command,

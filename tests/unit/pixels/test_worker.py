@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 from PIL import Image
 from quicksand.base.errors import StateError
-from quicksand.display import screen as display
+from quicksand.display import screendump as display
 from quicksand.display.framebuffer import Framebuffer, Rect
 from quicksand.display.rfb import RfbClient
 from quicksand.records.layout import MachineDir
 
 from quicksand_tui.door import screen_worker
 from quicksand_tui.door.screen_worker import Worker
-from quicksand_tui.pixels.choice import Colours
-from quicksand_tui.pixels.orders import TILES, Drawn, Kind, Order
+from quicksand_tui.pixels.encoder_messages import TILES, Drawn, Kind, Order
+from quicksand_tui.pixels.picture_way import Colours
 from tests.unit.pixels.decoders import KittyImages
 from tests.unit.pixels.fake_desktop import FakeDesktop
 from tests.unit.pixels.screens import desktop

@@ -12,7 +12,8 @@ from typing import Any
 from quicksand.display.rfb import RfbClient
 from quicksand.things.status import Status
 
-from quicksand_tui.cli import runner, view
+from quicksand_tui.cli import runner
+from quicksand_tui.cli.screen import view
 from quicksand_tui.kit import probe
 
 SOCKET = Path(sys.argv[1])

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from quicksand.base import borrowing
 from quicksand.base.errors import MachineError, QemuDiedError
-from quicksand.qemu.connections import end_forwarded, end_streams, why_not
+from quicksand.qemu.disconnecting import end_forwarded, end_streams, why_not
 
 from tests.conftest import wait_for
 

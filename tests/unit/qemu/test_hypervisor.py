@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 from quicksand.base.errors import MachineError, StateError
 from quicksand.base.hypervisor import Hypervisor
-from quicksand.qemu.hypervisor import Qemu, monitor_of
+from quicksand.qemu.qemu_hypervisor import Qemu, monitor_of
 from quicksand.qemu.qmp import Monitor
 
 STARTED = (

@@ -26,12 +26,12 @@ from quicksand.base.files import is_locked, tail, try_lock
 from quicksand.base.paths import Paths, make_private_dir
 from quicksand.base.removal import make_marked
 from quicksand.qemu.binaries import QemuBinaries
-from quicksand.qemu.keeper_parts import FIRST, space
-from quicksand.qemu.keeper_parts.files import LOG_LIMIT, BoundedLog
+from quicksand.qemu.keeper_parts import FIRST, full_disk
+from quicksand.qemu.keeper_parts.full_disk import LINE_MAX, SPACE_WANTED, SpaceWatch
+from quicksand.qemu.keeper_parts.keeper_files import LOG_LIMIT, BoundedLog
 from quicksand.qemu.keeper_parts.launch import control_process
 from quicksand.qemu.keeper_parts.launch import launch as launch_plainly
 from quicksand.qemu.keeper_parts.loop import TERM_GRACE_S
-from quicksand.qemu.keeper_parts.space import LINE_MAX, SPACE_WANTED, SpaceWatch
 from quicksand.qemu.process import KEEPER, Listeners, OwnedProcess, launch
 from quicksand.qemu.second_machine import FIRST_DESCRIPTOR
 from quicksand.records.layout import (
@@ -666,7 +666,7 @@ class Monitored:
     def __init__(self, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ours, self.qemu = socket.socketpair()
         self.free = 0
-        monkeypatch.setattr(space, "SPACE_POLL_S", 0.0)
+        monkeypatch.setattr(full_disk, "SPACE_POLL_S", 0.0)
         monkeypatch.setattr(os, "statvfs", lambda _: os.statvfs_result(self._blocks()))
         self.watch = SpaceWatch(ours, str(place), str(place))
         self.mark = place / "disk-full"

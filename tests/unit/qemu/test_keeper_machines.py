@@ -21,12 +21,12 @@ from hypothesis import strategies as st
 from quicksand.base.errors import MachineError, StateError
 from quicksand.base.paths import Paths
 from quicksand.qemu.keeper_link import KeeperLink
+from quicksand.qemu.keeper_parts.client_requests import serve
 from quicksand.qemu.keeper_parts.loop import Keeper
 from quicksand.qemu.keeper_parts.machines import REQUEST_MAX, Client
-from quicksand.qemu.keeper_parts.serving import serve
 from quicksand.qemu.process import OwnedProcess
 
-from quicksand_tui.model.remedies import hint_of
+from quicksand_tui.model.remedy_words import hint_of
 from tests.conftest import wait_for
 from tests.unit.qemu.test_keeper import Stage, alive
 

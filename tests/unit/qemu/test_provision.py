@@ -14,7 +14,7 @@ from quicksand.base.tools import ToolError, run_tool
 from quicksand.qemu import debs, provision
 from quicksand.qemu.binaries import QemuBinaries, copies, find_binaries
 
-from quicksand_tui.model.remedies import hint_of
+from quicksand_tui.model.remedy_words import hint_of
 from tests.conftest import PATIENCE_S, Patience
 
 QEMU = """\

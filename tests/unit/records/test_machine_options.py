@@ -21,17 +21,18 @@ from quicksand.records.machine_options import NO, YES, MachineOption, option, op
 from quicksand.records.params import MachineOptions, ResumeOptions, SandboxOptions
 from quicksand.records.port_forwards import PortForward, Protocol
 from quicksand.sandbox import OPTIONS, OWN, Sandbox
-from quicksand.saves.manifest import SaveManifest
 from quicksand.saves.resolving import confine, left_out_of
+from quicksand.saves.save_manifest import SaveManifest
 
-from quicksand_tui.cli import machine, run, runner
-from quicksand_tui.forms import checks
-from quicksand_tui.forms.checks import find_problems
+from quicksand_tui.cli import machine, runner
+from quicksand_tui.cli.guests import run
+from quicksand_tui.forms import field_checks
+from quicksand_tui.forms.field_checks import find_problems
 from quicksand_tui.forms.last_used import NAME, last_of, recall_last
-from quicksand_tui.forms.sandbox import new_form
+from quicksand_tui.forms.new_sandbox import new_form
 from quicksand_tui.home.state import Remembered
 from quicksand_tui.model.specs import NewSpec
-from quicksand_tui.verbs.starting import machine_keywords, run_command
+from quicksand_tui.verbs.launching import machine_keywords, run_command
 from tests.unit.app.fakes import FULL
 
 TEXTS = {
@@ -68,7 +69,7 @@ class TrialConfig(SandboxConfig):
 def config(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> type[SandboxConfig]:
     """The class of configs, everywhere."""
     kind: type[SandboxConfig] = request.param
-    for module in (quicksand.records.config, quicksand.saves.manifest, machine, checks):
+    for module in (quicksand.records.config, quicksand.saves.save_manifest, machine, field_checks):
         monkeypatch.setattr(module, "SandboxConfig", kind)
     return kind
 

@@ -12,7 +12,7 @@ from quicksand.records.registry import Registry, publish_state
 from quicksand.things.status import Status
 
 from quicksand_tui.actions.reasons import can_start, run
-from quicksand_tui.model.sandboxes import SandboxView
+from quicksand_tui.model.shown_sandboxes import SandboxView
 from quicksand_tui.model.world import Panel, Selection
 from tests.unit.app.fakes import FULL, PAUSED
 from tests.unit.base.test_files import locked_elsewhere

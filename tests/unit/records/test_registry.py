@@ -29,7 +29,7 @@ from quicksand.records.registry import Registry, publish_state
 from quicksand.records.sandboxes import Entry, Record, RunState, new_id
 from quicksand.things.status import Status
 
-from quicksand_tui.model.remedies import hint_of
+from quicksand_tui.model.remedy_words import hint_of
 from tests.unit.base.test_files import locked_elsewhere
 from tests.unit.records.making import (
     RECORD,

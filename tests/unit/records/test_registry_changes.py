@@ -22,7 +22,7 @@ from quicksand.records.sandboxes import Record, new_id
 from quicksand.records.trash import remove_tree
 from quicksand.things.status import Status
 
-from quicksand_tui.model.remedies import hint_of
+from quicksand_tui.model.remedy_words import hint_of
 from tests.unit.base.test_files import locked_elsewhere
 from tests.unit.records.making import (
     PROCESSES,

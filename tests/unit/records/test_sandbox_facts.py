@@ -13,8 +13,8 @@ from quicksand.things.sandbox_facts import SHOWN, SandboxFacts
 from quicksand.things.status import MountState, Status
 
 from quicksand_tui.cli.main import run
-from quicksand_tui.model.checkpoints import CheckpointView
-from quicksand_tui.model.sandboxes import SandboxView
+from quicksand_tui.model.shown_checkpoints import CheckpointView
+from quicksand_tui.model.shown_sandboxes import SandboxView
 from quicksand_tui.model.world import World
 from quicksand_tui.views.overview import overview
 from tests.unit.cli.run_cli import make_stopped
@@ -65,10 +65,11 @@ def test_a_fact_is_drawn_where_its_field_says(
         else one
         for one in SHOWN
     ]
-    for module in ("quicksand_tui.cli.ps", "quicksand_tui.views.overview"):
+    for module in ("quicksand_tui.cli.showing.ps", "quicksand_tui.views.overview"):
         monkeypatch.setattr(f"{module}.SHOWN", tuple(changed))
     monkeypatch.setattr(
-        "quicksand_tui.cli.ps.COLUMNS", [one for one in changed if one.head and not one.rare]
+        "quicksand_tui.cli.showing.ps.COLUMNS",
+        [one for one in changed if one.head and not one.rare],
     )
     make_stopped(places, "web", enable_display=True)
     assert run(["ps", "-a"]) == 0

@@ -20,7 +20,7 @@ from quicksand.records.mount import Mount
 from quicksand.records.nodes import BLANK, Head
 from quicksand.records.notes import NOTE_MAX, check_note, read_note
 from quicksand.records.sandboxes import SaveSource
-from quicksand.saves.manifest import Base, SaveManifest
+from quicksand.saves.save_manifest import Base, SaveManifest
 from quicksand.saves.saving import SaveOptions
 from quicksand.snapshots.history import History
 from quicksand.snapshots.shell_tail import ShellTail

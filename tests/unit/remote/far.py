@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
-from quicksand.remote.link import Answer, Link
+from quicksand.remote.peer_link import Answer, Link
 
 FAR_END = """
 import asyncio, sys

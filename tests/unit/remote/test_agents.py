@@ -15,7 +15,7 @@ from quicksand.records.layout import AGENT_PORTS, runtime_dir
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record
 from quicksand.remote.agents import _answer_looks, _Told, relay
-from quicksand.remote.link import Request
+from quicksand.remote.peer_link import Request
 
 from tests.unit.hosted.running import running
 from tests.unit.records.making import RUN

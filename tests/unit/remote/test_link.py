@@ -19,12 +19,12 @@ from quicksand.base.errors import (
 from quicksand.base.remedies import Remedy, Words
 from quicksand.guest.agent import wire
 from quicksand.guest.agent.wire import Stream
-from quicksand.remote import link as linking
+from quicksand.remote import peer_link as linking
 from quicksand.remote.agents import RelayedAgent
-from quicksand.remote.channel import WINDOW
-from quicksand.remote.link import REQUESTS_MAX, Link, Request, refusal
+from quicksand.remote.peer_channel import WINDOW
+from quicksand.remote.peer_link import REQUESTS_MAX, Link, Request, refusal
 
-from quicksand_tui.model.remedies import hint_of
+from quicksand_tui.model.remedy_words import hint_of
 from tests.unit.remote.far import links, two_ends, until
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from quicksand.base.errors import PathError, RemoteProtocolError
 from quicksand.guest.agent.wire import Stream
-from quicksand.remote.link import Answer, Request
+from quicksand.remote.peer_link import Answer, Request
 from quicksand.remote.sending import fetch_file
 
 from tests.unit.remote.far import links

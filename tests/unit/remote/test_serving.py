@@ -20,7 +20,7 @@ from quicksand.guest.agent.wire import Stream
 from quicksand.records.host_sockets import HOST_SOCKETS, host_socket
 from quicksand.remote import connection as connecting
 from quicksand.remote import hello as greeting
-from quicksand.remote import link as linking
+from quicksand.remote import peer_link as linking
 from quicksand.remote.asking import AskedCommand, CommandLine
 from quicksand.remote.connection import Connection
 from quicksand.remote.destination import Destination

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from quicksand.base.errors import RemoteError
-from quicksand.remote import shared
+from quicksand.remote import shared_connection
 from quicksand.remote.destination import Destination
 
 
@@ -41,8 +41,8 @@ async def test_a_machine_that_is_lost_is_not_waited_for_once_nobody_uses_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     Lost.made = []
-    monkeypatch.setattr(shared, "Connection", Lost)
-    found = shared.SharedConnection(Destination.parse("ssh://box"), asks=False)
+    monkeypatch.setattr(shared_connection, "Connection", Lost)
+    found = shared_connection.SharedConnection(Destination.parse("ssh://box"), asks=False)
     async with asyncio.timeout(60):
         with found.use():
             await found.link()

@@ -28,7 +28,7 @@ from quicksand.saves.census import (
     list_trash,
 )
 from quicksand.saves.links import workspaces_dir
-from quicksand.saves.manifest import MANIFEST, OVERLAYS, Base
+from quicksand.saves.save_manifest import MANIFEST, OVERLAYS, Base
 from quicksand.saves.save_removal import Removed, choose_old, remove_each, remove_save
 from quicksand.saves.store import SaveStore
 from quicksand.saves.workspaces import known_stores

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from quicksand.base.errors import ConfigError, SaveError, SaveNotFoundError
 from quicksand.records.config import SandboxConfig
-from quicksand.saves.manifest import (
+from quicksand.saves.save_manifest import (
     NAME_MAX,
     Base,
     Parent,

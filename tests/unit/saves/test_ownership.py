@@ -12,7 +12,6 @@ from quicksand.base.errors import HistoryError
 from quicksand.base.paths import Paths
 from quicksand.records.layout import SandboxDir
 from quicksand.saves.finding import store_at
-from quicksand.saves.manifest import MANIFEST, OVERLAYS
 from quicksand.saves.ownership import (
     IMPORTED,
     MARKS_KEPT,
@@ -21,6 +20,7 @@ from quicksand.saves.ownership import (
     mark_made,
     was_made_at,
 )
+from quicksand.saves.save_manifest import MANIFEST, OVERLAYS
 from quicksand.saves.save_removal import remove_save, restore_save
 from quicksand.saves.store import Save, SaveStore
 from quicksand.saves.workspaces import remember

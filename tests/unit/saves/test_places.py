@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from quicksand.base.paths import Paths
-from quicksand.saves.places import HOUSE, PLAIN, READY, WORKSPACE, may_be_save
+from quicksand.saves.save_places import HOUSE, PLAIN, READY, WORKSPACE, may_be_save
 
 
 @pytest.fixture(autouse=True)

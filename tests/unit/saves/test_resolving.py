@@ -15,9 +15,9 @@ from quicksand.records.config import NetworkMode
 from quicksand.records.mount import Mount
 from quicksand.records.port_forwards import PortForward
 from quicksand.saves.finding import all_stores
-from quicksand.saves.manifest import MANIFEST, OVERLAYS, SaveManifest
 from quicksand.saves.ownership import mark_made
 from quicksand.saves.resolving import Meaning, SaveWarning, confine, explain, find_meaning, inherit
+from quicksand.saves.save_manifest import MANIFEST, OVERLAYS, SaveManifest
 from quicksand.saves.store import Save, SaveStore
 
 from tests.unit.saves.making import make_published, make_save, publish_image

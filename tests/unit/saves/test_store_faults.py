@@ -17,9 +17,9 @@ from quicksand.base.removal import make_marked
 from quicksand.records.trash import TRASH
 from quicksand.saves import save_trash
 from quicksand.saves import store as store_module
-from quicksand.saves.looking import identity_of
 from quicksand.saves.ownership import is_own
-from quicksand.saves.places import HOUSE, READY
+from quicksand.saves.save_facts import identity_of
+from quicksand.saves.save_places import HOUSE, READY
 from quicksand.saves.saving import _publish
 from quicksand.saves.store import Save, SaveStore
 

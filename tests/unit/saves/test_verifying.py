@@ -14,11 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from quicksand.base.paths import Paths
 from quicksand.base.threads import Stopped
+from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.images.overlay import create_overlay
-from quicksand.disks.images.store import ImageStore
 from quicksand.records.config import SandboxConfig
 from quicksand.saves import verifying
-from quicksand.saves.manifest import MANIFEST, OVERLAYS, Base, SavedLayer, SaveManifest
+from quicksand.saves.save_manifest import MANIFEST, OVERLAYS, Base, SavedLayer, SaveManifest
 from quicksand.saves.store import Save, SaveStore, load_save
 from quicksand.saves.trailer import write_metadata
 from quicksand.saves.verifying import BASE, Verdict, Verifier, find_any, verify_saves

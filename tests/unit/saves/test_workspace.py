@@ -24,7 +24,7 @@ from quicksand.saves.census import Census, expire_trash, list_trash
 from quicksand.saves.finding import all_stores, store_at, workspace_store
 from quicksand.saves.own_directories import GONE
 from quicksand.saves.ownership import is_own
-from quicksand.saves.places import HOUSE, READY
+from quicksand.saves.save_places import HOUSE, READY
 from quicksand.saves.save_removal import remove_save, restore_save, sweep
 from quicksand.saves.store import MAKING, SaveStore
 from quicksand.saves.workspaces import known_stores, remember

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from pytest import CaptureFixture
 
-from quicksand_tui.door.protocol import ShellView
-from quicksand_tui.kit.hands import Hands
+from quicksand_tui.door.service_protocol import ShellView
+from quicksand_tui.kit.deliberate_keys import Hands
 from quicksand_tui.model.jobs import Failure
 from quicksand_tui.model.world import MachineView
 from quicksand_tui.screens.reports import FailureScreen
-from quicksand_tui.screens.shells import ShellsScreen
+from quicksand_tui.screens.shell_choice import ShellsScreen
 from quicksand_tui.screens.terminal_loan import Ended, Loan, shell_argv
 from quicksand_tui.ui.app import QuicksandApp
 from tests.unit.app.fakes import (

@@ -9,10 +9,10 @@ from typing import cast
 
 import pytest
 from quicksand.base.errors import MachineError
-from quicksand.snapshots import copying
-from quicksand.snapshots.copying import Copier, Fate
+from quicksand.snapshots import memory_copying
 from quicksand.snapshots.guest_ram import PAGE, GuestRam, count_pages
 from quicksand.snapshots.image import PageSource
+from quicksand.snapshots.memory_copying import Copier, Fate
 from quicksand.snapshots.storing import Storage
 from quicksand.snapshots.tracking import ANONYMOUS, SOFT_DIRTY, WRITE_PROTECT, Level
 
@@ -133,12 +133,12 @@ def mark(tmp_path: Path) -> Path:
 @pytest.fixture(autouse=True)
 def tracking(monkeypatch: pytest.MonkeyPatch, ram: TrackedRam, level: str) -> None:
     found = Level(name=level, tracker=ram)
-    monkeypatch.setattr(copying, "start_tracking", lambda _: found)
-    monkeypatch.setattr(copying, "ROUND_MIN", 4 * PAGE)
-    monkeypatch.setattr(copying, "SLACK", 2 * PAGE)
-    monkeypatch.setattr(copying, "HELD_MAX", 64 * PAGE)
-    monkeypatch.setattr(copying, "HELD_ROUND_MIN", 8 * PAGE)
-    monkeypatch.setattr(copying, "available_memory", lambda: 1024 * PAGE)
+    monkeypatch.setattr(memory_copying, "start_tracking", lambda _: found)
+    monkeypatch.setattr(memory_copying, "ROUND_MIN", 4 * PAGE)
+    monkeypatch.setattr(memory_copying, "SLACK", 2 * PAGE)
+    monkeypatch.setattr(memory_copying, "HELD_MAX", 64 * PAGE)
+    monkeypatch.setattr(memory_copying, "HELD_ROUND_MIN", 8 * PAGE)
+    monkeypatch.setattr(memory_copying, "available_memory", lambda: 1024 * PAGE)
 
 
 async def take(
@@ -202,7 +202,7 @@ async def test_bits_that_count_from_elsewhere_are_not_believed(
     ram.write_pages({2: 2})
     copier, copy = await take(ram, mark, known, run=run)
     assert (copy, is_since_the_last(copier)) == ({1: 1, 2: 2}, False)
-    assert copying.NOT_YET in copier.note
+    assert memory_copying.NOT_YET in copier.note
 
 
 async def test_after_a_checkpoint_that_was_never_committed_all_is_copied(
@@ -278,7 +278,7 @@ async def test_a_guest_that_writes_all_the_time_does_not_keep_us(
     ram.write_pages(dict.fromkeys(range(50), 1))
     ram.busy = [dict.fromkeys(range(50), n) for n in range(2, 99)]
     _, copy = await take(ram, mark, None)
-    assert len(ram.copied) <= copying.ROUNDS + 2
+    assert len(ram.copied) <= memory_copying.ROUNDS + 2
     assert copy == ram.pages
 
 
@@ -349,7 +349,7 @@ async def test_if_such_a_guest_is_resumed_the_copy_is_not_believed(
 async def test_what_is_overwritten_after_the_pause_was_kept_whatever_the_guest_wrote_meanwhile(
     ram: TrackedRam, mark: Path, written: int, first: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copying, "HELD_MAX", 1024 * PAGE)
+    monkeypatch.setattr(memory_copying, "HELD_MAX", 1024 * PAGE)
     known, before = None, {300: 1, 301: 1}
     ram.write_pages(before)
     if not first:
@@ -394,7 +394,7 @@ async def test_of_much_that_is_overwritten_only_what_changed_meanwhile_waits_for
 async def test_a_guest_of_which_too_much_would_be_held_is_not_overwritten(
     ram: TrackedRam, mark: Path, available: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copying, "available_memory", lambda: available)
+    monkeypatch.setattr(memory_copying, "available_memory", lambda: available)
     ram.write_pages(dict.fromkeys(range(20), 1))
     with pytest.raises(MachineError, match="written since the last checkpoint"):
         await take(ram, mark, None, fate=Fate.OVERWRITTEN)
@@ -435,7 +435,7 @@ async def test_without_tracking_all_anonymous_pages_are_copied_in_the_pause(
     ram: TrackedRam, mark: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     none = Level(name=ANONYMOUS, why="no such kernel")
-    monkeypatch.setattr(copying, "start_tracking", lambda _: none)
+    monkeypatch.setattr(memory_copying, "start_tracking", lambda _: none)
     ram.write_pages(dict.fromkeys(range(50), 1))
     for known in (None, "a"):
         copier, copy = await take(ram, mark, known)

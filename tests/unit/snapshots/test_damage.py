@@ -30,7 +30,7 @@ from quicksand.snapshots.storing import load_index
 from quicksand.snapshots.tree import read_tree
 from quicksand.snapshots.verified import Verified
 
-from quicksand_tui.model.remedies import hint_of
+from quicksand_tui.model.remedy_words import hint_of
 from tests.conftest import examples
 from tests.unit.snapshots.boxes import commit_node, image_of, make_base, make_box, tree
 

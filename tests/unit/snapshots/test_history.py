@@ -27,7 +27,7 @@ from quicksand.snapshots.history import AUTO_KEPT, History, prune_automatic
 from quicksand.snapshots.reverting import last_automatic
 from quicksand.things.tier import find_tier
 
-from quicksand_tui.model.remedies import hint_of
+from quicksand_tui.model.remedy_words import hint_of
 
 IDS = st.text("0123456789abcdef", min_size=8, max_size=16)
 NAMES = st.from_regex(r"[0-9a-z][0-9a-z.-]{0,80}", fullmatch=True)

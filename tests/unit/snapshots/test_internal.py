@@ -12,7 +12,7 @@ import pytest
 from quicksand.base.errors import DiskSpaceError, MachineError, QemuDiedError, StateError
 from quicksand.base.removal import make_marked
 from quicksand.disks.images.overlay import create_overlay
-from quicksand.qemu.hypervisor import Qemu
+from quicksand.qemu.qemu_hypervisor import Qemu
 from quicksand.qemu.qmp import Monitor
 from quicksand.records.layout import MachineDir, SandboxDir
 from quicksand.records.nodes import Head, Node

@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import pytest
 from quicksand.base.errors import MachineError, QemuDiedError, QuicksandError
-from quicksand.qemu import hypervisor
-from quicksand.qemu.hypervisor import Qemu
+from quicksand.qemu import qemu_hypervisor
+from quicksand.qemu.qemu_hypervisor import Qemu
 from quicksand.qemu.qmp import Monitor
 from quicksand.records.layout import SandboxDir
 from quicksand.records.nodes import Node
@@ -89,6 +89,6 @@ async def test_a_state_that_is_not_loaded_is_an_error(
     error: type[QuicksandError],
     told: str,
 ) -> None:
-    monkeypatch.setattr(hypervisor, "LOAD_TIMEOUT_S", 0.01 if "within" in told else 10.0)
+    monkeypatch.setattr(qemu_hypervisor, "LOAD_TIMEOUT_S", 0.01 if "within" in told else 10.0)
     with pytest.raises(error, match=told):
         await asyncio.wait_for(load(place, FakeQemu(*steps)), 60)

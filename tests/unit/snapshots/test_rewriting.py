@@ -17,8 +17,8 @@ from quicksand.base.errors import MachineError
 from quicksand.records.layout import MachineDir, SandboxDir
 from quicksand.records.nodes import Head, Node, new_id
 from quicksand.snapshots import rewriting
-from quicksand.snapshots.copying import Taken
 from quicksand.snapshots.guest_ram import PAGE, GuestRam, Runs, without_runs
+from quicksand.snapshots.memory_copying import Taken
 from quicksand.snapshots.rewriting import Rewriting
 from quicksand.snapshots.tracking import Level
 

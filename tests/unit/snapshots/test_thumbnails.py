@@ -20,8 +20,8 @@ from quicksand.display.picture import Picture
 from quicksand.records.layout import MachineDir, SandboxDir, sandbox_dir
 from quicksand.records.registry import Registry
 from quicksand.snapshots import thumbnails
+from quicksand.snapshots.checkpoint_import import Origin, import_node
 from quicksand.snapshots.history import History
-from quicksand.snapshots.origins import Origin, import_node
 from quicksand.snapshots.thumbnails import (
     BYTES_MAX,
     SIDE_MAX,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from quicksand.base.hypervisor import Features
-from quicksand.qemu import connections
+from quicksand.qemu import disconnecting
 from quicksand.records.config import SandboxConfig
 from quicksand.records.layout import MachineDir
 from quicksand.records.nodes import Head
@@ -30,7 +30,7 @@ def live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(
         in_place, "choose_tier", lambda *_, **__: SimpleNamespace(way=SimpleNamespace(tier=PAGES))
     )
-    monkeypatch.setattr(connections, "why_not", lambda _: "")
+    monkeypatch.setattr(disconnecting, "why_not", lambda _: "")
 
     async def reasons() -> Any:
         return found.reasons
@@ -119,5 +119,5 @@ async def test_memory_that_cannot_be_written_is_an_obstacle(
 async def test_a_kernel_that_refuses_duplicates_of_sockets_is_an_obstacle(
     live: Any, node: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "why_not", lambda _: "pidfd_getfd: not permitted")
+    monkeypatch.setattr(disconnecting, "why_not", lambda _: "pidfd_getfd: not permitted")
     assert await in_place.why_not(live, node) == "pidfd_getfd: not permitted"

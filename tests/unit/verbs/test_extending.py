@@ -12,14 +12,14 @@ import pytest
 from quicksand_tui.verbs.index import SECTIONS
 
 VERB = """
-from quicksand_tui.extending import Kind, argument, command
+from quicksand_tui.plugins import Kind, argument, command
 
 GREET = command("greet", "planted.functions", "Greet somebody.",
     argument("whom", Kind.TEXT, "WHOM"), after="ps")
 """
 FUNCTIONS = """
 import click
-from quicksand_tui.extending import command_of
+from quicksand_tui.plugins import command_of
 
 @command_of("greet")
 def greet(whom: str) -> None:

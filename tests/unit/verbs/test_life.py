@@ -6,10 +6,10 @@ import pytest
 from quicksand.base.errors import StateError
 from quicksand.sandbox import Sandbox
 
-from quicksand_tui.verbs import life
+from quicksand_tui.verbs import halting
 from quicksand_tui.verbs.call import Call
 from quicksand_tui.verbs.index import find_verb
-from quicksand_tui.verbs.shared import GRACE_S
+from quicksand_tui.verbs.parameters import GRACE_S
 
 
 class FakeSandbox:
@@ -63,11 +63,11 @@ def opened_by(monkeypatch: pytest.MonkeyPatch, box: FakeSandbox) -> FakeSandbox:
 
 
 VERBS = [
-    (life.stop(), "open web to end it: True", f"stop {GRACE_S:g}"),
-    (life.stop(grace=0.5), "open web to end it: True", "stop 0.5"),
-    (life.kill(), "open web to end it: True", "kill"),
-    (life.pause(), "attach web", "pause"),
-    (life.resume(), "attach web", "resume"),
+    (halting.stop(), "open web to end it: True", f"stop {GRACE_S:g}"),
+    (halting.stop(grace=0.5), "open web to end it: True", "stop 0.5"),
+    (halting.kill(), "open web to end it: True", "kill"),
+    (halting.pause(), "attach web", "pause"),
+    (halting.resume(), "attach web", "resume"),
 ]
 
 
@@ -79,7 +79,9 @@ async def test_a_verb_opens_a_sandbox_acts_and_closes_it(
     assert box.calls == [opens, "shown", does, "close"]
 
 
-@pytest.mark.parametrize("verb", [life.stop(), life.kill(), life.pause(), life.resume()])
+@pytest.mark.parametrize(
+    "verb", [halting.stop(), halting.kill(), halting.pause(), halting.resume()]
+)
 async def test_a_verb_that_fails_closes_the_sandbox_too(
     monkeypatch: pytest.MonkeyPatch, verb: Call[None]
 ) -> None:
@@ -89,7 +91,9 @@ async def test_a_verb_that_fails_closes_the_sandbox_too(
     assert box.calls[-1] == "close"
 
 
-@pytest.mark.parametrize("verb", [life.stop(), life.kill(), life.pause(), life.resume()])
+@pytest.mark.parametrize(
+    "verb", [halting.stop(), halting.kill(), halting.pause(), halting.resume()]
+)
 def test_the_job_of_a_verb_is_called_as_the_command(verb: Call[None]) -> None:
     assert find_verb(verb.job.value) is verb.verb
     assert verb.doing and verb.done and not verb.failed.endswith(".")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from quicksand.things.checkpoint import Checkpoint
 
-from quicksand_tui.actions.registry import default_keymap
+from quicksand_tui.actions.all_actions import default_keymap
 from quicksand_tui.model.named import Named
 from quicksand_tui.model.specs import (
     ExportSpec,
@@ -20,26 +20,26 @@ from quicksand_tui.model.specs import (
 from quicksand_tui.verbs import (
     bundles,
     checkpoints,
-    engine,
-    life,
+    halting,
+    launching,
+    lazy_engine,
     mounts,
-    removal,
     saves,
-    starting,
+    trashing,
     verdicts,
 )
 from quicksand_tui.verbs.call import Call, ignore
 from quicksand_tui.verbs.index import find_verb
 
 VERBS: list[Call[Any]] = [
-    life.stop(),
-    life.kill(),
-    life.pause(),
-    life.resume(),
-    starting.start(),
-    starting.start(at=Named("id", "clean")),
-    starting.create(NewSpec(image="debian", name="one")),
-    starting.clone(count=3, at=Named("id", "clean"), mounts="ro"),
+    halting.stop(),
+    halting.kill(),
+    halting.pause(),
+    halting.resume(),
+    launching.start(),
+    launching.start(at=Named("id", "clean")),
+    launching.create(NewSpec(image="debian", name="one")),
+    launching.clone(count=3, at=Named("id", "clean"), mounts="ro"),
     checkpoints.take(tag="clean", note="it works"),
     checkpoints.revert(Named("id", "clean")),
     checkpoints.undo(),
@@ -49,8 +49,8 @@ VERBS: list[Call[Any]] = [
     checkpoints.write_note(Named("id", "clean"), ""),
     mounts.mount(MountSpec(host="/srv", guest="/mnt/srv", protect=True)),
     mounts.unmount("/mnt/srv", force=True),
-    removal.remove(stop=True, forced=True),
-    removal.bring_back(start=True),
+    trashing.remove(stop=True, forced=True),
+    trashing.bring_back(start=True),
     saves.save("dev", note="gcc", compress=True),
     saves.discard(["/saves/dev"], now=True, shown=["dev"]),
     saves.bring_back([Path("/saves/.trash/dev")], name="dev2", shown="abc"),
@@ -167,20 +167,20 @@ async def test_a_revert_that_could_not_be_done_in_the_best_form_says_why() -> No
 
 
 async def test_a_start_lets_the_sandbox_outlive_us_and_tells_what_it_could_not_do() -> None:
-    verb = starting.start(at=Named("c1", "clean"))
+    verb = launching.start(at=Named("c1", "clean"))
     started, calls = await do(verb)
     assert calls == ["start c1", "detach"]
     assert (started.notices, started.kept) == (("no desktop",), KEPT)
     assert verb.tell("web", started, default_keymap()) == "web is running, but: no desktop"
-    fine = starting.Started()
+    fine = launching.Started()
     assert verb.tell("web", fine, default_keymap()) == "web: started at clean"
-    assert starting.start().tell("web", fine, default_keymap()) is None
+    assert launching.start().tell("web", fine, default_keymap()) is None
 
 
 async def test_a_word_that_is_empty_is_one_that_the_engine_refuses() -> None:
     """In a script that is an unset variable; it must not count as not given."""
-    assert (await do(starting.start(at="")))[1][0] == "start "
-    assert (await do(starting.start()))[1][0] == "start None"
+    assert (await do(launching.start(at="")))[1][0] == "start "
+    assert (await do(launching.start()))[1][0] == "start None"
     assert (await do(checkpoints.take(tag="")))[1][0].startswith("checkpoint  {")
     assert (await do(checkpoints.take()))[1][0].startswith("checkpoint None {")
 
@@ -195,7 +195,7 @@ async def test_what_became_of_a_save_is_told_before_the_next_one_is_removed(
             happened.append(f"removes {name}")
             yield name
 
-    monkeypatch.setattr(engine, "remove_each", remove_each, raising=False)
+    monkeypatch.setattr(lazy_engine, "remove_each", remove_each, raising=False)
     monkeypatch.setattr(saves, "sweep_trash", saves.Swept)
     await saves.discard(["x", "y"], each=happened.append).carry_out("")
     assert happened == ["removes x", "x", "removes y", "y"]

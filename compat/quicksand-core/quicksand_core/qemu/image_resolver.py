@@ -8,10 +8,10 @@ from quicksand import Architecture, ResolvedImage, Sandbox, SaveManifest
 from quicksand.base.paths import Paths, paths
 from quicksand.disks.images import resolve
 from quicksand.saves.finding import find_save
-from quicksand.saves.manifest import VERSION as SAVE_VERSION
 from quicksand.saves.ownership import is_own
 from quicksand.saves.resolving import find_meaning
 from quicksand.saves.resuming import find_base, save_files
+from quicksand.saves.save_manifest import VERSION as SAVE_VERSION
 from quicksand.saves.store import Save
 
 __all__ = ["SAVE_VERSION", "ImageResolver"]

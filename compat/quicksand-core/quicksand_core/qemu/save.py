@@ -1,7 +1,7 @@
 """Saves on disk."""
 
-from quicksand.saves.manifest import VERSION as SAVE_VERSION
-from quicksand.saves.places import PLAIN, WORKSPACE
+from quicksand.saves.save_manifest import VERSION as SAVE_VERSION
+from quicksand.saves.save_places import PLAIN, WORKSPACE
 
 from quicksand_core._absent import refusing
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from quicksand.disks.diff.bounds import require
 from quicksand.disks.diff.changes import ChangeKind, FileChange, FileType
-from quicksand.disks.diff.contents import Contents
 from quicksand.disks.diff.ext4.filesystem import ROOT, FileSystem
 from quicksand.disks.diff.ext4.inode import FLAGS_OF_USERS, Extent, Inode, blocks_of, find_extents
 from quicksand.disks.diff.ext4.xattrs import SYSTEM_DATA, read_attributes
 from quicksand.disks.diff.ranges import Ranges
+from quicksand.disks.diff.reading_limits import require
+from quicksand.disks.diff.same_content import Contents
 
 PATH_MAX = 65536
 """Bytes of a path. A system call takes 4096 (PATH_MAX), but a program can build deeper trees."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from quicksand.base import zstd
 from quicksand.base.errors import ImageError
 from quicksand.base.regular import open_regular
-from quicksand.disks.diff.bounds import Cache, Malformed, require
+from quicksand.disks.diff.reading_limits import Cache, Malformed, require
 from quicksand.disks.images.qcow2 import check_qcow2
 
 TABLES_KEPT = 16 * 1024 * 1024

@@ -7,9 +7,9 @@ import re
 import struct
 from pathlib import Path
 
+from quicksand.base.error_text import mib_text
 from quicksand.base.errors import ImageError
 from quicksand.base.regular import open_file
-from quicksand.base.text import mib_text
 from quicksand.disks.images.qcow2 import (
     HEAD,
     L1_SIZE_MAX,

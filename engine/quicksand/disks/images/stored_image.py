@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from quicksand.disks.images.image_files import layers_of
 from quicksand.disks.images.origin import Origin
-from quicksand.disks.images.parts import layers_of
 
 DIGEST_SHOWN = 12
 """Hexadecimal digits of a digest that make the directory's name."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from quicksand.base.arch import Architecture
+from quicksand.base.error_reasons import reason_of
 from quicksand.base.errors import ConfigError, ImageError, StateError
 from quicksand.base.files import give_back, map_os_errors, read_json, try_named_lock
-from quicksand.base.reasons import reason_of
 from quicksand.base.sharing import share_file
 from quicksand.base.staging import staging
+from quicksand.disks.images.image_store import BUNDLE, MANIFEST, ImageStore
 from quicksand.disks.images.origin import KEY
 from quicksand.disks.images.recipes import require_own_name
-from quicksand.disks.images.store import BUNDLE, MANIFEST, ImageStore
 from quicksand.disks.images.stored_image import StoredImage
 from quicksand.disks.packages.names import is_image_name
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from quicksand.base.errors import ImageError
-from quicksand.disks.diff.bounds import Cache
 from quicksand.disks.diff.chain import Chain
 from quicksand.disks.diff.layer import COMPRESSED, OFFSET_MASK, SECTOR, ZERO, Layer
+from quicksand.disks.diff.reading_limits import Cache
 from quicksand.disks.images.overlay import CLUSTER, L2_COVERS
 from quicksand.disks.images.qcow2 import VIRTUAL_SIZE_MAX
 

@@ -17,7 +17,7 @@ from quicksand.base.arch import Architecture
 from quicksand.base.errors import ConfigError, ImageError
 from quicksand.base.fields import Fields
 from quicksand.base.remedies import Words
-from quicksand.disks.images.parts import LAYERS_MAX
+from quicksand.disks.images.image_files import LAYERS_MAX
 from quicksand.disks.images.suggested import KINDS
 from quicksand.disks.packages.names import GROUP, SHOWN_MAX, image_of, is_image_name, package_of
 

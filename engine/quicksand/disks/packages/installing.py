@@ -25,9 +25,9 @@ from quicksand.base.progress import Progress
 from quicksand.base.remedies import Remedy, Words
 from quicksand.base.staging import staging
 from quicksand.base.threads import in_stoppable_thread, in_thread_to_the_end
+from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.images.origin import Origin
 from quicksand.disks.images.same_files import sha256_file
-from quicksand.disks.images.store import ImageStore
 from quicksand.disks.images.stored_image import StoredImage
 from quicksand.disks.packages.contents import (
     BaseImage,
@@ -35,8 +35,8 @@ from quicksand.disks.packages.contents import (
     find_entry_point,
     find_image,
 )
+from quicksand.disks.packages.indexes import Link
 from quicksand.disks.packages.names import image_of, package_of
-from quicksand.disks.packages.pages import Link
 from quicksand.disks.packages.pip_settings import certificates
 from quicksand.disks.packages.sources import (
     PROJECT,

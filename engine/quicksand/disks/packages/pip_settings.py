@@ -12,7 +12,7 @@ from pathlib import Path
 from quicksand.base.errors import ConfigError, PathError
 from quicksand.base.paths import home
 from quicksand.base.regular import read_file
-from quicksand.disks.packages.pages import is_allowed, shown
+from quicksand.disks.packages.indexes import is_allowed, shown
 
 PUBLIC_INDEX = "https://pypi.org/simple/"
 VARIABLES = ("PIP_INDEX_URL", "UV_DEFAULT_INDEX", "UV_INDEX_URL")

@@ -15,8 +15,8 @@ from packaging.utils import canonicalize_name
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import ConfigError, ImageError
 from quicksand.base.paths import expand
+from quicksand.disks.packages.indexes import ACCEPT, Link, file_of, is_allowed, parse_page, shown
 from quicksand.disks.packages.names import SHOWN_MAX
-from quicksand.disks.packages.pages import ACCEPT, Link, file_of, is_allowed, parse_page, shown
 from quicksand.disks.packages.pip_settings import index_url
 from quicksand.disks.packages.wanted import Wanted
 from quicksand.disks.packages.web import Page, Web

@@ -14,15 +14,15 @@ from quicksand.base.regular import open_file
 from quicksand.base.sharing import share_file
 from quicksand.base.space import check_space
 from quicksand.disks.images.foreign import ForeignDisk, check_backing_name, require_sane_snapshots
-from quicksand.disks.images.kernel_arch import KERNEL_HEAD, kernel_arch
-from quicksand.disks.images.origin import KEY, Origin
-from quicksand.disks.images.parts import (
+from quicksand.disks.images.image_files import (
     INITRD_MAX,
     KERNEL_MAX,
     LAYERS_MAX,
     file_name,
     layer_part,
 )
+from quicksand.disks.images.kernel_arch import KERNEL_HEAD, kernel_arch
+from quicksand.disks.images.origin import KEY, Origin
 from quicksand.disks.images.qcow2 import check_qcow2
 from quicksand.disks.images.stored_image import StoredImage
 from quicksand.disks.packages.contents import BaseImage, OverlayImage

@@ -37,10 +37,10 @@ from packaging.utils import (
 from packaging.version import InvalidVersion, Version
 
 from quicksand.base.arch import Architecture
+from quicksand.base.error_text import size_text
 from quicksand.base.errors import ImageError, QuicksandError
 from quicksand.base.files import map_os_errors
 from quicksand.base.regular import create, open_file
-from quicksand.base.text import size_text
 from quicksand.disks.packages.names import GROUP, SHOWN_MAX
 
 SUFFIX = ".whl"

@@ -21,13 +21,13 @@ from quicksand.base.borrowing import borrow
 from quicksand.base.processes import ProcessKind, is_process, processes_of
 from quicksand.base.regular import open_file
 
-from .files import remove_file, remove_tree, try_lock
+from .full_disk import SpaceWatch
+from .keeper_files import remove_file, remove_tree, try_lock
 from .leash import is_on
 from .loop import Keeper
 from .machines import Machine
-from .memory import MemoryWatch
+from .memory_watch import MemoryWatch
 from .owner import OwnerProcess, find_process
-from .space import SpaceWatch
 
 END_WAIT_S = 5.0
 """Seconds to wait until a killed QEMU is gone: it frees its memory before it closes its sockets."""

@@ -1,5 +1,5 @@
 """Bounds of a QEMU on the host: the limits with which it is executed, and how much memory it may
-have (memory.py watches that).
+have (memory_watch.py watches that).
 
 A guest moves more than its own memory. Root in one can have QEMU's network (libslirp) keep a
 connection to a mount's address for ever, or hold fragments and segments that never become whole. So

@@ -13,7 +13,7 @@ import os
 
 from quicksand.base.regular import open_file
 
-from .files import BoundedLog
+from .keeper_files import BoundedLog
 
 TASK_MAX = 32 * 1024
 """Bytes of a task: they fit into the buffer of a pipe (pipe(7)), so that writing does not block."""

@@ -10,7 +10,7 @@ from collections.abc import Collection
 
 from .bounds import set_limits
 from .leash import put_on
-from .tracking import ASKING, REFUSED, TRACED, find_injection, give_userfaultfd
+from .userfaultfd import ASKING, REFUSED, TRACED, find_injection, give_userfaultfd
 
 
 def launch(
@@ -28,7 +28,7 @@ def launch(
 
     ``directory``: its working directory. ``leash``: see leash.py. ``group``: the process group of
     the sandbox's other QEMUs. ``descriptors``: descriptors to pass besides the inheritable ones, by
-    their numbers in QEMU. ``tracked``: give it a userfaultfd if possible (tracking.py). Raises
+    their numbers in QEMU. ``tracked``: give it a userfaultfd if possible (userfaultfd.py). Raises
     OSError if the program cannot be executed.
     """
     injection = find_injection() if tracked else None

@@ -10,7 +10,10 @@ from collections.abc import Callable
 
 from . import FIRST
 from .bounds import bound_of
-from .files import (
+from .finishing import Finishers
+from .fleet_lease import Lease
+from .full_disk import SpaceWatch
+from .keeper_files import (
     CHUNK,
     BoundedLog,
     Reserved,
@@ -21,15 +24,12 @@ from .files import (
     remove_tree,
     try_lock,
 )
-from .finishing import Finishers
 from .launch import clear_of, inherited_descriptors, launch, monitor_arguments
-from .lease import Lease
 from .leash import is_on, is_pulled
 from .machines import Client, Machine
-from .memory import MemoryWatch
+from .memory_watch import MemoryWatch
 from .owner import OwnerProcess
-from .space import SpaceWatch
-from .waiting import OwnerWait
+from .owner_wait import OwnerWait
 
 LOGS = ("console.log", "qemu.log")
 """The logs of the guest's console and of QEMU itself."""
@@ -44,7 +44,7 @@ FORWARDER_WAIT_S = 2.0
 directory is gone: the sandbox's next start may need the same ports."""
 
 Serve = Callable[["Keeper", Client, dict[str, object]], None]
-"""Serves a request of a client, and replies (serving.py). Its error becomes the reply."""
+"""Serves a request of a client, and replies (client_requests.py). Its error becomes the reply."""
 
 
 class Keeper:

@@ -18,12 +18,12 @@ from quicksand.base.remedies import Words
 from quicksand.disks.images.resolve import ImageResolver
 from quicksand.saves.bundle import manifest as bundles
 from quicksand.saves.bundle.bases import FoundBase, describe, find_base
-from quicksand.saves.bundle.checks import check_layer, dangers
+from quicksand.saves.bundle.bundle_writer import Outgoing, find_digests, open_all, write_bundle
+from quicksand.saves.bundle.hostile_parts import check_layer, dangers
 from quicksand.saves.bundle.manifest import Bundle, BundleKind, overlay_name
-from quicksand.saves.bundle.sending import Outgoing, find_digests, open_all, write_bundle
 from quicksand.saves.bundle.streams import open_target
-from quicksand.saves.manifest import MANIFEST, Base, SavedLayer, SaveManifest
 from quicksand.saves.resuming import stack_of
+from quicksand.saves.save_manifest import MANIFEST, Base, SavedLayer, SaveManifest
 from quicksand.saves.store import Save, overlay_paths
 
 

@@ -20,7 +20,7 @@ from quicksand.base.errors import BundleError, ImageNotFound, PathError, Quicksa
 from quicksand.base.regular import NotAFileError, open_file
 from quicksand.disks.images.suggested import check_suggested
 from quicksand.saves.bundle.bases import check_part_size
-from quicksand.saves.bundle.checks import DiskWatch
+from quicksand.saves.bundle.hostile_parts import DiskWatch
 from quicksand.saves.bundle.image_import import describe_image, told_digest
 from quicksand.saves.bundle.importing import check_length, name_of_file, read_manifest
 from quicksand.saves.bundle.manifest import (

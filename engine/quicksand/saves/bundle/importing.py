@@ -13,11 +13,11 @@ from quicksand.base.errors import BundleError, ConfigError, QuicksandError
 from quicksand.base.files import sync_dir, write_json
 from quicksand.base.remedies import Words
 from quicksand.base.staging import staging, sweep_staging
+from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.images.resolve import BUNDLE_SUFFIX
-from quicksand.disks.images.store import ImageStore
 from quicksand.records.registry import Registry
 from quicksand.saves.bundle.bases import IncomingBase
-from quicksand.saves.bundle.checks import DiskWatch, check_config, check_layer, warnings
+from quicksand.saves.bundle.hostile_parts import DiskWatch, check_config, check_layer, warnings
 from quicksand.saves.bundle.image_import import import_bundled_image, import_image
 from quicksand.saves.bundle.manifest import (
     FORMAT,
@@ -33,9 +33,9 @@ from quicksand.saves.bundle.receiving import Imported, ImportOptions, Members, R
 from quicksand.saves.bundle.streams import BundleSource, open_source
 from quicksand.saves.bundle.tar import BLOCK, Header, TarReader
 from quicksand.saves.bundle.tree_import import import_tree
-from quicksand.saves.manifest import MANIFEST as SAVE_MANIFEST
-from quicksand.saves.manifest import OVERLAYS, SaveManifest, check_save_name
 from quicksand.saves.ownership import mark_imported
+from quicksand.saves.save_manifest import MANIFEST as SAVE_MANIFEST
+from quicksand.saves.save_manifest import OVERLAYS, SaveManifest, check_save_name
 from quicksand.saves.store import SaveStore, taken
 
 

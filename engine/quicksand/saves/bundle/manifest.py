@@ -17,10 +17,10 @@ from enum import StrEnum
 from typing import Any, NoReturn
 
 from quicksand.base.arch import Architecture
-from quicksand.disks.images.parts import layer_part
+from quicksand.disks.images.image_files import layer_part
 from quicksand.records.config import SandboxConfig
 from quicksand.records.nodes import is_id
-from quicksand.saves.manifest import OVERLAYS, SaveManifest
+from quicksand.saves.save_manifest import OVERLAYS, SaveManifest
 
 FORMAT = "quicksand-bundle"
 VERSION, WITHOUT_LAYERS = 2, 1

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from quicksand.base import zstd
+from quicksand.base.error_text import size_text
 from quicksand.base.errors import PathError
 from quicksand.base.files import map_os_errors, sync_dir
-from quicksand.base.text import size_text
 
 PIECE = 1 << 20
 """Bytes that are read in one step."""

@@ -19,7 +19,7 @@ from quicksand.base.files import map_os_errors, sync_dir
 from quicksand.base.regular import create, read_file
 from quicksand.base.remedies import Remedy, Words
 from quicksand.base.staging import staging
-from quicksand.disks.images.store import ImageStore
+from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.images.stored_image import StoredImage
 from quicksand.records.config import NetworkMode, check_name
 from quicksand.records.elsewhere import memory_directory, remove_memory
@@ -30,7 +30,7 @@ from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record, new_id
 from quicksand.records.trash import remove_tree
 from quicksand.saves.bundle.bases import IncomingBase
-from quicksand.saves.bundle.checks import DiskWatch, check_disk, check_layer, warnings
+from quicksand.saves.bundle.hostile_parts import DiskWatch, check_disk, check_layer, warnings
 from quicksand.saves.bundle.manifest import (
     Bundle,
     BundledSandbox,
@@ -40,7 +40,7 @@ from quicksand.saves.bundle.manifest import (
     parse_json,
 )
 from quicksand.saves.bundle.receiving import Imported, ImportOptions, Receiver, require_space
-from quicksand.saves.bundle.trees import (
+from quicksand.saves.bundle.tree_export import (
     layer_files,
     memory_files,
     node_files,
@@ -262,7 +262,7 @@ def _check_stand(sandbox: BundledSandbox, nodes: Sequence[Node]) -> None:
 
 
 def _expected_names(sandbox: BundledSandbox, nodes: Sequence[Node]) -> list[str]:
-    """List the members after the records, in the order of `_list_files` (trees.py)."""
+    """List the members after the records, in the order of `_list_files` (tree_export.py)."""
     layers = layer_files(nodes, sandbox.layers)
     sealed = sealed_layers(nodes)
     names = [f"layers/{name}.json" for name in layers if name in sealed]

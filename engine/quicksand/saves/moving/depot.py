@@ -25,14 +25,14 @@ from quicksand.base.errors import BundleError, QuicksandError, StateError
 from quicksand.base.files import is_locked, lock_within, map_os_errors, try_lock
 from quicksand.base.listing import own_files
 from quicksand.base.paths import Paths, make_private_dir
-from quicksand.disks.images.store import ImageStore
+from quicksand.disks.images.image_store import ImageStore
 from quicksand.saves.bundle.bases import IncomingBase
 from quicksand.saves.bundle.importing import check_reach, import_save
 from quicksand.saves.bundle.manifest import Bundle, BundleKind, Member, image_part, parse_json
 from quicksand.saves.bundle.receiving import Imported, ImportOptions, require_space
-from quicksand.saves.manifest import SaveManifest, check_save_name
 from quicksand.saves.moving.arriving import Arriving
 from quicksand.saves.moving.members import FileMembers
+from quicksand.saves.save_manifest import SaveManifest, check_save_name
 from quicksand.saves.store import Save, SaveStore, overlay_paths, taken
 
 PLACE, LOCK = "incoming", "lock"

@@ -17,9 +17,9 @@ from quicksand.guest.agent.link import AgentLink
 from quicksand.guest.network import network_notices
 from quicksand.mounts.at_start import MountsAtStart
 from quicksand.qemu.guest_resume import renew, resume
-from quicksand.qemu.hypervisor import Qemu
 from quicksand.qemu.planning import Parts, hostname
 from quicksand.qemu.process import owned_here
+from quicksand.qemu.qemu_hypervisor import Qemu
 from quicksand.qemu.started_machine import StartedMachine, why_gone
 from quicksand.records.layout import runtime_dir, sandbox_dir
 from quicksand.records.port_forwards import Protocol

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from quicksand.base.error_text import size_text
 from quicksand.base.errors import MemoryBudgetError
 from quicksand.base.memory import OVERHEAD, available_memory
 from quicksand.base.remedies import Words
-from quicksand.base.text import size_text
 from quicksand.records.config import SandboxConfig
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from quicksand.base.paths import Paths
-from quicksand.mounts.known import known_mounts
+from quicksand.mounts.known_mounts import known_mounts
 from quicksand.records.registry import Registry
 
 from tests.integration.mounts.shared.conftest import ROOT, WORK, Both

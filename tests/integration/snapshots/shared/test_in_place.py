@@ -13,8 +13,8 @@ import pytest
 from quicksand import Sandbox
 from quicksand.base.errors import AgentUnreachableError, HistoryError, MachineError, StateError
 from quicksand.base.paths import Paths
-from quicksand.qemu.hypervisor import Qemu
 from quicksand.qemu.keeper_link import KeeperLink
+from quicksand.qemu.qemu_hypervisor import Qemu
 from quicksand.records.layout import RuntimeDir, runtime_dir
 from quicksand.records.paused import LEFT
 from quicksand.snapshots import device_load, finisher, in_place, restore, reverting

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from quicksand.disks.diff.bounds import Malformed
 from quicksand.disks.diff.ext4.filesystem import FileSystem
 from quicksand.disks.diff.ext4.journal import MAGIC
+from quicksand.disks.diff.reading_limits import Malformed
 from quicksand_images.toolbox import Tool
 
 from tests.conftest import examples

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from quicksand.disks.images.store import ImageStore
+from quicksand.disks.images.image_store import ImageStore
 
 from tests.unit.disks.packages.servers import Server, serving
 

@@ -12,15 +12,15 @@ import pytest
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import ImageError, ImageNotFound
 from quicksand.base.paths import Paths
+from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.images.resolve import ImageResolver
-from quicksand.disks.images.store import ImageStore
 from quicksand.disks.packages import installed
 from quicksand.disks.packages.installing import install_package
 from quicksand.qemu.planning import resolve_image
 from quicksand.records.config import SandboxConfig
 from quicksand.records.registry import Registry
 from quicksand.saves.census import BaseState, base_state
-from quicksand.saves.manifest import Base
+from quicksand.saves.save_manifest import Base
 from quicksand.things.image_info import ImageInfo
 
 from tests.conftest import blank_record

@@ -26,7 +26,7 @@ from quicksand.base.errors import (
 )
 from quicksand.base.files import try_lock
 from quicksand.base.removal import MARK
-from quicksand.disks.images.store import ImageStore
+from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.images.stored_image import StoredImage
 from quicksand.disks.packages import installing, unpacking
 from quicksand.disks.packages.installing import WAITING, Installed, install_package
@@ -498,7 +498,7 @@ async def test_a_disk_that_fails_while_it_is_written_to_leaves_nothing(
 KILLED = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from quicksand.disks.images.store import ImageStore
+from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.packages.installing import install_package
 
 wheel, store, wanted, number = sys.argv[1:]

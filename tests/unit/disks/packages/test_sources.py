@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import ConfigError, ImageError
 from quicksand.disks.packages import pip_settings
-from quicksand.disks.packages.pages import Link, file_of, is_allowed, next_of, parse_page, shown
+from quicksand.disks.packages.indexes import Link, file_of, is_allowed, next_of, parse_page, shown
 from quicksand.disks.packages.pip_settings import PUBLIC_INDEX, certificates, index_url
 from quicksand.disks.packages.sources import (
     IMAGES_INDEX,

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from quicksand.base.errors import DiskSpaceError, HostError, ImageError, PathError, UnreachableError
 from quicksand.disks.packages import web as webs
-from quicksand.disks.packages.pages import ACCEPT, Link
+from quicksand.disks.packages.indexes import ACCEPT, Link
 from quicksand.disks.packages.web import TRIES, Web
 
 from tests.conftest import wait_for

@@ -20,7 +20,7 @@ from quicksand.base.errors import (
 )
 from quicksand.base.files import try_lock
 from quicksand.base.paths import Paths
-from quicksand.qemu.keeper_parts.lease import Lease
+from quicksand.qemu.keeper_parts.fleet_lease import Lease
 from quicksand_fleet.keeping import coordinator, unneeded
 from quicksand_fleet.keeping.book import Book, Exported, Kept, Phase, Wish
 from quicksand_fleet.keeping.coordinator import Coordinator

@@ -16,7 +16,7 @@ from quicksand.base.paths import Paths
 from quicksand.base.processes import boot_id
 from quicksand.hosted.codec import ForeignValueError, encode
 from quicksand.life.sandbox_trash import SandboxTrash
-from quicksand.qemu.keeper_parts.waiting import now
+from quicksand.qemu.keeper_parts.owner_wait import now
 from quicksand.records.config import SandboxConfig
 from quicksand.records.layout import SandboxDir, sandbox_dir
 from quicksand.records.leases import (

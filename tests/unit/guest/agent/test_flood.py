@@ -23,9 +23,9 @@ from quicksand.guest.agent.channel import Channel
 from quicksand.guest.agent.session import Session, _marks
 from quicksand.guest.agent.values import TEXT_MAX
 from quicksand.guest.agent.wire import Stream
-from quicksand.guest.files import GuestFiles
+from quicksand.guest.guest_files import GuestFiles
 from quicksand.guest.shell import ShellInfo
-from quicksand.life.stats import GuestProcess
+from quicksand.life.sandbox_stats import GuestProcess
 
 from tests.unit.guest.agent.fake_agent import FakeAgent, session_with
 

@@ -9,7 +9,7 @@ import pytest
 from quicksand.base.errors import AgentRefusedError
 from quicksand.guest.agent.extents import HOLE, Extent
 from quicksand.guest.agent.session import Session
-from quicksand.guest.files import GuestFile, GuestFiles
+from quicksand.guest.guest_files import GuestFile, GuestFiles
 
 from tests.unit.guest.agent.fake_agent import FakeAgent, session_with
 

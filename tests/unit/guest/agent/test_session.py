@@ -21,8 +21,8 @@ from quicksand.guest.agent import wire
 from quicksand.guest.agent.budget import WINDOWS
 from quicksand.guest.agent.session import Session, connect, dial
 from quicksand.guest.agent.wire import Stream
+from quicksand.guest.command_input import iterate_chunks
 from quicksand.guest.execution import command_params, spawn
-from quicksand.guest.input import iterate_chunks
 
 from tests.unit.guest.agent.fake_agent import FakeAgent, session_with, silent
 

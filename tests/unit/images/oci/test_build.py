@@ -16,7 +16,7 @@ import pytest
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import ConfigError, ImageError, ImageNotFound, QuicksandError
 from quicksand.base.paths import Paths, make_private_dir
-from quicksand.disks.images.store import ImageStore
+from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.images.stored_image import StoredImage
 from quicksand.qemu.binaries import QemuBinaries, find_binaries
 from quicksand_images.build import building

@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from quicksand.base.paths import Paths
+from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.images.overlay import create_overlay
-from quicksand.disks.images.store import ImageStore
 from quicksand.disks.images.stored_image import StoredImage
 from quicksand.records.registry import Registry
 from quicksand.saves.bundle.exporting import export_save
 from quicksand.saves.bundle.importing import import_bundle
 from quicksand.saves.bundle.receiving import Imported, ImportOptions
-from quicksand.saves.manifest import Base
+from quicksand.saves.save_manifest import Base
 from quicksand.saves.store import Save, SaveStore
 
 from tests.unit.saves.making import MIB, make_save

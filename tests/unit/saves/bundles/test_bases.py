@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 from quicksand.base.errors import BundleError, SaveError
+from quicksand.disks.images.image_files import NAMES
 from quicksand.disks.images.overlay import create_overlay
-from quicksand.disks.images.parts import NAMES
 from quicksand.disks.images.stored_image import StoredImage
 from quicksand.saves.bundle.bases import check_files
 from quicksand.saves.bundle.exporting import export_image
 from quicksand.saves.bundle.manifest import Bundle, BundleKind
 from quicksand.saves.store import check_save
 
-from quicksand_tui.model.remedies import hint_of
+from quicksand_tui.model.remedy_words import hint_of
 from tests.unit.saves.bundles.making import Home, contents, digests
 from tests.unit.saves.making import MIB, make_published
 

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from quicksand.base.errors import ConfigError, PathError
 from quicksand.saves.bundle import streams
-from quicksand.saves.bundle.checks import DiskWatch
+from quicksand.saves.bundle.hostile_parts import DiskWatch
 from quicksand.saves.bundle.streams import open_source
 from quicksand.saves.bundle.tar import END, encode_header, padding
 

@@ -13,7 +13,7 @@ from quicksand.base.errors import BundleError, ConfigError, QuicksandError
 from quicksand.saves.bundle.exporting import export_image
 from quicksand.saves.bundle.manifest import BundleKind
 
-from quicksand_tui.model.remedies import hint_of
+from quicksand_tui.model.remedy_words import hint_of
 from tests.unit.disks.test_qcow2 import header
 from tests.unit.saves.bundles.disks import backed
 from tests.unit.saves.bundles.making import Home, contents, members, pack, sign

@@ -25,7 +25,7 @@ from quicksand.base.errors import (
 from quicksand.hosted import save_moving
 from quicksand.hosted.save_moving import Mover, Terms
 from quicksand.hosted.save_offer import MovingSaves
-from quicksand.remote.link import Link, Request
+from quicksand.remote.peer_link import Link, Request
 from quicksand.saves.bundle import receiving
 from quicksand.saves.bundle.manifest import Bundle, parse_json
 from quicksand.saves.moving import depot as depots

@@ -15,21 +15,21 @@ from quicksand.base.arch import Architecture
 from quicksand.base.errors import BundleError, ImageError, ImageNotFound, PathError, QuicksandError
 from quicksand.base.paths import Paths
 from quicksand.base.threads import Stopped
+from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.images.resolve import ImageResolver, is_bundle
-from quicksand.disks.images.store import ImageStore
 from quicksand.life.basis import find_basis
 from quicksand.life.cleaning import Cleaner, Waste
 from quicksand.life.image_users import find_unneeded
-from quicksand.saves.bundle import heads, opening
+from quicksand.saves.bundle import heads, unpacked
 from quicksand.saves.bundle.exporting import export_image
 from quicksand.saves.bundle.heads import read_contents, read_head
 from quicksand.saves.bundle.importing import import_bundle
 from quicksand.saves.bundle.manifest import BundleKind
-from quicksand.saves.bundle.opening import Unpacked, find_unpacked, unpack
 from quicksand.saves.bundle.tar import encode_header, padding
-from quicksand.saves.bundle.trees import export_tree
+from quicksand.saves.bundle.tree_export import export_tree
+from quicksand.saves.bundle.unpacked import Unpacked, find_unpacked, unpack
 
-from quicksand_tui.model.remedies import hint_of
+from quicksand_tui.model.remedy_words import hint_of
 from tests.unit.saves.bundles.boxes import make_box
 from tests.unit.saves.bundles.making import Home, contents, digests, forge, gzipped, pack
 from tests.unit.saves.bundles.test_images import image
@@ -38,7 +38,7 @@ _MANIFEST = image()["manifest.json"]
 HEAD = encode_header("manifest.json", len(_MANIFEST), 1.0) + _MANIFEST + padding(len(_MANIFEST))
 """A manifest of the specification."""
 
-IMPORT = "quicksand.saves.bundle.opening.import_bundle"
+IMPORT = "quicksand.saves.bundle.unpacked.import_bundle"
 
 
 @pytest.fixture
@@ -281,7 +281,7 @@ def test_an_unpacked_save_that_was_damaged_is_unpacked_again(
     again = opened(path, there.paths).save
     assert again is not None
     assert digests(again) == digests(here.saves.find("env"))
-    store, _ = opening.places_of(there.paths)
+    store, _ = unpacked.places_of(there.paths)
     assert store.trash() == []
 
 
@@ -385,7 +385,7 @@ def test_a_damaged_bundle_leaves_nothing(here: Home, there: Home, tmp_path: Path
     with pytest.raises(BundleError, match="damaged"):
         opened(path, there.paths)
     assert there.images.unpacked() == []
-    store, _ = opening.places_of(there.paths)
+    store, _ = unpacked.places_of(there.paths)
     assert store.list() == []
     assert not list((there.paths.cache / "bundles").glob("*.lock"))
 
@@ -455,7 +455,7 @@ def test_two_starts_at_once_unpack_it_once(
         found.append(unpack(head, there.paths, lambda stage, *_: _note(stage)))
 
     def _note(stage: str) -> None:
-        if stage == opening.WAITING:
+        if stage == unpacked.WAITING:
             said.set()
 
     threads = [threading.Thread(target=start) for _ in range(2)]
@@ -510,7 +510,7 @@ def test_a_cancelled_start_leaves_nothing(here: Home, there: Home, tmp_path: Pat
 
     with pytest.raises(Stop):
         unpack(read_head(path), there.paths, stop=stop)
-    store, _ = opening.places_of(there.paths)
+    store, _ = unpacked.places_of(there.paths)
     assert store.roots() == store.left_behind() == []
     assert there.images.unpacked() == []
     assert not list((there.paths.cache / "bundles").glob("*.lock"))
@@ -529,7 +529,7 @@ def test_clean_removes_unpacked_saves(here: Home, there: Home, tmp_path: Path) -
     assert heaps[0].frees > 0
     cleaner.clean(heaps)
     assert find_unpacked(read_head(path), there.paths) is None
-    store, _ = opening.places_of(there.paths)
+    store, _ = unpacked.places_of(there.paths)
     assert store.roots() == []
     assert store.trash() == []
 

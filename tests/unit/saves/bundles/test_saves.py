@@ -31,7 +31,7 @@ from quicksand.saves.ownership import is_own
 from quicksand.saves.rebasing import rebase
 from quicksand.saves.store import check_save, load_save
 
-from quicksand_tui.model.remedies import hint_of
+from quicksand_tui.model.remedy_words import hint_of
 from tests.unit.saves.bundles.making import Home, contents, digests, forge, members, pack, sign
 from tests.unit.saves.making import make_save
 

@@ -17,16 +17,16 @@ from quicksand.records.held import Held, say_held
 from quicksand.records.nodes import Node, new_id
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record
+from quicksand.saves.bundle.by_name import find_reasons
 from quicksand.saves.bundle.exporting import Exported
 from quicksand.saves.bundle.manifest import BundleKind
-from quicksand.saves.bundle.service import find_reasons
-from quicksand.saves.bundle.trees import NOTE_RUNNING, export_tree
+from quicksand.saves.bundle.tree_export import NOTE_RUNNING, export_tree
 from quicksand.snapshots.history import History, history_of
 from quicksand.snapshots.layers import add_layer
 from quicksand.snapshots.left_behind import keep_left_behind
 from quicksand.things.status import Status
 
-from quicksand_tui.model.remedies import hint_of
+from quicksand_tui.model.remedy_words import hint_of
 from tests.conftest import share_findings
 from tests.faults import fault
 from tests.unit.disks.diff.disks import write_clusters

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import struct
 
-from quicksand.disks.diff.bounds import Budget, Cache, Malformed, require
 from quicksand.disks.diff.chain import Disk
 from quicksand.disks.diff.changes import FileType
 from quicksand.disks.diff.ext4.inode import Extent, Inode, find_extents
 from quicksand.disks.diff.ext4.journal import Logged, replay
 from quicksand.disks.diff.ext4.superblock import INCOMPAT_FILETYPE, OFFSET, SIZE, Superblock
 from quicksand.disks.diff.ext4.xattrs import SYSTEM_DATA, read_attributes
+from quicksand.disks.diff.reading_limits import Budget, Cache, Malformed, require
 
 ROOT = 2
 BLOCKS_KEPT = 16 * 1024 * 1024

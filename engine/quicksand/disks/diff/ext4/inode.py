@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
-from quicksand.disks.diff.bounds import Budget, Malformed
 from quicksand.disks.diff.changes import FileType
+from quicksand.disks.diff.reading_limits import Budget, Malformed
 
 FLAG_EXTENTS = 0x80000
 FLAG_INLINE_DATA = 0x10000000

@@ -10,8 +10,8 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from quicksand.disks.diff.bounds import Malformed, require
 from quicksand.disks.diff.ext4.inode import Extent, Inode, Volume, find_extents
+from quicksand.disks.diff.reading_limits import Malformed, require
 
 MAGIC = 0xC03B3998
 DESCRIPTOR, COMMIT, SUPERBLOCK_1, SUPERBLOCK_2, REVOKE = 1, 2, 3, 4, 5

@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from quicksand.disks.diff.bounds import Malformed, require
 from quicksand.disks.diff.chain import Disk
+from quicksand.disks.diff.reading_limits import Malformed, require
 
 OFFSET = 1024
 SIZE = 1024

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import struct
 
-from quicksand.disks.diff.bounds import require
 from quicksand.disks.diff.ext4.inode import Inode, Volume
+from quicksand.disks.diff.reading_limits import require
 
 MAGIC = 0xEA020000
 BLOCK_HEADER = 32

@@ -1,0 +1,1 @@
+"""Commands that start sandboxes and work in their guests, and mounts and ports between both."""

@@ -1,0 +1,166 @@
+"""`quicksand-tui mount, unmount, mounts`: directories of this host in the guests of sandboxes."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from quicksand.base.errors import ConfigError, MountError
+from quicksand.base.paths import paths
+from quicksand.mounts.known_mounts import known_mounts
+from quicksand.mounts.left_out import read_left_out
+from quicksand.records.layout import sandbox_dir
+from quicksand.records.mount import CIFS, Mount
+from quicksand.records.registry import Registry
+from quicksand.things.status import MountState
+
+from quicksand_tui.cli.click_commands import command_of
+from quicksand_tui.cli.guests.mount_words import ORDER, is_directory, read_mount
+from quicksand_tui.cli.output import Exit, print_json, print_table, say
+from quicksand_tui.cli.progress_display import shown
+from quicksand_tui.cli.runner import Signals, attached, run_async
+from quicksand_tui.model.specs import MountSpec
+from quicksand_tui.model.text import clean, did_you_mean
+from quicksand_tui.verbs import mounts
+from quicksand_tui.verbs.call import ignore
+from quicksand_tui.verbs.written import written_in, written_lines
+
+if TYPE_CHECKING:
+    from quicksand.mounts.known_mounts import KnownMount
+
+EXPLAINED = (MountState.NOT_SERVED, MountState.LEFT_OUT, MountState.MOVED)
+"""States whose reason is printed."""
+HEADS = ("SANDBOX", "HOST", "GUEST", "MODE", "STATE")
+
+
+@command_of("mount")
+def mount_command(name: str, mount: str) -> int:
+    wanted = read_mount(mount)
+    spec = MountSpec(
+        host=wanted.host,
+        guest=wanted.guest,
+        readonly=wanted.readonly,
+        protect=wanted.protect,
+        type=wanted.type,
+    )
+    call = mounts.mount(spec)
+
+    async def main(signals: Signals) -> int:
+        with attached(name) as sandbox, _explained(wanted):
+            async with shown(f"{name}: {call.stage}"):
+                await call.act(sandbox, ignore)
+        return Exit.OK
+
+    return run_async(main)
+
+
+@contextmanager
+def _explained(mount: Mount) -> Iterator[None]:
+    """Adds to the error of a missing directory that the two paths may be in the wrong order."""
+    try:
+        yield
+    except MountError as error:
+        if not Path(mount.host).exists() and is_directory(mount.guest):
+            turned = replace(mount, host=mount.guest, guest=mount.host)
+            hint = f"{ORDER}: {turned}"
+            raise MountError(error.words, hint=hint) from error
+        raise
+
+
+@command_of("unmount")
+def unmount_command(name: str, guest: str, force: bool) -> int:
+    async def main(signals: Signals) -> int:
+        with attached(name) as sandbox:
+            left_out = read_left_out(sandbox_dir(paths(), sandbox.id))
+            there = [*(handle.guest for handle in sandbox.active_mounts), *left_out]
+            where = _find(guest, there, name=sandbox.name)
+            for line in written_in(sandbox, where):
+                say(line)
+            call = mounts.unmount(where, force=force)
+            async with shown(f"{name}: {call.stage}"):
+                try:
+                    await call.act(sandbox, ignore)
+                except MountError as error:
+                    raise MountError(error.words, hint=_way_out(sandbox.name, where)) from error
+        return Exit.OK
+
+    return run_async(main)
+
+
+def _way_out(name: str, guest: str) -> str:
+    forced = f"`quicksand-tui unmount --force {name} {shlex.quote(guest)}`"
+    return f"end the programs that use it; {forced} does not wait for them"
+
+
+def _find(guest: str, there: list[str], *, name: str) -> str:
+    """Returns the path of the mount at ``guest``. Raises ConfigError if there is none."""
+    wanted = guest if guest == "/" else guest.rstrip("/")
+    if wanted in there:
+        return wanted
+    if not there:
+        raise ConfigError(f"nothing is mounted in {name!r}")
+    near = did_you_mean(wanted, there, cutoff=0.65)
+    raise ConfigError(
+        f"nothing is mounted at {guest!r} in {name!r}{near}",
+        hint=f"mounted are: {', '.join(sorted(there))}",
+    )
+
+
+@command_of("mounts")
+def mounts_command(names: tuple[str, ...], as_json: bool) -> None:
+    """List the directories of this host that are in sandboxes.
+
+    Without names, all running sandboxes are listed. Mounts for a sandbox's next start are listed,
+    too. One that is `not served` gives errors in the guest until it is unmounted. One that is `not
+    mounted` could not be mounted when the sandbox started or was reverted. Of one that is `moved
+    away` the directory is not at its path here any more. Below, files are named
+    that a sandbox wrote and that programs of the host run unasked.
+    """
+    registry = Registry(paths())
+    if names:
+        entries = [registry.find(name) for name in dict.fromkeys(names)]
+    else:
+        entries = [entry for entry in registry.list() if entry.is_live]
+    found = [(entry.name, known) for entry in entries for known in known_mounts(registry, entry)]
+    if as_json:
+        print_json([_facts(name, known) for name, known in found])
+        return
+    print_table(HEADS, [_row(name, known) for name, known in found])
+    for name, known in found:
+        if known.state in EXPLAINED and known.reason:
+            what = f"{clean(name)}: {clean(known.mount.guest)} is {known.state.value}"
+            say(f"{what}: {clean(known.reason)}")
+    for name, known in found:
+        for line in written_lines(name, known.mount.host, known.told):
+            say(line)
+    if not found:
+        say("none: `quicksand-tui mount NAME HOST:GUEST` mounts a directory")
+
+
+def _facts(name: str, known: KnownMount) -> dict[str, Any]:
+    mount = known.mount
+    return {
+        "sandbox": name,
+        "host": mount.host,
+        "guest": mount.guest,
+        "readonly": mount.readonly,
+        "protect": mount.protect,
+        "type": mount.type,
+        "state": known.state.value,
+        "reason": known.reason,
+        "received": known.traffic.received if known.traffic else None,
+        "sent": known.traffic.sent if known.traffic else None,
+        "told": [{"path": written.path, "time": written.time} for written in known.told],
+    }
+
+
+def _row(name: str, known: KnownMount) -> tuple[object, ...]:
+    mount = known.mount
+    mode = "ro" if mount.readonly else "rw"
+    mode = f"{mode} protect" if mount.protect else mode
+    mode = mode if mount.type == CIFS else f"{mode} {mount.type}"
+    return name, mount.host, mount.guest, mode, known.state.value

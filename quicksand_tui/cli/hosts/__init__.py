@@ -1,0 +1,1 @@
+"""Commands about other machines, and what commands for these need."""

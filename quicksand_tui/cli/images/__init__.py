@@ -1,0 +1,1 @@
+"""Commands of images, and of the packages that images come in."""

@@ -1,0 +1,1 @@
+"""Commands that keep and restore: checkpoints, saves, exported files and the trash."""

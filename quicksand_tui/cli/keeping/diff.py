@@ -1,0 +1,192 @@
+"""`quicksand-tui diff`: the files that differ between two disks of a sandbox."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+from quicksand.base.paths import paths
+from quicksand.records.registry import Registry
+from quicksand.sandbox import Sandbox
+
+from quicksand_tui.cli.click_commands import command_of
+from quicksand_tui.cli.output import Exit, format_table, print_json, say, show_size
+from quicksand_tui.cli.progress_display import shown
+from quicksand_tui.cli.runner import Signals, run_async
+from quicksand_tui.model.amounts import clock_text
+from quicksand_tui.model.text import clean
+
+if TYPE_CHECKING:
+    from quicksand.disks.diff.changes import FileChange
+    from quicksand.disks.diff.guest_packages import PackageChange
+    from quicksand.disks.diff.patch import Patch
+    from quicksand.snapshots.comparison import Difference
+
+LETTERS = {"added": "A", "removed": "D", "changed": "M", "type-changed": "T"}
+PACKAGES = {
+    "added": ("A", "added"),
+    "removed": ("D", "removed"),
+    "version-changed": ("M", "of another version"),
+}
+"""The letter and the words for changes of packages, by the engine's names."""
+
+
+@command_of("diff")
+def diff_command(
+    name: str, a: str, b: str | None, parent: bool, stat: bool, patch: bool, as_json: bool
+) -> int:
+    """Show the files that differ between checkpoint A and checkpoint B.
+
+    Without B, A is compared with the disk as it is now; with --parent, its parent is compared with
+    A. A marks an added path, D a removed one, M a changed one (in brackets, if more than its
+    content changed), T one whose type changed. A moved file is listed as removed in one place and
+    added in another.
+
+    Packages of dpkg and apk that were added, removed or exchanged for another version are listed
+    below the files; --json has them in the database's entry, as "packages".
+
+    --patch writes a patch to stdout, for `git apply` or `patch -p1` in a directory with A's files.
+    Large and binary files, devices, owners and empty directories are not in it.
+
+    The files are read from the sandbox's disk; it may run or not, and nothing is booted. A running
+    guest is asked first to write what it still holds in memory.
+    """
+    if parent and b is not None:
+        raise click.UsageError("--parent compares A with its parent: leave B out")
+    if sum((stat, patch, as_json)) > 1:
+        raise click.UsageError("--stat, --patch and --json exclude each other")
+
+    async def main(signals: Signals) -> int:
+        entry = Registry(paths()).find(name)
+        sandbox = Sandbox.open(entry.id)
+        try:
+            async with shown(f"{name}: comparing"):
+                if patch:
+                    _write_patch(await sandbox.patch(a, b, parent=parent))
+                    return Exit.OK
+                found = await sandbox.compare(a, b, parent=parent)
+        finally:
+            sandbox.close()
+        if found.is_live:
+            say(freshness(entry.name, found))
+        if as_json:
+            print_json([_facts(change, found) for change in found.changes])
+        elif stat:
+            _show_lines(found)
+        else:
+            _show_changes(found)
+        return Exit.OK
+
+    return run_async(main)
+
+
+def freshness(name: str, found: Difference) -> str:
+    """Returns a note about the running sandbox whose disk was compared: when it was read, and
+    whether the guest had written out its memory."""
+    when = f"{clean(name)} is running: compared with its disk at {clock_text(found.read)}"
+    if found.is_synced:
+        return when
+    return f"{when}, without what its guest still holds in memory"
+
+
+def _facts(change: FileChange, found: Difference) -> dict[str, Any]:
+    added, removed = found.lines.get(change.path, (None, None))
+    facts = {**asdict(change), "lines_added": added, "lines_removed": removed}
+    if (packages := found.packages.get(change.path)) is not None:
+        facts["packages"] = [{**asdict(each), "kind": each.kind} for each in packages]
+    return facts
+
+
+def _write_patch(patch: Patch) -> None:
+    sys.stdout.flush()
+    sys.stdout.buffer.write(patch.data)
+    sys.stdout.buffer.flush()
+    for path, why in patch.left_out:
+        say(f"not in the patch: {clean(path)}: {why}")
+
+
+def _show_changes(found: Difference) -> None:
+    if found.changes:
+        rows = [_row(change, found) for change in found.changes]
+        for line in format_table(("",) * 5, rows)[1:]:
+            print(line)
+    packages = [each for some in found.packages.values() for each in some]
+    if packages:
+        print()
+        for line in format_table(("",) * 3, [_package_row(each) for each in packages])[1:]:
+            print(line)
+    say(counts_text(found.changes) or "no file differs")
+    _say_packages(found)
+
+
+def _say_packages(found: Difference) -> None:
+    kinds = [str(each.kind) for some in found.packages.values() for each in some]
+    counts = [
+        f"{count} {word}" for kind, (_, word) in PACKAGES.items() if (count := kinds.count(kind))
+    ]
+    if counts:
+        say(f"packages: {', '.join(counts)}")
+
+
+def _package_row(package: PackageChange) -> tuple[str, ...]:
+    versions = [each for each in (package.before, package.after) if each is not None]
+    letter, _ = PACKAGES[package.kind]
+    return letter, f"package {package.name}", " -> ".join(versions)
+
+
+def counts_text(changes: Any) -> str:
+    """Returns the numbers of paths by kind of change."""
+    kinds = [change.kind for change in changes]
+    return ", ".join(f"{count} {kind}" for kind in LETTERS if (count := kinds.count(kind)))
+
+
+def _row(change: FileChange, found: Difference) -> tuple[str, ...]:
+    """Returns the cells of a changed file: letter, path, lines, size, remarks."""
+    before, after = change.type_before, change.type_after
+    remarks = ""
+    if change.kind == "type-changed":
+        remarks = f"({before} -> {after})"
+    elif change.differs not in ((), ("content",), ("content", "mtime")):
+        remarks = f"({', '.join(change.differs)})"
+    lines = found.lines.get(change.path)
+    return (
+        LETTERS[change.kind],
+        _path(change),
+        "" if lines is None else "+{} -{}".format(*lines),
+        _sizes(change),
+        remarks,
+    )
+
+
+def _path(change: FileChange) -> str:
+    is_directory = "directory" in (change.type_after or change.type_before or "")
+    return change.path + "/" * (is_directory and change.path != "/")
+
+
+def _sizes(change: FileChange) -> str:
+    before, after = change.size_before, change.size_after
+    known = [show_size(size) for size in (before, after) if size is not None]
+    return known[0] if before == after and known else " -> ".join(known)
+
+
+def _show_lines(found: Difference) -> None:
+    """Prints the lines added and removed in each file, and their sums."""
+    rows = []
+    added = removed = 0
+    for change in found.changes:
+        if "directory" in (change.type_after or change.type_before or ""):
+            continue
+        lines = found.lines.get(change.path)
+        if lines is None:
+            rows.append((change.path, f"{LETTERS[change.kind]}  {_sizes(change)}"))
+        else:
+            added, removed = added + lines[0], removed + lines[1]
+            rows.append((change.path, "{}  +{} -{}".format(LETTERS[change.kind], *lines)))
+    if rows:
+        for line in format_table(("", ""), rows)[1:]:
+            print(line)
+    files = f"{len(rows)} file{'s' * (len(rows) != 1)}"
+    say(f"{files}, {added} lines added, {removed} removed" if rows else "no file differs")
+    _say_packages(found)

@@ -1,0 +1,174 @@
+"""`quicksand-tui rm, trash, restore`: removes sandboxes, and gets them back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+from quicksand.base.errors import QuicksandError, SandboxNotFoundError, StateError
+from quicksand.base.footprint import Footprint
+from quicksand.base.paths import paths
+from quicksand.life.sandbox_trash import SandboxTrash
+from quicksand.records.registry import Registry
+from quicksand.saves.census import list_trash
+from quicksand.saves.workspaces import known_stores
+from quicksand.things.status import Status
+
+from quicksand_tui.cli.click_commands import command_of
+from quicksand_tui.cli.each import do_each, names_of, names_or_all
+from quicksand_tui.cli.keeping.list_saves import purge, restore_save, trashed_save_facts
+from quicksand_tui.cli.output import Exit, print_json, print_table, say, show_age, show_size
+from quicksand_tui.cli.runner import Signals, run_async
+from quicksand_tui.model.amounts import date_text
+from quicksand_tui.model.text import clean
+from quicksand_tui.verbs import trashing
+
+if TYPE_CHECKING:
+    from quicksand.life.sandbox_removal import RemovedSandbox
+    from quicksand.records.trash import TrashedSandbox
+    from quicksand.saves.store import SaveStore
+
+
+@command_of("rm")
+def rm_command(names: tuple[str, ...], force: bool, now: bool, all_stopped: bool) -> int:
+    """Move sandboxes to the trash, which keeps them and their checkpoints for a week.
+
+    The last moment of a running one is kept as a checkpoint, and `restore --start` continues from
+    it. Sandboxes without a name are deleted for good. No question is asked.
+    """
+    ended = (Status.STOPPED, Status.CRASHED)
+    stopped = names_of(lambda entry: entry.status in ended) if all_stopped else []
+    verb = trashing.remove(stop=force, now=now, why="removed while it ran" if force else "")
+
+    async def work(name: str) -> None:
+        _explain(await verb.carry_out(name))
+
+    chosen = names_or_all(names, all_stopped, "--all-stopped", stopped)
+    return do_each(chosen, work, doing=verb.doing)
+
+
+def _explain(removed: RemovedSandbox) -> None:
+    """Tells where a removed sandbox is, and which parts of it are not in the trash."""
+    name = clean(removed.name)
+    if removed.trashed is None:
+        say(f"{name}: gone for good")
+        return
+    if removed.not_kept:
+        why = clean(removed.not_kept)
+        say(f"{name}: only its disk and its checkpoints are kept, not what ran: {why}")
+    start = " --start" if removed.trashed.instant else ""
+    until = date_text(removed.trashed.until)
+    say(f"{name}: in the trash until {until}; `quicksand-tui restore{start} {name}` restores it")
+
+
+HEADS = ("NAME", "WHAT", "REMOVED", "UNTIL", "FREES", "ID", "NOTE")
+NOTE_MAX = 60
+
+
+def _sandbox_trash() -> SandboxTrash:
+    return SandboxTrash(Registry(paths()))
+
+
+def _stores() -> tuple[SaveStore, ...]:
+    return tuple(known_stores(paths()))
+
+
+@command_of("trash")
+def trash_command(ids: tuple[str, ...], empty: bool, as_json: bool) -> int:
+    """List removed sandboxes and saves, which can be restored for a week."""
+    sandboxes, stores = _sandbox_trash(), _stores()
+    removed = [found for found in sandboxes.list() if not ids or found.id in ids]
+    saves = [found for found in list_trash(stores) if not ids or found.id in ids]
+    if missing := set(ids) - {found.id for found in removed} - {found.id for found in saves}:
+        raise SandboxNotFoundError(
+            f"there is no {min(missing)!r} in the trash", hint="`quicksand-tui trash` lists the ids"
+        )
+    places = [place for found in removed for place in found.places]
+    total = Footprint(*places, *(found.root for found in saves)).own
+    told = [_facts(found) for found in removed]
+    told += [{"kind": "save", **trashed_save_facts(found)} for found in saves]
+    told.sort(key=lambda found: float(found["removed"]))
+    places_of_all = [*(found.root for found in removed), *(found.root for found in saves)]
+    if empty and (code := purge(places_of_all)):
+        return code
+    if as_json:
+        print_json({"emptied": empty, "frees": total, "removed": told})
+        return Exit.OK
+    print_table(HEADS, [_row(found) for found in told])
+    if empty:
+        say(f"{show_size(total)} are free again" if told else "there was nothing in it")
+    else:
+        say(_outlook(total) if told else "there is nothing in it")
+    return Exit.OK
+
+
+def _outlook(total: int) -> str:
+    return (
+        f"{show_size(total)} will be free; `quicksand-tui restore NAME` brings one back, "
+        "`quicksand-tui trash --empty` removes all for good"
+    )
+
+
+def _facts(found: TrashedSandbox) -> dict[str, Any]:
+    return {
+        "kind": "sandbox",
+        "id": found.id,
+        "name": found.name,
+        "path": str(found.root),
+        "removed": found.removed,
+        "until": found.until,
+        "frees": found.footprint.own,
+        "note": found.why,
+        "instant": found.instant or None,
+        "error": None if found.record is not None else "its record cannot be read",
+    }
+
+
+def _row(told: dict[str, Any]) -> tuple[object, ...]:
+    return (
+        told["name"],
+        told["kind"],
+        show_age(told["removed"]),
+        date_text(told["until"]),
+        show_size(told["frees"]),
+        told["id"],
+        told["error"] or told["note"][:NOTE_MAX],
+    )
+
+
+@command_of("restore")
+def restore_command(name: str, new_name: str | None, start: bool) -> int:
+    """Restore a sandbox or a save from the trash: the one with this id, or the one of this name
+    that was removed last.
+
+    `trash` lists them. A sandbox comes back stopped, with its disk and its checkpoints.
+    """
+    sandboxes = [found for found in _sandbox_trash().list() if name in (found.id, found.name)]
+    saves_ = [t.id for t in list_trash(_stores()) if name in (t.id, t.save.name)]
+    if sandboxes and saves_:
+        raise _ambiguous(name, sandboxes, saves_)
+    if saves_:
+        if start:
+            raise click.UsageError(f"{name} is a save: `quicksand-tui run {name}` begins with it")
+        return restore_save(name, new_name)
+
+    async def main(signals: Signals) -> int:
+        back = await trashing.bring_back(new_name=new_name, start=start).carry_out(name)
+        print(back.name, flush=True)
+        if not start:
+            at = f" --at {back.instant}" if back.instant else ""
+            say(f"it is stopped: `quicksand-tui start{at} {clean(back.name)}` resumes it")
+        return Exit.OK
+
+    return run_async(main)
+
+
+def _ambiguous(
+    name: str, sandboxes: Sequence[TrashedSandbox], saves: Sequence[str]
+) -> QuicksandError:
+    return StateError(
+        f"both a sandbox and a save called {name!r} are in the trash",
+        hint=f"`quicksand-tui restore {sandboxes[-1].id}` brings the sandbox back, "
+        f"`quicksand-tui restore {saves[-1]}` the save",
+    )

@@ -1,0 +1,1 @@
+"""Commands of a sandbox's screen, keyboard and mouse."""

@@ -1,0 +1,1 @@
+"""Commands by which ssh, and editors that use it, reach sandboxes."""

@@ -1,0 +1,1 @@
+"""Commands about this host: its fitness, its use, and the program's own files."""

@@ -1,0 +1,162 @@
+"""The forms for saves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from quicksand_tui.forms.field_checks import (
+    ENDING,
+    find_name_problem,
+    find_save_name_problem,
+    look_at_source,
+    look_at_target,
+    suggest_file,
+    suggest_name,
+    suggest_save_name,
+)
+from quicksand_tui.forms.form_fields import Field, Form, Values
+from quicksand_tui.forms.mount_form import complete_file
+from quicksand_tui.forms.verb_forms import NO, YES
+from quicksand_tui.model.amounts import size_text
+from quicksand_tui.model.specs import ExportSpec, ImportSpec
+from quicksand_tui.model.text import TITLE_CELLS, clip
+from quicksand_tui.verbs import bundles, saves
+
+if TYPE_CHECKING:
+    from quicksand_tui.model.shown_saves import SaveView, TrashedView
+    from quicksand_tui.model.world import World
+    from quicksand_tui.verbs.call import Call
+
+
+THIN, FULL = "thin", "full"
+PATH_MAX = 1000
+
+
+def _only(field: str, problem: str) -> Mapping[str, str]:
+    return {field: problem} if problem else {}
+
+
+# Files that move
+
+
+def export_form(save: SaveView) -> Form:
+    return Form(
+        title=f"Export {clip(save.name, TITLE_CELLS)}",
+        does="writes it",
+        button="Export",
+        fields=(
+            Field(id="file", label="File", value=suggest_file(save), limit=PATH_MAX),
+            Field(id="content", label="Content", value=THIN, choices=(THIN, FULL)),
+            Field(id="compress", label="Compress", value=NO, choices=(NO, YES)),
+            Field(id="replace", label="Replace", value=NO, choices=(NO, YES)),
+        ),
+        command=lambda values: export_of(values, save).command_for(),
+        problems=lambda values, _: _only("file", "" if values["file"] else "a file's name"),
+        look=lambda values: _only(
+            "file", look_at_target(values["file"], replace=values["replace"] == YES)
+        ),
+        remarks=lambda values, _: _export_remarks(save, values),
+    )
+
+
+def _export_remarks(save: SaveView, values: Values) -> Mapping[str, str]:
+    thin = f"{size_text(save.size)}; needs {clip(save.base, 16) or 'its image'} there"
+    return {
+        "content": "with its image, so needs nothing else" if values["content"] == FULL else thin,
+        "compress": "with Zstandard" if values["compress"] == YES else "as it is",
+        "replace": (
+            "replaces a file of that name"
+            if values["replace"] == YES
+            else "refused if a file of that name exists"
+        ),
+    }
+
+
+def export_of(values: Values, save: SaveView) -> Call[Any]:
+    """Returns what the form asks for."""
+    spec = ExportSpec(
+        file=values["file"],
+        full=values["content"] == FULL,
+        compress=values["compress"] == YES,
+        replace=values["replace"] == YES,
+    )
+    return bundles.export(Path(save.key), spec, shown=save.address)
+
+
+def import_form() -> Form:
+    return Form(
+        title="Import a save, a sandbox or an image",
+        does="imports",
+        button="Import",
+        fields=(
+            Field(
+                id="file",
+                label="File",
+                hint="a file written by export",
+                limit=PATH_MAX,
+                complete=lambda typed: complete_file(typed, (ENDING,)),
+            ),
+            Field(id="name", label="Name", hint="its own"),
+        ),
+        command=lambda values: import_of(values).command_for(),
+        problems=_import_problems,
+        look=lambda values: _only("file", look_at_source(values["file"])),
+        shows_saves=True,
+    )
+
+
+def _import_problems(values: Values, world: World) -> Mapping[str, str]:
+    if not values["file"]:
+        return {"file": "a file's name"}
+    name = values["name"]
+    return _only("name", find_save_name_problem(name, world.at("")) if name else "")
+
+
+def import_of(values: Values) -> Call[Any]:
+    """Returns what the form asks for."""
+    return bundles.import_(ImportSpec(file=values["file"], name=values["name"]))
+
+
+# Back from the trash
+
+
+def restore_of(values: Values, trashed: TrashedView) -> Call[Any]:
+    """Returns what the form asks for."""
+    return restore(trashed, name=values["name"])
+
+
+def restore(trashed: TrashedView, *, name: str = "") -> Call[Any]:
+    """Returns the verb that brings back one thing, on its machine, under its own name or another
+    one."""
+    return saves.bring_back(
+        [Path(trashed.own_key)],
+        name=name,
+        shown=trashed.id,
+        named=trashed.short_name,
+        host=trashed.host,
+    )
+
+
+def restore_form(trashed: TrashedView) -> Form:
+    """Makes the form that asks for another name where the old one is taken."""
+    is_save, name = trashed.kind == "save", trashed.short_name
+
+    def suggest(now: World) -> str:
+        there = now.at(trashed.host)
+        return suggest_save_name(name, there) if is_save else suggest_name(name, there)
+
+    def problems(values: Values, now: World) -> Mapping[str, str]:
+        find = find_save_name_problem if is_save else find_name_problem
+        return _only("name", find(values["name"], now.at(trashed.host)))
+
+    return Form(
+        title=f"There is a {trashed.kind} {clip(trashed.name, TITLE_CELLS)} already",
+        does="restores it",
+        button="Restore",
+        fields=(Field(id="name", label="Name", suggest=lambda now, _: suggest(now)),),
+        command=lambda values: restore_of(values, trashed).command_for(),
+        problems=problems,
+        shows_saves=True,
+    )

@@ -1,0 +1,102 @@
+"""A pane's link to its terminal: opened, opened again, left, ended."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from quicksand_tui.panes.content import LinkState, LinkStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container
+
+    from quicksand_tui.panes.content import GuestTerminal, Sink
+    from quicksand_tui.panes.messages import Shown
+    from quicksand_tui.panes.typing import Typing
+
+
+class Link:
+    """Opens the terminal that `Shown.status` names, or a new one."""
+
+    def __init__(
+        self, open_terminal: Callable[..., GuestTerminal], shown: Shown, typing: Typing, sink: Sink
+    ) -> None:
+        """``open_terminal`` is an `OpenTerminal` of the pane's sandbox."""
+        self._open_terminal = open_terminal
+        self._shown = shown
+        self._typing = typing
+        self._sink = sink
+        self._renews = False
+        """It waits for `go_on` to open a terminal."""
+
+    def begin(self) -> None:
+        """Opens it once the pane has its size."""
+        if self._shown.status.state is not LinkState.DELETED and not self._renews:
+            self._connect()
+
+    def _connect(self) -> None:
+        before, terminal = self._shown.status, self._shown.terminal
+        self._wait_for(before.session, before.birth)
+        self._typing.guest = self._open_terminal(
+            before.session,
+            (terminal.columns, terminal.rows),
+            self._sink,
+            birth=before.birth,
+        )
+        self._typing.flush()
+
+    def _wait_for(self, session: str = "", birth: str = "") -> None:
+        self._sink.status(LinkStatus(state=LinkState.CONNECTING, session=session, birth=birth))
+
+    def reopen(self) -> bool:
+        """Opens a new terminal in place of one that is over; returns False if its sandbox does not
+        run."""
+        if not self._shown.status.runs:
+            return False
+        if self._shown.status.state is not LinkState.DELETED:
+            self.leave()
+            self._shown.status = LinkStatus(state=LinkState.CONNECTING)
+            self._connect()
+        return True
+
+    def renew(self) -> None:
+        """Lets the pane take keys for a terminal that `go_on` opens in place of one that is
+        over."""
+        before = self._shown.status
+        self.leave()
+        self._renews = True
+        if before.state is LinkState.LOST:
+            self._wait_for(before.session, before.birth)
+        else:
+            self._wait_for()
+
+    def go_on(self, terminals: Container[str] | None) -> None:
+        """Opens the terminal that it had if that is among ``terminals`` (their names as in
+        `LinkStatus`), else a new one. With None there is no guest, and the keys typed for it are
+        dropped."""
+        if not self._renews:
+            return
+        self._renews = False
+        if terminals is None:
+            self._typing.drop()
+        elif self._shown.status.terminal_name not in terminals:
+            self._shown.status = LinkStatus(state=LinkState.CONNECTING)
+        self._connect()
+
+    def mark_deleted(self, text: str) -> None:
+        """Shows that the sandbox was deleted; the screen stays."""
+        if self._shown.status.state is not LinkState.DELETED:
+            self.leave()
+            self._sink.status(LinkStatus(state=LinkState.DELETED, text=text))
+
+    def leave(self) -> None:
+        """Closes the connection; the guest's terminal stays."""
+        self._renews = False
+        if self._typing.guest is not None:
+            self._typing.guest.leave()
+            self._typing.guest = None
+
+    def end(self) -> None:
+        """Ends the program."""
+        if self._typing.guest is not None:
+            self._typing.guest.end()
+            self._typing.guest = None

@@ -1,0 +1,140 @@
+"""Carries out commands of the `:` line through the same actions that keys use."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from quicksand_tui.actions.all_actions import Scope
+from quicksand_tui.actions.line import Target, selection_of
+from quicksand_tui.forms.line_calls import call_for, mount_of, new_spec_of, sandbox_of
+from quicksand_tui.kit.toasts import tell
+from quicksand_tui.model.shown_saves import SaveView
+from quicksand_tui.verbs.mounts import unmount
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from textual.app import App
+
+    from quicksand_tui.jobs.operations import Operations
+    from quicksand_tui.kit.key_handling import Keys
+    from quicksand_tui.model.world import Selection
+    from quicksand_tui.screens.dialogs import Dialogs
+    from quicksand_tui.ui.stack import ScreenStack
+
+
+class Orders:
+    """Carries out commands that passed `forms.line_calls.check`."""
+
+    def __init__(
+        self,
+        app: App[int],
+        stack: ScreenStack,
+        operations: Operations,
+        dialogs: Dialogs,
+        keys: Keys,
+    ) -> None:
+        self._app = app
+        self._stack = stack
+        self._begin = operations
+        self._dialogs = dialogs
+        self._keys = keys
+
+    def carry_out(self, target: Target, selection: Selection) -> None:
+        """Carries out a command for the selection at the time when the line was opened."""
+        special = self._special.get(target.verb.name)
+        if special is not None and special(target, selection):
+            return
+        call, sandbox = call_for(target), sandbox_of(target, selection)
+        if special is None and call is not None and sandbox is not None:
+            self._begin.do(call, sandbox)
+            return
+        action = target.action
+        if action is None:
+            return
+        if action is target.verb.here and target.sandbox is None:
+            self._do_here(action.id)
+            return
+        self._stack.go_to_main()
+        self._stack.main.act(action.id, selection_of(target, selection))
+
+    def _do_here(self, action_id: str) -> None:
+        """Carries out an action of the front screen, as its key does."""
+        self._keys.hands.meant()
+        if (screen := self._stack.with_actions) is not None:
+            screen.action_do(action_id)
+
+    # Commands that take more than an action. Each returns whether it is done; if not, the action
+    # follows.
+
+    @cached_property
+    def _special(self) -> Mapping[str, Callable[[Target, Selection], bool]]:
+        return {
+            "new": self._new,
+            "unmount": self._unmount,
+            "tree": self._tree,
+            "diff": self._diff,
+            "theme": self._theme,
+            "filter": self._filter,
+            "install": self._install,
+        }
+
+    def _new(self, target: Target, selection: Selection) -> bool:
+        source = target.found.get("image")
+        if source is None:
+            return False
+        self._stack.go_to_main()
+        create = self._stack.main.create
+        if target.word("name"):
+            create(self._dialogs.with_usual(new_spec_of(target)))
+        elif isinstance(source, SaveView):
+            self._dialogs.ask_for_new(None, create, save=source)
+        else:
+            self._dialogs.ask_for_new(source.name, create)
+        return True
+
+    def _install(self, target: Target, selection: Selection) -> bool:
+        if not (name := target.word("names")):
+            return False
+        self._stack.go_to_main()
+        self._dialogs.ask_to_install(name)
+        return True
+
+    def _unmount(self, target: Target, selection: Selection) -> bool:
+        sandbox = sandbox_of(target, selection)
+        if sandbox is not None and (mount := mount_of(target, sandbox)) is not None:
+            self._begin.do(unmount(mount.named), sandbox)
+        return True
+
+    def _tree(self, target: Target, selection: Selection) -> bool:
+        if (sandbox := sandbox_of(target, selection)) is not None:
+            self._stack.open_tree(sandbox)
+        return True
+
+    def _diff(self, target: Target, selection: Selection) -> bool:
+        sandbox = sandbox_of(target, selection)
+        if sandbox is None:
+            return False
+        first = target.found.get("a") or selection.checkpoint
+        first = first or sandbox.tree.find(sandbox.tree.head)
+        if first is None:
+            tell(self._app, f"{sandbox.name} has no checkpoint", severity="warning")
+            return True
+        self._stack.go_to_main()
+        everywhere = self._stack.main.handlers_of(Scope.MAIN)
+        self._dialogs.open_diff(sandbox, first, target.found.get("b"), everywhere)
+        return True
+
+    def _theme(self, target: Target, selection: Selection) -> bool:
+        if theme := target.found.get("theme"):
+            self._app.theme = theme
+        else:
+            self._app.action_change_theme()
+        return True
+
+    def _filter(self, target: Target, selection: Selection) -> bool:
+        if not (words := target.word("words")):
+            return False
+        self._stack.filter_by(words)
+        return True

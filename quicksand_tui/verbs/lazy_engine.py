@@ -1,0 +1,50 @@
+"""The parts of the engine that the verbs need, each imported when it is used (PEP 562): records of
+verbs are loaded for the first paint, which is free of the engine."""
+
+from typing import TYPE_CHECKING
+
+from quicksand.base.on_demand import on_demand
+
+if TYPE_CHECKING:
+    from quicksand.base.arch import Architecture
+    from quicksand.base.errors import PathError, QuicksandError
+    from quicksand.base.fields import Fields
+    from quicksand.base.footprint import Footprint
+    from quicksand.base.limits import BUTTONS, CLONES_AT_ONCE, CLONES_MAX, SPARES_MAX
+    from quicksand.base.paths import expand, paths
+    from quicksand.base.progress import WHOLE
+    from quicksand.base.threads import (
+        Stopped,
+        in_stoppable_thread,
+        in_thread_to_the_end,
+        stopped_when_cancelled,
+    )
+    from quicksand.disks.images.image_store import ImageStore
+    from quicksand.disks.packages.installing import install_package
+    from quicksand.disks.packages.names import PUBLISHED
+    from quicksand.disks.packages.sources import parse_source
+    from quicksand.disks.packages.wanted import parse_wanted
+    from quicksand.disks.packages.wheel import is_wheel, parse_wheel_name
+    from quicksand.life.sandbox_removal import remove_sandbox
+    from quicksand.life.sandbox_trash import SandboxTrash
+    from quicksand.life.uninstalling import uninstall
+    from quicksand.life.whole import make_whole
+    from quicksand.qemu.bundled import QEMU_PACKAGE
+    from quicksand.qemu.provision import fetch_and_install, install_wheel
+    from quicksand.qemu.removing import uninstall_qemu
+    from quicksand.records.config import SandboxConfig
+    from quicksand.records.machine_options import options_of
+    from quicksand.records.mount import CIFS
+    from quicksand.records.port_forwards import parse_forward
+    from quicksand.records.registry import Registry
+    from quicksand.sandbox import Sandbox
+    from quicksand.saves.finding import workspace_store
+    from quicksand.saves.save_facts import load_save
+    from quicksand.saves.save_manifest import SaveManifest
+    from quicksand.saves.save_removal import remove_each, restore_save, sweep
+    from quicksand.saves.saving import SaveOptions
+    from quicksand.saves.store import SaveStore
+    from quicksand.saves.verifying import verify_saves
+    from quicksand.saves.workspaces import known_stores
+else:
+    __getattr__, __dir__ = on_demand()

@@ -1,0 +1,382 @@
+"""Turns saves and the trash into rows, facts and text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from quicksand_tui.model.amounts import age_text, size_text
+from quicksand_tui.model.jobs import Job, JobVerb
+from quicksand_tui.model.shown_saves import freed_together
+from quicksand_tui.model.text import clip
+from quicksand_tui.views.filters import filtered, in_order, nothing_matches
+from quicksand_tui.views.rows import PADDING, Cell, Column, Line, Row, Words, greyed
+
+if TYPE_CHECKING:
+    from quicksand_tui.model.shown_saves import SavesView, SaveView, TrashedView
+    from quicksand_tui.model.world import World
+
+
+DOING = {
+    JobVerb.EXPORT: "exporting",
+    JobVerb.IMPORT: "importing",
+    JobVerb.VERIFY: "verifying",
+    JobVerb.DISCARD: "removing",
+    JobVerb.RESTORE: "restoring",
+}
+HERE_WORD = "local"
+"""The word for this machine in filters."""
+NAMES_SHOWN = 3
+NAME_CELLS = 40
+"""Width of a name within a sentence."""
+
+
+def trouble_of(view: SaveView) -> tuple[str, tuple[str, ...]]:
+    """Returns the problem in a word, and in sentences; ("", ()) if none is known."""
+    if view.trouble:
+        return view.trouble, view.problems
+    if view.verdict is not None and view.verdict.problems:
+        return "damaged", view.verdict.problems
+    return "", ()
+
+
+def job_text(job: Job) -> str:
+    doing = "cancelling" if job.cancelling else DOING.get(job.verb, job.verb.value)
+    return f"◐ {doing}" if job.cancelling or not job.progress else f"◐ {doing}: {job.progress}"
+
+
+# Filter and order
+
+ORDERS = ("name", "age", "size", "frees")
+"""The columns to order saves by; the first is the default."""
+TRASH_ORDERS = ("removed", "name", "frees")
+
+_FIELDS: dict[str, Callable[[SaveView], str]] = {
+    "name": lambda view: view.name,
+    "base": lambda view: view.base,
+    "from": lambda view: view.parent,
+    "note": lambda view: view.note,
+    "place": lambda view: view.place,
+    "host": lambda view: view.host or HERE_WORD,
+}
+_TESTS: dict[str, Callable[[SaveView], bool]] = {
+    "problem": lambda view: bool(trouble_of(view)[0]),
+}
+
+
+def arrange(views: Sequence[SaveView], query: str, order: str) -> Sequence[SaveView]:
+    """Returns the saves that match, ordered: by name (the given order, the workspace's first), or
+    with the youngest, the largest, or the one that frees most first."""
+    keys: dict[str, Callable[[SaveView], Any]] = {
+        "age": lambda view: -(view.created or 0.0),
+        "size": lambda view: -view.size,
+        "frees": lambda view: -view.own,
+    }
+    found = filtered(views, query, lambda view: view.words, _FIELDS, _TESTS)
+    return in_order(found, order, keys)
+
+
+def arrange_trash(views: Sequence[TrashedView], query: str, order: str) -> Sequence[TrashedView]:
+    """Returns the entries that match, ordered: as given (removed last first), by name, or with the
+    one that frees most first."""
+    keys: dict[str, Callable[[TrashedView], Any]] = {
+        "name": lambda view: view.name.lower(),
+        "frees": lambda view: -view.own,
+    }
+    return in_order(filtered(views, query, _text, _TRASH_FIELDS), order, keys)
+
+
+def _text(view: TrashedView) -> str:
+    return f"{view.name}\n{view.note}\n{view.id}".lower()
+
+
+_TRASH_FIELDS: dict[str, Callable[[TrashedView], str]] = {
+    "host": lambda view: view.host or HERE_WORD,
+}
+
+
+# Tables
+
+
+def _share(columns: list[Column], width: int, *, name_max: int) -> tuple[Column, ...]:
+    """Adds the name at the start and the note at the end, which share the rest of the width."""
+    left = width - sum(column.width + PADDING for column in columns)
+    with_note = width >= 36
+    name = left - PADDING if not with_note else min(name_max, (left - 2 * PADDING) * 9 // 20)
+    name = max(8, name)
+    if not with_note:
+        return (Column("named", "Name", name), *columns)
+    note = Column("note", "Note", max(6, left - name - 2 * PADDING))
+    return (Column("name", "Name", name), *columns, note)
+
+
+def plan_saves_columns(width: int) -> tuple[Column, ...]:
+    """Returns the columns that fit into ``width`` cells."""
+    columns = [Column("frees", "Frees", 5, right=True)]
+    if width >= 52:
+        columns.insert(0, Column("size", "Size", 5, right=True))
+    if width >= 106:
+        columns.insert(1, Column("shared", "Shared", 6, right=True))
+    if width >= 64:
+        columns.append(Column("base", "Base", 12 if width >= 100 else 11))
+    if width >= 44:
+        columns.append(Column("age", "Age", 4, right=True))
+    if width >= 90:
+        columns.append(Column("from", "From", 10))
+    if width >= 98:
+        columns.append(Column("children", "Children", 8, right=True))
+    return _share(columns, width, name_max=32)
+
+
+def save_row(view: SaveView, world: World) -> Row:
+    age = None if view.created is None else world.taken - view.created
+    trouble, _ = trouble_of(view)
+    cells = {
+        "name": Cell(view.short_name, "error" if trouble else ""),
+        "named": _named(view.short_name, trouble),
+        "size": Cell(size_text(view.size), "muted"),
+        "shared": Cell(size_text(view.shared) if view.shared else "", "muted"),
+        "frees": Cell(size_text(view.own)),
+        "base": Cell(view.base, "muted"),
+        "age": Cell(age_text(age), "muted"),
+        "from": Cell(view.parent, "muted"),
+        "children": Cell(str(len(view.children) or ""), "muted"),
+        "note": _note(view, world.job_about(view.key)),
+    }
+    return Row(view.key, greyed(cells) if view.away else cells)
+
+
+def _named(name: str, trouble: str) -> Cell:
+    """Returns the cell of a name that also tells the problem, for tables without a note."""
+    return Cell(f"✗ {trouble}: {name}", "error") if trouble else Cell(name)
+
+
+def _note(view: SaveView, job: Job | None) -> Cell:
+    """Returns the running job, else the problem, else the note."""
+    if job is not None:
+        return Cell(job_text(job), "warning")
+    trouble, problems = trouble_of(view)
+    if trouble:
+        return Cell(f"✗ {trouble}: {'; '.join(problems)}", "error")
+    if view.verdict is not None and view.verdict.deep:
+        return Cell("✓ whole", "success", view.note)
+    return Cell(view.note, "muted")
+
+
+def plan_trash_columns(width: int) -> tuple[Column, ...]:
+    columns = [Column("frees", "Frees", 5, right=True)]
+    if width >= 44:
+        columns.append(Column("removed", "Removed", 7, right=True))
+    if width >= 54:
+        columns.append(Column("left", "Left", 4, right=True))
+    if width >= 62:
+        columns.insert(1, Column("kind", "What", 7))
+    if width >= 84:
+        columns.append(Column("id", "Id", 12))
+    return _share(columns, width, name_max=32)
+
+
+def trash_row(view: TrashedView, world: World) -> Row:
+    job = world.job_about(view.key)
+    note = Cell(view.note, "muted")
+    if job is not None:
+        note = Cell(job_text(job), "warning")
+    elif view.error:
+        note = Cell(f"✗ damaged: {view.error}", "error")
+    cells = {
+        "name": Cell(view.short_name, "error" if view.error else ""),
+        "named": _named(view.short_name, "damaged" if view.error else ""),
+        "kind": Cell(view.kind, "muted"),
+        "frees": Cell(size_text(view.own)),
+        "removed": Cell(age_text(world.taken - view.removed), "muted"),
+        "left": Cell(left_text(view, world.taken), "muted"),
+        "id": Cell(view.id, "muted"),
+        "note": note,
+    }
+    return Row(view.key, greyed(cells) if view.away else cells)
+
+
+def left_text(view: TrashedView, now: float) -> str:
+    """Returns the time for which it is certain to stay in the trash."""
+    if view.until is None:
+        return "ever"
+    return age_text(view.until - now) if view.until > now else "0"
+
+
+# Lines of text
+
+
+def counts_text(saves: SavesView) -> str:
+    """Returns counts such as "12 saves, 3.1G · 2 with problems · 3 in the trash, 1.2G"."""
+    if not saves.loaded:
+        return "reading…"
+    parts = ["no saves"]
+    if saves.saves:
+        parts = [f"{count_text(len(saves.saves), 'save')}, {size_text(saves.size)}"]
+    if bad := sum(bool(trouble_of(view)[0]) for view in saves.saves):
+        parts.append(f"✗ {bad} with problems")
+    if saves.trash:
+        parts.append(f"{len(saves.trash)} in the trash, {size_text(saves.trash_frees)}")
+    return " · ".join(parts)
+
+
+def jobs_text(world: World) -> str:
+    """Returns the single running job if no sandbox's row shows it, else the number of jobs."""
+    jobs, own = world.jobs, world.save_jobs
+    if len(jobs) == 1 and own:
+        return f"{job_text(own[0])} ({clip(own[0].name, 24)})"
+    return f"◐ {len(jobs)} under way (J)" if jobs else ""
+
+
+def marked_text(marked: Sequence[SaveView | TrashedView]) -> str:
+    if not marked:
+        return ""
+    return f"{len(marked)} marked: {size_text(freed_together(marked))}"
+
+
+def empty_saves_text(saves: SavesView, query: str) -> str:
+    if not saves.loaded:
+        return "Reading the saves…"
+    if saves.error:
+        return f"The saves cannot be read.\n{saves.error}"
+    if query and saves.saves:
+        return nothing_matches(query)
+    return (
+        "No saves yet.\nV keeps a sandbox's disk as one, among the sandboxes.\n"
+        "i takes one from a file."
+    )
+
+
+def empty_trash_text(saves: SavesView, query: str) -> str:
+    if not saves.loaded:
+        return "Reading the trash…"
+    if query and saves.trash:
+        return nothing_matches(query)
+    return "The trash is empty.\nWhat is removed or replaced stays here for a week."
+
+
+def names_text(names: Sequence[str], shown: int = NAMES_SHOWN) -> str:
+    """Returns the first names, and the number of the others."""
+    more = len(names) - shown
+    some = ", ".join(clip(name, NAME_CELLS) for name in names[:shown])
+    return some + (f" and {more} more" if more > 0 else "")
+
+
+def came_from_text(views: Sequence[SaveView], but: Iterable[SaveView] = ()) -> str:
+    """Returns the descendants of these saves, except ``but``: "the saves a, b and the sandbox
+    c"."""
+    left_out = {view.name for view in but}
+    # A save that was imported twice has the same descendants twice.
+    children = dict.fromkeys(c for view in views for c in view.children if c not in left_out)
+    sandboxes = dict.fromkeys(sandbox for view in views for sandbox in view.sandboxes)
+    parts = []
+    for names, one in (([*children], "save"), ([*sandboxes], "sandbox")):
+        if names:
+            many = "es" if one.endswith("x") else "s"
+            parts.append(f"the {one}{many if len(names) > 1 else ''} {names_text(names)}")
+    return " and ".join(parts)
+
+
+def count_text(number: int, thing: str) -> str:
+    return f"{number} {thing}{'s' if number != 1 else ''}"
+
+
+def describe_save(view: SaveView, world: World) -> list[Line]:
+    """Returns all facts of a save, those that matter for deleting it first."""
+    lines = [*_machine_lines(view, world), *_state_lines(view, world)]
+    stays = f" · {size_text(view.shared)} shared with others stays" if view.shared else ""
+    lines.append(("Deleting", [(f"frees {size_text(view.own)}", ""), (stays, "muted")]))
+    if view.above:
+        lines.append(("Needed", [(f"by {names_text(view.above)}; it is their base", "warning")]))
+    if view.base:
+        digest = f" · {view.base_digest}" if view.base_digest else ""
+        lines.append(("Base image", [(view.base, ""), (digest, "muted")]))
+    if view.note:
+        lines.append(("Note", [(view.note, "")]))
+    if descent := _descent(view):
+        lines.append(("Lineage", descent))
+    if view.machine:
+        lines.append(("Settings", [(view.machine, "")]))
+    if not view.is_own:
+        origin = "it was imported" if view.place == "user" else "it came with this directory"
+        left_out = f": left out, {view.left_out}" if view.left_out else ""
+        lines.append(("Origin", [(f"{origin}{left_out}", "warning")]))
+    if view.unsynced:
+        what = "what its guest had not yet written to its disk: it was paused, or did not answer"
+        lines.append(("Missing", [(what, "warning")]))
+    if view.volatile:
+        what = f"{names_text(view.volatile)}: only in the guest's memory then"
+        lines.append(("Missing", [(what, "muted")]))
+    id_ = f" · {view.id}" if view.id else ""
+    lines.append(("Path", [(f"{view.path}{id_}", "muted")]))
+    return lines
+
+
+def _machine_lines(view: SaveView | TrashedView, world: World) -> list[Line]:
+    """Returns its machine, if that is not this one."""
+    if not view.host:
+        return []
+    machine = world.machine(view.host)
+    since = "" if machine is None else age_text(max(0.0, world.taken - machine.since), wide=True)
+    away = f" · away for {since}: shown as it was" if view.away else ""
+    return [("Machine", [(view.host, ""), (away, "warning")])]
+
+
+def _state_lines(view: SaveView, world: World) -> list[Line]:
+    job = world.job_about(view.key)
+    cancel = world.keymap.hint("cancel", "saves")
+    trouble, problems = trouble_of(view)
+    verdict = view.verdict
+    parts: list[Words]
+    if trouble:
+        parts = [(f"✗ {trouble}", "error")]
+    elif verdict is not None and verdict.deep:
+        parts = [("✓ whole", "success")]
+    else:
+        parts = [("● kept", "success")]
+    parts.append((_made_text(view, world.taken), "muted"))
+    if verdict is not None:
+        how = "every byte read" if verdict.deep else "quick check"
+        parts.append((f" · {how} {age_text(world.taken - verdict.when)} ago", "muted"))
+    if job is not None:
+        parts.append((f" · {job_text(job)} · {cancel} cancels", "warning"))
+    return [("State", parts), *(("Why", [(problem, "error")]) for problem in problems)]
+
+
+def _made_text(view: SaveView, now: float) -> str:
+    parts = [] if view.created is None else [f"{age_text(now - view.created)} old"]
+    parts += [view.arch] if view.arch else []
+    parts += [count_text(view.layers, "layer")] if view.layers is not None else []
+    parts += ["file system at rest"] if view.frozen else []
+    return "".join(f" · {part}" for part in parts)
+
+
+def _descent(view: SaveView) -> list[Words]:
+    """Returns its origin and its descendants."""
+    before = f"from the save {clip(view.parent, NAME_CELLS)}" if view.parent else ""
+    heirs = came_from_text([view])
+    after = f"children: {heirs}" if heirs else ""
+    free = " · works without it" if heirs else ""
+    return (
+        [(" · ".join(filter(None, (before, after))), ""), (free, "muted")]
+        if (before or after)
+        else []
+    )
+
+
+def describe_trashed(view: TrashedView, world: World) -> list[Line]:
+    now = world.taken
+    lines = _machine_lines(view, world)
+    if view.error:
+        lines += [("State", [("✗ damaged", "error")]), ("Why", [(view.error, "error")])]
+    left = f"{left_text(view, now)} more for sure"
+    if view.until is None:
+        left = "until you remove it yourself: it is no save, but lay where saves are"
+    lines += [
+        ("Removed", [(f"{age_text(now - view.removed)} ago", ""), (f" · stays {left}", "muted")]),
+        ("Frees", [(f"{size_text(view.own)} when it is deleted for good", "")]),
+    ]
+    if view.note:
+        lines.append(("Note", [(view.note, "")]))
+    lines.append(("Id", [(view.id, "muted")]))
+    return lines
