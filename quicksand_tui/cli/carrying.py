@@ -13,8 +13,7 @@ from quicksand.sandbox import Sandbox
 from quicksand.things.status import HAS_MACHINE, RUNS
 
 from quicksand_tui.cli.each import do_each, names_of, names_or_all
-from quicksand_tui.cli.guests.notices import say_notices
-from quicksand_tui.cli.output import Exit, complain, print_json, print_table, say
+from quicksand_tui.cli.output import Exit, complain, print_json, print_table, say, say_notices
 from quicksand_tui.cli.progress_display import shown
 from quicksand_tui.cli.reported_progress import Rate
 from quicksand_tui.cli.runner import Signals, attached, opened, run_async

@@ -1,4 +1,4 @@
-"""Values of options and detach keys: the common part of several commands."""
+"""Values of options, detach keys and addresses to listen at, as several commands take them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,19 @@ from typing import Any
 import click
 from quicksand.base.errors import ConfigError
 from quicksand.remote.passed_on import take_values
+
+LOOPBACK = "127.0.0.1"
+_ADDRESS = re.compile(r"(?:(?P<host>[^:\[\]]+|\[[0-9A-Fa-f:.]+\]):)?(?P<port>[0-9]{1,5})")
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """Returns the host and the port of an address to listen at; a port alone is one of the
+    loopback. Raises ConfigError."""
+    match = _ADDRESS.fullmatch(text)
+    if match is None or int(match["port"]) > 65535:
+        raise ConfigError(f"{text!r} is no address", hint="as in 2222, 0.0.0.0:2222 or [::]:2222")
+    return (match["host"] or LOOPBACK).strip("[]"), int(match["port"])
+
 
 _CONTROL = "ctrl-"
 

@@ -11,13 +11,27 @@ from contextlib import contextmanager
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
+from quicksand_tui.model.text import clean
+
 if TYPE_CHECKING:
     from quicksand.base.errors import DiskSpaceError
 
 from quicksand_tui.model.amounts import age_text, size_text
 from quicksand_tui.model.remedy_words import hint_of, text_of
-from quicksand_tui.model.text import cells, clean, clean_lines
+from quicksand_tui.model.text import cells, clean_lines
 from quicksand_tui.verbs.telling import TELL, TELL_JSON
+
+
+def say_notices(name: str, notices: Sequence[str], *, but: Sequence[str] = ()) -> None:
+    """Tells the notices of a sandbox's start, without those that were told already."""
+    for notice in notices:
+        if notice in but:
+            continue
+        if tells_json():
+            tell_program(notice=clean(notice))
+        else:
+            say(f"{name}: {clean(notice)}")
+
 
 BY_SIGNAL = 128
 

@@ -12,12 +12,11 @@ from quicksand.sandbox import Sandbox
 
 from quicksand_tui.cli.click_commands import command_of
 from quicksand_tui.cli.guests import relay
-from quicksand_tui.cli.guests.notices import say_notices
 from quicksand_tui.cli.guests.relay import Wish
 from quicksand_tui.cli.machine import machine_options
 from quicksand_tui.cli.open_app import has_terminal
 from quicksand_tui.cli.options import parse_keys
-from quicksand_tui.cli.output import Exit, print_json, say
+from quicksand_tui.cli.output import Exit, print_json, say, say_notices
 from quicksand_tui.cli.progress_display import shown
 from quicksand_tui.cli.reported_progress import StartProgress
 from quicksand_tui.cli.runner import Signals, run_in_sandbox

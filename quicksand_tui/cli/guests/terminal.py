@@ -12,6 +12,7 @@ import termios
 import time
 import tty
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import click
@@ -21,7 +22,6 @@ from quicksand.records.registry import Registry
 from quicksand_vt import Restoring, Unasking
 
 from quicksand_tui.cli.fd_streams import FdWriter
-from quicksand_tui.cli.guests.detach_keys import DetachKeys
 from quicksand_tui.cli.guests.terminal_types import choose_term
 from quicksand_tui.cli.runner import why_gone
 from quicksand_tui.door.answering import AnswerRight
@@ -32,6 +32,39 @@ if TYPE_CHECKING:
     from quicksand.sandbox import Sandbox
 
     from quicksand_tui.cli.runner import Signals
+
+
+@dataclass(slots=True)
+class DetachKeys:
+    """Looks for the detach keys in typed input.
+
+    Keys that may begin the sequence are held back until it is clear whether they do. Typing the
+    first key twice sends it once.
+    """
+
+    sequence: bytes
+    _held: int = 0
+    """The number of keys of the sequence that have been typed."""
+    found: bool = field(default=False, init=False)
+
+    def feed(self, data: bytes) -> bytes:
+        """Returns the bytes to send to the guest. After `found` there are none."""
+        out = bytearray()
+        for code in b"" if self.found else data:
+            if code == self.sequence[self._held]:
+                self._held += 1
+                if self._held == len(self.sequence):
+                    self.found = True
+                    return bytes(out)
+            elif self._held == 1 and code == self.sequence[0]:
+                out.append(code)
+                self._held = 0
+            else:
+                out += self.sequence[: self._held]
+                self._held = 1 if code == self.sequence[0] else 0
+                if not self._held:
+                    out.append(code)
+        return bytes(out)
 
 
 class Questions:

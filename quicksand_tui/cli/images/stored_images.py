@@ -27,7 +27,7 @@ from quicksand.warm.template_maker import warm as warm_up
 from quicksand_images import build_image
 
 from quicksand_tui.cli.click_commands import command_of
-from quicksand_tui.cli.images import image_packages
+from quicksand_tui.cli.images import image_care
 from quicksand_tui.cli.images.building import build_of_container, carry_out
 from quicksand_tui.cli.images.image_care import below_of, package_count
 from quicksand_tui.cli.machine import machine_options
@@ -126,7 +126,7 @@ def warm(
     return run_async(main)
 
 
-new = image_packages.new_command
+new = image_care.new_command
 """A part of this verb, in a module of its own."""
 
 HEADS = ("NAME", "VERSION", "ARCH", "SIZE", "AGE", "FROM", "DIGEST")

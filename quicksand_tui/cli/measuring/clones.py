@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 
+from quicksand_tui.cli.measuring.command_times import run_process
 from quicksand_tui.cli.measuring.figure import MIB, Figure
 from quicksand_tui.cli.measuring.measured import own_disk, pss, warm_sandbox
-from quicksand_tui.cli.measuring.process_times import run_process
 
 CLONES = 10
 CLONE_RUNS = 3

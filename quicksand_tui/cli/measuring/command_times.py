@@ -5,17 +5,34 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import resource
+import sys
 import time
+from asyncio.subprocess import PIPE
 from typing import TYPE_CHECKING
 
 from quicksand.base.process_usage import process_usage
 
 from quicksand_tui.cli.measuring.figure import Figure, Say, timed
 from quicksand_tui.cli.measuring.measured import GUEST_S, qemu_pid, require
-from quicksand_tui.cli.measuring.process_times import run_process
 
 if TYPE_CHECKING:
     from quicksand.sandbox import Sandbox
+
+
+async def run_process(*words: str) -> tuple[float, bytes]:
+    """Returns the seconds of a command until its process has ended, and its output on stdout.
+    Raises RuntimeError if it fails."""
+    started = time.perf_counter()
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "quicksand_tui", *words, stdout=PIPE, stderr=PIPE
+    )
+    output, complaint = await process.communicate()
+    seconds = time.perf_counter() - started
+    if process.returncode != 0:
+        said = complaint.decode(errors="replace").strip()
+        raise RuntimeError(f"`{' '.join(words)}` exited with {process.returncode}: {said}")
+    return seconds, output
+
 
 SETTLE_S = 20.0
 PROCESSES = 10

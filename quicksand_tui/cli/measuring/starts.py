@@ -12,7 +12,7 @@ from quicksand import Sandbox
 from quicksand.base.paths import paths
 from quicksand.warm.spares.spare import list_spares
 
-from quicksand_tui.cli.measuring.command_times import measure_running
+from quicksand_tui.cli.measuring.command_times import measure_running, run_process
 from quicksand_tui.cli.measuring.figure import MIB, Figure, Say
 from quicksand_tui.cli.measuring.measured import (
     SMALL,
@@ -22,7 +22,6 @@ from quicksand_tui.cli.measuring.measured import (
     spares_in_use,
     with_mode,
 )
-from quicksand_tui.cli.measuring.process_times import run_process
 
 IDLE_S = 5.0
 """Seconds after the last command at which a sandbox counts as idle."""

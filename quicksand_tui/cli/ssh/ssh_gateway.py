@@ -13,8 +13,8 @@ from quicksand.base.errors import ConfigError, HostError, PortInUseError
 from quicksand.base.paths import paths
 from quicksand.base.regular import read_file
 
-from quicksand_tui.cli.addresses import parse_address
 from quicksand_tui.cli.click_commands import command_of
+from quicksand_tui.cli.options import parse_address
 from quicksand_tui.cli.output import Exit, say
 from quicksand_tui.cli.runner import run_async
 from quicksand_tui.cli.ssh.ssh_files import key_file, prepare_files, ssh_dir

@@ -21,10 +21,9 @@ from quicksand.sandbox import Sandbox
 
 from quicksand_tui.cli.runner import attached
 from quicksand_tui.cli.ssh_server.authorized_keys import Key, read_keys
-from quicksand_tui.cli.ssh_server.common import OPTIONS, TELL_S, wait_gone
+from quicksand_tui.cli.ssh_server.common import OPTIONS, TELL_S, Tasks, wait_gone
 from quicksand_tui.cli.ssh_server.server import GuestServer, log_in
 from quicksand_tui.cli.ssh_server.sessions import HANG_UP_S
-from quicksand_tui.cli.ssh_server.tasks import Tasks
 from quicksand_tui.model.text import clean
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from quicksand_tui.model.remedy_words import text_of
 from quicksand_tui.model.text import clean
 
 if TYPE_CHECKING:
-    from quicksand_tui.cli.ssh_server.tasks import Tasks
+    from quicksand_tui.cli.ssh_server.common import Tasks
 
 SIGNALS: Final[Mapping[int, str]] = {
     **{1: "HUP", 2: "INT", 3: "QUIT", 4: "ILL", 6: "ABRT", 8: "FPE", 9: "KILL"},

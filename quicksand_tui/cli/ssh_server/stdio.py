@@ -20,10 +20,9 @@ from quicksand_tui.cli.hosts.sandbox_there import reached
 from quicksand_tui.cli.runner import Signals, run_async
 from quicksand_tui.cli.ssh.ssh_files import SUFFIX, key_file, prepare_files, sockets_dir
 from quicksand_tui.cli.ssh.ssh_names import SshName, find_ssh_name, there
-from quicksand_tui.cli.ssh_server.common import OPTIONS, TELL_S, wait_gone
+from quicksand_tui.cli.ssh_server.common import OPTIONS, TELL_S, Tasks, wait_gone
 from quicksand_tui.cli.ssh_server.server import GuestServer
 from quicksand_tui.cli.ssh_server.sessions import HANG_UP_S
-from quicksand_tui.cli.ssh_server.tasks import Tasks
 
 STDIN, STDOUT = 0, 1
 CHUNK = 256 * 1024

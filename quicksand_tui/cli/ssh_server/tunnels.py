@@ -17,7 +17,7 @@ from quicksand_tui.model.remedy_words import text_of
 from quicksand_tui.model.text import clean
 
 if TYPE_CHECKING:
-    from quicksand_tui.cli.ssh_server.tasks import Tasks
+    from quicksand_tui.cli.ssh_server.common import Tasks
 
 
 class Forwarded(Pipe):

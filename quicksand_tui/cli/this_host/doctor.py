@@ -40,10 +40,14 @@ from quicksand_tui.cli.click_commands import command_of
 from quicksand_tui.cli.images.building import BuildProgress
 from quicksand_tui.cli.output import Exit, print_json, show_size
 from quicksand_tui.cli.progress_display import shown
-from quicksand_tui.cli.this_host.doctor_check import Check, Level
-from quicksand_tui.cli.this_host.doctor_findings import check_spares, check_templates
-from quicksand_tui.cli.this_host.doctor_network import network_findings
-from quicksand_tui.cli.this_host.doctor_packages import find_clashes
+from quicksand_tui.cli.this_host.doctor_findings import (
+    Check,
+    Level,
+    check_spares,
+    check_templates,
+    find_clashes,
+    network_findings,
+)
 from quicksand_tui.kit.abilities import known_terminal
 from quicksand_tui.model.remedy_words import hint_of, text_of
 from quicksand_tui.model.text import clean_lines, error_text

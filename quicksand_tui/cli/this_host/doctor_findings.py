@@ -1,13 +1,19 @@
-"""The findings of `doctor` about fast starts: templates, and spares that wait."""
+"""The findings of `doctor` about networks, about packages of others with files of our names, and
+about fast starts: templates, and spares that wait."""
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib.metadata import packages_distributions
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from quicksand.base.errors import StateError
 from quicksand.base.paths import paths
+from quicksand.disks.packages.names import normalised
+from quicksand.guest.network import why_no_names
 from quicksand.life.all_processes import spare_memory
 from quicksand.life.spare_names import machine_name, order_command
 from quicksand.records.registry import Registry
@@ -17,11 +23,67 @@ from quicksand.warm.spares.stock import look
 from quicksand.warm.templates import list_templates, templates_dir
 
 from quicksand_tui.cli.output import show_size
-from quicksand_tui.cli.this_host.doctor_check import Check, Level
 from quicksand_tui.model.remedy_words import hint_of, worded
 
 if TYPE_CHECKING:
     from quicksand.warm.spares.stock import Stocked
+
+
+OURS = ("quicksand", "quicksand_tui", "quicksand_images", "quicksand_smb", "quicksand_vt")
+"""The top-level modules of our distribution."""
+
+OWN = "quicksand-tui"
+
+
+class Clash(NamedTuple):
+    """A package of others that has a module of ours."""
+
+    package: str
+    modules: tuple[str, ...]
+
+
+def find_clashes() -> list[Clash]:
+    """Lists the packages of others that have modules of our names: the package that was installed
+    last has overwritten the other's files. Blocks for the disk."""
+    owners = packages_distributions()
+    found: dict[str, set[str]] = {}
+    for module in OURS:
+        for package in owners.get(module, ()):
+            if normalised(package) != OWN:
+                found.setdefault(normalised(package), set()).add(module)
+    return [Clash(package, tuple(sorted(modules))) for package, modules in sorted(found.items())]
+
+
+async def network_findings() -> list[tuple[str, str]]:
+    """Returns facts for the user, each with a remedy."""
+    found = [
+        (
+            "with --network full a guest reaches what this host reaches, its own loopback services "
+            "included (as 10.0.2.2)",
+            "the default, mounts_only, lets a guest open no connection at all",
+        )
+    ]
+    if why := await asyncio.to_thread(why_no_names):
+        found.append(("guests find no names by themselves", why))
+    return found
+
+
+class Level(StrEnum):
+    OK = "ok"
+    NOTE = "note"
+    """It works, but the user should know something about it."""
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The result of one check."""
+
+    name: str
+    level: Level
+    found: str
+    hint: str = ""
+    """The user's remedy."""
 
 
 async def check_templates() -> list[Check]:

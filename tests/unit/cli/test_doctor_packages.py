@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from quicksand_tui.cli.this_host import doctor
-from quicksand_tui.cli.this_host.doctor_check import Level
-from quicksand_tui.cli.this_host.doctor_packages import Clash, find_clashes
+from quicksand_tui.cli.this_host.doctor_findings import Clash, Level, find_clashes
 
 
 def make_package(place: Path, name: str, *modules: str) -> None:

@@ -24,8 +24,7 @@ from quicksand.warm.spares.spare import Spare
 
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import BY_SIGNAL, Exit
-from quicksand_tui.cli.this_host.doctor_check import Level
-from quicksand_tui.cli.this_host.doctor_findings import check_spares
+from quicksand_tui.cli.this_host.doctor_findings import Level, check_spares
 from tests.unit.records.making import RUN
 
 DEBIAN = SandboxConfig(image="debian")

@@ -10,9 +10,9 @@ import pytest
 from quicksand.base.errors import AgentRefusedError
 from quicksand.life import forwarder
 
+from quicksand_tui.cli.ssh_server.common import Tasks
 from quicksand_tui.cli.ssh_server.pipes import QUEUE_MAX
 from quicksand_tui.cli.ssh_server.server import GuestServer
-from quicksand_tui.cli.ssh_server.tasks import Tasks
 from quicksand_tui.cli.ssh_server.tunnels import ForwardedTcp
 
 LIMIT_S = 60

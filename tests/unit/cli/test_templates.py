@@ -30,8 +30,7 @@ from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
 from quicksand_tui.cli.this_host import doctor
 from quicksand_tui.cli.this_host.doctor import check_checkpoints
-from quicksand_tui.cli.this_host.doctor_check import Level
-from quicksand_tui.cli.this_host.doctor_findings import check_templates
+from quicksand_tui.cli.this_host.doctor_findings import Level, check_templates
 
 
 @pytest.fixture(autouse=True)
