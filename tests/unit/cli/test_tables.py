@@ -156,5 +156,5 @@ def test_ps_has_bold_heads_and_coloured_glyphs_on_a_terminal(places: Paths) -> N
     with PtyTerminal([*MODULE, "ps", "-a"], columns=200) as terminal:
         assert terminal.ends() == 0
     written = bytes(terminal.output).replace(b"\r\n", b"\n")
-    assert written.startswith(b"\x1b[1mNAME") and b"\x1b[31m!\x1b[0m broken" in written
+    assert written.startswith(b"\x1b[1mNAME") and "\x1b[31m✗\x1b[0m broken".encode() in written
     assert re.sub(rb"\x1b\[[0-9;]*m", b"", written) == plain
