@@ -89,6 +89,30 @@ async def test_keys_right_behind_a_letter_go_to_the_pane_that_it_names() -> None
         assert [guest.typed for guest in service.terminals] == [b"y", b""]
 
 
+async def test_a_letter_covers_nothing_of_a_panes_title() -> None:
+    service = five()
+    async with shown(service, size=(120, 36)) as (app, pilot):
+        await pilot.press("s")
+        await until(lambda: app.main.area.shells.pane is not None)
+        await pilot.press("ctrl+right_square_bracket", "%")
+        await until(lambda: len(service.terminals) == 2)
+        await pilot.press("ctrl+right_square_bracket", "d")
+        workspace = app.main.area.shells.workspace
+        assert workspace is not None
+        panes = list(workspace.panes)
+        await until(lambda: all(pane.region.area for pane in panes))
+        places = [(pane.region.x, pane.region.y - 1) for pane in panes]
+        before = [screen_text(app).splitlines()[y][x:] for x, y in places]
+        assert all(title[0] == " " and title[1] in "12" for title in before)
+        await pilot.press("apostrophe")
+        last = LETTERS[app.main.sandboxes.table.row_count + 1]
+        await until(lambda: has_letter(app, last))
+        await pilot.pause()
+        after = [screen_text(app).splitlines()[y][x:] for x, y in places]
+        assert after[1] == last + before[1][1:]
+        assert after[0][1:3] == before[0][1:3]
+
+
 async def test_letters_follow_rows_that_come_while_they_are_shown() -> None:
     async with shown(FakeService(KEPT), size=(120, 36)) as (app, pilot):
         await select(pilot, AGENT)
