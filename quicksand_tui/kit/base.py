@@ -125,7 +125,11 @@ class ActionScreen(AppScreen[None]):
 class Dialog(ModalScreen[ScreenResultType], AppScreen[ScreenResultType]):
     """A modal screen. Escape closes it without a result."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "back", show=False)]
+    # With priority: a key right behind it, which the widget with the focus would take before the
+    # app has seen that Escape is none of it, is for the screen below.
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "leave", "back", show=False, priority=True)
+    ]
 
     _answered = float("-inf")
     """The time, in seconds of the monotonic clock, when the last key was read that nothing took."""

@@ -48,17 +48,16 @@ class _Line(LineInput):
     """The input of the line. It takes all keys in the order in which they were typed: as bindings,
     keys for the whole line would overtake letters before them."""
 
+    ENDING = LineInput.ENDING | {"ctrl+j", "ctrl+c"}
+
     def __init__(self, press: Callable[[str], bool], value: str, **options: Any) -> None:
         """``press`` takes a key for the whole line; it returns False for other keys."""
         super().__init__(value, **options)
         self._press = press
 
-    async def _on_key(self, event: events.Key) -> None:
-        if self.screen is not self.app.screen:
-            # The key was typed behind the one that ended the line.
-            self.app.post_message(events.Key(event.key, event.character))
-        elif not self._press(event.key):
-            await super()._on_key(event)
+    async def _take_key(self, event: events.Key) -> None:
+        if not self._press(event.key):
+            await super()._take_key(event)
             return
         event.stop()
         event.prevent_default()

@@ -65,6 +65,9 @@ class FormScreen(Dialog[Values]):
         self._was_refused = False
         self._early: list[events.Key] | None = []
         """Keys typed before a field had the focus; None once one has it."""
+        self._behind: list[events.Key] | None = None
+        """Keys typed behind an Enter of which it is not known yet whether it ends the form; None if
+        there is no such Enter."""
 
     @property
     def shows_saves(self) -> bool:
@@ -122,7 +125,8 @@ class FormScreen(Dialog[Values]):
         self.set_focus(first)
         early, self._early = self._early or [], None
         for key in early:
-            first.post_message(events.Key(key.key, key.character))
+            if not self.drops_key(key):
+                first.post_message(events.Key(key.key, key.character))
 
     def take_early(self, key: events.Key) -> bool:
         """Keeps a key typed before a field has the focus; returns False once one has it."""
@@ -130,6 +134,25 @@ class FormScreen(Dialog[Values]):
             return False
         self._early.append(key)
         return True
+
+    def drops_key(self, key: events.Key) -> bool:
+        """Holds keys behind Enter: they are for this form only if it stays."""
+        if key.key == "escape":
+            self._behind = None
+        elif self._behind is not None:
+            self._behind.append(key)
+            return True
+        elif key.key == "enter":
+            self._behind = []
+        return False
+
+    async def _release_keys(self) -> None:
+        behind, self._behind = self._behind or [], None
+        for key in behind:
+            await self.app.on_event(events.Key(key.key, key.character))
+
+    async def on_unmount(self) -> None:
+        await self._release_keys()
 
     def action_complete(self) -> None:
         """Takes the continuation offered behind the cursor; without one, moves on."""
@@ -290,6 +313,12 @@ class FormScreen(Dialog[Values]):
 
     @work(group="submit", exclusive=True)
     async def action_submit(self) -> None:
+        try:
+            await self._submit()
+        finally:
+            await self._release_keys()
+
+    async def _submit(self) -> None:
         self._take_change()
         values = self.values
         if self._form.look is not None:

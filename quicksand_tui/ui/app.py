@@ -48,6 +48,7 @@ from quicksand_tui.ui.saves_watch import SavesWatch
 from quicksand_tui.ui.stack import ScreenStack
 from quicksand_tui.ui.world_watch import WorldWatch
 from quicksand_tui.views.rows import with_jobs
+from quicksand_tui.widgets.inputs import LineInput
 
 if TYPE_CHECKING:
     from quicksand_tui.door.service import EngineService
@@ -401,16 +402,24 @@ class QuicksandApp(App[int]):
     async def on_event(self, event: events.Event) -> None:
         """Notes the timing of each key before anything else sees it, and drops unwanted ones."""
         if isinstance(event, events.Key) and not event.is_forwarded:
-            if self.key_routing.drops(event):
-                return
-        elif isinstance(event, events.MouseDown) and not event.is_forwarded:
+            if not self.key_routing.drops(event):
+                focused = self.focused
+                await super().on_event(event)
+                self.key_routing.sent(event, focused)
+            return
+        if isinstance(event, events.MouseDown) and not event.is_forwarded:
             self.keys.hands.meant()
         await super().on_event(event)
 
     # Shells in panes
 
+    @on(LineInput.Settled)
+    async def _settle(self) -> None:
+        await self.key_routing.settle()
+
     @on(RawInput)
-    def _type_raw(self, event: RawInput) -> None:
+    async def _type_raw(self, event: RawInput) -> None:
+        await self.key_routing.settle()  # what was read before
         self.keys.hands.note_typed(len(event.data))
         self.keys.panes.type(event.data)
 

@@ -1,4 +1,5 @@
-"""The ways of keys that come before their widget is ready, or that no widget takes."""
+"""The ways of keys that come before their widget is ready, behind a key that may end a widget, or
+that no widget takes."""
 
 from __future__ import annotations
 
@@ -10,9 +11,15 @@ from quicksand_tui.widgets.inputs import LineInput
 
 if TYPE_CHECKING:
     from textual.app import App
+    from textual.timer import Timer
+    from textual.widget import Widget
 
     from quicksand_tui.kit.key_handling import Keys
     from quicksand_tui.ui.stack import ScreenStack
+
+
+HELD_S = 2.0
+"""Seconds after which held keys go on in any case: the input may have been removed meanwhile."""
 
 
 class KeyRouting:
@@ -22,13 +29,35 @@ class KeyRouting:
         self._app = app
         self._stack = stack
         self._keys = keys
+        self._held: list[events.Key] | None = None
+        """Keys that were read behind one that may end an input; None if there is none on its
+        way."""
+        self._patience: Timer | None = None
 
     def drops(self, event: events.Key) -> bool:
         """Notes the timing of a key that was just read, before anything else sees it; returns
-        whether the front screen wants it ignored."""
+        whether it goes nowhere now: it is held, or the front screen wants it ignored."""
+        if self._held is not None:
+            self._held.append(event)
+            return True
         self._keys.hands.note(event)
         front = self._stack.front
         return front is not None and front.drops_key(event)
+
+    def sent(self, event: events.Key, to: Widget | None) -> None:
+        """Holds the keys behind one that was sent to an input which it may end: they are for
+        whatever has the focus then."""
+        if event.is_forwarded and isinstance(to, LineInput) and event.key in to.ENDING:
+            self._held = []
+            self._patience = self._app.set_timer(HELD_S, self.settle)
+
+    async def settle(self) -> None:
+        """Lets the held keys go on, in their order."""
+        if self._patience is not None:
+            self._patience.stop()
+        held, self._held, self._patience = self._held or [], None, None
+        for key in held:
+            await self._app.on_event(key)
 
     def route(self, event: events.Key) -> None:
         """Passes on keys that were typed after one that opens a form, a filter, the command line or

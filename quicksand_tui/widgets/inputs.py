@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.cells import cell_len
 from textual import events
@@ -22,7 +22,14 @@ if TYPE_CHECKING:
 
 class LineInput(Input):
     """An input that keeps the order of fast typing. Textual sends bound keys such as Backspace to
-    the app and back, while later letters are already inserted; this input handles them at once."""
+    the app and back, while later letters are already inserted; this input handles them at once.
+    Keys behind one that may end it wait until the app has handled that (`Settled`)."""
+
+    ENDING: ClassVar = frozenset({"enter", "escape"})
+    """Keys that may end it."""
+
+    class Settled(Message):
+        """All that a key has led to so far has come up to whoever gets this message."""
 
     def takes(self, event: events.Key) -> bool:
         """Whether a key has an effect here. The app sees such a key only if it was on its way to
@@ -30,6 +37,11 @@ class LineInput(Input):
         return event.is_printable or action_bound_to(self, event.key) is not None
 
     async def _on_key(self, event: events.Key) -> None:
+        await self._take_key(event)
+        if event.key in self.ENDING:
+            self.post_message(self.Settled())
+
+    async def _take_key(self, event: events.Key) -> None:
         action = None if event.is_printable else action_bound_to(self, event.key)
         if action is None:
             await super()._on_key(event)
