@@ -9,7 +9,6 @@ from typing import Any
 
 import click
 from quicksand.base.errors import QuicksandError
-from quicksand.base.paths import paths
 from quicksand.remote.connection import Connection
 from quicksand.remote.destination import Destination
 
@@ -17,7 +16,6 @@ from quicksand_tui.cli.click_commands import command_of
 from quicksand_tui.cli.hosts.destinations import find_destination, named_hosts
 from quicksand_tui.cli.output import Exit, complain, print_json, print_table, say
 from quicksand_tui.cli.runner import Signals, run_async
-from quicksand_tui.cli.ssh.ssh_files import stop_masters
 from quicksand_tui.home.host_file import HostsError, add_host, remove_host
 from quicksand_tui.home.host_table import problem_of
 from quicksand_tui.home.state import config_file
@@ -78,8 +76,6 @@ def remove(name: str) -> int:
 def _change(change: Callable[[], None]) -> int:
     try:
         change()
-        # A kept connection would lead to the machine that had the name before.
-        stop_masters(paths())
     except HostsError as error:
         complain(error, hint=error.hint)
         return Exit.FAILURE

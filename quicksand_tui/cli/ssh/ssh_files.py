@@ -6,8 +6,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -36,9 +34,6 @@ and while it is made ssh adds a dot and 16 more (unix(7), muxserver_listen in Op
 CIPHERS = "aes128-gcm@openssh.com,aes256-gcm@openssh.com,chacha20-poly1305@openssh.com"
 """The ciphers; the client's order decides. With AES in the processor the first is twice as fast as
 the last."""
-
-STOP_S = 10.0
-"""Seconds for a master to answer; one that is alive does at once."""
 
 CONFIG = """\
 # Written by quicksand-tui, and written anew when something here changes:
@@ -94,19 +89,6 @@ def sockets_dir(places: Paths) -> Path | None:
     long for a socket."""
     found = ssh_masters(places)
     return found if len(os.fsencode(found)) <= SOCKET_SPACE else None
-
-
-def stop_masters(places: Paths) -> None:
-    """Have ssh's masters take no more sessions, so that the next one goes where its host leads now;
-    those under way go on. Without ssh there is no master. Blocks for some milliseconds each."""
-    ssh, sockets = shutil.which("ssh"), sockets_dir(places)
-    if ssh is None or sockets is None or not sockets.is_dir():
-        return
-    for socket in sockets.iterdir():
-        words = [ssh, "-F", "none", "-S", str(socket), "-O", "stop", "any"]
-        # One that has ended meanwhile answers with an error, and one that hangs serves nobody.
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            subprocess.run(words, check=False, capture_output=True, timeout=STOP_S)
 
 
 def prepare_files() -> Path:

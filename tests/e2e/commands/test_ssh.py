@@ -189,6 +189,8 @@ def test_commands_end_with_their_client_and_what_they_have_started_lives_on(
 ) -> None:
     process = client.start(host, "sleep 4712 & echo started; exec sleep 4713")
     assert first_line(process) == b"started\n"
+    # A signal between bash's last look for one and its exec is lost.
+    wait_for(lambda: in_vm(vm, "pgrep -fx 'sleep 4713' || :"), what="it to begin")
     process.terminate()
     process.communicate()
     wait_for(lambda: not in_vm(vm, "pgrep -fx 'sleep 4713' || :"), what="it to end")

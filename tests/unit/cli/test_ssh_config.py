@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import pwd
-import shutil
-import socket
 import stat
 import subprocess
 import sys
@@ -14,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from quicksand.base.paths import Paths, make_private_dir, paths
+from quicksand.base.paths import Paths, paths
 from quicksand.records.config import SandboxConfig
 from quicksand.records.host_sockets import ours_beside_sandboxes
 from quicksand.records.registry import Registry
@@ -24,7 +22,6 @@ from quicksand_tui.cli.main import run
 from quicksand_tui.cli.ssh import ssh_config
 from quicksand_tui.cli.ssh.ssh_config import BEGIN, END, with_include, without_include
 from quicksand_tui.cli.ssh.ssh_files import config_text, prepare_files, sockets_dir
-from tests.conftest import PATIENCE_S
 from tests.unit.cli.run_cli import quicksand
 
 
@@ -233,25 +230,6 @@ def test_sandboxes_of_one_name_in_two_data_directories_share_no_master(
     assert ours_beside_sandboxes(places.runtime) == {path.name for path in paths}, "doctor knows"
     for path in paths:
         path.rmdir()
-
-
-def test_a_kept_connection_is_not_used_once_a_machine_has_another_address(places: Paths) -> None:
-    sockets = sockets_dir(places)
-    assert sockets is not None
-    make_private_dir(sockets)
-    with socket.socket(socket.AF_UNIX) as master, ThreadPoolExecutor() as pool:
-
-        def hang_up() -> None:
-            master.accept()[0].close()
-
-        master.bind(str(sockets / "box"))
-        master.listen()
-        master.settimeout(PATIENCE_S)
-        for words in (("add", "box", "ssh://me@one.example"), ("rm", "box")):
-            asked = pool.submit(hang_up)
-            succeeds("hosts", *words)
-            asked.result()
-    shutil.rmtree(sockets)
 
 
 def test_percent_signs_in_paths_are_no_tokens(tmp_path: Path) -> None:
