@@ -94,6 +94,7 @@ async def test_a_letter_covers_nothing_of_a_panes_title() -> None:
     async with shown(service, size=(120, 36)) as (app, pilot):
         await pilot.press("s")
         await until(lambda: app.main.area.shells.pane is not None)
+        await until(lambda: app.focused is app.main.area.shells.pane)
         await pilot.press("ctrl+right_square_bracket", "%")
         await until(lambda: len(service.terminals) == 2)
         await pilot.press("ctrl+right_square_bracket", "d")
