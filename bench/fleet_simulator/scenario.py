@@ -85,7 +85,7 @@ class Scenario:
     """Share of the others that are started elsewhere if their host is gone."""
     choice: Choice = Choice.TWO
     fenced: bool = True
-    """Whether a host ends a sandbox that may be restarted elsewhere when its lease is over."""
+    """Whether a host ends a sandbox whose lease is over, if that may be restarted elsewhere."""
     faults: Faults = field(default_factory=Faults)
     costs: Costs = field(default_factory=Costs)
     seed: int = 1

@@ -327,7 +327,7 @@ class FormScreen(Dialog[Values]):
             return
         self._was_refused = True
         self._show()
-        # Text typed behind Enter, while the host was asked, is not what Enter took.
+        # A change by the mouse, while the host was asked, is not what Enter took.
         problems = self._problems(values)
         if not problems:
             self.dismiss(values)
