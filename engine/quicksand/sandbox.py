@@ -25,7 +25,7 @@ from quicksand.life.sandbox_desktop import Desktop
 from quicksand.life.sandbox_life import Life
 from quicksand.life.sandbox_saves import Saves
 from quicksand.records.config import SandboxConfig, check_name
-from quicksand.records.option_values import refuse_unknown
+from quicksand.records.machine_options import refuse_unknown
 from quicksand.records.registry import Registry
 from quicksand.where import Fleet, Restart, is_elsewhere, make_parts, open_kept, open_parts
 

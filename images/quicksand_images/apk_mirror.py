@@ -22,7 +22,7 @@ from quicksand.base.files import map_os_errors
 from quicksand.base.progress import Progress
 from quicksand.base.sharing import share_file
 from quicksand.disks.packages.indexes import Link, shown
-from quicksand.disks.packages.pip_settings import certificates
+from quicksand.disks.packages.sources import certificates
 from quicksand.disks.packages.web import Web
 
 from quicksand_images.apk import (

@@ -22,8 +22,8 @@ from quicksand import (
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import AcceleratorError
 from quicksand.base.files import read_json
-from quicksand.base.findings import KEPT_MAX
 from quicksand.base.paths import Paths, paths
+from quicksand.base.tools import KEPT_MAX
 from quicksand.qemu.accelerator import (
     PROBE_TIMEOUT_S,
     find_accelerator,

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TypeGuard
 
 from quicksand.base.errors import ConfigError
-from quicksand.display.framebuffer import PIXELS_MAX, Rect
+from quicksand.display.picture import PIXELS_MAX, Rect
 
 SCALE_MAX = 8.0
 SIDE_MAX = 2**16 - 1

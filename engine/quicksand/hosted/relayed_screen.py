@@ -13,7 +13,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Self
 
-from quicksand.base.accepting import Acceptor, bind_private
 from quicksand.base.errors import (
     QuicksandError,
     RemoteProtocolError,
@@ -21,6 +20,7 @@ from quicksand.base.errors import (
     SandboxNotFoundError,
     StateError,
 )
+from quicksand.base.listening import Acceptor, bind_private
 from quicksand.base.paths import make_private_dir, paths
 from quicksand.display.place import SIZE, TO_SIZE, TO_VNC, RelayedScreen
 from quicksand.display.rfb import CLOSE_S
@@ -28,7 +28,7 @@ from quicksand.guest.agent.wire import Stream
 from quicksand.hosted.calling import require_capability
 from quicksand.hosted.errors import decode_error
 from quicksand.hosted.protocol import SCREENS
-from quicksand.records.host_sockets import SCREEN_SOCKETS, screen_socket
+from quicksand.records.known_hosts import SCREEN_SOCKETS, screen_socket
 from quicksand.remote.abandoned import remove_abandoned
 from quicksand.remote.passing import pass_on
 from quicksand.remote.peer_channel import Channel

@@ -15,9 +15,8 @@ from PIL import Image
 from quicksand.base.errors import ConfigError, StateError
 from quicksand.base.threads import in_thread_to_the_end
 from quicksand.display.picture import Format, write_picture
-from quicksand.display.place import open_screen
+from quicksand.display.place import no_display, not_running, open_screen
 from quicksand.display.recording import SECONDS, Recording
-from quicksand.display.sought import no_display, not_running
 from quicksand.guest.guest_files import GuestFiles
 from quicksand.hosted.life import FarLife
 from quicksand.hosted.relayed_screen import ScreenRelay
@@ -31,7 +30,7 @@ from quicksand.life.sandbox_checkpoints import Checkpoints
 from quicksand.life.sandbox_desktop import Desktop
 
 if TYPE_CHECKING:
-    from quicksand.base.boot_timing import BootTiming
+    from quicksand.base.progress import BootTiming
     from quicksand.display.rfb import RfbClient
     from quicksand.life.parts import Parts
     from quicksand.life.qmp_events import Event

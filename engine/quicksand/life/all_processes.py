@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from quicksand.base.process_usage import memory_of, process_usage
-from quicksand.base.processes import list_processes, running_modules
+from quicksand.base.processes import list_processes, memory_of, process_usage, running_modules
 from quicksand.life.spare_names import name_of
 from quicksand.mounts.shares import list_shares
 from quicksand.records.layout import MachineDir, RuntimeDir, runtime_dir

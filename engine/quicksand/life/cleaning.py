@@ -23,9 +23,9 @@ from quicksand.disks.images.downloads import drop_downloads, list_downloads
 from quicksand.disks.images.image_store import REMOVED
 from quicksand.life.sandbox_trash import SandboxTrash
 from quicksand.qemu.booted import booted_files
-from quicksand.records.host_sockets import host_places
+from quicksand.records.fleet_files import useless_nodes
+from quicksand.records.known_hosts import host_places
 from quicksand.records.layout import sandbox_dir
-from quicksand.records.local_nodes import useless_nodes
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import is_id
 from quicksand.saves.bundle.unpacked import forget, unpacked_files

@@ -14,7 +14,7 @@ from quicksand.records.layout import runtime_dir, sandbox_dir
 from quicksand.records.port_forwards import Protocol
 
 if TYPE_CHECKING:
-    from quicksand.base.boot_timing import BootTiming
+    from quicksand.base.progress import BootTiming
     from quicksand.life.qmp_events import Event
 
 

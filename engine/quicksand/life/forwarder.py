@@ -14,11 +14,10 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from quicksand.base.accepting import RESET, Acceptor, bind_private
 from quicksand.base.background import receive
 from quicksand.base.effort import best_effort
 from quicksand.base.errors import AgentRefusedError, QuicksandError, StateError
-from quicksand.base.loopback import listen
+from quicksand.base.listening import RESET, Acceptor, bind_private, listen
 from quicksand.base.paths import paths
 from quicksand.guest.agent.refusals import LinuxErrno
 from quicksand.guest.connections import GuestConnection

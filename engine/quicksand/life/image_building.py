@@ -16,10 +16,9 @@ from collections.abc import Mapping
 from typing import Any, Protocol, cast
 
 from quicksand.base.arch import Architecture
-from quicksand.base.boot_timing import SHARES
 from quicksand.base.errors import ImageError, ImageNotFound, QuicksandError
 from quicksand.base.paths import Paths, expand
-from quicksand.base.progress import Course, Progress
+from quicksand.base.progress import SHARES, Course, Progress
 from quicksand.base.remedies import Remedy, Words
 from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.images.recipes import PACKAGE, has_recipe, recipe_names

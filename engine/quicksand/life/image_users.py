@@ -12,7 +12,7 @@ from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.images.stored_image import DIGEST_SHOWN, StoredImage
 from quicksand.disks.packages.names import plain
 from quicksand.life.sandbox_trash import SandboxTrash
-from quicksand.records.local_nodes import nodes_of
+from quicksand.records.fleet_files import nodes_of
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record
 from quicksand.saves.census import base_of

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from quicksand.base.paths import Paths
 from quicksand.qemu.keeper_parts.owner_wait import now
+from quicksand.records.fleet_files import lease_file, use_permission
 from quicksand.records.layout import runtime_dir, sandbox_dir
-from quicksand.records.leases import lease_file, use_permission
 from quicksand.records.sandboxes import Record
 
 if TYPE_CHECKING:

@@ -14,10 +14,9 @@ if TYPE_CHECKING:
     from quicksand.guest.datagrams import dial_udp
     from quicksand.guest.directory_watch import watch
     from quicksand.guest.guest_files import GuestFiles
-    from quicksand.guest.shell import Shell
-    from quicksand.guest.traffic import read_traffic
+    from quicksand.guest.network import read_traffic
+    from quicksand.guest.shell import Shell, WatchedShell
     from quicksand.guest.users import Login, SandboxUser
-    from quicksand.guest.watched_shell import WatchedShell
     from quicksand.life.first_start import make_machine, with_memory
     from quicksand.life.image_building import build_if_missing, known_options, suggested_options
     from quicksand.life.qmp_events import watch_events

@@ -32,8 +32,7 @@ from quicksand.records.sandboxes import Entry, Record, RunState, new_id
 from quicksand.things.status import Status
 
 if TYPE_CHECKING:
-    from quicksand.base.boot_timing import BootTiming
-    from quicksand.base.progress import Progress
+    from quicksand.base.progress import BootTiming, Progress
     from quicksand.guest.agent.session import Session
     from quicksand.guest.execution import ExitStatus
     from quicksand.life.sandbox_stats import SandboxStats

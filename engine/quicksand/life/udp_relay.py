@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from quicksand.base.errors import QuicksandError, StateError
-from quicksand.base.loopback import bind
+from quicksand.base.listening import bind
 from quicksand.guest.datagrams import DATAGRAM_MAX, GuestDatagrams
 from quicksand.records.port_forwards import FORWARDS_MAX, PortForward, Protocol
 

@@ -12,8 +12,7 @@ import os
 import socket
 from collections.abc import Collection
 
-from quicksand.base.borrowing import borrow
-from quicksand.base.processes import PROC
+from quicksand.base.processes import PROC, borrow
 
 ROOM = 1024
 """Connections; the kernel's own limit is 4096 (net.core.somaxconn, listen(2))."""

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import HostError, QemuLacksDevice, QemuNotFound, QemuTooOld
-from quicksand.base.findings import Findings, program_key
 from quicksand.base.paths import Paths, paths
 from quicksand.base.remedies import Remedy, Words
+from quicksand.base.tools import Findings, program_key
 from quicksand.qemu.advice import how_to_get
 from quicksand.qemu.offers import lacking_types, needed_types
 

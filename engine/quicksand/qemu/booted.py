@@ -6,7 +6,7 @@ import contextlib
 from itertools import pairwise
 from pathlib import Path
 
-from quicksand.disks.images.start_kernel import start_file_of
+from quicksand.disks.images.boot_files import start_file_of
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import RunState
 

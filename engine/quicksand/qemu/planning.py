@@ -13,15 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from quicksand.base.arch import Architecture
-from quicksand.base.boot_timing import Stopwatch
+from quicksand.base.capacity import check_memory
 from quicksand.base.errors import ImageError, PortInUseError
-from quicksand.base.memory import check_memory
-from quicksand.base.progress import Progress
+from quicksand.base.progress import Progress, Stopwatch
 from quicksand.base.tick_rate import tick_rate_khz
-from quicksand.disks.images.boot_files import trim
-from quicksand.disks.images.initrd import compose_initrd
+from quicksand.disks.images.boot_files import compose_initrd, start_kernel, trim
 from quicksand.disks.images.resolve import ImageResolver, ResolvedImage
-from quicksand.disks.images.start_kernel import start_kernel
 from quicksand.qemu.accelerator import AcceleratorStatus, choose_accelerator
 from quicksand.qemu.binaries import QemuBinaries, find_binaries, require_display
 from quicksand.qemu.booted import booted_files

@@ -9,17 +9,16 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from quicksand.base.boot_timing import BootTiming
 from quicksand.base.errors import GuestPanicError, QemuDiedError, QuicksandError
 from quicksand.base.files import is_locked, tail
+from quicksand.base.progress import BootTiming
 from quicksand.base.removal import remove
 from quicksand.base.threads import to_the_end
 from quicksand.disks.images.resolve import ResolvedImage
 from quicksand.guest.agent.link import AgentLink
 from quicksand.qemu.process import OwnedProcess
-from quicksand.records.elsewhere import remove_memory
-from quicksand.records.last_run import find_panic
-from quicksand.records.layout import SandboxDir
+from quicksand.records.inspection import find_panic
+from quicksand.records.layout import SandboxDir, remove_memory
 from quicksand.records.sandboxes import Record, RunState
 
 END_POLL_S = 0.01

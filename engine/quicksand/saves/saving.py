@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from quicksand.base.arch import Architecture
+from quicksand.base.capacity import check_space
+from quicksand.base.distribution import DISTRIBUTION, version_text
 from quicksand.base.effort import best_effort
 from quicksand.base.errors import ConfigError, ImageError, PathError, QuicksandError
 from quicksand.base.files import map_os_errors, sync_dir, write_json, write_word
@@ -24,16 +26,13 @@ from quicksand.base.paths import Paths
 from quicksand.base.progress import Progress
 from quicksand.base.regular import open_regular, read_word
 from quicksand.base.sharing import copy_open_file, link_file
-from quicksand.base.space import check_space
 from quicksand.base.threads import in_thread_to_the_end, to_the_end
-from quicksand.base.version import DISTRIBUTION, version_text
-from quicksand.disks.images.merge import write_merged
 from quicksand.disks.images.resolve import ImageResolver, ResolvedImage
-from quicksand.disks.images.same_files import sha256_file
+from quicksand.disks.images.stored_image import sha256_file
+from quicksand.disks.images.visible import write_merged
 from quicksand.guest.agent.session import Ask
 from quicksand.qemu.planning import resolve_image
-from quicksand.records.nodes import new_id
-from quicksand.records.notes import check_note
+from quicksand.records.nodes import check_note, new_id
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record
 from quicksand.saves.ownership import mark_made

@@ -12,11 +12,10 @@ from typing import TypeVar
 from quicksand.base.errors import HistoryError, ImageError, QuicksandError
 from quicksand.base.files import read_json
 from quicksand.base.threads import in_stoppable_thread, in_thread_to_the_end
-from quicksand.disks.diff.chain import Chain, differing
+from quicksand.disks.diff.chain import Chain, Layer, differing
 from quicksand.disks.diff.changes import FileChange
 from quicksand.disks.diff.compare import compare
 from quicksand.disks.diff.ext4.filesystem import FileSystem
-from quicksand.disks.diff.layer import Layer
 from quicksand.disks.diff.reading_limits import Budget, Malformed
 from quicksand.qemu.planning import resolve_image
 from quicksand.records.layout import SandboxDir, runtime_dir, sandbox_dir

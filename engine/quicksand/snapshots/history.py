@@ -30,10 +30,8 @@ from quicksand.base.files import (
 from quicksand.base.listing import TEMPORARY, own_files
 from quicksand.base.remedies import Remedy, Words
 from quicksand.base.removal import remove
-from quicksand.records.given_up import read_given_up
 from quicksand.records.layout import SandboxDir
-from quicksand.records.nodes import File, Head, Node, is_id
-from quicksand.records.notes import check_note
+from quicksand.records.nodes import File, Head, Node, check_note, is_id, read_given_up
 from quicksand.records.registry import Registry
 from quicksand.snapshots.pages import TICK_NS
 

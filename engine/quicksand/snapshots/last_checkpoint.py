@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from quicksand.base.capacity import check_space
 from quicksand.base.effort import best_effort
-from quicksand.base.space import check_space
 from quicksand.base.threads import in_thread_to_the_end, to_the_end
 from quicksand.qemu.stopping import stop_machine
 from quicksand.records.nodes import Node

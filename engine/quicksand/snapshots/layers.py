@@ -9,8 +9,8 @@ from collections.abc import Iterable
 
 from quicksand.base.errors import HistoryError
 from quicksand.base.files import read_json, sync_dir, write_json
-from quicksand.disks.images.overlay import create_overlay
 from quicksand.disks.images.qcow2 import check_qcow2
+from quicksand.disks.images.qcow2_writing import create_overlay
 from quicksand.records.layout import SandboxDir, layer_name
 from quicksand.records.nodes import SCHEMA, File, Node, check_schema
 from quicksand.snapshots.image import seal_image

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from quicksand.base.errors import ImageError
 from quicksand.base.files import map_os_errors
-from quicksand.disks.diff.layer import Layer
+from quicksand.disks.diff.chain import Layer
 from quicksand.records.nodes import BLANK, Head, Node, new_id
 from quicksand.snapshots.history import History
 from quicksand.snapshots.layers import add_layer, seal_layers

@@ -3,10 +3,10 @@ for each, and every checkpoint adds one."""
 
 from __future__ import annotations
 
+from quicksand.base.capacity import check_space
 from quicksand.base.errors import HostError, ImageError
 from quicksand.base.footprint import BLOCK
-from quicksand.base.space import check_space
-from quicksand.disks.images.merge import write_merged
+from quicksand.disks.images.visible import write_merged
 from quicksand.records.layout import SandboxDir, layer_name
 from quicksand.records.nodes import new_id
 from quicksand.snapshots.layers import seal_layers

@@ -16,17 +16,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from quicksand.base.capacity import check_space
 from quicksand.base.effort import best_effort
 from quicksand.base.errors import HostError, MachineError
 from quicksand.base.files import map_os_errors
 from quicksand.base.hypervisor import Hypervisor
 from quicksand.base.processes import boot_id
 from quicksand.base.regular import create, open_regular
-from quicksand.base.space import check_space
 from quicksand.base.threads import in_stoppable_thread, in_thread_to_the_end
-from quicksand.records.given_up import GivenUp
 from quicksand.records.layout import MachineDir, SandboxDir
-from quicksand.records.nodes import BLANK, File, Head, Node
+from quicksand.records.nodes import BLANK, File, GivenUp, Head, Node
 from quicksand.records.sandboxes import RunState
 from quicksand.snapshots import comparing
 from quicksand.snapshots.capture import Capture, Way

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from quicksand.base.capacity import check_space
 from quicksand.base.errors import (
     CheckpointNotFoundError,
     HistoryError,
@@ -17,7 +18,6 @@ from quicksand.base.errors import (
     StateError,
 )
 from quicksand.base.remedies import Remedy, Words
-from quicksand.base.space import check_space
 from quicksand.base.threads import in_thread_to_the_end, to_the_end
 from quicksand.records.layout import sandbox_dir
 from quicksand.records.nodes import TAG_MAX, Node

@@ -6,9 +6,8 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from quicksand.base.boot_timing import COLD, STAGES
 from quicksand.base.errors import AgentError, AgentRefusedError
-from quicksand.base.progress import Progress
+from quicksand.base.progress import COLD, STAGES, Progress
 from quicksand.guest.agent.session import Session
 from quicksand.qemu.started_machine import StartedMachine
 

@@ -8,8 +8,7 @@ import contextlib
 import time
 from pathlib import Path
 
-from quicksand.base.process_usage import process_usage
-from quicksand.base.processes import is_process
+from quicksand.base.processes import is_process, process_usage
 
 WINDOW_S = 1.0
 BUSY = 0.25

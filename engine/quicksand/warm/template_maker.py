@@ -26,8 +26,7 @@ from quicksand.base.progress import Progress
 from quicksand.base.removal import make_marked, mark, remove
 from quicksand.base.threads import in_thread_to_the_end
 from quicksand.guest.agent.session import Session
-from quicksand.guest.clock import read_clock
-from quicksand.guest.fitness import require_fit
+from quicksand.guest.fitness import read_clock, require_fit
 from quicksand.guest.guest_files import files_of
 from quicksand.qemu.keeper_parts.bounds import no_core_files
 from quicksand.qemu.planning import gather_parts, identity

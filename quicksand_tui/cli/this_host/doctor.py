@@ -12,12 +12,12 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from quicksand.base.arch import Architecture
+from quicksand.base.capacity import available_memory
 from quicksand.base.errors import QemuLacksDevice, QuicksandError
-from quicksand.base.memory import available_memory
 from quicksand.base.paths import is_exposed, make_private_dir, paths
 from quicksand.base.progress import Course
 from quicksand.base.sharing import can_share_blocks
-from quicksand.disks.images.initrd import find_agent
+from quicksand.disks.images.boot_files import find_agent
 from quicksand.disks.images.resolve import ImageResolver
 from quicksand.mounts.known_mounts import known_mounts
 from quicksand.qemu.accelerator import find_accelerator
@@ -26,9 +26,8 @@ from quicksand.qemu.host_usage import host_usage
 from quicksand.qemu.orphans import find_orphans, find_unkept
 from quicksand.qemu.provision import SHARES, ensure_qemu
 from quicksand.records.config import Accelerator
-from quicksand.records.elsewhere import memory_directories
-from quicksand.records.layout import runtime_dir
-from quicksand.records.local_nodes import lost_nodes
+from quicksand.records.fleet_files import lost_nodes
+from quicksand.records.layout import memory_directories, runtime_dir
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import new_id
 from quicksand.saves.workspaces import known_stores

@@ -8,12 +8,12 @@ from importlib import import_module
 
 import pytest
 import quicksand
-from quicksand.base import entering
+from quicksand.base import distribution
 from quicksand.base.paths import Paths
 from quicksand.errors import ConfigError
-from quicksand.records.fleet_files import fleet_dir
-from quicksand.records.local_nodes import (
+from quicksand.records.fleet_files import (
     NodesView,
+    fleet_dir,
     look_at_nodes,
     lost_nodes,
     nodes_of,
@@ -45,7 +45,7 @@ def test_without_the_package_there_are_no_fleets_and_no_nodes(
     places: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: ())
-    entering.entered.cache_clear()
+    distribution.entered.cache_clear()
     try:
         with pytest.raises(ConfigError, match="no installed package has fleets"):
             quicksand.Sandbox(image="debian", fleet=True)
@@ -55,4 +55,4 @@ def test_without_the_package_there_are_no_fleets_and_no_nodes(
         fleet_dir(places).mkdir(parents=True)
         assert look_at_nodes(None) == NodesView()
     finally:
-        entering.entered.cache_clear()
+        distribution.entered.cache_clear()

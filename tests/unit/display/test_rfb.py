@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from quicksand.base.errors import ConfigError, DisplayError
-from quicksand.display.framebuffer import PIXELS_MAX, Rect
+from quicksand.display.picture import PIXELS_MAX, Rect
 from quicksand.display.rfb import RECTS_MAX, Buttons, RfbClient
 
 from tests.unit.display.fake_vnc import (

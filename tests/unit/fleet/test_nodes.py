@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from quicksand.base.capacity import available_memory
 from quicksand.base.errors import (
     ConfigError,
     FleetError,
@@ -16,7 +17,6 @@ from quicksand.base.errors import (
     RemoteUnreachableError,
     StateError,
 )
-from quicksand.base.memory import available_memory
 from quicksand.base.paths import SHARED_IMAGES, Paths
 from quicksand.disks.images.image_store import ImageStore
 from quicksand.life.image_users import ImageUsers

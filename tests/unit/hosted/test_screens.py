@@ -25,7 +25,7 @@ from quicksand.base.errors import (
 )
 from quicksand.base.listing import own_sockets
 from quicksand.base.paths import Paths
-from quicksand.display.framebuffer import Framebuffer
+from quicksand.display.picture import Framebuffer
 from quicksand.display.place import RelayedScreen, ask_size, open_screen, parse_place, place_text
 from quicksand.display.rfb import RfbClient
 from quicksand.display.screendump import true_width
@@ -34,7 +34,7 @@ from quicksand.hosted import relayed_screen, screen_offer
 from quicksand.hosted.protocol import SCREENS
 from quicksand.hosted.relayed_screen import ScreenRelay
 from quicksand.hosted.screen_offer import Screens
-from quicksand.records.host_sockets import SCREEN_SOCKETS
+from quicksand.records.known_hosts import SCREEN_SOCKETS
 from quicksand.records.layout import MachineDir
 from quicksand.remote.peer_link import Answer, Link, Request
 

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 from quicksand.base.paths import Paths, make_private_dir
-from quicksand.records import host_sockets
+from quicksand.records import known_hosts
 from quicksand.records.registry import Registry
 
 from quicksand_tui.cli.ssh.ssh_files import sockets_dir
 
 ROOT = Path(__file__).parents[3]
 NAMING = {
-    "engine/quicksand/records/host_sockets.py",
+    "engine/quicksand/records/known_hosts.py",
     "engine/quicksand/records/layout.py",
     "engine/quicksand/fleet/far_end.py",
 }
@@ -44,18 +44,18 @@ def test_sockets_for_other_machines_and_the_directory_of_sshs_masters_are_ours(
     masters = sockets_dir(places)
     assert masters is not None
     make_private_dir(masters)
-    listen(host_sockets.host_socket(places, "a" * 32))
-    listen(host_sockets.askpass_socket(places.runtime, "b" * 32))
+    listen(known_hosts.host_socket(places, "a" * 32))
+    listen(known_hosts.askpass_socket(places.runtime, "b" * 32))
     assert registry.strangers() == {}
 
 
 def test_what_only_has_such_a_name_is_named_and_left_alone(
     registry: Registry, places: Paths, tmp_path: Path
 ) -> None:
-    host_sockets.ssh_masters(places).symlink_to(tmp_path)
-    file = host_sockets.host_socket(places, "a" * 32)
+    known_hosts.ssh_masters(places).symlink_to(tmp_path)
+    file = known_hosts.host_socket(places, "a" * 32)
     file.write_text("theirs")
-    assert registry.strangers().keys() == {host_sockets.ssh_masters(places), file}
+    assert registry.strangers().keys() == {known_hosts.ssh_masters(places), file}
 
 
 def test_nothing_else_is_put_beside_sandboxes() -> None:
@@ -70,4 +70,4 @@ def test_nothing_else_is_put_beside_sandboxes() -> None:
                 name = left.attr if isinstance(left, ast.Attribute) else getattr(left, "id", "")
                 if name.strip("_") == "runtime":
                     found.add(str(path.relative_to(ROOT)))
-    assert found <= NAMING, "give it a name in records/host_sockets.py"
+    assert found <= NAMING, "give it a name in records/known_hosts.py"

@@ -10,7 +10,7 @@ from pathlib import Path
 from quicksand.base.files import write_json
 from quicksand.base.paths import Paths, make_private_dir
 from quicksand.disks.images.image_store import ImageStore
-from quicksand.disks.images.overlay import CLUSTER, create_overlay
+from quicksand.disks.images.qcow2_writing import CLUSTER, create_overlay
 from quicksand.disks.images.stored_image import StoredImage
 from quicksand.records.config import SandboxConfig
 from quicksand.saves.finding import all_stores

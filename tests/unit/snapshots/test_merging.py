@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from quicksand.base.errors import PathError
-from quicksand.disks.images.overlay import CLUSTER, create_overlay
+from quicksand.disks.images.qcow2_writing import CLUSTER, create_overlay
 from quicksand.records.layout import SandboxDir
 from quicksand.records.nodes import new_id
 from quicksand.snapshots import merging

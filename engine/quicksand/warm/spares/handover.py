@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from quicksand.base.boot_timing import Stopwatch
 from quicksand.base.errors import QuicksandError
+from quicksand.base.progress import Stopwatch
 from quicksand.base.threads import in_thread_to_the_end, to_the_end
 from quicksand.display.in_guest import tell_name
 from quicksand.guest.agent.link import AgentLink

@@ -8,10 +8,10 @@ import os
 from typing import Any
 
 from quicksand.base.background import run_later
-from quicksand.base.boot_timing import BootTiming
 from quicksand.base.effort import best_effort
 from quicksand.base.files import map_os_errors, try_lock
 from quicksand.base.paths import Paths
+from quicksand.base.progress import BootTiming
 from quicksand.base.settings import SPARES, USE
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record

@@ -18,7 +18,7 @@ from quicksand.base.files import lock_within, map_os_errors, read_json, write_js
 from quicksand.base.limits import SPARES_MAX
 from quicksand.base.paths import Paths, make_private_dir
 from quicksand.records.config import Accelerator, SandboxConfig
-from quicksand.records.sizes import write_size
+from quicksand.records.machine_options import write_size
 
 SCHEMA = 1
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from quicksand.base.capacity import OVERHEAD, available_memory
 from quicksand.base.error_text import size_text
 from quicksand.base.errors import MemoryBudgetError
-from quicksand.base.memory import OVERHEAD, available_memory
 from quicksand.base.remedies import Words
 from quicksand.records.config import SandboxConfig
 

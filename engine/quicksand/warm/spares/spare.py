@@ -17,8 +17,8 @@ from quicksand.base.files import is_locked, read_json
 from quicksand.base.paths import Paths
 from quicksand.base.settings import OFF, SPARES
 from quicksand.qemu.planning import Parts
-from quicksand.records.glances import ids_in
 from quicksand.records.layout import AGENT_PORTS, SandboxDir, runtime_dir, sandbox_dir
+from quicksand.records.registry import ids_in
 from quicksand.records.sandboxes import Record, RunState
 from quicksand.warm.templates import Templates
 

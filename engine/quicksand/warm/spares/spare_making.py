@@ -12,14 +12,13 @@ import os
 import time
 from dataclasses import replace
 
+from quicksand.base.capacity import OVERHEAD
 from quicksand.base.errors import AgentRefusedError, MachineError, StateError
 from quicksand.base.files import write_json
-from quicksand.base.memory import OVERHEAD
 from quicksand.base.threads import in_thread_to_the_end, to_the_end
 from quicksand.guest import execution
 from quicksand.guest.agent.session import Session
-from quicksand.guest.clock import read_clock
-from quicksand.guest.fitness import require_fit
+from quicksand.guest.fitness import read_clock, require_fit
 from quicksand.qemu.guest_resume import renew, resume
 from quicksand.qemu.keeper_link import KeeperLink
 from quicksand.qemu.planning import Parts, gather_parts, hostname

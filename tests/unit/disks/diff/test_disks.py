@@ -12,9 +12,9 @@ import pytest
 from quicksand.base.errors import HistoryError
 from quicksand.base.paths import Paths
 from quicksand.base.threads import Stopped
+from quicksand.disks.diff.chain import Layer
 from quicksand.disks.diff.changes import FileChange
-from quicksand.disks.diff.layer import Layer
-from quicksand.disks.images.overlay import CLUSTER, create_overlay
+from quicksand.disks.images.qcow2_writing import CLUSTER, create_overlay
 from quicksand.records.registry import Registry
 from quicksand.snapshots import changed_files
 from quicksand.snapshots.changed_files import DiskFiles, with_files

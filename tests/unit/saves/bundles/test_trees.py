@@ -13,7 +13,7 @@ from quicksand.base.errors import BundleError, ConfigError, HistoryError, NameTa
 from quicksand.base.files import try_lock
 from quicksand.base.paths import Paths
 from quicksand.records.config import NetworkMode
-from quicksand.records.held import Held, say_held
+from quicksand.records.inspection import Held, say_held
 from quicksand.records.nodes import Node, new_id
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from quicksand.base.boot_timing import BootTiming
 from quicksand.base.errors import StateError
 from quicksand.base.paths import Paths
+from quicksand.base.progress import BootTiming
 from quicksand.base.settings import SPARES
 from quicksand.records.config import SandboxConfig
 from quicksand.records.registry import Registry

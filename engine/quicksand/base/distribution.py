@@ -1,6 +1,15 @@
 """The version of the distribution that this engine is a part of."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
 
 DISTRIBUTION = "quicksand-tui"
 
@@ -20,3 +29,11 @@ def __getattr__(name: str) -> str:
     if name == "__version__":
         return version_text()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+@cache
+def entered(group: str) -> Mapping[str, EntryPoint]:
+    """Return the entry points of a group by their names. Blocks."""
+    from importlib.metadata import entry_points  # noqa: PLC0415
+
+    return {one.name: one for one in entry_points(group=group)}
