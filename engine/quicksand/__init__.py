@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from quicksand_fleet import Restart as Restart
 
     from quicksand.base.arch import Architecture as Architecture
-    from quicksand.base.distribution import __version__ as __version__
     from quicksand.base.progress import BootTiming as BootTiming
+    from quicksand.base.version import __version__ as __version__
     from quicksand.disks.diff.changes import ChangeKind as ChangeKind
     from quicksand.disks.diff.changes import FileChange as FileChange
     from quicksand.disks.diff.changes import FileType as FileType
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from quicksand.display.keys import Key as Key
     from quicksand.errors import *
     from quicksand.guest.connections import GuestConnection as GuestConnection
+    from quicksand.guest.connections import GuestDatagrams as GuestDatagrams
     from quicksand.guest.connections import GuestListener as GuestListener
-    from quicksand.guest.datagrams import GuestDatagrams as GuestDatagrams
     from quicksand.guest.directory_watch import DirectoryWatch as DirectoryWatch
     from quicksand.guest.directory_watch import WatchEvent as WatchEvent
     from quicksand.guest.directory_watch import WatchKind as WatchKind

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from quicksand.base.background import run_later
     from quicksand.base.capacity import OVERHEAD, available_memory, physical_memory
     from quicksand.base.disk_changes import DiskChanges
-    from quicksand.base.distribution import DISTRIBUTION
     from quicksand.base.effort import best_effort, note
     from quicksand.base.effort import describe as describe_error
     from quicksand.base.error_text import printable, size_text
@@ -49,6 +48,7 @@ if TYPE_CHECKING:
     from quicksand.base.removal import MARK, NotOursError, make_marked, require_ours, why_not_ours
     from quicksand.base.removal import remove as remove_tree
     from quicksand.base.threads import in_thread_to_the_end, to_the_end
+    from quicksand.base.version import DISTRIBUTION
     from quicksand.disks.images.image_store import ImageStore
     from quicksand.guest.agent.session import Session
     from quicksand.guest.agent.wire import Stream
@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from quicksand.qemu.host_usage import qemu_memory
     from quicksand.qemu.keeper_link import KeeperLink
     from quicksand.qemu.keeper_parts.bounds import no_core_files
-    from quicksand.qemu.keeper_parts.owner_wait import now as keeper_now
+    from quicksand.qemu.keeper_parts.owner import now as keeper_now
     from quicksand.qemu.stopping import end_processes
     from quicksand.records.config import check_name
     from quicksand.records.fleet_files import (
@@ -102,6 +102,6 @@ if TYPE_CHECKING:
     from quicksand.remote.serving import Offer
     from quicksand.saves.save_removal import remove_save
     from quicksand.saves.workspaces import known_stores
-    from quicksand.warm.spares.discarding import end_all as end_spares
+    from quicksand.warm.spares.claiming import end_all as end_spares
 else:
     __getattr__, __dir__ = on_demand()

@@ -6,10 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
-from quicksand.base.distribution import entered
+from quicksand.base.entering import entered
 from quicksand.base.errors import ConfigError
-from quicksand.life.making import make_here
-from quicksand.life.parts import Parts
+from quicksand.life.parts import Parts, make_here
 
 if TYPE_CHECKING:
     from quicksand.hosted.remote_host import RemoteHost

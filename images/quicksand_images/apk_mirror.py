@@ -25,14 +25,7 @@ from quicksand.disks.packages.indexes import Link, shown
 from quicksand.disks.packages.sources import certificates
 from quicksand.disks.packages.web import Web
 
-from quicksand_images.apk import (
-    ARCHES,
-    REPOSITORIES,
-    REPOSITORIES_MAX,
-    Limits,
-    Package,
-    may_want,
-)
+from quicksand_images.apk import ARCHES, REPOSITORIES, REPOSITORIES_MAX, Limits, Package, may_want
 from quicksand_images.apk_file import APK_MAX, INDEX, INDEX_MAX, is_right, read_index
 from quicksand_images.packages import hold, package_cache
 

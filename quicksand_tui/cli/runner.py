@@ -20,7 +20,7 @@ from quicksand.base.errors import (
     StateError,
 )
 from quicksand.base.paths import paths
-from quicksand.display.place import no_display
+from quicksand.display.sought import no_display
 from quicksand.records.layout import runtime_dir
 from quicksand.records.paused import refuse_paused
 from quicksand.records.registry import Registry

@@ -6,7 +6,8 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
-from quicksand.display.place import not_running, open_screen
+from quicksand.display.place import open_screen
+from quicksand.display.sought import not_running
 from quicksand.hosted.relayed_screen import ScreenRelay
 
 from quicksand_tui.door.far_guest import PlaceThere

@@ -15,14 +15,7 @@ from quicksand.things.frozen import frozen
 
 from quicksand_tui.model.geometry import Rect
 from quicksand_tui.views.frames import Edge
-from quicksand_tui.views.main_layout import (
-    USUAL_NEEDS,
-    Needs,
-    Part,
-    Shape,
-    arrange,
-    rows_left,
-)
+from quicksand_tui.views.main_layout import USUAL_NEEDS, Needs, Part, Shape, arrange, rows_left
 
 NAME = "outline"
 """The name of the looks in `Remembered`."""

@@ -17,9 +17,6 @@ from quicksand.base.files import read_json, write_json
 from quicksand.base.paths import make_private_dir, paths
 from quicksand.base.threads import to_the_end
 
-Progress = Callable[[str, int, int], None]
-"""Called with a stage, how much of it is done, and the total (0 if unknown)."""
-
 TAIL_LINES = 25
 """Lines of a failed program's output that its error shows."""
 

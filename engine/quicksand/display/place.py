@@ -5,31 +5,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import secrets
-import string
 import struct
-from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from quicksand.base.errors import DisplayError, NoDisplayError, PortInUseError, StateError
-from quicksand.base.files import map_os_errors
-from quicksand.base.hypervisor import Hypervisor
-from quicksand.base.paths import Paths
-from quicksand.base.regular import read_word
-from quicksand.base.remedies import Remedy, Words
+from quicksand.base.errors import DisplayError
 from quicksand.display.rfb import RfbClient
-from quicksand.qemu.command import VNC_WITH_PORT
-from quicksand.qemu.qemu_hypervisor import Qemu, monitor_of
-from quicksand.records.config import VNC_PORT_HINT
-from quicksand.records.layout import MachineDir, runtime_dir
+from quicksand.records.layout import MachineDir
 
 if TYPE_CHECKING:
-    from quicksand.records.config import SandboxConfig
-    from quicksand.records.sandboxes import Entry
+    pass
 
 
 TO_VNC = b"V"
@@ -89,91 +76,3 @@ async def ask_size(screen: RelayedScreen) -> tuple[int, int]:
     except (OSError, EOFError) as error:
         raise DisplayError("the other machine does not tell the size of the screen") from error
     return width, height
-
-
-def no_display(name: str) -> NoDisplayError:
-    """The error for a sandbox that has none, whether it runs or not."""
-    return NoDisplayError(
-        f"the sandbox {name!r} has no display",
-        hint=Words(
-            "make one that has: enable_display=True, or ",
-            Remedy("run_with_display"),
-            python="make one that has: enable_display=True",
-        ),
-    )
-
-
-def not_running(name: str) -> StateError:
-    """The error for a sandbox that shows nothing now."""
-    return StateError(
-        f"the sandbox {name!r} is not running",
-        hint=Words(
-            "`start`, or ",
-            Remedy("start", name=name),
-            ", starts it",
-            python="`start` starts it",
-        ),
-    )
-
-
-def machine_with_screen(
-    places: Paths, name: str, config: SandboxConfig, find: Callable[[], Entry]
-) -> MachineDir:
-    """The directory of the QEMU that shows the screen of a sandbox now; ``find`` looks for that
-    sandbox. Raises NoDisplayError, StateError if it does not run, and what ``find`` raises."""
-    if not config.enable_display:
-        raise no_display(name)
-    entry = find()
-    if entry.run is None:
-        raise not_running(name)
-    return runtime_dir(places, entry.id).current()
-
-
-PASSWORD_LENGTH = 8
-"""VNC uses no more (RFC 6143, 7.2.2)."""
-
-ALPHABET = string.ascii_letters + string.digits
-
-
-async def serve_at(machine: MachineDir, port: int | None) -> None:
-    """Have the QEMU of a sandbox that has just started serve at 127.0.0.1:``port``, with a new
-    password; None does nothing. Raises as `listen`."""
-    if port is None:
-        return
-    _make_password(machine)
-    qemu = await Qemu.connect(machine)
-    try:
-        await listen(qemu, machine, port)
-    finally:
-        await qemu.close()
-
-
-def _make_password(machine: MachineDir) -> None:
-    word = "".join(secrets.choice(ALPHABET) for _ in range(PASSWORD_LENGTH))
-    path = machine.vnc_password
-    with map_os_errors(path):
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            file.write(word)
-
-
-async def listen(hypervisor: Hypervisor, machine: MachineDir, port: int) -> None:
-    """Have QEMU listen at 127.0.0.1:``port`` with the sandbox's password. Raises
-    PortInUseError if it cannot, PathError, StateError, MachineError."""
-    with map_os_errors(machine.vnc_password):
-        word = read_word(machine.vnc_password)
-    monitor = monitor_of(hypervisor)
-    await monitor.execute("set_password", protocol="vnc", display=VNC_WITH_PORT, password=word)
-    address = {"type": "inet", "host": "127.0.0.1", "port": str(port)}
-    try:
-        await monitor.execute("display-update", type="vnc", addresses=[address])
-    except StateError as error:
-        raise PortInUseError(
-            f"the screen cannot be served at the port {port}: {error}",
-            hint=VNC_PORT_HINT,
-        ) from error
-
-
-async def stop_listening(hypervisor: Hypervisor) -> None:
-    """Stop listening anywhere. Raises StateError, MachineError."""
-    await monitor_of(hypervisor).execute("display-update", type="vnc", addresses=[])

@@ -33,8 +33,7 @@ from pathlib import Path
 from typing import Self
 
 from quicksand.base.errors import DisplayError
-from quicksand.display.checks import check_size
-from quicksand.display.picture import BYTES_PER_PIXEL, Cursor, Framebuffer, Rect
+from quicksand.display.picture import BYTES_PER_PIXEL, Cursor, Framebuffer, Rect, check_size
 
 PACKED_BYTES = 64 * 1024
 """Bytes that are read at once, and by which pixels that cannot be compressed may grow."""

@@ -249,7 +249,7 @@ class Shell:
         self._channel.close()
 
 
-CAPABILITY = "pty_watch"
+WATCHING = "pty_watch"
 
 
 class WatchedShell:
@@ -269,7 +269,7 @@ class WatchedShell:
         """Look at the terminal with the id ``name``, beginning with the last ``replay`` bytes of
         its output. Raises AgentRefusedError (code "not_found"), and StateError if the guest's
         agent is older than this."""
-        if not session.can(CAPABILITY):
+        if not session.can(WATCHING):
             raise StateError(
                 "the guest's agent is too old to have its terminals watched",
                 hint="stop the sandbox and start it again",

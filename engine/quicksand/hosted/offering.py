@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Collection
 from importlib import import_module
 from typing import Any
 
-from quicksand.base.distribution import entered
+from quicksand.base.entering import entered
 from quicksand.base.paths import paths
 from quicksand.hosted.protocol import (
     CAPABILITY,

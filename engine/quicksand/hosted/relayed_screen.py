@@ -28,7 +28,7 @@ from quicksand.guest.agent.wire import Stream
 from quicksand.hosted.calling import require_capability
 from quicksand.hosted.errors import decode_error
 from quicksand.hosted.protocol import SCREENS
-from quicksand.records.known_hosts import SCREEN_SOCKETS, screen_socket
+from quicksand.records.host_sockets import SCREEN_SOCKETS, screen_socket
 from quicksand.remote.abandoned import remove_abandoned
 from quicksand.remote.passing import pass_on
 from quicksand.remote.peer_channel import Channel

@@ -15,17 +15,17 @@ from PIL import Image
 from quicksand.base.errors import ConfigError, StateError
 from quicksand.base.threads import in_thread_to_the_end
 from quicksand.display.picture import Format, write_picture
-from quicksand.display.place import no_display, not_running, open_screen
+from quicksand.display.place import open_screen
 from quicksand.display.recording import SECONDS, Recording
+from quicksand.display.sought import no_display, not_running
 from quicksand.guest.guest_files import GuestFiles
 from quicksand.hosted.life import FarLife
 from quicksand.hosted.relayed_screen import ScreenRelay
 from quicksand.hosted.remote_forwarding import FarForwarding
 from quicksand.hosted.watching import watch
-from quicksand.life.ending import Ending
 from quicksand.life.guest import InGuest
 from quicksand.life.host_directories import HostDirectories
-from quicksand.life.pausing import Pausing
+from quicksand.life.parts import Ending, Pausing
 from quicksand.life.sandbox_checkpoints import Checkpoints
 from quicksand.life.sandbox_desktop import Desktop
 

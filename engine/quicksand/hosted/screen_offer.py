@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 
 from quicksand.base.errors import MachineError, RemoteRefusedError, StateError
 from quicksand.base.paths import Paths
-from quicksand.display.place import machine_with_screen
 from quicksand.display.screendump import take_size
+from quicksand.display.sought import machine_with_screen
 from quicksand.guest.agent.wire import Stream
 from quicksand.hosted.answers import told_to
 from quicksand.hosted.protocol import SCREEN_METHODS, SCREENS, SCREENS_MAX

@@ -27,7 +27,7 @@ from quicksand.records.mount import Mount
 from quicksand.records.port_forwards import PortForward
 from quicksand.saves.save_manifest import Base, Parent, SavedLayer, SaveManifest
 from quicksand.snapshots.comparison import Difference
-from quicksand.snapshots.shell_tail import ShellTail
+from quicksand.snapshots.recognition import ShellTail
 from quicksand.things.checkpoint import Checkpoint
 
 NAMES: MappingProxyType[str, Any] = MappingProxyType(

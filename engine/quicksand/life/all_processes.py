@@ -13,13 +13,13 @@ from quicksand.mounts.shares import list_shares
 from quicksand.records.layout import MachineDir, RuntimeDir, runtime_dir
 from quicksand.records.registry import Registry
 from quicksand.warm import publishing, templates
-from quicksand.warm.spares import next_start
+from quicksand.warm.spares import orders
 from quicksand.warm.spares.spare import list_spares
 
 SERVER = "mount server"
 MAKERS = {
     templates.MAKER: "template maker",
-    next_start.MAKER: "spare maker",
+    orders.MAKER: "spare maker",
     publishing.FORWARDER: "port forwarder",
     # An earlier version, which may still run, uses these names.
     "quicksand.template_maker": "template maker",

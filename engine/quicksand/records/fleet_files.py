@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from quicksand.base.distribution import entered
+from quicksand.base.entering import entered
 from quicksand.base.errors import PathError, QuicksandError, StateError
 from quicksand.base.fields import Fields
 from quicksand.base.files import map_os_errors, read_json, write_json

@@ -34,8 +34,8 @@ from quicksand.base.remedies import Remedy, Words
 from quicksand.base.removal import belongs_to, make_marked, remove, require_ours, why_not_ours
 from quicksand.base.staging import sweep_staging
 from quicksand.records.config import SandboxConfig, check_name
+from quicksand.records.host_sockets import ours_beside_sandboxes
 from quicksand.records.inspection import Held, inspect, say_held, write_end
-from quicksand.records.known_hosts import ours_beside_sandboxes
 from quicksand.records.layout import MachineDir, SandboxDir, remove_memory, runtime_dir, sandbox_dir
 from quicksand.records.sandboxes import LOCK_WAIT_S, Entry, Record, RunState, is_id
 from quicksand.records.trash import REMOVED, Trash, remove_for_good, remove_tree, trash_dir

@@ -26,7 +26,7 @@ from quicksand.base.error_text import printable
 from quicksand.base.errors import HostError
 from quicksand.base.listening import Acceptor, bind_private
 from quicksand.base.paths import make_private_dir
-from quicksand.records.known_hosts import ASKPASS_SOCKETS, askpass_socket
+from quicksand.records.host_sockets import ASKPASS_SOCKETS, askpass_socket
 from quicksand.remote.abandoned import remove_abandoned
 from quicksand.remote.askpass_client import PROMPT_MAX
 

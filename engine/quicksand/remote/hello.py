@@ -8,8 +8,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from quicksand.base.distribution import version_text
 from quicksand.base.errors import RemoteProtocolError, RemoteRefusedError
+from quicksand.base.version import version_text
 from quicksand.guest.agent import wire
 from quicksand.guest.agent.values import bounded
 

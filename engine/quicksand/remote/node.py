@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol, runtime_checkable
 
-from quicksand.base.distribution import entered
+from quicksand.base.entering import entered
 from quicksand.base.errors import ConfigError
 from quicksand.base.remedies import Remedy, Words
 from quicksand.records.fleet_files import GROUP

@@ -14,7 +14,7 @@ from quicksand.base.paths import make_private_dir, paths
 from quicksand.base.regular import open_regular
 from quicksand.base.staging import staging
 from quicksand.guest.agent.wire import Stream
-from quicksand.records.known_hosts import host_places
+from quicksand.records.host_sockets import host_places
 from quicksand.remote.peer_link import Request
 
 PLACES_MAX = 64

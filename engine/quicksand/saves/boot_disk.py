@@ -17,8 +17,8 @@ from quicksand.records.nodes import BLANK, Head, Node, new_id
 from quicksand.records.sandboxes import Record
 from quicksand.saves.resuming import adopt
 from quicksand.snapshots.history import History, lost_head, prune_automatic
+from quicksand.snapshots.last_checkpoint import keep_left_behind
 from quicksand.snapshots.layers import add_layer
-from quicksand.snapshots.left_behind import keep_left_behind
 
 UNFINISHED = "starting"
 """The machine's name in a head whose start has not succeeded yet."""

@@ -27,9 +27,8 @@ from quicksand.records.layout import AGENT_PORTS, MachineDir, SandboxDir
 from quicksand.records.nodes import Head, Node, new_id
 from quicksand.records.sandboxes import RunState
 from quicksand.snapshots.history import History
+from quicksand.snapshots.layers import Pivot, seal_disk
 from quicksand.snapshots.memory_copying import Fate, Taken
-from quicksand.snapshots.merging import seal_disk
-from quicksand.snapshots.pivot import Pivot
 from quicksand.snapshots.stepwise import THREAD
 from quicksand.snapshots.storing import memory_files
 from quicksand.things.tier import Tier

@@ -17,7 +17,7 @@ from quicksand.records.layout import SandboxDir
 from quicksand.records.nodes import GivenUp, Node, read_given_up
 from quicksand.snapshots.guest_ram import PAGE
 from quicksand.snapshots.history import History
-from quicksand.snapshots.merging import seal_disk
+from quicksand.snapshots.layers import seal_disk
 from quicksand.snapshots.page_buffer import HeldPages
 from quicksand.snapshots.pages import INDEX_MAX, PageIndex
 from quicksand.snapshots.storing import Storage, memory_files

@@ -25,9 +25,8 @@ from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record
 from quicksand.snapshots import restore
 from quicksand.snapshots.awakening import Moments
-from quicksand.snapshots.checkpoint_import import Origin, import_node
 from quicksand.snapshots.differences import MemoryDiffersError
-from quicksand.snapshots.history import History, prune_automatic
+from quicksand.snapshots.history import History, Origin, import_node, prune_automatic
 from quicksand.snapshots.in_place import InPlace, why_not
 from quicksand.snapshots.present import Present
 from quicksand.snapshots.successor import revert_in_new_qemu

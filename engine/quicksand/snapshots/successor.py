@@ -12,12 +12,12 @@ from quicksand.base.errors import HistoryError, HostError, MachineError, QemuDie
 from quicksand.base.files import PendingJson, map_os_errors
 from quicksand.base.hypervisor import Hypervisor
 from quicksand.base.threads import both, in_thread_to_the_end, to_the_end
-from quicksand.display.place import listen, stop_listening
+from quicksand.display.vnc import listen, stop_listening
 from quicksand.guest.agent.link import AgentLink
 from quicksand.mounts import ninep
 from quicksand.mounts import ninep as machine_devices
-from quicksand.qemu.backlog import widen_backlogs
 from quicksand.qemu.command import forward_rules
+from quicksand.qemu.keeper_successor import widen_backlogs
 from quicksand.qemu.planning import Parts, Ports, gather_parts, plan_machine
 from quicksand.qemu.qemu_hypervisor import Qemu
 from quicksand.qemu.second_machine import launch_second

@@ -29,7 +29,7 @@ from quicksand.snapshots import restore
 from quicksand.snapshots.capture import Capture
 from quicksand.snapshots.history import History, history_of
 from quicksand.snapshots.keeping import keep_given_up
-from quicksand.snapshots.thumbnails import keep_thumbnail, look_at_screen
+from quicksand.snapshots.recognition import keep_thumbnail, look_at_screen
 from quicksand.snapshots.tier_choice import choose_tier
 
 

@@ -40,8 +40,7 @@ from quicksand.records.config import Accelerator
 from quicksand.records.layout import AGENT_PORTS, QMP_MONITORS, SHARES, SandboxDir
 from quicksand.records.nodes import Head
 from quicksand.records.sandboxes import Record
-from quicksand.snapshots.checkpoint_import import Origin
-from quicksand.snapshots.history import History
+from quicksand.snapshots.history import History, Origin
 
 KEYS = re.compile(r"[0-9a-f]{32}")
 UNFINISHED = re.compile(r"\.[a-z]+-[0-9a-f]{32}")

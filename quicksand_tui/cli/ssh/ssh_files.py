@@ -12,8 +12,8 @@ from pathlib import Path
 from quicksand.base.files import map_os_errors
 from quicksand.base.paths import Paths, make_private_dir, paths
 from quicksand.base.regular import read_file
+from quicksand.records.host_sockets import ssh_masters
 from quicksand.records.known_hosts import config_file as hosts_file
-from quicksand.records.known_hosts import ssh_masters
 
 from quicksand_tui.cli.whole_files import write_whole
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from quicksand.base.paths import Paths
-from quicksand.records.known_hosts import ssh_masters
+from quicksand.records.host_sockets import ssh_masters
 
 from tests.conftest import free_port, wait_for
 from tests.e2e.commands.conftest import in_vm, quicksand, succeed

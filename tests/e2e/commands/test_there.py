@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from quicksand.base.listing import own_sockets
 from quicksand.base.paths import Paths
-from quicksand.records.known_hosts import HOST_SOCKETS
+from quicksand.records.host_sockets import HOST_SOCKETS
 
 from quicksand_tui.cli.ssh.ssh_files import sockets_dir
 from tests.conftest import wait_for

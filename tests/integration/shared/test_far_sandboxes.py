@@ -28,7 +28,7 @@ from quicksand.errors import (
     SandboxNotFoundError,
     StateError,
 )
-from quicksand.records.known_hosts import HOST_SOCKETS
+from quicksand.records.host_sockets import HOST_SOCKETS
 from quicksand.records.registry import Registry
 
 from quicksand_tui.door.service import EngineService

@@ -22,12 +22,7 @@ from textual.pilot import Pilot
 
 from quicksand_tui.actions.all_actions import default_keymap
 from quicksand_tui.door.service import EngineService
-from quicksand_tui.door.service_protocol import (
-    LogKind,
-    Questions,
-    ScreenSink,
-    ShellView,
-)
+from quicksand_tui.door.service_protocol import LogKind, Questions, ScreenSink, ShellView
 from quicksand_tui.home.config_file import Settings
 from quicksand_tui.kit.deliberate_keys import Hands
 from quicksand_tui.model.diffs import DiffSpec, DiffView, TextDiff

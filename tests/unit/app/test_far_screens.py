@@ -17,7 +17,7 @@ from quicksand import RemoteHost, Sandbox
 from quicksand.base.errors import NoDisplayError, StateError
 from quicksand.base.listing import own_sockets
 from quicksand.base.paths import Paths
-from quicksand.records.known_hosts import SCREEN_SOCKETS
+from quicksand.records.host_sockets import SCREEN_SOCKETS
 
 from quicksand_tui.cockpit.desktop_tab import _no_screen
 from quicksand_tui.door import far_host

@@ -8,7 +8,7 @@ from importlib import import_module
 
 import pytest
 import quicksand
-from quicksand.base import distribution
+from quicksand.base import entering
 from quicksand.base.paths import Paths
 from quicksand.errors import ConfigError
 from quicksand.records.fleet_files import (
@@ -45,7 +45,7 @@ def test_without_the_package_there_are_no_fleets_and_no_nodes(
     places: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: ())
-    distribution.entered.cache_clear()
+    entering.entered.cache_clear()
     try:
         with pytest.raises(ConfigError, match="no installed package has fleets"):
             quicksand.Sandbox(image="debian", fleet=True)
@@ -55,4 +55,4 @@ def test_without_the_package_there_are_no_fleets_and_no_nodes(
         fleet_dir(places).mkdir(parents=True)
         assert look_at_nodes(None) == NodesView()
     finally:
-        distribution.entered.cache_clear()
+        entering.entered.cache_clear()

@@ -14,7 +14,7 @@ from quicksand.base.listing import own_sockets
 from quicksand.base.paths import Paths
 from quicksand.records.config import SandboxConfig
 from quicksand.records.fleet_files import fleet_file, machine_id
-from quicksand.records.known_hosts import HOST_SOCKETS
+from quicksand.records.host_sockets import HOST_SOCKETS
 from quicksand.records.registry import Registry
 from quicksand_fleet import command as module
 from quicksand_fleet import desk

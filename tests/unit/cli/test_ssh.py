@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from quicksand.base.paths import Paths
-from quicksand.records.known_hosts import ssh_masters
+from quicksand.records.host_sockets import ssh_masters
 
 from quicksand_tui.cli.ssh.ssh_command import has_forwards
 from tests.unit.cli.run_cli import MODULE

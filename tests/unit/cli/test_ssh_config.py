@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from quicksand.base.paths import Paths, paths
 from quicksand.records.config import SandboxConfig
-from quicksand.records.known_hosts import ours_beside_sandboxes
+from quicksand.records.host_sockets import ours_beside_sandboxes
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record, new_id
 

@@ -21,8 +21,8 @@ from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record
 from quicksand.saves.bundle.exporting import export_image
 from quicksand.snapshots import paged
-from quicksand.snapshots.checkpoint_import import Origin
 from quicksand.snapshots.guest_ram import GuestRam
+from quicksand.snapshots.history import Origin
 from quicksand.warm.templates import list_templates, templates_dir
 
 from quicksand_tui.cli.images import stored_images

@@ -15,7 +15,7 @@ import click
 import pytest
 from quicksand.base.listing import own_sockets
 from quicksand.base.paths import Paths
-from quicksand.records.known_hosts import HOST_SOCKETS
+from quicksand.records.host_sockets import HOST_SOCKETS
 from quicksand.remote.passed_on import PASSED_ON, encode_values
 
 from quicksand_tui.cli.host_choice import Chosen, find_host

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from quicksand.base.errors import ConfigError, PortInUseError, StateError
-from quicksand.display import place
+from quicksand.display import vnc
 from quicksand.qemu.qmp import Monitor
 from quicksand.records.config import SandboxConfig
 from quicksand.records.layout import MachineDir
@@ -52,7 +52,7 @@ def monitor(monkeypatch: pytest.MonkeyPatch) -> FakeMonitor:
 async def test_the_password_is_set_before_anybody_can_come(
     machine: MachineDir, monitor: FakeMonitor
 ) -> None:
-    await place.serve_at(machine, 5901)
+    await vnc.serve_at(machine, 5901)
     word = machine.vnc_password.read_text()
     assert len(word) == 8 and word.isalnum()
     assert stat.S_IMODE(machine.vnc_password.stat().st_mode) == 0o600
@@ -65,14 +65,14 @@ async def test_the_password_is_set_before_anybody_can_come(
 
 
 async def test_without_a_port_nothing_is_done(machine: MachineDir, monitor: FakeMonitor) -> None:
-    await place.serve_at(machine, None)
+    await vnc.serve_at(machine, None)
     assert monitor.done == [] and not machine.vnc_password.exists()
 
 
 async def test_a_port_that_is_taken(machine: MachineDir, monitor: FakeMonitor) -> None:
     monitor.taken = True
     with pytest.raises(PortInUseError, match="port 5901") as caught:
-        await place.serve_at(machine, 5901)
+        await vnc.serve_at(machine, 5901)
     assert "--vnc-port" in caught.value.hint
     assert monitor.done[-1] == ("close", {})
 

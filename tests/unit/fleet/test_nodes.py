@@ -34,12 +34,7 @@ from quicksand_fleet.local import nodes_of
 from quicksand_fleet.node import NodeDestination
 from quicksand_fleet.nodes import end_fleet, make_nodes, sandboxes_of, saves_of
 from quicksand_fleet.opening import addresses_of, open_back_end
-from quicksand_fleet.record import (
-    FleetRecord,
-    read_fleet,
-    set_drained,
-    write_fleet,
-)
+from quicksand_fleet.record import FleetRecord, read_fleet, set_drained, write_fleet
 
 from tests.conftest import blank_record
 from tests.unit.saves.making import make_save

@@ -34,7 +34,7 @@ from quicksand.hosted import relayed_screen, screen_offer
 from quicksand.hosted.protocol import SCREENS
 from quicksand.hosted.relayed_screen import ScreenRelay
 from quicksand.hosted.screen_offer import Screens
-from quicksand.records.known_hosts import SCREEN_SOCKETS
+from quicksand.records.host_sockets import SCREEN_SOCKETS
 from quicksand.records.layout import MachineDir
 from quicksand.remote.peer_link import Answer, Link, Request
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from quicksand.base import processes
-from quicksand.qemu.backlog import widen_backlogs
+from quicksand.qemu.keeper_successor import widen_backlogs
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="only Linux can do that")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from quicksand.base.paths import Paths, make_private_dir
-from quicksand.records import known_hosts
+from quicksand.records import host_sockets
 from quicksand.records.registry import Registry
 
 from quicksand_tui.cli.ssh.ssh_files import sockets_dir
@@ -44,18 +44,18 @@ def test_sockets_for_other_machines_and_the_directory_of_sshs_masters_are_ours(
     masters = sockets_dir(places)
     assert masters is not None
     make_private_dir(masters)
-    listen(known_hosts.host_socket(places, "a" * 32))
-    listen(known_hosts.askpass_socket(places.runtime, "b" * 32))
+    listen(host_sockets.host_socket(places, "a" * 32))
+    listen(host_sockets.askpass_socket(places.runtime, "b" * 32))
     assert registry.strangers() == {}
 
 
 def test_what_only_has_such_a_name_is_named_and_left_alone(
     registry: Registry, places: Paths, tmp_path: Path
 ) -> None:
-    known_hosts.ssh_masters(places).symlink_to(tmp_path)
-    file = known_hosts.host_socket(places, "a" * 32)
+    host_sockets.ssh_masters(places).symlink_to(tmp_path)
+    file = host_sockets.host_socket(places, "a" * 32)
     file.write_text("theirs")
-    assert registry.strangers().keys() == {known_hosts.ssh_masters(places), file}
+    assert registry.strangers().keys() == {host_sockets.ssh_masters(places), file}
 
 
 def test_nothing_else_is_put_beside_sandboxes() -> None:

@@ -16,7 +16,7 @@ import pytest
 from quicksand.base.errors import HostError, RemoteUnansweredError
 from quicksand.base.listing import own_sockets
 from quicksand.base.paths import Paths
-from quicksand.records.known_hosts import ASKPASS_SOCKETS
+from quicksand.records.host_sockets import ASKPASS_SOCKETS
 from quicksand.remote import askpass as module
 from quicksand.remote.abandoned import ABANDONED_S
 from quicksand.remote.askpass import Askpass, Kind, Question, shown_prompt

@@ -17,7 +17,7 @@ from quicksand.base.listing import own_sockets
 from quicksand.base.paths import Paths
 from quicksand.guest.agent import wire
 from quicksand.guest.agent.wire import Stream
-from quicksand.records.known_hosts import HOST_SOCKETS, host_socket
+from quicksand.records.host_sockets import HOST_SOCKETS, host_socket
 from quicksand.remote import connection as connecting
 from quicksand.remote import hello as greeting
 from quicksand.remote import peer_link as linking

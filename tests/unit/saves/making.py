@@ -14,14 +14,7 @@ from quicksand.disks.images.qcow2_writing import CLUSTER, create_overlay
 from quicksand.disks.images.stored_image import StoredImage
 from quicksand.records.config import SandboxConfig
 from quicksand.saves.finding import all_stores
-from quicksand.saves.save_manifest import (
-    MANIFEST,
-    OVERLAYS,
-    Base,
-    Parent,
-    SavedLayer,
-    SaveManifest,
-)
+from quicksand.saves.save_manifest import MANIFEST, OVERLAYS, Base, Parent, SavedLayer, SaveManifest
 from quicksand.saves.store import Save, SaveStore
 from quicksand.saves.workspaces import remember
 

@@ -23,8 +23,12 @@ from quicksand.base.regular import open_file
 from quicksand.base.remedies import Words
 from quicksand.base.sharing import share_file
 from quicksand.disks.images.boot_files import KERNEL_HEAD, kernel_arch
-from quicksand.disks.images.foreign import ForeignDisk, check_backing_name, require_sane_snapshots
-from quicksand.disks.images.qcow2 import check_qcow2
+from quicksand.disks.images.qcow2 import (
+    ForeignDisk,
+    check_backing_name,
+    check_qcow2,
+    require_sane_snapshots,
+)
 from quicksand.disks.images.stored_image import (
     INITRD_MAX,
     KERNEL_MAX,

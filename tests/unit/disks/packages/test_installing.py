@@ -17,13 +17,7 @@ from typing import Any
 
 import pytest
 from quicksand.base.arch import Architecture
-from quicksand.base.errors import (
-    ConfigError,
-    DiskSpaceError,
-    ImageError,
-    ImageNotFound,
-    PathError,
-)
+from quicksand.base.errors import ConfigError, DiskSpaceError, ImageError, ImageNotFound, PathError
 from quicksand.base.files import try_lock
 from quicksand.base.removal import MARK
 from quicksand.disks.images.image_store import ImageStore

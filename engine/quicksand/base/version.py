@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
+    pass
 
 
 DISTRIBUTION = "quicksand-tui"
@@ -29,11 +27,3 @@ def __getattr__(name: str) -> str:
     if name == "__version__":
         return version_text()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-@cache
-def entered(group: str) -> Mapping[str, EntryPoint]:
-    """Return the entry points of a group by their names. Blocks."""
-    from importlib.metadata import entry_points  # noqa: PLC0415
-
-    return {one.name: one for one in entry_points(group=group)}
