@@ -124,7 +124,7 @@ STARTS = {
     "quicksand.hosted.remote_making": "other machines",
     "importlib.metadata": "of Python itself",
     "quicksand.disks.packages.installing": "building an image, before a start",
-    "quicksand.qemu.provision": "getting QEMU, before a start",
+    "quicksand.qemu.fetching": "getting QEMU, before a start",
     "quicksand.qemu.keeper_parts.adopting": "the keeper's own process",
 }
 """What a process need not have when its sandbox runs, and why."""

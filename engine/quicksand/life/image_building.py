@@ -22,7 +22,6 @@ from quicksand.base.remedies import Remedy, Words
 from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.images.recipes import PACKAGE, has_recipe, recipe_names
 from quicksand.disks.images.resolve import ImageResolver, is_file
-from quicksand.disks.packages.installing import install_package
 from quicksand.disks.packages.names import PUBLISHED, also_called, plain
 from quicksand.qemu.binaries import can_get_qemu, find_binaries, how_to_install
 from quicksand.records.config import SandboxConfig
@@ -189,6 +188,7 @@ async def _install(
     name: str, store: ImageStore, arch: Architecture | None, progress: Progress | None
 ) -> None:
     # The code that fetches wheels is loaded for this only.
+    from quicksand.disks.packages.installing import install_package  # noqa: PLC0415
 
     await install_package(name, store, arch=arch, progress=progress)
 

@@ -11,6 +11,7 @@ from quicksand.base.arch import Architecture
 from quicksand.base.errors import ConfigError, ImageNotFound
 from quicksand.base.paths import Paths
 from quicksand.disks.images.image_store import ImageStore
+from quicksand.life import installation
 
 from tests.unit.disks.packages.wheels import make_wheel
 
@@ -34,7 +35,7 @@ def qemus(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     async def ensure(progress: object = None, *, arch: str) -> None:
         asked.append(arch)
 
-    monkeypatch.setattr(image_building, "ensure_qemu", ensure)
+    monkeypatch.setattr(installation, "ensure_qemu", ensure)
     return asked
 
 
