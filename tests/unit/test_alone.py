@@ -18,8 +18,8 @@ from quicksand_smb.config import parse
 
 from quicksand_tui import __version__
 from tests.unit.terminal.test_recordings import RECORDINGS
-from tests.unit.test_distribution import build
-from tests.unit.test_house import PACKAGES, ROOT
+from tests.unit.test_distribution import build, ours
+from tests.unit.test_house import ROOT
 
 PIXELS = "terminal/quicksand_pixels"
 
@@ -28,8 +28,6 @@ ALONE = {"smb3": "quicksand_smb", "terminal": "quicksand_vt", PIXELS: "quicksand
 
 NEEDS = {PIXELS: ["pillow>=10.3", f"quicksand-vt=={__version__}"]}
 
-OF_DISTRIBUTION = {"LICENSE", "README.md", "pyproject.toml"}
-"""Files that may lie in a package and are no part of it."""
 
 EXTRAS = ROOT / "extras"
 
@@ -54,12 +52,9 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def test_its_wheel_has_its_package_and_nothing_else(place: str, wheels: dict[str, Path]) -> None:
-    root = PACKAGES[ALONE[place]]
     with zipfile.ZipFile(wheels[place]) as archive:
         found = {name for name in archive.namelist() if ".dist-info/" not in name}
-    files = (path for path in root.rglob("*") if path.is_file() and path.suffix != ".pyc")
-    files = (path for path in files if path.name not in OF_DISTRIBUTION)
-    assert found == {path.relative_to(root.parent).as_posix() for path in files}
+    assert found == {name for name, _ in ours() if name.startswith(f"{ALONE[place]}/")}
 
 
 def test_it_has_our_version_and_licence_and_few_dependencies(place: str) -> None:
