@@ -12,10 +12,11 @@ from quicksand_tui.views.stalls import silence_text
 from quicksand_tui.views.tile_words import TileFacts
 
 if TYPE_CHECKING:
+    from quicksand_pixels import Cells
+
     from quicksand_tui.door.service_protocol import Wall
     from quicksand_tui.model.shown_sandboxes import SandboxView
     from quicksand_tui.model.wall_plan import Heard, LastCommand, WatchedTerminal
-    from quicksand_tui.pixels.cells import Cells
 
 PARSE_S: Final = 0.012
 """Seconds that parsing may take in one frame; the rest waits for the next."""

@@ -16,6 +16,7 @@ from quicksand.base.errors import HistoryError, QuicksandError
 from quicksand.disks.diff.changes import ChangeKind, FileChange, FileType
 from quicksand.guest.network import GuestTraffic
 from quicksand.sandbox import Sandbox
+from quicksand_pixels.encoding import fit, read_png
 
 from quicksand_tui.door import diff_reader
 from quicksand_tui.door.far_guest import reach_there
@@ -31,12 +32,13 @@ from quicksand_tui.model.known_sandbox import ChangedPlace, Changes, Glance
 from quicksand_tui.model.shown_sandboxes import GuestView, ProcessView
 from quicksand_tui.model.text import sanitise, sanitise_lines
 from quicksand_tui.panes.titles import named
-from quicksand_tui.pixels.small import fit, read_png
 from quicksand_tui.verbs.verdicts import Verified, VerifiedThere
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
+
+    from quicksand_pixels import Cells
 
     from quicksand_tui.door.far_host import FarHost
     from quicksand_tui.door.reach import Guest
@@ -46,7 +48,6 @@ if TYPE_CHECKING:
     from quicksand_tui.model.diffs import DiffSpec, DiffView, TextDiff
     from quicksand_tui.model.losing import Losing
     from quicksand_tui.model.shown_saves import VerdictView
-    from quicksand_tui.pixels.cells import Cells
     from quicksand_tui.verbs.call import Call, Report
 
 T = TypeVar("T")

@@ -16,9 +16,10 @@ from quicksand_tui.door.screen_viewer import Screen
 from quicksand_tui.model.text import error_text
 
 if TYPE_CHECKING:
+    from quicksand_pixels import Chord
+
     from quicksand_tui.door.screen_here import ScreenPlace
     from quicksand_tui.door.service_protocol import ScreenSink
-    from quicksand_tui.pixels.keysyms import Chord
 
 RETRY_S = 2.0
 """Seconds until a display that could not be reached is tried again."""

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from quicksand.base.errors import QuicksandError
 from quicksand.display.any_text import can_be_typed
 from quicksand.display.keys import STROKES
+from quicksand_pixels import Chord, strokes
 
 from quicksand_tui.model.text import clean
-from quicksand_tui.pixels.keysyms import Chord, strokes
 
 if TYPE_CHECKING:
     from quicksand.display.rfb import RfbClient

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Self
 from quicksand.base.errors import DisplayError
 from quicksand.display.place import place_text
 
+from quicksand_tui.door.screen_messages import HEAD_BYTES, Drawn, Kind, Order, parse_head
 from quicksand_tui.model.text import clean
-from quicksand_tui.pixels.encoder_messages import HEAD_BYTES, Drawn, Kind, Order, parse_head
 
 if TYPE_CHECKING:
     from pathlib import Path

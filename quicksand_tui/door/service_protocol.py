@@ -11,15 +11,15 @@ from quicksand.things.frozen import frozen
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from quicksand_pixels import Cells, Chord
+
+    from quicksand_tui.door.screen_messages import Drawn
     from quicksand_tui.model.diffs import DiffSpec, DiffView, TextDiff
     from quicksand_tui.model.jobs import CommandOutput
     from quicksand_tui.model.known_sandbox import Changes, Glance
     from quicksand_tui.model.losing import Losing
     from quicksand_tui.model.shown_sandboxes import GuestView
     from quicksand_tui.model.wall_plan import Heard, WatchedTerminal
-    from quicksand_tui.pixels.cells import Cells
-    from quicksand_tui.pixels.encoder_messages import Drawn
-    from quicksand_tui.pixels.keysyms import Chord
 
 
 T = TypeVar("T")
@@ -140,7 +140,7 @@ class GuestScreen(Protocol):
     """A guest's screen that was opened."""
 
     def order(self, **changes: Any) -> None:
-        """Changes fields of `quicksand_tui.pixels.encoder_messages.Order`."""
+        """Changes fields of `quicksand_tui.door.screen_messages.Order`."""
 
     def press(self, chord: Chord) -> None:
         """Presses a key; any character that it types arrives."""

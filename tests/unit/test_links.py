@@ -14,7 +14,11 @@ from markdown_it.token import Token
 from tests.unit.test_house import ROOT
 
 DOCS = ROOT / "docs"
-ALONE = [ROOT / "smb3" / "README.md", ROOT / "terminal" / "README.md"]
+ALONE = [
+    ROOT / "smb3" / "README.md",
+    ROOT / "terminal" / "README.md",
+    ROOT / "terminal" / "quicksand_pixels" / "README.md",
+]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md")), *ALONE]
 READ = MarkdownIt().enable("table")
 

@@ -13,6 +13,17 @@ from quicksand.base.errors import AgentUnreachableError, DisplayError, Quicksand
 from quicksand.base.paths import paths
 from quicksand.records.registry import Registry
 from quicksand.things.status import Status
+from quicksand_pixels import (
+    Chord,
+    Command,
+    Focus,
+    Pasted,
+    Pointer,
+    ScreenInput,
+    Way,
+    choose_colours,
+    choose_way,
+)
 
 from quicksand_tui.cli.click_commands import command_of
 from quicksand_tui.cli.guests.terminal import STDOUT, require_terminal
@@ -27,16 +38,13 @@ from quicksand_tui.kit.abilities import terminals_file
 from quicksand_tui.kit.probe import Probe
 from quicksand_tui.kit.terminal_queries import in_multiplexer
 from quicksand_tui.model.text import ascii_only, clean, error_text
-from quicksand_tui.pixels.keysyms import Chord
-from quicksand_tui.pixels.picture_way import Way, choose_colours, choose_way
-from quicksand_tui.pixels.user_input import Command, Focus, Pasted, Pointer, ScreenInput
 
 if TYPE_CHECKING:
     from quicksand.records.layout import MachineDir
     from quicksand.sandbox import Sandbox
+    from quicksand_pixels import Event
 
     from quicksand_tui.cli.runner import Signals
-    from quicksand_tui.pixels.user_input import Event
 
 INTERVAL_S = 1 / 30
 """The least seconds between two pictures."""

@@ -12,18 +12,17 @@ import tty
 from collections import deque
 from typing import TYPE_CHECKING, Self
 
+from quicksand_pixels import ESCAPE_WAIT_S, USUAL_CELL, Grid, Pointer, ScreenInput, Way
+
 from quicksand_tui.cli.fd_streams import FdWriter
 from quicksand_tui.cli.guests.terminal import STDIN, STDOUT, terminal_size
 from quicksand_tui.kit.probe import RESET, cell_pixels
 from quicksand_tui.kit.terminal_queries import DRAWN_QUESTION
-from quicksand_tui.pixels.picture_way import Way
-from quicksand_tui.pixels.user_input import ESCAPE_WAIT_S, Pointer, ScreenInput
-from quicksand_tui.pixels.viewport import USUAL_CELL, Grid
 
 if TYPE_CHECKING:
+    from quicksand_pixels import Chord, Event
+
     from quicksand_tui.kit.probe import Probe
-    from quicksand_tui.pixels.keysyms import Chord
-    from quicksand_tui.pixels.user_input import Event
 
 READ_SIZE = 64 * 1024
 EVENTS_MAX = 10_000

@@ -16,9 +16,10 @@ from quicksand import RemoteHost, Sandbox
 from quicksand.base.paths import Paths
 from quicksand.errors import DisplayError, StateError
 from quicksand.life.sandbox_desktop import Desktop
+from quicksand_pixels import parse_cells
 
+from quicksand_tui.door.screen_messages import ROWS
 from quicksand_tui.door.service import EngineService
-from quicksand_tui.pixels.encoder_messages import ROWS, parse_cells
 from tests.ssh_server import far_environ, find_sshd, with_sshd, without_sshd
 from tests.unit.pixels.test_engine_screen import Sink
 

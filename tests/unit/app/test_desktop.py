@@ -11,14 +11,13 @@ from typing import Any
 import pytest
 from PIL import Image
 from quicksand.things.status import Status
+from quicksand_pixels import Rect
+from quicksand_pixels.encoding.canvas import Canvas, Frame
+from quicksand_pixels.encoding.half_cells import PackedRows
 from textual.geometry import Offset
 
+from quicksand_tui.door.screen_messages import Drawn
 from quicksand_tui.home.config_file import ConfigFile, Settings
-from quicksand_tui.model.geometry import Rect
-from quicksand_tui.pixels.canvas import Canvas
-from quicksand_tui.pixels.encoder_messages import Drawn
-from quicksand_tui.pixels.halfcells import PackedRows
-from quicksand_tui.pixels.scaling import Frame
 from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.views.main_layout import Part, Tab
 from tests.unit.app.fakes import (

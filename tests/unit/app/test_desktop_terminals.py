@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import pytest
 from PIL import Image, ImageChops, ImageStat
+from quicksand_pixels.placeholders import MARKS, PLACEHOLDER
 
-from quicksand_tui.pixels.placeholders import MARKS, PLACEHOLDER
 from tests.conftest import wait_for
 from tests.pty_terminal import WHOLE, PtyTerminal
 from tests.unit.kit.test_probing import state_of

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
+from quicksand_pixels.encoding.sixel import encode_sixels
+from quicksand_pixels.placeholders import PLACEHOLDER
 from quicksand_vt import RGB
 
-from quicksand_tui.pixels.placeholders import PLACEHOLDER
-from quicksand_tui.pixels.sixel import encode_sixels
 from tests.conftest import wait_for
 from tests.pty_terminal import WHOLE, PtyTerminal
 from tests.unit.app.fakes import FakeService, app_of

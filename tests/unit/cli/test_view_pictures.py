@@ -7,10 +7,10 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from quicksand_pixels.user_input import Chord
+from quicksand_pixels.ways import Way
 
 from quicksand_tui.cli.screen.view import View
-from quicksand_tui.pixels.keysyms import Chord
-from quicksand_tui.pixels.picture_way import Way
 
 
 class Screen:

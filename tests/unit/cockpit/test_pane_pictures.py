@@ -11,11 +11,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from quicksand_pixels.decoding.places import Part, Placed, Stored
+from quicksand_pixels.ways import Way
 
 from quicksand_tui.cockpit import pane_pictures
 from quicksand_tui.cockpit.pane_pictures import PanePictureScreen
-from quicksand_tui.pixels.picture_way import Way
-from quicksand_tui.pixels.placed import Part, Placed, Stored
 from tests.unit.pixels.guest import noise
 
 CELL = (10, 20)

@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 from PIL import Image
 from quicksand.display.rfb import RfbClient
+from quicksand_pixels import parse_cells
+from quicksand_pixels.user_input import Chord
 
 from quicksand_tui.door import screen_here as door
+from quicksand_tui.door.screen_messages import ROWS, Drawn
 from quicksand_tui.door.service import EngineService
 from quicksand_tui.door.service_protocol import GuestScreen
-from quicksand_tui.pixels.encoder_messages import ROWS, Drawn, parse_cells
-from quicksand_tui.pixels.keysyms import Chord
 from tests.conftest import wait_for
 from tests.unit.pixels.fake_desktop import FakeDesktop
 from tests.unit.pixels.screens import desktop

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from quicksand.base.errors import DisplayError
+from quicksand_pixels.user_input import Chord
 
 from quicksand_tui.door.guest_input import WAITING_MAX, GuestInput
-from quicksand_tui.pixels.keysyms import Chord
 from tests.unit.app.fakes import until
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from PIL import Image
+from quicksand_pixels.decoding import kitty_reading, png_reading
+from quicksand_pixels.decoding.guest_graphics import Decode, Decoded
+from quicksand_pixels.decoding.png_reading import CHUNKS_MAX, DamagedError, read_png
 
-from quicksand_tui.pixels import kitty_reading, png_reading
-from quicksand_tui.pixels.guest_graphics import Decode, Decoded
-from quicksand_tui.pixels.png_reading import CHUNKS_MAX, DamagedError, read_png
 from tests.unit.pixels.guest import Drawing, chunked, idat, ihdr, noise, png, png_of
 
 END = (b"IEND", b"")

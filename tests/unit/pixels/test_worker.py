@@ -17,11 +17,11 @@ from quicksand.display import screendump as display
 from quicksand.display.picture import Framebuffer, Rect
 from quicksand.display.rfb import RfbClient
 from quicksand.records.layout import MachineDir
+from quicksand_pixels.ways import Colours
 
 from quicksand_tui.door import screen_worker
+from quicksand_tui.door.screen_messages import TILES, Drawn, Kind, Order
 from quicksand_tui.door.screen_worker import Worker
-from quicksand_tui.pixels.encoder_messages import TILES, Drawn, Kind, Order
-from quicksand_tui.pixels.picture_way import Colours
 from tests.unit.pixels.decoders import KittyImages
 from tests.unit.pixels.fake_desktop import FakeDesktop
 from tests.unit.pixels.screens import desktop

@@ -11,12 +11,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
-
-from quicksand_tui.pixels.kitty import TILE_COLUMNS, TILE_ROWS, KittyEncoder, delete_image, transmit
-
-if TYPE_CHECKING:
-    from PIL import Image
+from typing import NamedTuple
 
 PLACEHOLDER = "\U0010eeee"
 
@@ -25,7 +20,10 @@ MARKS = "".join(map(chr, (0x305, 0x30D, 0x30E, 0x310, 0x312, 0x33D, 0x33E, 0x33F
 )
 """The numbers 0 to 15 as combining marks, as kitty's rowcolumn-diacritics.txt has them."""
 
-IDS = 1 << 12
+TILE_COLUMNS, TILE_ROWS = 16, 8
+"""The cells of a tile: nearly square, some dozens in a usual terminal."""
+
+PLACEHOLDER_IDS = 1 << 12
 """The number of ids of a view; they are in the lowest 24 bits, which a colour has."""
 
 TILES_ACROSS = 64
@@ -36,34 +34,13 @@ _taken: set[int] = set()
 
 
 def take_ids() -> int:
-    """Returns the first of `IDS` ids that no other view of this process has. They begin anywhere:
-    other programs in the terminal may have images, too."""
+    """Returns the first of `PLACEHOLDER_IDS` ids that no other view of this process has. They
+    begin anywhere: other programs in the terminal may have images, too."""
     while True:
-        first = (1 + secrets.randbelow((1 << 24) // IDS - 1)) * IDS
-        if first not in _taken or len(_taken) > (1 << 24) // IDS // 2:
+        first = (1 + secrets.randbelow((1 << 24) // PLACEHOLDER_IDS - 1)) * PLACEHOLDER_IDS
+        if first not in _taken or len(_taken) > (1 << 24) // PLACEHOLDER_IDS // 2:
             _taken.add(first)
             return first
-
-
-class PlaceholderEncoder(KittyEncoder):
-    """Sends changed tiles, each an image of its own, and no text: the program that draws the text
-    puts the placeholders (`cell_at`) in the places of the pictures."""
-
-    def _number(self, key: tuple[int, int]) -> int:
-        return tile_id(key[0], key[1], self._first)
-
-    def _next_number(self, number: int) -> int:
-        return number
-
-    def _send(
-        self, number: int, tile: Image.Image, place: tuple[int, int], old: int | None
-    ) -> bytes:
-        wide, high = self._cell
-        control = (
-            f"a=T,U=1,q=2,f=24,o=z,s={tile.width},v={tile.height},i={number}"
-            f",c={tile.width // wide},r={tile.height // high}"
-        )
-        return transmit(control, tile)
 
 
 class PlaceholderCell(NamedTuple):
@@ -83,7 +60,7 @@ def cell_at(column: int, row: int, first_id: int) -> PlaceholderCell:
 
 def tile_id(column: int, row: int, first_id: int) -> int:
     """Returns the id of the tile that has a cell."""
-    return first_id + (row // TILE_ROWS * TILES_ACROSS + column // TILE_COLUMNS) % IDS
+    return first_id + (row // TILE_ROWS * TILES_ACROSS + column // TILE_COLUMNS) % PLACEHOLDER_IDS
 
 
 def tile_ids(columns: int, rows: int, first_id: int) -> Iterator[int]:
@@ -96,3 +73,8 @@ def tile_ids(columns: int, rows: int, first_id: int) -> Iterator[int]:
 def delete_images(ids: Iterator[int] | set[int]) -> bytes:
     """Returns the bytes that delete images with their pixels."""
     return b"".join(map(delete_image, ids))
+
+
+def delete_image(number: int) -> bytes:
+    """Returns the bytes that delete an image with its pixels."""
+    return b"\x1b_Ga=d,d=I,q=2,i=%d\x1b\\" % number

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from quicksand_tui.pixels.viewport import Grid, Viewport
+from quicksand_pixels import Grid, Viewport
 
 MESSAGE_MAX = 256 * 1024 * 1024
 """Bytes of a message; a picture without loss of the largest terminal is smaller."""
@@ -42,7 +41,7 @@ class Order:
     """The encoder's orders as a whole: each replaces the last one."""
 
     way: str = "half"
-    """The value of a `quicksand_tui.pixels.picture_way.Way`, or one of `ROWS` and `TILES`."""
+    """The value of a `quicksand_pixels.ways.Way`, or one of `ROWS` and `TILES`."""
     first_id: int = 0
     """The first of the images' ids, for `TILES`."""
     grid: tuple[int, int, int, int] = (0, 0, 10, 20)
@@ -123,29 +122,3 @@ def parse_head(head: bytes) -> tuple[Kind, int]:
     if length > MESSAGE_MAX:
         raise ValueError(f"a message of {length} bytes")
     return Kind(kind), length
-
-
-class PackedCells(NamedTuple):
-    """Changed cells of a row, from `halfcells.PackedRows`."""
-
-    row: int
-    column: int
-    cells: list[bytes]
-
-
-_CELLS = struct.Struct(">HHH")
-
-
-def pack_cells(found: PackedCells) -> bytes:
-    return _CELLS.pack(found.row, found.column, len(found.cells)) + b"".join(found.cells)
-
-
-def parse_cells(data: bytes) -> Iterator[PackedCells]:
-    """Reads any number of the pieces that `pack_cells` wrote."""
-    at = 0
-    while at < len(data):
-        row, column, count = _CELLS.unpack_from(data, at)
-        at += _CELLS.size
-        cells = [data[start : start + 6] for start in range(at, at + 6 * count, 6)]
-        at += 6 * count
-        yield PackedCells(row, column, cells)

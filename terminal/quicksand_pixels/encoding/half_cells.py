@@ -6,18 +6,20 @@ their lowest bits, so that neighbours are equal more often.
 
 from __future__ import annotations
 
+import io
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from PIL import Image
 from quicksand_vt import XTERM_COLOURS
 
-from quicksand_tui.pixels.cells import LOWER, UPPER, Run, runs
-from quicksand_tui.pixels.encoder_messages import PackedCells, pack_cells
-from quicksand_tui.pixels.picture_way import Colours
+from quicksand_pixels.text_cells import LOWER, UPPER, PackedCells, Run, pack_cells, runs
+from quicksand_pixels.viewport import Rect
+from quicksand_pixels.ways import Colours
 
 if TYPE_CHECKING:
-    from quicksand_tui.model.geometry import Rect
+    from quicksand_pixels.text_cells import Cells
+
 
 KEPT_BITS = 0xF8
 """Five bits a colour: half the bytes, and no visible loss at this size."""
@@ -116,7 +118,7 @@ class HalfCells:
 
 
 class PackedRows(HalfCells):
-    """Instead of drawing, gives the changed cells as data (`orders.parse_cells`)."""
+    """Instead of drawing, gives the changed cells as data (`quicksand_pixels.parse_cells`)."""
 
     @property
     def stays(self) -> bool:
@@ -181,3 +183,33 @@ def nearest_of_sixteen(colour: bytes) -> int:
 
 def _distance(one: bytes, other: tuple[int, ...] | list[int]) -> int:
     return sum((a - b) ** 2 for a, b in zip(one, other, strict=True))
+
+
+PIXELS_MAX = 1 << 20
+"""The most pixels of a picture from a file; a checkpoint's has a tenth of them."""
+
+
+def read_png(data: bytes) -> Image.Image:
+    """Returns the picture in a PNG file. Raises ValueError if it is no PNG, or too large."""
+    try:
+        with Image.open(io.BytesIO(data), formats=("PNG",)) as image:
+            if image.width * image.height > PIXELS_MAX:
+                raise ValueError(f"it has {image.width}x{image.height} pixels")
+            return image.convert("RGB")
+    except Image.DecompressionBombError as error:
+        raise ValueError(f"it has too many pixels: {error}") from error
+    except (OSError, SyntaxError) as error:  # Pillow's words for a file that is damaged
+        raise ValueError(f"it is no PNG: {error}") from error
+
+
+def fit(image: Image.Image, columns: int, rows: int) -> Cells:
+    """Returns the whole picture in at most so many cells, in its own proportions and never
+    enlarged. A cell is taken as twice as high as wide."""
+    if columns < 1 or rows < 1:
+        return ()
+    factor = min(columns / image.width, 2 * rows / image.height, 1.0)
+    wide = max(1, round(image.width * factor))
+    high = max(1, round(image.height * factor / 2))
+    small = image.convert("RGB").resize((wide, 2 * high), Image.Resampling.BOX)
+    drawn = HalfCells().changed(small, Rect(0, 0, wide, high))
+    return tuple(tuple(cells) for _, _, cells in drawn)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from quicksand_tui.model.geometry import Rect
-
 USUAL_CELL = (10, 20)
 """Width and height in pixels of a cell in a terminal that does not tell."""
 
@@ -14,6 +12,15 @@ ENLARGED_MAX = 2
 """The most that a small screen is enlarged without zoom: beyond, only bytes are gained."""
 
 ZOOM_MAX = 16.0
+
+
+class Rect(NamedTuple):
+    """A rectangle in cells, or in pixels of the frame where that is said."""
+
+    x: int
+    y: int
+    width: int
+    height: int
 
 
 class Box(NamedTuple):

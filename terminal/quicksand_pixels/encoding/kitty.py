@@ -11,13 +11,13 @@ from base64 import standard_b64encode
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from PIL import Image
+from quicksand_pixels.placeholders import TILE_COLUMNS, TILE_ROWS, delete_image, tile_id
 
 if TYPE_CHECKING:
-    from quicksand_tui.model.geometry import Rect
+    from PIL import Image
 
-TILE_COLUMNS, TILE_ROWS = 16, 8
-"""The cells of a tile: nearly square, some dozens in a usual terminal."""
+    from quicksand_pixels.viewport import Rect
+
 
 CHUNK = 4096
 """The most bytes of base64 in one sequence, from the protocol."""
@@ -25,7 +25,7 @@ CHUNK = 4096
 LEVEL = 1
 """The level of zlib: higher levels take several times as long for a tenth less."""
 
-IDS = 1 << 16
+IMAGE_IDS = 1 << 16
 """The number of ids of a view; a grid of 1000x500 cells needs a sixteenth of them."""
 
 
@@ -33,8 +33,8 @@ class KittyEncoder:
     """Draws tiles of true colours."""
 
     def __init__(self, cell: tuple[int, int], *, first_id: int, z: int = -1) -> None:
-        """``first_id`` and the `IDS` after it belong to this view alone. ``z`` puts pictures below
-        (negative) or above text."""
+        """``first_id`` and the `IMAGE_IDS` after it belong to this view alone. ``z`` puts pictures
+        below (negative) or above text."""
         self._cell = cell
         self._first = first_id
         self._z = z
@@ -87,11 +87,32 @@ class KittyEncoder:
 
     def _number(self, key: tuple[int, int]) -> int:
         column, row = key[0] // TILE_COLUMNS, key[1] // TILE_ROWS
-        return self._first + 2 * ((row * 128 + column) % (IDS // 2))
+        return self._first + 2 * ((row * 128 + column) % (IMAGE_IDS // 2))
 
     def _next_number(self, number: int) -> int:
         """Returns the id of a tile's next image."""
         return number ^ 1
+
+
+class PlaceholderEncoder(KittyEncoder):
+    """Sends changed tiles, each an image of its own, and no text: the program that draws the text
+    puts the placeholders (`quicksand_pixels.cell_at`) in the places of the pictures."""
+
+    def _number(self, key: tuple[int, int]) -> int:
+        return tile_id(key[0], key[1], self._first)
+
+    def _next_number(self, number: int) -> int:
+        return number
+
+    def _send(
+        self, number: int, tile: Image.Image, place: tuple[int, int], old: int | None
+    ) -> bytes:
+        wide, high = self._cell
+        control = (
+            f"a=T,U=1,q=2,f=24,o=z,s={tile.width},v={tile.height},i={number}"
+            f",c={tile.width // wide},r={tile.height // high}"
+        )
+        return transmit(control, tile)
 
 
 def _tiles(part: Rect) -> Iterator[tuple[int, int]]:
@@ -112,8 +133,3 @@ def transmit(control: str, tile: Image.Image) -> bytes:
         keys = control.encode() + b"," + more if index == 0 else b"q=2," + more
         drawn += b"\x1b_G" + keys + b";" + piece + b"\x1b\\"
     return bytes(drawn)
-
-
-def delete_image(number: int) -> bytes:
-    """Returns the bytes that delete an image with its pixels."""
-    return b"\x1b_Ga=d,d=I,q=2,i=%d\x1b\\" % number

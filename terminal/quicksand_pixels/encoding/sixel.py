@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from PIL import Image
 
 if TYPE_CHECKING:
-    from quicksand_tui.model.geometry import Rect
+    from quicksand_pixels.viewport import Rect
+
 
 COLOURS = 128
 """The most colours of one part: more take longer to encode than anyone notices."""

@@ -15,7 +15,7 @@ from typing import Final
 
 from PIL import Image
 
-from quicksand_tui.pixels.png_reading import HEAD, DamagedError, png_size, read_png
+from quicksand_pixels.decoding.png_reading import HEAD, DamagedError, png_size, read_png
 
 SIDE_MAX: Final = 8192
 """The greatest width and height in pixels."""
