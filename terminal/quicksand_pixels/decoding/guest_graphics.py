@@ -15,14 +15,7 @@ from PIL import Image
 from quicksand_vt import After, Allowance, Box
 
 from quicksand_pixels.decoding.kitty_reading import Command, RefusedError, Transmission, parse
-from quicksand_pixels.decoding.places import (
-    PIXELS_MAX,
-    WAITING_MAX,
-    Part,
-    Placed,
-    Places,
-    Stored,
-)
+from quicksand_pixels.decoding.places import PIXELS_MAX, WAITING_MAX, Part, Placed, Places, Stored
 from quicksand_pixels.decoding.sixel_reading import SixelPicture, SixelReader
 
 if TYPE_CHECKING:

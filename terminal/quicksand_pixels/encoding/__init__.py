@@ -7,12 +7,7 @@ or `PackedRows`.
 
 from quicksand_pixels.encoding.canvas import Canvas, Encoder, Frame
 from quicksand_pixels.encoding.half_cells import TO_KEPT, HalfCells, PackedRows, fit, read_png
-from quicksand_pixels.encoding.kitty import (
-    IMAGE_IDS,
-    KittyEncoder,
-    PlaceholderEncoder,
-    transmit,
-)
+from quicksand_pixels.encoding.kitty import IMAGE_IDS, KittyEncoder, PlaceholderEncoder, transmit
 from quicksand_pixels.encoding.sixel import SixelEncoder
 
 __all__ = [

@@ -19,13 +19,7 @@ from quicksand_pixels.user_input import (
     keysym_of,
     strokes,
 )
-from quicksand_pixels.ways import (
-    Colours,
-    Way,
-    choose_colours,
-    choose_way,
-    choose_way_in_text,
-)
+from quicksand_pixels.ways import Colours, Way, choose_colours, choose_way, choose_way_in_text
 
 from quicksand_tui.verbs.index import find_verb
 
