@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import click
 
-from quicksand_tui.cli.click_commands import command_of
-from quicksand_tui.cli.guests.executing import execute
-from quicksand_tui.cli.guests.relay import Wish
-from quicksand_tui.cli.options import parse_keys
+from quicksand_tui.cli.click_commands import command_of, parse_keys
+from quicksand_tui.cli.guests.executing import Wish, execute
 
 
 @command_of("exec")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quicksand_tui.cli import group, main
+from quicksand_tui.cli import click_commands, main
 from quicksand_tui.cli.guests import exec as exec_module
 from quicksand_tui.cli.guests import executing
 
@@ -40,7 +40,7 @@ def test_the_plain_line_means_what_it_means_to_click(name: str, command: list[st
         if plain is None:
             assert name.startswith("-") or not command
             return
-        assert (plain, group.invoke(argv)) == (7, 7)
+        assert (plain, click_commands.invoke(argv)) == (7, 7)
         assert runs.said[0] == runs.said[1]
 
 
