@@ -1,5 +1,6 @@
-"""Runs a command in a running sandbox. Scripts do that in loops, so this imports neither the reader
-of command lines, nor anything that only a terminal needs."""
+"""Runs a command in a running sandbox, with our streams or in a terminal of a type that the guest
+knows. Scripts do that in loops, so this imports neither the reader of command lines, nor anything
+that only a terminal needs."""
 
 from __future__ import annotations
 
@@ -7,7 +8,15 @@ import asyncio
 import contextlib
 import os
 import re
-from collections.abc import AsyncIterable, AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -185,18 +194,17 @@ async def _feed(command: Command, source: AsyncIterable[bytes]) -> None:
         raise
 
 
-def execute(name: str, wish: Wish, *, keys: bytes | None = None, as_json: bool = False) -> int:
-    """Runs a command in the sandbox ``name``: with our streams, in a terminal that the user leaves
-    with ``keys`` if there are any, or to be told as JSON. Returns the exit code. Raises as
+Run = Callable[["Sandbox", Wish, Signals], Awaitable[int]]
+"""Runs a command in a sandbox; returns its exit code."""
+
+
+def execute(name: str, wish: Wish, run: Run = run_command) -> int:
+    """Runs a command in the sandbox ``name``; returns the exit code. Raises as
     `run_in_sandbox`."""
 
     async def main(signals: Signals) -> int:
         with attached(name) as sandbox:
-            if keys is not None:
-                return await _run_in_terminal(sandbox, wish, keys, signals)
-            if as_json:
-                return await collect_command(sandbox, wish, signals)
-            return await run_command(sandbox, wish, signals)
+            return await run(sandbox, wish, signals)
 
     return run_in_sandbox(main)
 
@@ -209,16 +217,6 @@ def execute_plainly(argv: Sequence[str]) -> int | None:
         case ["exec", name, "--", _, *_] if not name.startswith("-"):
             return execute(name, Wish(argv=tuple(argv[3:]), env={}))
     return None
-
-
-async def _run_in_terminal(sandbox: Sandbox, wish: Wish, keys: bytes, signals: Signals) -> int:
-    from quicksand_tui.cli.guests.terminal import Left, run_in_terminal, say_left  # noqa: PLC0415
-
-    try:
-        return await run_in_terminal(sandbox, wish, keys, signals)
-    except Left as left:
-        say_left(sandbox, left.session)
-        return Exit.OK
 
 
 KNOWN = frozenset({"linux", "screen-256color", "tmux-256color", "xterm", "xterm-256color"})

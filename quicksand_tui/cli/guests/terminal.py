@@ -381,6 +381,16 @@ async def run_in_terminal(
         return Exit.TIMEOUT
 
 
+async def run_until_left(sandbox: Sandbox, wish: Wish, signals: Signals, *, keys: bytes) -> int:
+    """Runs a command as `run_in_terminal` does; returns its exit code, or 0 if the user left it,
+    which is told."""
+    try:
+        return await run_in_terminal(sandbox, wish, keys, signals)
+    except Left as left:
+        say_left(sandbox, left.session)
+        return Exit.OK
+
+
 class Left(Exception):  # noqa: N818 - not an error
     """Raised when the user typed the detach keys. The program runs on in the terminal
     ``session``."""

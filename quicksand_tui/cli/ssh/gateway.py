@@ -37,8 +37,8 @@ from quicksand.sandbox import Sandbox
 from quicksand_tui.cli.click_commands import command_of, parse_address
 from quicksand_tui.cli.output import Exit, say
 from quicksand_tui.cli.runner import attached, run_async
-from quicksand_tui.cli.ssh.server import OPTIONS, TELL_S, GuestServer, Tasks, log_in, wait_gone
-from quicksand_tui.cli.ssh.sessions import HANG_UP_S
+from quicksand_tui.cli.ssh.server import OPTIONS, TELL_S, GuestServer, log_in, wait_gone
+from quicksand_tui.cli.ssh.sessions import HANG_UP_S, Tasks
 from quicksand_tui.cli.ssh.ssh_config import key_file, prepare_files, ssh_dir
 from quicksand_tui.model.text import clean
 

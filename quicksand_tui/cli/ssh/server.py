@@ -27,7 +27,7 @@ from quicksand.sandbox import Sandbox
 from quicksand_tui.cli.host_choice import LOCAL
 from quicksand_tui.cli.hosts.sandbox_there import reached
 from quicksand_tui.cli.runner import Signals, run_async, why_gone
-from quicksand_tui.cli.ssh.sessions import HANG_UP_S, Flow, Guest, GuestSession, Pipe
+from quicksand_tui.cli.ssh.sessions import HANG_UP_S, Flow, Guest, GuestSession, Pipe, Tasks
 from quicksand_tui.cli.ssh.ssh_config import (
     SUFFIX,
     USUAL_USER,
@@ -294,34 +294,6 @@ def told(error: QuicksandError) -> asyncssh.DisconnectError:
     hint = hint_of(error)
     text = f"{text_of(error)} ({hint})" if hint else text_of(error)
     return asyncssh.DisconnectError(asyncssh.DISC_BY_APPLICATION, clean(text))
-
-
-class Tasks:
-    """Runs coroutines beside each other. None of them may raise."""
-
-    def __init__(self) -> None:
-        self._running: set[asyncio.Task[None]] = set()
-        self.is_ending = False
-        """Whether the connection ends: long work is not begun any more."""
-
-    def start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        """Runs a coroutine, and returns its task."""
-        task = asyncio.create_task(work, name=f"quicksand-ssh-{name}")
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
-        return task
-
-    async def end(self, patience: float) -> None:
-        """Waits so many seconds for all of them, then cancels those that are left."""
-        self.is_ending = True
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + patience
-        while self._running and (left := deadline - loop.time()) > 0:  # they may start others
-            await asyncio.wait(self._running, timeout=left)
-        for task in self._running:
-            task.cancel()
-        if self._running:
-            await asyncio.wait(self._running)
 
 
 TELL_S = 0.2

@@ -7,7 +7,7 @@ import contextlib
 import re
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import asyncssh
 from quicksand.base.errors import QuicksandError
@@ -21,10 +21,6 @@ from quicksand_tui.cli.guests.executing import choose_term
 from quicksand_tui.model.remedy_words import text_of
 from quicksand_tui.model.text import clean
 
-if TYPE_CHECKING:
-    from quicksand_tui.cli.ssh.server import Tasks
-
-
 QUEUE_MAX = 128 * 1024
 """Bytes that wait to be read before the channel is paused. The channel itself then holds as much as
 its window allows."""
@@ -36,6 +32,34 @@ KEYS_S = 0.02
 """Seconds between looks whether an exchange of keys has ended; there is one each hour or GiB."""
 
 _FLOW = "quicksand_flow"
+
+
+class Tasks:
+    """Runs coroutines beside each other. None of them may raise."""
+
+    def __init__(self) -> None:
+        self._running: set[asyncio.Task[None]] = set()
+        self.is_ending = False
+        """Whether the connection ends: long work is not begun any more."""
+
+    def start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """Runs a coroutine, and returns its task."""
+        task = asyncio.create_task(work, name=f"quicksand-ssh-{name}")
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return task
+
+    async def end(self, patience: float) -> None:
+        """Waits so many seconds for all of them, then cancels those that are left."""
+        self.is_ending = True
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + patience
+        while self._running and (left := deadline - loop.time()) > 0:  # they may start others
+            await asyncio.wait(self._running, timeout=left)
+        for task in self._running:
+            task.cancel()
+        if self._running:
+            await asyncio.wait(self._running)
 
 
 class Flow:

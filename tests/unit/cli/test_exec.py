@@ -26,8 +26,8 @@ class Runs:
         patch.setattr(executing, "execute", self)
         patch.setattr(exec_module, "execute", self)
 
-    def __call__(self, name: str, wish: Any, *, keys: Any = None, as_json: bool = False) -> int:
-        self.said.append((name, wish, keys, as_json))
+    def __call__(self, name: str, wish: Any, run: Any = executing.run_command) -> int:
+        self.said.append((name, wish, run))
         return 7
 
 

@@ -10,8 +10,8 @@ import pytest
 from quicksand.base.errors import AgentRefusedError
 from quicksand.life import forwarder
 
-from quicksand_tui.cli.ssh.server import ForwardedTcp, GuestServer, Tasks
-from quicksand_tui.cli.ssh.sessions import QUEUE_MAX
+from quicksand_tui.cli.ssh.server import ForwardedTcp, GuestServer
+from quicksand_tui.cli.ssh.sessions import QUEUE_MAX, Tasks
 
 LIMIT_S = 60
 MIB = 1024 * 1024
