@@ -42,7 +42,7 @@ from quicksand.remote.destination import Destination
 from quicksand.remote.peer_channel import Channel
 
 from bench.commands import record_of
-from quicksand_tui.cli.measuring.measured import make_warm
+from quicksand_tui.cli.this_host.measured import make_warm
 from quicksand_tui.door.far_lines import Learner, Lines
 from tests.conftest import fresh_places
 from tests.ssh_server import FarHost, far_environ, with_sshd

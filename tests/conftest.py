@@ -377,7 +377,7 @@ def own_orphans(monkeypatch: pytest.MonkeyPatch) -> None:
     def own() -> list[Process]:
         return [orphan for orphan in find_orphans() if f"/{PREFIX}" in orphan.of]
 
-    monkeypatch.setattr("quicksand_tui.cli.this_host.du_clean.find_orphans", own)
+    monkeypatch.setattr("quicksand_tui.cli.lazy_commands.find_orphans", own)
 
 
 def left_when_reaped(places: Paths) -> set[str]:

@@ -10,7 +10,7 @@ from quicksand_tui.verbs.verb import Kind, argument, command, flag, option
 EXEC = command("exec", ".guests.exec", "Run a command in a running sandbox.",
     SANDBOX, *IN_GUEST)
 
-SHELL = command("shell", ".guests.shells", "Open a terminal in a sandbox, or return to one.",
+SHELL = command("shell", ".guests.terminal", "Open a terminal in a sandbox, or return to one.",
     SANDBOX,
     option("--user", Kind.TEXT, "USER", "Open the terminal as this user.  "
            "[default: root, or what the image says]"),

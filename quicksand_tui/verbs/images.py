@@ -19,7 +19,7 @@ _ARCH = option(
     "[default: the one that new sandboxes get]", choices=ARCHITECTURES,
 )
 
-IMAGES = command("images", ".images.stored_images", "List, build, check, tag and remove images.",
+IMAGES = command("images", ".this_host.stored_images", "List, build, check, tag and remove images.",
     JSON,
     reads=True,
     parts=(

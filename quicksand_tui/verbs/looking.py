@@ -16,7 +16,7 @@ PS = command("ps", ".showing.ps", "List sandboxes.",
     JSON,
     reads=True)
 
-LOGS = command("logs", ".showing.logs", "Show a sandbox's console.",
+LOGS = command("logs", ".showing.ps", "Show a sandbox's console.",
     SANDBOX,
     flag("-f --follow", "Show new lines until the sandbox ends."),
     flag("--qemu", "Show QEMU's messages instead of the console."),
@@ -24,7 +24,8 @@ LOGS = command("logs", ".showing.logs", "Show a sandbox's console.",
     flag("--plain", "Write only text, line breaks and tabs, to files and pipes too."),
     reads=True)
 
-EVENTS = command("events", ".showing.events", "Show what happens to sandboxes, for scripts too.",
+EVENTS = command("events", ".showing.events_stats",
+    "Show what happens to sandboxes, for scripts too.",
     MAYBE_SANDBOXES,
     flag("-f --follow", "Show what happens from now on, until Ctrl-C."),
     option("-n --lines", Kind.COUNT, "N", "Show the last N of the past; with -f first.",
@@ -34,13 +35,14 @@ EVENTS = command("events", ".showing.events", "Show what happens to sandboxes, f
     JSON,
     reads=True)
 
-STATS = command("stats", ".showing.stats", "Show how much sandboxes use, on the host and inside.",
+STATS = command("stats", ".showing.events_stats",
+    "Show how much sandboxes use, on the host and inside.",
     MAYBE_SANDBOXES,
     option("--watch", Kind.NUMBER, "S", "Show it again every S seconds.", least=0.2),
     JSON,
     reads=True)
 
-DU = command("du", ".this_host.du_clean", "Show how much disk space each kind of thing takes.",
+DU = command("du", ".this_host.upkeep", "Show how much disk space each kind of thing takes.",
     flag("--each", "List each thing on a line, the largest first."),
     JSON,
     reads=True)

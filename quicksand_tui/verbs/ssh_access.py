@@ -27,7 +27,7 @@ CODE = command("code", ".ssh.code", "Open an editor of this host on a sandbox, b
            shows_default=True, choices=("code", "zed", "jetbrains")),
     flag("--check", "Only say what the guest lacks, and how the editor would be called."))
 
-SSH_GATEWAY = command("ssh-gateway", ".ssh.ssh_gateway",
+SSH_GATEWAY = command("ssh-gateway", ".ssh.gateway",
     "Serve SSH at a port, for other machines, by public keys.",
     option("--listen", Kind.TEXT, "ADDRESS", "Listen at this port, or HOST:PORT.",
            required=True),

@@ -7,12 +7,12 @@ from quicksand_tui.verbs.verb import Kind, argument, command, flag, option, part
 
 # Tables are formatted by hand: a parameter in a row or two.
 # fmt: off
-INFO = command("info", ".this_host.info_setup",
+INFO = command("info", ".this_host.upkeep",
     "Show what is in use on this host, or what a bundle holds.",
     argument("file", Kind.FILE, "[FILE]", required=False), JSON,
     reads=True)
 
-CONFIG = command("config", ".this_host.config_command", "Check, find or create the app's config.",
+CONFIG = command("config", ".this_host.upkeep", "Check, find or create the app's config.",
     reads=True,
     parts=(
         part("config check", reads=True),
@@ -28,14 +28,14 @@ DOCTOR = command("doctor", ".this_host.doctor", "Check this host; name each prob
     flag("--fix", "Get QEMU if none works here."),
     reads=True)
 
-SETUP = command("setup", ".this_host.info_setup", "Get QEMU and the default image.",
+SETUP = command("setup", ".this_host.upkeep", "Get QEMU and the default image.",
     option("--image", Kind.IMAGE, "", "Make this image ready.", default=DEFAULT_IMAGE,
            shows_default=True),
     option("--arch", Kind.CHOICE, "", "Get them for guests of this architecture.  "
            "[default: that of this host]", choices=ARCHITECTURES),
     flag("--no-image", "Get QEMU only."))
 
-CLEAN = command("clean", ".this_host.du_clean",
+CLEAN = command("clean", ".this_host.upkeep",
     "Empty the trash, and remove files that can be made again.",
     flag("--dry-run", "Show what would be removed, and remove nothing."),
     flag("-y --yes", "Do not ask."),
@@ -55,7 +55,7 @@ BENCHMARK = command("benchmark", ".this_host.benchmark", "Measure this machine."
     flag("--quick", "Skip the guest of 2G."),
     JSON)
 
-COMPLETIONS = command("completions", ".completions", "Print or install completions for your shell.",
+COMPLETIONS = command("completions", ".completing", "Print or install completions for your shell.",
     argument("shell", Kind.CHOICE, choices=("bash", "zsh", "fish")),
     flag("--install", "Install them for you, instead of printing them."))
 # fmt: on

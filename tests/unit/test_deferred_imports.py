@@ -145,7 +145,7 @@ def test_the_app_imports_nothing_late() -> None:
     tables = [
         entry["in"]
         for entry in LIST["tables"]
-        if ".lazy_" in entry["in"] and ".verbs." not in entry["in"]
+        if ".lazy_" in entry["in"] and not {"cli", "verbs"} & {*entry["in"].split(".")}
     ]
     for table in tables:
         module = import_module(table)

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from quicksand_tui import __version__
-from quicksand_tui.cli.completions import LOADERS
+from quicksand_tui.cli.completing import LOADERS
 from quicksand_tui.verbs.index import all_verbs
 from tests.unit.test_house import PACKAGES, ROOT
 

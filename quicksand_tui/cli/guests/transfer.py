@@ -17,7 +17,7 @@ from quicksand.guest.guest_files import GuestFile, GuestFiles
 
 from quicksand_tui.cli.fd_streams import READ_SIZE, FdReader
 from quicksand_tui.cli.output import complain, complain_of, show_size
-from quicksand_tui.cli.reported_progress import Standing
+from quicksand_tui.cli.progress_display import Standing
 
 COMPLAINTS_MAX = 100
 """The most files that are reported as not copied; a guest can have a million."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from quicksand.hosted.remote_host import RemoteHost
     from quicksand.remote.shared_connection import Way
 
-    from quicksand_tui.cli.ssh.ssh_names import SshName
+    from quicksand_tui.cli.ssh.ssh_config import SshName
 
 
 @contextlib.asynccontextmanager

@@ -11,9 +11,7 @@ from typing import Any, NamedTuple
 import click
 from quicksand.base.errors import PathError
 
-from quicksand_tui.cli.click_commands import load, part_of
-from quicksand_tui.cli.group import SETTINGS
-from quicksand_tui.cli.options import parse_env
+from quicksand_tui.cli.click_commands import SETTINGS, load, parse_env, part_of
 from quicksand_tui.verbs.index import find_verb, is_verb
 from quicksand_tui.verbs.verb import AnyVerb, Kind, Parameter
 

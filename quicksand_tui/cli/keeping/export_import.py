@@ -15,8 +15,7 @@ from quicksand.sandbox import Sandbox
 from quicksand_tui.cli.click_commands import command_of
 from quicksand_tui.cli.hosts.told_paths import told
 from quicksand_tui.cli.output import Exit, print_json, print_table, say, show_size
-from quicksand_tui.cli.progress_display import shown
-from quicksand_tui.cli.reported_progress import Rate
+from quicksand_tui.cli.progress_display import Rate, shown
 from quicksand_tui.cli.runner import Signals, run_async
 from quicksand_tui.model.specs import ExportSpec, ImportSpec
 from quicksand_tui.model.text import clean

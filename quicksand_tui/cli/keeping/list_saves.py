@@ -31,8 +31,7 @@ from quicksand_tui.cli.output import (
     show_age,
     show_size,
 )
-from quicksand_tui.cli.progress_display import shown
-from quicksand_tui.cli.reported_progress import Rate
+from quicksand_tui.cli.progress_display import Rate, shown
 from quicksand_tui.cli.runner import Signals, run_async
 from quicksand_tui.model.amounts import date_text, megabytes_text, seconds_text
 from quicksand_tui.model.text import clean

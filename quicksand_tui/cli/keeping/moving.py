@@ -10,8 +10,7 @@ import quicksand
 
 from quicksand_tui.cli.click_commands import command_of
 from quicksand_tui.cli.output import Exit, print_json, say, show_size
-from quicksand_tui.cli.progress_display import shown
-from quicksand_tui.cli.reported_progress import Rate
+from quicksand_tui.cli.progress_display import Rate, shown
 from quicksand_tui.cli.runner import Signals, run_async
 from quicksand_tui.model.text import clean
 

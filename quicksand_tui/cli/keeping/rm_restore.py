@@ -15,8 +15,8 @@ from quicksand.saves.census import list_trash
 from quicksand.saves.workspaces import known_stores
 from quicksand.things.status import Status
 
+from quicksand_tui.cli.carrying import do_each, names_of, names_or_all
 from quicksand_tui.cli.click_commands import command_of
-from quicksand_tui.cli.each import do_each, names_of, names_or_all
 from quicksand_tui.cli.keeping.list_saves import purge, restore_save, trashed_save_facts
 from quicksand_tui.cli.output import Exit, print_json, print_table, say, show_age, show_size
 from quicksand_tui.cli.runner import Signals, run_async

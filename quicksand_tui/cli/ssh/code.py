@@ -19,9 +19,7 @@ from quicksand_tui.cli.click_commands import command_of
 from quicksand_tui.cli.hosts.sandbox_there import reached
 from quicksand_tui.cli.output import Exit, say
 from quicksand_tui.cli.runner import Signals, run_async
-from quicksand_tui.cli.ssh.ssh_config import is_installed
-from quicksand_tui.cli.ssh.ssh_files import prepare_files
-from quicksand_tui.cli.ssh.ssh_names import find_typed, there
+from quicksand_tui.cli.ssh.ssh_config import find_typed, is_installed, prepare_files, there
 from quicksand_tui.model.amounts import size_text
 from quicksand_tui.model.text import clean
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from quicksand.base.paths import Paths
 
-from quicksand_tui.cli.ssh.ssh_files import sockets_dir
+from quicksand_tui.cli.ssh.ssh_config import sockets_dir
 from tests.conftest import wait_for
 from tests.e2e.commands.conftest import succeed
 

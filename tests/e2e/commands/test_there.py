@@ -18,7 +18,7 @@ from quicksand.base.listing import own_sockets
 from quicksand.base.paths import Paths
 from quicksand.records.host_sockets import HOST_SOCKETS
 
-from quicksand_tui.cli.ssh.ssh_files import sockets_dir
+from quicksand_tui.cli.ssh.ssh_config import sockets_dir
 from tests.conftest import wait_for
 from tests.e2e.commands.conftest import IMAGE, PROGRAM, in_vm
 from tests.e2e.tmux import Terminal

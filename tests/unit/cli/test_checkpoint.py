@@ -14,8 +14,8 @@ from quicksand.snapshots.history import History
 from quicksand.snapshots.tier_choice import WAYS
 
 from quicksand_tui.cli.click_commands import load
-from quicksand_tui.cli.guests import shells as sessions
-from quicksand_tui.cli.guests.relay import Wish
+from quicksand_tui.cli.guests import terminal as sessions
+from quicksand_tui.cli.guests.executing import Wish
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
 from quicksand_tui.cli.runner import Signals, why_gone

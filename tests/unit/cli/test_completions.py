@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from quicksand_tui.cli.completions import LOADERS, place_for
+from quicksand_tui.cli.completing import LOADERS, place_for
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
 from tests.unit.cli.run_cli import quicksand

@@ -9,7 +9,7 @@ import pytest
 from quicksand.base.paths import Paths
 
 from quicksand_tui.cli.this_host import doctor
-from quicksand_tui.cli.this_host.doctor_findings import Level
+from quicksand_tui.cli.this_host.doctor import Level
 
 
 @pytest.mark.parametrize("kind", ["file", "fifo", "link", "directory", "fifo in it"])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from quicksand_tui.cli.this_host import doctor
-from quicksand_tui.cli.this_host.doctor_findings import Clash, Level, find_clashes
+from quicksand_tui.cli.this_host.doctor import Clash, Level, find_clashes
 
 
 def make_package(place: Path, name: str, *modules: str) -> None:

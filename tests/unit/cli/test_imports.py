@@ -20,8 +20,6 @@ from pathlib import Path
 import quicksand_tui.cli
 root = Path(quicksand_tui.cli.__file__).parent
 for path in root.rglob("*.py"):
-    if path.stem.startswith("rich_") or path.stem == "app_screenshot":
-        continue  # imported when something is drawn
     name = ".".join(path.relative_to(root).with_suffix("").parts)
     import_module(f"quicksand_tui.cli.{name}")
 """

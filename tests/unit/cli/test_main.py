@@ -10,8 +10,7 @@ import click
 import pytest
 from quicksand.base.paths import Paths
 
-from quicksand_tui.cli.click_commands import load
-from quicksand_tui.cli.group import cli
+from quicksand_tui.cli.click_commands import cli, load
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import MEANINGS, Exit
 from quicksand_tui.verbs.index import all_verbs

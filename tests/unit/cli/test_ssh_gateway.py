@@ -23,9 +23,9 @@ from quicksand.records.sandboxes import Record, new_id
 from quicksand.sandbox import Sandbox
 
 from quicksand_tui.cli import runner
-from quicksand_tui.cli.ssh_server import gateway as module
-from quicksand_tui.cli.ssh_server.gateway import Gateway, serve_at
-from quicksand_tui.cli.ssh_server.server import CHANNELS_MAX
+from quicksand_tui.cli.ssh import gateway as module
+from quicksand_tui.cli.ssh.gateway import Gateway, serve_at
+from quicksand_tui.cli.ssh.server import CHANNELS_MAX
 
 LIMIT_S = 60
 

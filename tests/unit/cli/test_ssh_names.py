@@ -11,7 +11,7 @@ from quicksand.base.paths import Paths
 
 from quicksand_tui.cli.host_choice import find_host
 from quicksand_tui.cli.main import run
-from quicksand_tui.cli.ssh.ssh_names import SshName, find_ssh_name, there
+from quicksand_tui.cli.ssh.ssh_config import SshName, find_ssh_name, there
 from tests.unit.cli.run_cli import make_stopped
 
 

@@ -18,10 +18,10 @@ from quicksand.base.paths import Paths
 from quicksand.records.host_sockets import HOST_SOCKETS
 from quicksand.remote.passed_on import PASSED_ON, encode_values
 
+from quicksand_tui.cli.click_commands import parse_env
 from quicksand_tui.cli.host_choice import Chosen, find_host
 from quicksand_tui.cli.hosts import there_terminal
 from quicksand_tui.cli.hosts.there_words import FILES, READ, WRITTEN, files_of, read_line, words_of
-from quicksand_tui.cli.options import parse_env
 from quicksand_tui.verbs.index import all_verbs
 from tests.conftest import wait_for
 from tests.pty_terminal import PtyTerminal

@@ -21,8 +21,7 @@ import quicksand_tui
 from quicksand_tui.actions.all_actions import ACTIONS, Scope
 from quicksand_tui.actions.line import MORE, SANDBOX, verbs_of
 from quicksand_tui.cli.carrying import EVERYTHING
-from quicksand_tui.cli.click_commands import load
-from quicksand_tui.cli.group import cli
+from quicksand_tui.cli.click_commands import cli, load
 from quicksand_tui.verbs.call import AS_JSON
 from quicksand_tui.verbs.index import all_verbs, find_verb
 from quicksand_tui.verbs.shown_commands import command_line

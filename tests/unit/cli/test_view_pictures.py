@@ -7,10 +7,9 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from quicksand_pixels.user_input import Chord
-from quicksand_pixels.ways import Way
+from quicksand_pixels import Chord, Way
 
-from quicksand_tui.cli.screen.view import View
+from quicksand_tui.cli.showing.view import View
 
 
 class Screen:

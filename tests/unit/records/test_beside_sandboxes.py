@@ -13,7 +13,7 @@ from quicksand.base.paths import Paths, make_private_dir
 from quicksand.records import host_sockets
 from quicksand.records.registry import Registry
 
-from quicksand_tui.cli.ssh.ssh_files import sockets_dir
+from quicksand_tui.cli.ssh.ssh_config import sockets_dir
 
 ROOT = Path(__file__).parents[3]
 NAMING = {

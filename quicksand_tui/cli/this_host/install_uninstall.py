@@ -16,8 +16,7 @@ from quicksand.qemu.provision import ensure_qemu
 
 from quicksand_tui.cli.click_commands import command_of
 from quicksand_tui.cli.output import Exit, complain_of, print_json, print_table, say, show_size
-from quicksand_tui.cli.progress_display import shown
-from quicksand_tui.cli.reported_progress import Rate
+from quicksand_tui.cli.progress_display import Rate, shown
 from quicksand_tui.cli.runner import Signals, run_async
 from quicksand_tui.model.text import clean
 from quicksand_tui.verbs import packages
@@ -25,6 +24,7 @@ from quicksand_tui.verbs import packages
 if TYPE_CHECKING:
     from quicksand.disks.packages.installing import Installed
     from quicksand.qemu.binaries import QemuBinaries
+
 
 HEADS = ("NAME", "VERSION", "ARCH", "SIZE", "LAYERS", "FROM")
 

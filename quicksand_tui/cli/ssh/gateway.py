@@ -5,29 +5,99 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import os
+import re
+import stat
 import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import asyncssh
-from quicksand.base.errors import QuicksandError, SandboxNotFoundError, StateError
+import click
+from quicksand.base.errors import (
+    ConfigError,
+    HostError,
+    PortInUseError,
+    QuicksandError,
+    SandboxNotFoundError,
+    StateError,
+)
+from quicksand.base.files import map_os_errors
 from quicksand.base.listening import close_server
 from quicksand.base.paths import paths
+from quicksand.base.regular import open_regular, read_file
 from quicksand.records.registry import Registry
 from quicksand.sandbox import Sandbox
 
-from quicksand_tui.cli.runner import attached
-from quicksand_tui.cli.ssh_server.authorized_keys import Key, read_keys
-from quicksand_tui.cli.ssh_server.common import OPTIONS, TELL_S, Tasks, wait_gone
-from quicksand_tui.cli.ssh_server.server import GuestServer, log_in
-from quicksand_tui.cli.ssh_server.sessions import HANG_UP_S
+from quicksand_tui.cli.click_commands import command_of, parse_address
+from quicksand_tui.cli.output import Exit, say
+from quicksand_tui.cli.runner import attached, run_async
+from quicksand_tui.cli.ssh.server import OPTIONS, TELL_S, GuestServer, log_in, wait_gone
+from quicksand_tui.cli.ssh.sessions import HANG_UP_S, Tasks
+from quicksand_tui.cli.ssh.ssh_config import key_file, prepare_files, ssh_dir
 from quicksand_tui.model.text import clean
 
 if TYPE_CHECKING:
-    from quicksand_tui.cli.ssh_server.sessions import Guest
+    from quicksand_tui.cli.runner import Signals
+    from quicksand_tui.cli.ssh.sessions import Guest
+
+
+_LINE = re.compile(r'sandboxes="(?P<names>[A-Za-z0-9._*?,-]+)"\s+(?P<key>\S.*)')
+
+SIZE_MAX = 1024 * 1024
+"""The most bytes of the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key, and the sandboxes that it leads to."""
+
+    public: asyncssh.SSHKey
+    names: tuple[str, ...]
+    """Names of sandboxes, with * and ? as in shells."""
+    comment: str
+
+    def leads_to(self, name: str) -> bool:
+        return any(fnmatchcase(name, pattern) for pattern in self.names)
+
+
+def read_keys(file: Path) -> list[Key]:
+    """Reads a file with a line for each key, such as ``sandboxes="web,ci-*" ssh-ed25519 AAAA… me``.
+
+    Raises ConfigError for a file that others can write, and for any other line, by its number: an
+    unknown option might have been meant as a limit. Raises HostError.
+    """
+    with map_os_errors(file):
+        descriptor = open_regular(file)
+    with map_os_errors(file), os.fdopen(descriptor, "rb") as opened:
+        found = os.fstat(descriptor)
+        if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise ConfigError(f"others can write {file}", hint=f"chmod go-w {file}")
+        if found.st_size > SIZE_MAX:
+            raise ConfigError(f"{file} has more than {SIZE_MAX} bytes")
+        text = opened.read(SIZE_MAX).decode("utf-8", "replace")
+    keys = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        match = _LINE.fullmatch(line.strip())
+        try:
+            if match is None:
+                raise ValueError('it does not begin with sandboxes="NAME,…"')
+            key = asyncssh.import_public_key(match["key"])
+        except (ValueError, asyncssh.KeyImportError) as error:
+            raise ConfigError(
+                f"{file}, line {number}: {error}",
+                hint='a line is sandboxes="web,ci-*" and the key as in id_ed25519.pub; "*" is all',
+            ) from error
+        keys.append(Key(key, tuple(match["names"].split(",")), match["key"].split(None, 2)[-1]))
+    return keys
+
 
 STRANGERS_MAX = 20
 """The most connections whose client has not proved anything yet."""
@@ -260,3 +330,54 @@ async def serve_at(host: str, port: int, key: asyncssh.SSHKey, gateway: Gateway)
         **OPTIONS,
     )
     return int(gateway.acceptor.get_port())
+
+
+@command_of("ssh-gateway")
+def ssh_gateway_command(listen: str, keys: Path | None) -> int:
+    """Serve SSH at a port until Ctrl-C, for machines and clients that cannot run quicksand-tui.
+
+    ADDRESS is HOST:PORT, or PORT alone, at 127.0.0.1. 0.0.0.0 and [::] stand for all addresses. A
+    client's user name is the sandbox, or sandbox+user:
+
+    \b
+    ssh -p 2222 web@HOST
+    ssh -p 2222 web+joe@HOST uname -a
+
+    Only public keys are accepted: those in FILE, one to a line, each with the sandboxes that it
+    leads to. A change of FILE counts from the next login on:
+
+    \b
+    sandboxes="web,ci-*" ssh-ed25519 AAAA... me@laptop
+
+    Logins, their ends and refusals are logged to stderr.
+    """
+    host, port = parse_address(listen)
+    file = keys if keys is not None else ssh_dir(paths()) / "authorized_keys"
+    prepare_files()
+    if not file.exists():
+        raise ConfigError(
+            f"there is no {file}",
+            hint='give each key a line: sandboxes="*" and what is in its id_ed25519.pub',
+        )
+    known = read_keys(file)
+    key = asyncssh.import_private_key(read_file(key_file(paths())))
+
+    async def main(signals: Signals) -> int:
+        gateway = Gateway(file, say)
+        try:
+            bound = await serve_at(host, port, key, gateway)
+        except OSError as error:
+            kind = PortInUseError if error.errno == errno.EADDRINUSE else HostError
+            raise kind(f"cannot listen at {listen}: {error.strerror or error}") from error
+        shown = f"[{host}]:{bound}"
+        count = f"{len(known)} key{'' if len(known) == 1 else 's'}"
+        click.echo(f"listening at {shown} for {count} of {clean(file)}")
+        click.echo(f"host key {key.get_fingerprint()}; for a known_hosts elsewhere:")
+        click.echo(f"{shown} {key.export_public_key().decode().strip()}")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await gateway.end()
+        return Exit.OK
+
+    return run_async(main)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import asyncssh
 from quicksand.base.errors import QuicksandError
@@ -17,13 +17,191 @@ from quicksand.guest.shell import Shell
 from quicksand.guest.users import Login
 from quicksand.sandbox import Sandbox
 
-from quicksand_tui.cli.guests.terminal_types import choose_term
-from quicksand_tui.cli.ssh_server.pipes import Pipe
+from quicksand_tui.cli.guests.executing import choose_term
 from quicksand_tui.model.remedy_words import text_of
 from quicksand_tui.model.text import clean
 
-if TYPE_CHECKING:
-    from quicksand_tui.cli.ssh_server.common import Tasks
+QUEUE_MAX = 128 * 1024
+"""Bytes that wait to be read before the channel is paused. The channel itself then holds as much as
+its window allows."""
+
+LOOK_S = 1.0
+"""Seconds between looks whether a channel that is not read from has been closed."""
+
+KEYS_S = 0.02
+"""Seconds between looks whether an exchange of keys has ended; there is one each hour or GiB."""
+
+_FLOW = "quicksand_flow"
+
+
+class Tasks:
+    """Runs coroutines beside each other. None of them may raise."""
+
+    def __init__(self) -> None:
+        self._running: set[asyncio.Task[None]] = set()
+        self.is_ending = False
+        """Whether the connection ends: long work is not begun any more."""
+
+    def start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """Runs a coroutine, and returns its task."""
+        task = asyncio.create_task(work, name=f"quicksand-ssh-{name}")
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return task
+
+    async def end(self, patience: float) -> None:
+        """Waits so many seconds for all of them, then cancels those that are left."""
+        self.is_ending = True
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + patience
+        while self._running and (left := deadline - loop.time()) > 0:  # they may start others
+            await asyncio.wait(self._running, timeout=left)
+        for task in self._running:
+            task.cancel()
+        if self._running:
+            await asyncio.wait(self._running)
+
+
+class Flow:
+    """Whether a connection takes more bytes. A channel has a window of its own, which the client
+    chooses: with a huge one all output would wait here, in the transport's buffer."""
+
+    def __init__(self, connection: asyncssh.SSHServerConnection) -> None:
+        self._connection = connection
+        self._is_over = False
+        self._is_open = asyncio.Event()
+        self._is_open.set()
+        # The transport tells its protocol, and that of asyncssh does nothing with it.
+        connection.pause_writing = self._is_open.clear  # type: ignore[method-assign]
+        connection.resume_writing = self._is_open.set  # type: ignore[method-assign]
+        connection.set_extra_info(**{_FLOW: self})
+
+    async def wait(self) -> None:
+        """Waits until the connection takes more, or is over."""
+        await self._is_open.wait()
+        # While keys are exchanged asyncssh keeps all output, without a bound; and a client can
+        # begin that and never go on.
+        while not (self._is_over or self._connection._kex_complete):
+            await asyncio.sleep(KEYS_S)
+            await self._is_open.wait()
+
+    def end(self) -> None:
+        """Wakes all that wait: the transport is gone."""
+        self._is_over = True
+        self._is_open.set()
+
+
+class Pipe:
+    """The methods of a session that asyncssh calls, as coroutines. A session is a class of
+    asyncssh's, too."""
+
+    def __init__(self) -> None:
+        self._chan: Any = None
+        self._queue: list[bytes] = []
+        self._queued = 0
+        self._paused = False
+        self._at_end = False
+        self._has_ended = False
+        self._flow: Flow | None = None
+        self._changed = asyncio.Event()
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self.lost = asyncio.Event()
+        """Set once the channel is closed, by either side."""
+        self.when_lost: Callable[[], None] = lambda: None
+
+    # Called by asyncssh.
+
+    def connection_made(self, chan: Any) -> None:
+        self._chan = chan
+        self._flow = chan.get_extra_info(_FLOW)
+
+    def data_received(self, data: bytes, datatype: int | None) -> None:
+        self._queue.append(data)
+        self._queued += len(data)
+        if self._queued > QUEUE_MAX and not self._paused:
+            self._paused = True
+            self._chan.pause_reading()
+        self._changed.set()
+
+    def eof_received(self) -> bool:
+        self._at_end = True
+        self._changed.set()
+        return True  # this side may still send
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.lost.set()
+        self._changed.set()
+        self._writable.set()
+        self.when_lost()
+
+    # Called by the server of the channel.
+
+    async def read(self) -> bytes:
+        """Returns bytes of the client; b"" once it sends nothing more, or the channel is closed."""
+        while not self._queue:
+            if self._at_end or self.lost.is_set():
+                return b""
+            self._changed.clear()
+            await self._changed.wait()
+        data = b"".join(self._queue)  # the fewer pieces, the less work for the guest's agent
+        self._queue.clear()
+        self._queued = 0
+        if self._paused:
+            self._paused = False
+            self._chan.resume_reading()
+        return data
+
+    async def write(self, data: bytes, datatype: int | None = None) -> bool:
+        """Sends to the client; waits while it takes nothing. Returns whether the channel is
+        open."""
+        await self._writable.wait()
+        if self._flow is not None:
+            await self._flow.wait()
+        if self.lost.is_set() or self._chan.is_closing():
+            return False
+        self._chan.write(data, datatype)
+        return True
+
+    def write_eof(self) -> None:
+        """Tells the client that nothing more comes."""
+        if not self._chan.is_closing():
+            self._has_ended = True
+            self._chan.write_eof()
+
+    async def until_lost(self, work: Coroutine[Any, Any, None]) -> bool:
+        """Does work until it is done or the channel is closed, which cancels it. Returns whether it
+        is done. Raises the work's errors."""
+        working = asyncio.create_task(work, name="quicksand-ssh-work")
+        losing = asyncio.create_task(self._wait_lost(), name="quicksand-ssh-lost")
+        try:
+            await asyncio.wait((working, losing), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (working, losing):
+                task.cancel()
+            await asyncio.wait((working, losing))
+        if working.cancelled():
+            return False
+        working.result()
+        return True
+
+    async def _wait_lost(self) -> None:
+        """Waits until the channel is closed. While it is paused, asyncssh tells of a close only
+        after all earlier data, which may never be read; so the close is looked for."""
+        while not self.lost.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_S):
+                    await self.lost.wait()
+            # After an end of this side's own, every channel looks as if it were closing.
+            if self._paused and not self._has_ended and self._chan.is_closing():
+                self._chan.close()  # drops the waiting data, and then the channel is lost
+
 
 SIGNALS: Final[Mapping[int, str]] = {
     **{1: "HUP", 2: "INT", 3: "QUIT", 4: "ILL", 6: "ABRT", 8: "FPE", 9: "KILL"},

@@ -1,125 +1,167 @@
-"""`quicksand-tui images`: lists, builds, warms up, inspects and removes the images that sandboxes
-boot from."""
+"""`quicksand-tui images`: lists, inspects, checks, tags and removes the images that sandboxes boot
+from; `image_making` makes them."""
 
 from __future__ import annotations
 
-import contextlib
+import asyncio
 import shlex
-import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import click
 from quicksand.base.arch import Architecture
-from quicksand.base.errors import StateError
-from quicksand.base.footprint import allocated_size
+from quicksand.base.errors import ImageNotFound, QuicksandError, StateError
 from quicksand.base.paths import paths
-from quicksand.disks.images.resolve import ImageResolver, is_bundle
-from quicksand.life.basis import find_basis, unpack_basis
-from quicksand.life.image_building import build_if_missing, suggested_options
+from quicksand.disks.images.bill import bill_of, packages_of
+from quicksand.disks.images.image_store import ImageStore, read_manifest, tag_image
+from quicksand.disks.images.resolve import ImageResolver
+from quicksand.disks.images.stored_image import StoredImage
 from quicksand.life.image_users import ImageUsers, drop_prepared, find_unneeded, templates_of
-from quicksand.records.config import SandboxConfig
 from quicksand.records.registry import Registry
-from quicksand.warm.spares.stock import check_order, set_order
-from quicksand.warm.template_maker import warm as warm_up
-from quicksand_images import build_image
+from quicksand_images.scaffold import make_scaffold
 
 from quicksand_tui.cli.click_commands import command_of
-from quicksand_tui.cli.images import image_care
-from quicksand_tui.cli.images.building import build_of_container, carry_out
-from quicksand_tui.cli.images.image_care import below_of, package_count
-from quicksand_tui.cli.machine import machine_options
 from quicksand_tui.cli.output import Exit, print_json, print_table, say, show_age, show_size
-from quicksand_tui.cli.progress_display import shown
-from quicksand_tui.cli.reported_progress import StartProgress
 from quicksand_tui.cli.runner import run_async
-from quicksand_tui.cli.this_host.spares import (
-    end_order,
-    order_told,
-    require_image,
-    require_image_bundle,
-)
-from quicksand_tui.model.amounts import seconds_text
+from quicksand_tui.cli.this_host import image_making  # noqa: F401 - has parts of `images`
 from quicksand_tui.model.text import clean
-from quicksand_tui.verbs.parameters import DEFAULT_IMAGE
 
 if TYPE_CHECKING:
-    from quicksand.base.progress import Progress
-    from quicksand.disks.images.image_store import ImageStore
-    from quicksand.disks.images.stored_image import StoredImage
     from quicksand.life.image_users import Users
 
-    from quicksand_tui.cli.runner import Signals
 
+@command_of("images new")
+def new_command(kind: str, name: str, into: Path | None, on: str, as_json: bool) -> int:
+    """Begin a package for an image of your own, which others can install.
 
-@command_of("images warm")
-# A template has no ports, and none is used for sandboxes with QEMU arguments.
-@machine_options(but=("port_forwards", "extra_qemu_args"))
-def warm(
-    image: str, machine: dict[str, Any], spares: int | None, build: bool | None, as_json: bool
-) -> int:
-    """Boot a machine once and keep its state for later starts.
-
-    Even the first start continues from there then. IMAGE may be a bundle (a .quicksand file).
-
-    A template fits one machine: give the same memory, CPUs, network and disk size as `run` will
-    get. `run` has one made in the background after a cold start; this command waits for it and
-    reports errors. The last used ones are kept, about 100 MB each.
-
-    With --spares N, N of these machines wait from now on, started and paused. A start takes one
-    over and answers at once; another one is made then. Each takes some 60 MiB, and ends when the
-    host is short of memory. --spares 0 ends the order; `doctor` lists all. QUICKSAND_SPARES=off
-    allows none, QUICKSAND_SPARES=use makes none.
+    `base` is an image made of a recipe; `layer` is what a script adds to another image. NAME is the
+    image's name; the package is called quicksand-NAME. Its README tells how to build, try and
+    publish it.
     """
-    head = None
-    if is_bundle(image):
-        basis = find_basis(image, machine, paths(), workspace=None, trust=False)
-        config, head = basis.config, require_image_bundle(basis)
-    else:
-        usual = suggested_options(image, paths(), machine.get("arch"))
-        config = SandboxConfig.parse({**usual, "image": image, **machine})
-    progress, registry = StartProgress(image), Registry(paths())
-    build = False if as_json and build is None else build
-
-    async def main(signals: Signals) -> int:
-        started, wanted = time.perf_counter(), config
-        if head is not None:
-            async with shown(progress.look):
-                wanted, _ = await unpack_basis(head, config, paths(), progress.stage)
-        if spares == 0:
-            await end_order(registry, wanted, as_json=as_json)
-            return Exit.OK
-        require_image(wanted, registry)
-        telling = order_told(registry, wanted) if spares else contextlib.nullcontext()
-        ready, follow = None, cast("Progress | None", progress.stage)
-        async with telling, shown(progress.look):
-            if head is None:
-                follow = await build_if_missing(
-                    image, paths(), arch=config.arch, build=build, progress=follow
-                )
-            if spares is not None:
-                await check_order(registry, wanted, spares)
-            origin, made = await warm_up(registry, wanted, progress=follow)
-            if spares is not None:
-                ready = await set_order(registry, wanted, spares)
-        seconds = time.perf_counter() - started
-        root = origin.place.root
-        size = allocated_size(root)
-        if as_json:
-            facts = {"image": image, "made": made, "path": str(root), "size": size}
-            print_json({**facts, "seconds": round(seconds, 3), "spares": ready})
-        else:
-            what = f"made in {seconds_text(seconds)}" if made else "there already"
-            what += "" if ready is None else f", spares ready: {ready}"
-            print(f"{clean(image)}: {what}, {show_size(size)}, {clean(root)}", flush=True)
+    made = make_scaffold(kind, name, place=into, on=on)
+    if as_json:
+        facts = {"kind": made.kind, "image": made.image, "package": made.package}
+        print_json({**facts, "path": str(made.place), "files": list(made.files)})
         return Exit.OK
+    print(clean(made.place))
+    edited = "setup.sh" if made.kind == "layer" else f"{made.image}.toml"
+    say(f"edit {edited}; README.md tells how to build and publish the package")
+    return Exit.OK
+
+
+def _store() -> ImageStore:
+    return ImageStore(paths().images)
+
+
+def _stored(name: str, arch: str | None = None) -> StoredImage:
+    """Returns an image of the store by its name. Raises ImageNotFound with similar names."""
+    wanted = None if arch is None else Architecture.parse(arch)
+    found = _store().get(name, wanted)
+    if found is not None and (wanted is None or found.arch == wanted.value):
+        return found
+    if found is not None:
+        raise ImageNotFound(f"the image {name!r} is for {found.arch}, not for {arch}")
+    if ImageResolver(paths()).knows(name):
+        raise ImageNotFound(
+            f"the image {name!r} is not in the store, but in a package or a file",
+            hint=f"`quicksand-tui install {name}` puts the image of a package there",
+        )
+    raise ImageNotFound(
+        f"Image not found: {name!r}", hint="`quicksand-tui images` lists those that are here"
+    )
+
+
+def below_of(image: StoredImage) -> str | None:
+    """Returns the image on which a layer was made, in words; None for a whole system or unknown."""
+    try:
+        below = read_manifest(image).get("below")
+    except QuicksandError:
+        return None  # the errors of the image tell
+    if not isinstance(below, dict):
+        return None
+    return f"{below.get('name')} {below.get('version')} ({str(below.get('digest'))[:12]})"
+
+
+def package_count(image: StoredImage) -> int | None:
+    """Returns the number of known packages in an image; None if none are known."""
+    try:
+        manifest = read_manifest(image)
+    except QuicksandError:
+        return None
+    found = [packages_of(manifest, key) for key in ("packages", "python")]
+    return sum(map(len, found)) or None
+
+
+@command_of("images sbom")
+def sbom(name: str, arch: str | None) -> None:
+    """Print a bill of materials of an image, as CycloneDX JSON.
+
+    It names, with their versions, the packages of the distribution, and those of Python outside of
+    them.
+    """
+    print_json(bill_of(_stored(name, arch)))
+
+
+@command_of("images tag")
+def tag(name: str, new: str, arch: str | None) -> None:
+    """Give an image another name, too.
+
+    Both share their files. New sandboxes of NEW boot from what NAME is now, whatever is built under
+    that name later. If there is an image NEW already, its old versions stay for their sandboxes.
+    """
+    print(clean(tag_image(_store(), _stored(name, arch), new).name))
+
+
+@command_of("images verify")
+def verify(names: tuple[str, ...], as_json: bool) -> int:
+    """Read all bytes of images and compare their digests.
+
+    Without names, all images are read. Old versions are checked, too. The exit status is 1 if one
+    is damaged.
+    """
+    for name in names:
+        _stored(name)
+
+    async def main(_: object) -> int:
+        found = await asyncio.to_thread(_verdicts, names)
+        if as_json:
+            print_json([{**facts, "whole": not facts["problems"]} for facts in found])
+        else:
+            _print(found)
+        return Exit.FAILURE if any(facts["problems"] for facts in found) else Exit.OK
 
     return run_async(main)
 
 
-new = image_care.new_command
-"""A part of this verb, in a module of its own."""
+def _verdicts(names: Sequence[str]) -> list[dict[str, Any]]:
+    store = _store()
+    everything = [*store.list(), *store.unpacked()]
+    wanted = dict.fromkeys(names or (image.root.parent.name for image in everything))
+    return [
+        {
+            "name": image.versioned if image.bundle else image.name,
+            "version": image.version,
+            "arch": image.arch,
+            "digest": image.digest or image.root.name,
+            "problems": store.verify(image),
+        }
+        for name in wanted
+        for image in store.versions(name) or [_stored(name)]
+    ]
+
+
+def _print(found: Sequence[dict[str, Any]]) -> None:
+    rows: list[tuple[object, ...]] = []
+    for facts in found:
+        digest = str(facts["digest"])[:12]
+        about = (facts["name"], facts["version"], facts["arch"], digest)
+        if not facts["problems"]:
+            rows.append((*about, "whole", ""))
+        rows += [(*about, "BAD", text) for text in facts["problems"]]
+    print_table(("NAME", "VERSION", "ARCH", "DIGEST", "STATE", "PROBLEM"), rows)
+
 
 HEADS = ("NAME", "VERSION", "ARCH", "SIZE", "AGE", "FROM", "DIGEST")
 DIGEST_SHOWN = 12
@@ -369,66 +411,3 @@ def prune(dry_run: bool, as_json: bool) -> None:
         print_table(("NAME", "VERSION", "DIGEST", "SIZE", "AGE"), rows)
     what = "would be free" if dry_run else "are free again"
     say(f"{show_size(total)} {what}" if found else "every version is in use or needed")
-
-
-@command_of("images build")
-def build(
-    name: str | None,
-    arch: str | None,
-    in_sandbox: bool,
-    from_oci: str | None,
-    new_name: str | None,
-    kernel_from: str | None,
-    pick: str | None,
-    init: bool,
-    plain_http: bool,
-    build: bool | None,
-    as_json: bool,
-) -> int:
-    """Build an image from a recipe or a container image.
-
-    A recipe is one of ours, by its name (default: debian), or a .toml file of yours; --from-oci
-    takes a container image.
-
-    A recipe with a base makes a layer on that image, which is built or installed first if it is
-    missing. Packages that were downloaded are kept for the next build, and for one that was
-    interrupted; the log of the last build is kept, too, in builds/NAME.log in the
-    cache directory.
-
-    A host without apt or e2fsprogs uses those in a sandbox of an image that is here, or of a
-    published one, which is installed for that. --in-sandbox does so on any host.
-
-    Sandboxes that are made from now on use the new version; existing ones keep the old one. With
-    --arch it is for guests of another architecture, which are emulated: `run --arch` starts them.
-
-    A container image is an OCI layout (a directory or a tar), an archive of `docker save`, or a
-    reference such as ghcr.io/example/app:1.0, for which a password in ~/.docker/config.json is
-    used. It gets the kernel of an image of ours. Its user, directory and variables apply to
-    commands that do not say otherwise; `run --entrypoint` runs its own command.
-    """
-    if from_oci is not None:
-        if name and new_name:
-            raise click.UsageError("NAME and --name say the same: give one of them")
-        return build_of_container(
-            from_oci,
-            new_name or name or "",
-            {
-                "kernel_from": kernel_from,
-                "pick": pick,
-                "init": init,
-                "plain_http": plain_http,
-                "arch": None if arch is None else Architecture.parse(arch),
-            },
-            build=False if as_json and build is None else build,
-            in_sandbox=in_sandbox,
-            as_json=as_json,
-        )
-    if new_name or kernel_from or pick or init or plain_http or build is not None:
-        raise click.UsageError("these options go with --from-oci")
-    wanted = name or DEFAULT_IMAGE
-    recipe = Path(wanted) if wanted.endswith(".toml") else wanted
-    return carry_out(
-        wanted,
-        lambda stage: build_image(recipe, arch=arch, progress=stage, in_sandbox=in_sandbox),
-        as_json=as_json,
-    )

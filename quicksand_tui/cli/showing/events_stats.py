@@ -1,31 +1,121 @@
-"""`quicksand-tui stats`: the sandboxes' use of the host, and the load within them."""
+"""`quicksand-tui events, stats`: what happens to sandboxes, and how much they use, for people and
+for scripts."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quicksand.base.errors import QuicksandError
 from quicksand.base.paths import paths
-from quicksand.qemu.host_usage import host_usage
-from quicksand.records.registry import Registry
-from quicksand.sandbox import Sandbox
-from quicksand.things.status import Status
 
+from quicksand_tui.cli import lazy_commands as lazy
 from quicksand_tui.cli.click_commands import command_of
-from quicksand_tui.cli.output import print_json, print_table, show_size
-from quicksand_tui.cli.runner import run_async
-from quicksand_tui.model.amounts import percent_text
+from quicksand_tui.cli.output import Exit, complain, print_json, print_table, show_size
+from quicksand_tui.model.amounts import clock_text, percent_text
+from quicksand_tui.model.happened import Happened, HappenedKind, words_of
 from quicksand_tui.model.remedy_words import text_of
+from quicksand_tui.model.text import clean
 
 if TYPE_CHECKING:
     from quicksand.life.sandbox_stats import SandboxStats
     from quicksand.records.sandboxes import Entry
+    from quicksand.sandbox import Sandbox
 
     from quicksand_tui.cli.runner import Signals
+    from quicksand_tui.door.event_watch import EventWatch
+
+
+LOOK_EVERY_S = 0.5
+"""Seconds between two looks at the disk."""
+
+
+@command_of("events")
+def events_command(
+    names: tuple[str, ...], follow: bool, lines: int | None, since: Path | None, as_json: bool
+) -> int:
+    """Show what happened to sandboxes, or with -f what happens.
+
+    Sandboxes that are created, change their state, are renamed or deleted; checkpoints; reverts;
+    mounts; and commands that end (of `exec`, of the app and of Python). It does not matter which
+    process does it. Without -f it shows what is known of the past: when sandboxes were created and
+    started, checkpoints, and the last commands of those that run.
+
+    With --json each event is an object on a line of its own, with "time" (Unix), "event", "id",
+    "name", and what belongs to the event. With -f the first one is {"event": "watching"}: what
+    happens after it is told. The disk is looked at twice a second; of states that follow each other
+    faster, only the last one is told.
+
+    With --since, what happened while no reader ran is told first: FILE keeps how far the reader
+    before has come. It is written after each event, so one that is killed in between is told again.
+    The first time, when there is no FILE, it begins as without it.
+    """
+    cursor = None if since is None else lazy.read_cursor(since)
+    watch = lazy.EventWatch(cursor)
+    past = watch.look()
+    wanted = (0 if follow and cursor is None else len(past)) if lines is None else lines
+    chosen = _of(past, names)
+    _show_events(chosen[max(0, len(chosen) - wanted) :], as_json=as_json)
+    _note(watch, since)
+    if follow:
+        if as_json:
+            _show_events([Happened(kind=HappenedKind.WATCHING, time=time.time())], as_json=True)
+        _follow(watch, names, since, as_json=as_json)
+    return Exit.OK
+
+
+def _note(watch: EventWatch, since: Path | None) -> None:
+    """Notes the position of the watch. Raises HostError."""
+    if since is not None and watch.cursor is not None:
+        lazy.write_cursor(since, watch.cursor)
+
+
+def _follow(
+    watch: EventWatch, names: tuple[str, ...], since: Path | None, *, as_json: bool
+) -> None:
+    """Shows the events, until it is interrupted."""
+    is_told = False
+    while True:
+        time.sleep(LOOK_EVERY_S)
+        try:
+            happened = watch.look()
+        except (OSError, QuicksandError) as error:
+            # It is tried again; the trouble is told once.
+            if not is_told:
+                complain(error, about="the sandboxes cannot be read now")
+            is_told = True
+            continue
+        is_told = False
+        _show_events(_of(happened, names), as_json=as_json)
+        if happened:
+            _note(watch, since)
+
+
+def _of(events: Iterable[Happened], names: tuple[str, ...]) -> list[Happened]:
+    """Returns the events of the sandboxes with these names or ids; all without names."""
+    return [event for event in events if not names or event.name in names or event.id in names]
+
+
+def _show_events(events: list[Happened], *, as_json: bool) -> None:
+    if as_json:
+        lines = [json.dumps(event.to_json()) for event in events]
+    else:
+        now = time.time()
+        lines = [
+            f"{clock_text(event.time, now)}  {event.name}  {clean(words_of(event))}"
+            for event in events
+        ]
+    for line in lines:
+        # DEL is the only character that a terminal acts on and JSON does not escape.
+        print(line.replace("\x7f", "\\u007f"))
+    sys.stdout.flush()
+
 
 SAMPLE_S = 0.5
 """Seconds between the two readings from which a CPU rate is calculated."""
@@ -119,17 +209,17 @@ def stats_command(names: tuple[str, ...], watch: float | None, as_json: bool) ->
             await reader.read(names)
             await asyncio.sleep(SAMPLE_S)
             while True:
-                _show(await reader.read(names), as_json=as_json, again=watch is not None)
+                _show_readings(await reader.read(names), as_json=as_json, again=watch is not None)
                 if watch is None:
                     return 0
                 await asyncio.sleep(watch)
         finally:
             reader.close()
 
-    return run_async(main)
+    return lazy.run_async(main)
 
 
-def _show(readings: list[Reading], *, as_json: bool, again: bool) -> None:
+def _show_readings(readings: list[Reading], *, as_json: bool, again: bool) -> None:
     if as_json:
         print_json([reading.to_json() for reading in readings])
         return
@@ -148,7 +238,7 @@ class Reader:
 
     async def read(self, names: tuple[str, ...]) -> list[Reading]:
         """Reads each of the sandboxes. Raises SandboxNotFoundError for an unknown name."""
-        registry = Registry(paths())
+        registry = lazy.Registry(paths())
         if names:
             entries = [registry.find(name) for name in names]
         else:
@@ -156,7 +246,7 @@ class Reader:
         return list(await asyncio.gather(*(self._read(entry) for entry in entries)))
 
     async def _read(self, entry: Entry) -> Reading:
-        host = await asyncio.to_thread(host_usage, entry)
+        host = await asyncio.to_thread(lazy.host_usage, entry)
         now = time.monotonic()
         before, cpu = self._cpu.get(entry.id, (now, host.cpu_seconds))
         self._cpu[entry.id] = now, host.cpu_seconds
@@ -176,11 +266,11 @@ class Reader:
 
     async def _ask(self, entry: Entry) -> tuple[SandboxStats | None, str]:
         """Returns the guest's own figures, or None and the reason why there are none."""
-        if entry.status is not Status.RUNNING:
+        if entry.status is not lazy.Status.RUNNING:
             return None, entry.status.value
         try:
             if entry.id not in self._sandboxes:
-                self._sandboxes[entry.id] = Sandbox.attach(entry.id)
+                self._sandboxes[entry.id] = lazy.Sandbox.attach(entry.id)
             async with asyncio.timeout(GUEST_S):
                 return await self._sandboxes[entry.id].stats(), ""
         except TimeoutError:
