@@ -4,8 +4,7 @@ sandboxes that were made from them."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
+from dataclasses import replace
 from pathlib import Path
 
 from quicksand.base.ageing import youngest
@@ -19,61 +18,24 @@ from quicksand.records.trash import TRASH_KEPT_S
 from quicksand.saves.finding import all_stores
 from quicksand.saves.ownership import is_own
 from quicksand.saves.portable import find_image
-from quicksand.saves.resolving import left_out_of
-from quicksand.saves.save_manifest import MANIFEST, Base, Parent
+from quicksand.saves.resolving import confine, left_out_of
+from quicksand.saves.save_manifest import MANIFEST, Base, SaveManifest
 from quicksand.saves.save_trash import Trashed
 from quicksand.saves.store import Save, SaveStore
 from quicksand.saves.workspaces import known_stores
+from quicksand.things.frozen import frozen
+from quicksand.things.save import BaseState, SaveFacts
+
+PLACES = ("workspace", "user", "here")
+"""Words for the stores in which saves are found by name, in their order."""
 
 
-class BaseState(StrEnum):
-    """Whether the image below a save is on this host."""
-
-    HERE = "here"
-    OTHER = "another version"
-    """An image of its name is here, but another version."""
-    MISSING = "missing"
-    UNKNOWN = "unknown"
-    """The save cannot be read."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SaveInfo:
+@frozen
+class SaveInfo(SaveFacts):
     """A save in the census."""
 
     save: Save
     store: SaveStore
-    own: int
-    """Bytes that deleting it would free."""
-    shared: int
-    """Bytes of files that it shares with other saves or sandboxes."""
-    created: float
-    """Unix time; if the save does not record it, the time of its last change."""
-    base: Base | None
-    base_state: BaseState
-    parent: Parent | None
-    children: tuple[str, ...]
-    """Names of the saves made from sandboxes that started with this one; they do not need it."""
-    above: tuple[str, ...]
-    """Names of the saves that lie on this one and cannot be used without it; only saves of the
-    published packages lie on others."""
-    sandboxes: tuple[str, ...]
-    """Names of the sandboxes that started with it."""
-    problems: tuple[str, ...]
-    is_own: bool
-    """Whether this user made it on this host; only then are all its options accepted."""
-    left_out: tuple[str, ...]
-    """Its options that are withheld from sandboxes which start with it."""
-    footprint: Footprint = field(repr=False, compare=False)
-    """Its files. Deleting several saves may free more than the sum of what each of them frees."""
-
-    @property
-    def name(self) -> str:
-        return self.save.name
-
-    @property
-    def note(self) -> str:
-        return "" if self.save.manifest is None else self.save.manifest.note
 
 
 class Census:
@@ -84,6 +46,8 @@ class Census:
         self._images = ImageResolver(paths)
         self._stores = all_stores(paths, cwd)
         self._known = known_stores(paths, cwd)
+        roots = (store.root for store in self._stores)
+        self._places = dict(zip(roots, PLACES, strict=True))
         self._saves = [(store, save) for store in self._known for save in store.list()]
         self._sandboxes = Registry(paths).list()
         self._children: dict[str, list[str]] = {}
@@ -108,23 +72,25 @@ class Census:
         footprint, manifest = Footprint(save.root), save.manifest
         base = None if manifest is None else base_of(save)
         state, own = self._base_state(save), is_own(save.root, self.paths)
-        return SaveInfo(
+        info = SaveInfo(
             save=save,
             store=store,
+            name=save.name,
+            path=str(save.root),
+            place=self._places.get(store.root, str(store.root)),
+            is_own=own,
+            is_readable=manifest is not None,
             own=footprint.own,
             shared=footprint.shared,
+            shared_files=footprint.shared_files,
             created=created_at(save),
-            base=base,
             base_state=state,
-            parent=None if manifest is None else manifest.parent,
             children=self.children(save),
             above=self.above(save),
             sandboxes=self.sandboxes(save),
             problems=tuple(filter(None, (save.error, _base_problem(base, state)))),
-            is_own=own,
-            left_out=() if manifest is None or own else left_out_of(manifest.config),
-            footprint=footprint,
         )
+        return info if base is None else _with_manifest(info, save.require(), base)
 
     def _find_lower(self, save: Save, store: SaveStore) -> Save | None:
         """The save below ``save``, if that was made by the published packages and lies on one."""
@@ -170,6 +136,30 @@ class Census:
             for entry in (Registry(self.paths).list() if starting else self._sandboxes)
             if (_starts_with(entry, save) if starting else _began_with(entry, save))
         )
+
+
+def _with_manifest(info: SaveInfo, manifest: SaveManifest, base: Base) -> SaveInfo:
+    config = manifest.config if info.is_own else confine(manifest.config)
+    return replace(
+        info,
+        id=manifest.id,
+        arch=manifest.arch,
+        layers=None if manifest.layers is None else len(manifest.layers),
+        note=manifest.note,
+        base=base.name,
+        base_version=base.version,
+        base_digest=base.digest,
+        parent="" if manifest.parent is None else manifest.parent.name,
+        parent_id="" if manifest.parent is None else manifest.parent.id,
+        left_out=() if info.is_own else left_out_of(manifest.config),
+        memory=config.memory_bytes,
+        cpus=config.cpus,
+        network=config.network_mode.value,
+        ports=", ".join(forward.word for forward in config.port_forwards),
+        frozen=manifest.frozen,
+        unsynced=manifest.unsynced,
+        volatile=manifest.volatile,
+    )
 
 
 def _began_with(entry: Entry, save: Save) -> bool:

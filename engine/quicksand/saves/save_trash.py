@@ -12,13 +12,15 @@ from pathlib import Path
 
 from quicksand.base.errors import HostError
 from quicksand.base.files import map_os_errors, read_json, sync_dir, write_json
+from quicksand.base.footprint import Footprint
 from quicksand.base.paths import make_private_dir
 from quicksand.base.removal import make_marked
-from quicksand.records.trash import TRASH, when_removed
+from quicksand.records.trash import TRASH, TRASH_KEPT_S, when_removed
 from quicksand.saves.own_directories import is_own_dir, own_directories, remove_tree
 from quicksand.saves.proof import why_no_save
 from quicksand.saves.save_facts import Save, load_save
 from quicksand.saves.save_manifest import check_save_name, require_file
+from quicksand.things.save import TrashFacts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +36,23 @@ class Trashed:
     was_save: bool = True
     """Whether it is a save. Otherwise it was replaced by a save: nothing removes it for good, since
     the mark of the entry around it does not prove that it is ours."""
+
+    @property
+    def facts(self) -> TrashFacts:
+        """What is told of it. Blocks for I/O."""
+        footprint, manifest = Footprint(self.root), self.save.manifest
+        return TrashFacts(
+            id=self.id,
+            name=self.save.name,
+            path=str(self.root),
+            removed=self.removed,
+            until=self.removed + TRASH_KEPT_S if self.was_save else None,
+            own=footprint.own,
+            shared=footprint.shared,
+            shared_files=footprint.shared_files,
+            note="" if manifest is None else manifest.note,
+            error=self.save.error,
+        )
 
 
 class SaveTrash:

@@ -3,7 +3,8 @@ sandbox."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,8 @@ from quicksand.saves.rebasing import rebase as rebase_save
 from quicksand.saves.save_removal import choose_old, freed_together, remove_all
 from quicksand.saves.verifying import find_any
 from quicksand.saves.workspaces import known_stores
+from quicksand.things.fact import json_of
+from quicksand.things.save import SAVE, TRASHED
 
 import quicksand_tui.cli.keeping.moving  # noqa: F401 - two of its commands
 from quicksand_tui.cli.click_commands import command_of
@@ -34,17 +37,17 @@ from quicksand_tui.cli.output import (
 from quicksand_tui.cli.progress_display import shown
 from quicksand_tui.cli.reported_progress import Rate
 from quicksand_tui.cli.runner import Signals, run_async
-from quicksand_tui.model.amounts import date_text, megabytes_text, seconds_text
+from quicksand_tui.model.amounts import date_text, fact_text, megabytes_text, seconds_text
 from quicksand_tui.model.text import clean
 from quicksand_tui.verbs import saves, verdicts
 from quicksand_tui.verbs.saves import Swept, sweep_trash
 
 if TYPE_CHECKING:
-    from quicksand.saves.census import SaveInfo
     from quicksand.saves.save_removal import Removed
     from quicksand.saves.save_trash import Trashed
     from quicksand.saves.store import Save
     from quicksand.saves.verifying import Verdict
+    from quicksand.things.fact import Shown
 
 
 DAY_S = 86400
@@ -244,9 +247,30 @@ def _print(verdicts: Sequence[Verdict]) -> None:
     print_table(("NAME", "STATE", "FILE", "PROBLEM"), rows)
 
 
-HEADS = ("NAME", "OWN", "SHARED", "BASE", "AGE", "PARENT", "CHILDREN", "FROM", "NOTE")
 NAMES_SHOWN = 2
-NOTE_MAX = 60
+
+
+def print_things(
+    things: Sequence[Any], facts: Sequence[Shown], without: Collection[str] = ()
+) -> None:
+    """Prints the table of things, ``without`` the columns of these facts."""
+    columns = [one for one in facts if one.head and one.name not in without]
+    columns = [c for c in columns if not c.rare or any(getattr(one, c.name) for one in things)]
+    rows = [tuple(_cell(column, one) for column in columns) for one in things]
+    print_table(tuple(column.head for column in columns), rows)
+
+
+def _cell(column: Shown, thing: Any) -> str:
+    value = getattr(thing, column.drawn or column.name)
+    match column.kind:
+        case "names":
+            more = len(value) - NAMES_SHOWN
+            return ", ".join(value[:NAMES_SHOWN]) + (f" +{more}" if more > 0 else "")
+        case "until":
+            return "kept" if value is None else date_text(value)
+        case "freed":
+            return show_size(value)
+    return fact_text(column.kind, value, time.time(), wide=True) if value else ""
 
 
 @command_of("saves")
@@ -275,86 +299,11 @@ def list_saves(everywhere: bool, as_json: bool) -> None:
 def _list(everywhere: bool, as_json: bool) -> None:
     found = Census(paths()).list(everywhere=everywhere)
     if as_json:
-        print_json([facts(info) for info in found])
+        print_json([json_of(info, SAVE) for info in found])
         return
-    rows = [_row(info) for info in found]
-    heads: tuple[str, ...] = HEADS
-    if any(info.problems for info in found):
-        heads = (*HEADS, "PROBLEM")
-        rows = [(*row, "; ".join(info.problems)) for row, info in zip(rows, found, strict=True)]
-    print_table(heads, rows)
+    print_things(found, SAVE)
     if not found:
         say("there are no saves yet: `quicksand-tui save SANDBOX NAME` makes one")
-
-
-def _row(info: SaveInfo) -> tuple[object, ...]:
-    base = "" if info.base is None else f"{info.base.name} {info.base.version}".strip()
-    return (
-        info.name,
-        show_size(info.own),
-        show_size(info.shared) if info.shared else "",
-        base,
-        show_age(info.created),
-        "" if info.parent is None else info.parent.name,
-        _some(info.children),
-        _from(info),
-        info.note[:NOTE_MAX],
-    )
-
-
-def _some(names: Sequence[str]) -> str:
-    more = len(names) - NAMES_SHOWN
-    return ", ".join(names[:NAMES_SHOWN]) + (f" +{more}" if more > 0 else "")
-
-
-def _origin(info: SaveInfo) -> str:
-    """Returns the place where a save was found: the workspace of this directory, the user's own
-    saves, the directory itself, or elsewhere."""
-    names = ("workspace", "user", "here")
-    known = dict(zip((store.root for store in all_stores(paths())), names, strict=True))
-    return known.get(info.store.root, str(info.store.root))
-
-
-def _from(info: SaveInfo) -> str:
-    origin = _origin(info)
-    if info.is_own:
-        return origin
-    return f"{origin}, imported" if origin == "user" else f"{origin}, not made here"
-
-
-def facts(info: SaveInfo) -> dict[str, Any]:
-    """Returns a save's fields for `--json`."""
-    manifest, base = info.save.manifest, info.base
-    told: dict[str, Any] = {
-        "name": info.name,
-        "path": str(info.save.root),
-        "from": _origin(info),
-        "made_here": info.is_own,
-        "left_out": list(info.left_out),
-        "own": info.own,
-        "shared": info.shared,
-        "created": info.created,
-        "note": info.note,
-        "base": None,
-        "parent": None,
-        "children": list(info.children),
-        "above": list(info.above),
-        "sandboxes": list(info.sandboxes),
-        "problems": list(info.problems),
-    }
-    if base is not None:
-        told["base"] = {
-            "name": base.name,
-            "version": base.version or None,
-            "digest": base.digest or None,
-            "state": info.base_state.value,
-        }
-    if info.parent is not None:
-        told["parent"] = {"name": info.parent.name, "id": info.parent.id}
-    if manifest is not None:
-        layers = None if manifest.layers is None else len(manifest.layers)
-        told |= {"id": manifest.id or None, "arch": manifest.arch, "layers": layers}
-    return told
 
 
 @command_of("saves trash")
@@ -363,13 +312,14 @@ def trash(ids: tuple[str, ...], empty: bool, as_json: bool) -> int:
     stores = known_stores(paths())
     found = _chosen(list_trash(stores), ids)
     total = freed_by(trashed.root for trashed in found)
-    told = [trashed_save_facts(trashed) for trashed in found]
+    told = [trashed.facts for trashed in found]
     if empty and (code := purge([trashed.root for trashed in found])):
         return code
     if as_json:
-        print_json({"emptied": empty, "frees": total, "saves": told})
+        saves_ = [json_of(one, TRASHED, without=("kind",)) for one in told]
+        print_json({"emptied": empty, "frees": total, "saves": saves_})
         return Exit.OK
-    print_table(("NAME", "REMOVED", "UNTIL", "FREES", "ID", "NOTE"), [_trash_row(t) for t in told])
+    print_things(told, TRASHED, without=("kind",))
     if empty:
         say(f"{show_size(total)} are free again" if found else "there was nothing in it")
     else:
@@ -384,29 +334,3 @@ def _chosen(found: Sequence[Trashed], ids: Sequence[str]) -> Sequence[Trashed]:
             f"there is no {min(missing)!r} in the trash", hint="`saves trash` lists the ids"
         )
     return [trashed for trashed in found if not ids or trashed.id in ids]
-
-
-def trashed_save_facts(trashed: Trashed) -> dict[str, Any]:
-    """Returns the fields of a save in the trash for `--json`."""
-    manifest = trashed.save.manifest
-    return {
-        "id": trashed.id,
-        "name": trashed.save.name,
-        "path": str(trashed.save.root),
-        "removed": trashed.removed,
-        "until": trashed.removed + TRASH_KEPT_S if trashed.was_save else None,
-        "frees": freed_by([trashed.root]),
-        "note": "" if manifest is None else manifest.note,
-        "error": trashed.save.error or None,
-    }
-
-
-def _trash_row(told: dict[str, Any]) -> tuple[object, ...]:
-    return (
-        told["name"],
-        show_age(told["removed"]),
-        "kept" if told["until"] is None else date_text(told["until"]),
-        show_size(told["frees"]),
-        told["id"],
-        told["error"] or told["note"][:NOTE_MAX],
-    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from quicksand.base.errors import QuicksandError, SandboxNotFoundError, StateError
@@ -13,12 +13,14 @@ from quicksand.life.sandbox_trash import SandboxTrash
 from quicksand.records.registry import Registry
 from quicksand.saves.census import list_trash
 from quicksand.saves.workspaces import known_stores
+from quicksand.things.fact import json_of
+from quicksand.things.save import TRASHED
 from quicksand.things.status import Status
 
 from quicksand_tui.cli.click_commands import command_of
 from quicksand_tui.cli.each import do_each, names_of, names_or_all
-from quicksand_tui.cli.keeping.list_saves import purge, restore_save, trashed_save_facts
-from quicksand_tui.cli.output import Exit, print_json, print_table, say, show_age, show_size
+from quicksand_tui.cli.keeping.list_saves import print_things, purge, restore_save
+from quicksand_tui.cli.output import Exit, print_json, say, show_size
 from quicksand_tui.cli.runner import Signals, run_async
 from quicksand_tui.model.amounts import date_text
 from quicksand_tui.model.text import clean
@@ -62,10 +64,6 @@ def _explain(removed: RemovedSandbox) -> None:
     say(f"{name}: in the trash until {until}; `quicksand-tui restore{start} {name}` restores it")
 
 
-HEADS = ("NAME", "WHAT", "REMOVED", "UNTIL", "FREES", "ID", "NOTE")
-NOTE_MAX = 60
-
-
 def _sandbox_trash() -> SandboxTrash:
     return SandboxTrash(Registry(paths()))
 
@@ -86,16 +84,17 @@ def trash_command(ids: tuple[str, ...], empty: bool, as_json: bool) -> int:
         )
     places = [place for found in removed for place in found.places]
     total = Footprint(*places, *(found.root for found in saves)).own
-    told = [_facts(found) for found in removed]
-    told += [{"kind": "save", **trashed_save_facts(found)} for found in saves]
-    told.sort(key=lambda found: float(found["removed"]))
+    told = [*(found.facts for found in removed), *(found.facts for found in saves)]
+    told.sort(key=lambda found: found.removed)
     places_of_all = [*(found.root for found in removed), *(found.root for found in saves)]
     if empty and (code := purge(places_of_all)):
         return code
     if as_json:
-        print_json({"emptied": empty, "frees": total, "removed": told})
+        print_json(
+            {"emptied": empty, "frees": total, "removed": [json_of(one, TRASHED) for one in told]}
+        )
         return Exit.OK
-    print_table(HEADS, [_row(found) for found in told])
+    print_things(told, TRASHED)
     if empty:
         say(f"{show_size(total)} are free again" if told else "there was nothing in it")
     else:
@@ -107,33 +106,6 @@ def _outlook(total: int) -> str:
     return (
         f"{show_size(total)} will be free; `quicksand-tui restore NAME` brings one back, "
         "`quicksand-tui trash --empty` removes all for good"
-    )
-
-
-def _facts(found: TrashedSandbox) -> dict[str, Any]:
-    return {
-        "kind": "sandbox",
-        "id": found.id,
-        "name": found.name,
-        "path": str(found.root),
-        "removed": found.removed,
-        "until": found.until,
-        "frees": found.footprint.own,
-        "note": found.why,
-        "instant": found.instant or None,
-        "error": None if found.record is not None else "its record cannot be read",
-    }
-
-
-def _row(told: dict[str, Any]) -> tuple[object, ...]:
-    return (
-        told["name"],
-        told["kind"],
-        show_age(told["removed"]),
-        date_text(told["until"]),
-        show_size(told["frees"]),
-        told["id"],
-        told["error"] or told["note"][:NOTE_MAX],
     )
 
 

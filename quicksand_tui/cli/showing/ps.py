@@ -14,7 +14,8 @@ import click
 from quicksand.base.paths import paths
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Entry
-from quicksand.things.sandbox_facts import SHOWN, Shown
+from quicksand.things.fact import Shown
+from quicksand.things.sandbox_facts import SHOWN
 from quicksand.things.status import Status
 
 from quicksand_tui.cli.click_commands import command_of

@@ -19,7 +19,6 @@ from quicksand.base.paths import Paths
 from quicksand.records.layout import sandbox_dir
 from quicksand.records.sandboxes import Record, SaveSource
 from quicksand.saves.census import (
-    BaseState,
     Census,
     SaveInfo,
     base_state,
@@ -32,6 +31,7 @@ from quicksand.saves.save_manifest import MANIFEST, OVERLAYS, Base
 from quicksand.saves.save_removal import Removed, choose_old, remove_each, remove_save
 from quicksand.saves.store import SaveStore
 from quicksand.saves.workspaces import known_stores
+from quicksand.things.save import BaseState
 
 from tests.unit.aged import age
 from tests.unit.cli.run_cli import make_stopped
