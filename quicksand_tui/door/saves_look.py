@@ -20,10 +20,8 @@ from quicksand.life.sandbox_trash import SandboxTrash
 from quicksand.records.registry import Registry
 from quicksand.records.trash import TRASH, trash_dir
 from quicksand.saves.census import Census, SaveInfo, list_trash
-from quicksand.saves.finding import all_stores, rank
-from quicksand.saves.links import workspaces_dir
+from quicksand.saves.finding import all_stores, known_stores, rank, workspaces_dir
 from quicksand.saves.save_manifest import MANIFEST
-from quicksand.saves.workspaces import known_stores
 from quicksand.things.save import SaveFacts, TrashFacts, Verification, freed_together, total_size
 
 from quicksand_tui.model.shown_saves import LIMITS, NO_SAVES, SavesView, harmless

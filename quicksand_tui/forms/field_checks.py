@@ -18,8 +18,7 @@ from quicksand.qemu.bundled import QEMU_PACKAGE
 from quicksand.records.config import SandboxConfig, check_name
 from quicksand.records.nodes import check_tag
 from quicksand.records.sizes import parse_memory
-from quicksand.saves.bundle.heads import read_head
-from quicksand.saves.bundle.unpacked import require_startable
+from quicksand.saves.bundle.unpacked import read_head, require_startable
 from quicksand.saves.save_manifest import check_save_name
 
 from quicksand_tui.actions.reasons import NO_IMAGE

@@ -86,7 +86,7 @@ class TrashedSandbox:
 
     @property
     def facts(self) -> TrashFacts:
-        """What is told of it. Blocks for I/O."""
+        """Its facts, with its sizes. Blocks for I/O."""
         footprint = self.footprint
         return TrashFacts(
             kind="sandbox",

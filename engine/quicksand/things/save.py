@@ -36,7 +36,7 @@ class BaseState(StrEnum):
 
 @frozen
 class Verification:
-    """What verifying a save has found."""
+    """The result of verifying a save."""
 
     deep: bool
     """Every byte was read, not only the files' metadata."""
@@ -47,7 +47,7 @@ class Verification:
 
 @frozen
 class KeptFacts:
-    """What saves and the contents of the trash have in common. Texts are those of the machine
+    """The facts that saves and the contents of the trash have in common. Texts are those of the machine
     itself; the app's are sanitised, but for the path."""
 
     name: str = shown("", head="NAME", json="name")

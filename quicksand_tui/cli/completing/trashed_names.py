@@ -8,7 +8,7 @@ from quicksand.base.paths import paths
 from quicksand.life.sandbox_trash import SandboxTrash
 from quicksand.records.registry import Registry
 from quicksand.saves.census import list_trash
-from quicksand.saves.workspaces import known_stores
+from quicksand.saves.finding import known_stores
 
 from quicksand_tui.cli.completing.words import beginning
 

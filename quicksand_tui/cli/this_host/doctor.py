@@ -31,7 +31,7 @@ from quicksand.records.layout import runtime_dir
 from quicksand.records.local_nodes import lost_nodes
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import new_id
-from quicksand.saves.workspaces import known_stores
+from quicksand.saves.finding import known_stores
 from quicksand.snapshots.tier_choice import choose_tier
 from quicksand.things.status import MountState, Status
 from quicksand.warm.spares.discarding import end_useless

@@ -30,7 +30,7 @@ from quicksand_images.shares import TOOLS_UNTIL
 from quicksand_tui import __version__
 from quicksand_tui.cli.click_commands import command_of
 from quicksand_tui.cli.images.building import BuildProgress
-from quicksand_tui.cli.keeping.bundle_info import tell_bundle
+from quicksand_tui.cli.keeping.export_import import tell_bundle
 from quicksand_tui.cli.output import print_json, print_table, say
 from quicksand_tui.cli.progress_display import shown
 from quicksand_tui.cli.runner import run_async

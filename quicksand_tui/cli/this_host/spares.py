@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from quicksand.life.basis import Basis
     from quicksand.records.config import SandboxConfig
     from quicksand.records.registry import Registry
-    from quicksand.saves.bundle.heads import BundleHead
+    from quicksand.saves.bundle.unpacked import BundleHead
 
 
 def require_image(config: SandboxConfig, registry: Registry) -> None:

@@ -1,29 +1,45 @@
-"""`quicksand-tui saves`: lists, checks and removes saves, which are disks that outlive their
-sandbox."""
+"""`quicksand-tui saves, rm, trash, restore`: lists, checks, sends and removes saves, which are
+disks that outlive their sandbox; removes sandboxes; and brings both back."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from quicksand.base.errors import QuicksandError, SaveNotFoundError
+import quicksand
+from quicksand.base.errors import (
+    QuicksandError,
+    SandboxNotFoundError,
+    SaveNotFoundError,
+    StateError,
+)
+from quicksand.base.footprint import Footprint
 from quicksand.base.paths import paths
 from quicksand.base.threads import in_thread_to_the_end
+from quicksand.life.sandbox_trash import SandboxTrash
+from quicksand.records.registry import Registry
 from quicksand.records.trash import TRASH_KEPT_S
-from quicksand.saves.census import Census, freed_by, list_trash
-from quicksand.saves.finding import all_stores, find_save
+from quicksand.saves.census import (
+    Census,
+    choose_old,
+    freed_by,
+    freed_together,
+    list_trash,
+    remove_all,
+)
+from quicksand.saves.finding import all_stores, find_save, known_stores
 from quicksand.saves.rebasing import rebase as rebase_save
-from quicksand.saves.save_removal import choose_old, freed_together, remove_all
 from quicksand.saves.verifying import find_any
-from quicksand.saves.workspaces import known_stores
 from quicksand.things.fact import json_of
 from quicksand.things.save import SAVE, TRASHED
+from quicksand.things.status import Status
 
-import quicksand_tui.cli.keeping.moving  # noqa: F401 - two of its commands
 from quicksand_tui.cli.click_commands import command_of
+from quicksand_tui.cli.each import do_each, names_of, names_or_all
 from quicksand_tui.cli.output import (
     Exit,
     complain,
@@ -39,13 +55,15 @@ from quicksand_tui.cli.reported_progress import Rate
 from quicksand_tui.cli.runner import Signals, run_async
 from quicksand_tui.model.amounts import date_text, fact_text, megabytes_text, seconds_text
 from quicksand_tui.model.text import clean
-from quicksand_tui.verbs import saves, verdicts
+from quicksand_tui.verbs import saves, trashing, verdicts
 from quicksand_tui.verbs.saves import Swept, sweep_trash
 
 if TYPE_CHECKING:
-    from quicksand.saves.save_removal import Removed
-    from quicksand.saves.save_trash import Trashed
-    from quicksand.saves.store import Save
+    from quicksand.hosted.save_moving import MovedSave
+    from quicksand.life.sandbox_removal import RemovedSandbox
+    from quicksand.records.trash import TrashedSandbox
+    from quicksand.saves.census import Removed
+    from quicksand.saves.store import Save, SaveStore, Trashed
     from quicksand.saves.verifying import Verdict
     from quicksand.things.fact import Shown
 
@@ -334,3 +352,185 @@ def _chosen(found: Sequence[Trashed], ids: Sequence[str]) -> Sequence[Trashed]:
             f"there is no {min(missing)!r} in the trash", hint="`saves trash` lists the ids"
         )
     return [trashed for trashed in found if not ids or trashed.id in ids]
+
+
+Move = Callable[..., Coroutine[Any, Any, "MovedSave"]]
+
+
+@command_of("saves send")
+def send(
+    name: str, to: str, new_name: str | None, replace: bool, trust: bool, as_json: bool
+) -> int:
+    """Send a save of this machine and its image to another one.
+
+    Only what is not there yet is sent: of a save that lies on one that was sent before, its own
+    layer. If the connection breaks, it goes on where it was. HOST is a name of `hosts`, or an
+    address.
+    """
+    move = quicksand.RemoteHost(to).send_save
+    return _move(move, name, f"to {to}", new_name, replace, trust, as_json)
+
+
+@command_of("saves fetch")
+def fetch(
+    name: str, source: str, new_name: str | None, replace: bool, trust: bool, as_json: bool
+) -> int:
+    """Fetch a save and its image from another machine.
+
+    Only what is not here yet is fetched. HOST is a name of `hosts`, or an address.
+    """
+    move = quicksand.RemoteHost(source).fetch_save
+    return _move(move, name, f"from {source}", new_name, replace, trust, as_json)
+
+
+def _move(
+    move: Move,
+    name: str,
+    way: str,
+    new_name: str | None,
+    replace: bool,
+    trust: bool,
+    as_json: bool,
+) -> int:
+    rate = Rate(f"{name}: {way}")
+
+    async def main(signals: Signals) -> int:
+        async with shown(rate.look):
+            moved = await move(
+                name,
+                new_name=new_name or "",
+                replace=replace,
+                trusted=trust,
+                progress=rate.report,
+            )
+        if as_json:
+            print_json(asdict(moved))
+            return Exit.OK
+        print(moved.name, flush=True)
+        for note in (_how(moved), *moved.notes):
+            say(clean(f"{moved.name}: {note}"))
+        return Exit.OK
+
+    return run_async(main)
+
+
+def _how(moved: MovedSave) -> str:
+    if moved.was_there:
+        return "it was there already"
+    return (
+        f"{show_size(moved.sent)} were sent" if moved.sent else "all its files were there already"
+    )
+
+
+@command_of("rm")
+def rm_command(names: tuple[str, ...], force: bool, now: bool, all_stopped: bool) -> int:
+    """Move sandboxes to the trash, which keeps them and their checkpoints for a week.
+
+    The last moment of a running one is kept as a checkpoint, and `restore --start` continues from
+    it. Sandboxes without a name are deleted for good. No question is asked.
+    """
+    ended = (Status.STOPPED, Status.CRASHED)
+    stopped = names_of(lambda entry: entry.status in ended) if all_stopped else []
+    verb = trashing.remove(stop=force, now=now, why="removed while it ran" if force else "")
+
+    async def work(name: str) -> None:
+        _explain_removed(await verb.carry_out(name))
+
+    chosen = names_or_all(names, all_stopped, "--all-stopped", stopped)
+    return do_each(chosen, work, doing=verb.doing)
+
+
+def _explain_removed(removed: RemovedSandbox) -> None:
+    """Tells where a removed sandbox is, and which parts of it are not in the trash."""
+    name = clean(removed.name)
+    if removed.trashed is None:
+        say(f"{name}: gone for good")
+        return
+    if removed.not_kept:
+        why = clean(removed.not_kept)
+        say(f"{name}: only its disk and its checkpoints are kept, not what ran: {why}")
+    start = " --start" if removed.trashed.instant else ""
+    until = date_text(removed.trashed.until)
+    say(f"{name}: in the trash until {until}; `quicksand-tui restore{start} {name}` restores it")
+
+
+def _sandbox_trash() -> SandboxTrash:
+    return SandboxTrash(Registry(paths()))
+
+
+def _stores() -> tuple[SaveStore, ...]:
+    return tuple(known_stores(paths()))
+
+
+@command_of("trash")
+def trash_command(ids: tuple[str, ...], empty: bool, as_json: bool) -> int:
+    """List removed sandboxes and saves, which can be restored for a week."""
+    sandboxes, stores = _sandbox_trash(), _stores()
+    removed = [found for found in sandboxes.list() if not ids or found.id in ids]
+    saves = [found for found in list_trash(stores) if not ids or found.id in ids]
+    if missing := set(ids) - {found.id for found in removed} - {found.id for found in saves}:
+        raise SandboxNotFoundError(
+            f"there is no {min(missing)!r} in the trash", hint="`quicksand-tui trash` lists the ids"
+        )
+    places = [place for found in removed for place in found.places]
+    total = Footprint(*places, *(found.root for found in saves)).own
+    told = [*(found.facts for found in removed), *(found.facts for found in saves)]
+    told.sort(key=lambda found: found.removed)
+    places_of_all = [*(found.root for found in removed), *(found.root for found in saves)]
+    if empty and (code := purge(places_of_all)):
+        return code
+    if as_json:
+        print_json(
+            {"emptied": empty, "frees": total, "removed": [json_of(one, TRASHED) for one in told]}
+        )
+        return Exit.OK
+    print_things(told, TRASHED)
+    if empty:
+        say(f"{show_size(total)} are free again" if told else "there was nothing in it")
+    else:
+        say(_outlook(total) if told else "there is nothing in it")
+    return Exit.OK
+
+
+def _outlook(total: int) -> str:
+    return (
+        f"{show_size(total)} will be free; `quicksand-tui restore NAME` brings one back, "
+        "`quicksand-tui trash --empty` removes all for good"
+    )
+
+
+@command_of("restore")
+def restore_command(name: str, new_name: str | None, start: bool) -> int:
+    """Restore a sandbox or a save from the trash: the one with this id, or the one of this name
+    that was removed last.
+
+    `trash` lists them. A sandbox comes back stopped, with its disk and its checkpoints.
+    """
+    sandboxes = [found for found in _sandbox_trash().list() if name in (found.id, found.name)]
+    saves_ = [t.id for t in list_trash(_stores()) if name in (t.id, t.save.name)]
+    if sandboxes and saves_:
+        raise _ambiguous(name, sandboxes, saves_)
+    if saves_:
+        if start:
+            raise click.UsageError(f"{name} is a save: `quicksand-tui run {name}` begins with it")
+        return restore_save(name, new_name)
+
+    async def main(signals: Signals) -> int:
+        back = await trashing.bring_back(new_name=new_name, start=start).carry_out(name)
+        print(back.name, flush=True)
+        if not start:
+            at = f" --at {back.instant}" if back.instant else ""
+            say(f"it is stopped: `quicksand-tui start{at} {clean(back.name)}` resumes it")
+        return Exit.OK
+
+    return run_async(main)
+
+
+def _ambiguous(
+    name: str, sandboxes: Sequence[TrashedSandbox], saves: Sequence[str]
+) -> QuicksandError:
+    return StateError(
+        f"both a sandbox and a save called {name!r} are in the trash",
+        hint=f"`quicksand-tui restore {sandboxes[-1].id}` brings the sandbox back, "
+        f"`quicksand-tui restore {saves[-1]}` the save",
+    )
