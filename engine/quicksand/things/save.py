@@ -47,8 +47,8 @@ class Verification:
 
 @frozen
 class KeptFacts:
-    """The facts that saves and the contents of the trash have in common. Texts are those of the machine
-    itself; the app's are sanitised, but for the path."""
+    """The facts that saves and the contents of the trash have in common. Texts are those of the
+    machine itself; the app's are sanitised, but for the path."""
 
     name: str = shown("", head="NAME", json="name")
     """Its name; in a list of several machines, with the name of its machine (`AT`)."""
