@@ -38,14 +38,13 @@ if TYPE_CHECKING:
     from quicksand.records.registry import Registry
     from quicksand.sandbox import Sandbox
     from quicksand.saves.census import list_trash
-    from quicksand.saves.finding import all_stores
-    from quicksand.saves.workspaces import known_stores
+    from quicksand.saves.finding import all_stores, known_stores
     from quicksand.snapshots.history import history_of
     from quicksand.things.status import MountState, Status
     from quicksand_images import ensure_image
     from quicksand_images.shares import TOOLS_UNTIL
 
-    from quicksand_tui.cli.keeping.bundle_info import tell_bundle
+    from quicksand_tui.cli.keeping.export_import import tell_bundle
     from quicksand_tui.cli.progress_display import BuildProgress, shown
     from quicksand_tui.cli.runner import run_async
     from quicksand_tui.door.event_cursor import read_cursor, write_cursor

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
+    from quicksand.things.save import Verification
     from quicksand_pixels import Cells
 
     from quicksand_tui.door.far_host import FarHost
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
     from quicksand_tui.door.silence import Silences
     from quicksand_tui.model.diffs import DiffSpec, DiffView, TextDiff
     from quicksand_tui.model.losing import Losing
-    from quicksand_tui.model.shown_saves import VerdictView
     from quicksand_tui.verbs.call import Call, Report
 
 T = TypeVar("T")
@@ -85,7 +85,7 @@ class Engine:
         find_there: Callable[[str], tuple[FarHost, str] | None],
         open_there: Callable[[FarHost, str], Sandbox],
         screen_there: Callable[[FarHost, str], ScreenPlace],
-        learn_there: Callable[[FarHost, Mapping[str, VerdictView]], None],
+        learn_there: Callable[[FarHost, Mapping[str, Verification]], None],
     ) -> None:
         """Calls ``learn`` with the verdicts of verified saves, by key, and ``learn_there`` with
         those of another machine. ``find_there`` returns the machine of a sandbox, and its id there;

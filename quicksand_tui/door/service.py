@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from quicksand.records.fleet_files import NodesView
     from quicksand.remote.askpass import Askpass
+    from quicksand.things.save import Verification
 
     from quicksand_tui.door.engine import Engine
     from quicksand_tui.door.far_host import FarHost
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from quicksand_tui.door.ssh_asking import AskUser
     from quicksand_tui.door.traffic_watch import TrafficWatch
     from quicksand_tui.model.shown_sandboxes import TrafficRates
-    from quicksand_tui.model.shown_saves import SavesView, VerdictView
+    from quicksand_tui.model.shown_saves import SavesView
     from quicksand_tui.model.world import World
     from quicksand_tui.panes.content import GuestTerminal, Sink
     from quicksand_tui.verbs.call import Call, Report
@@ -345,7 +346,7 @@ class EngineService:
             )
         return self._engine
 
-    def _note_verdicts(self, host: FarHost, verdicts: Mapping[str, VerdictView]) -> None:
+    def _note_verdicts(self, host: FarHost, verdicts: Mapping[str, Verification]) -> None:
         if self._hosts is not None:
             self._hosts.note_verdicts(host, verdicts)
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from quicksand.things.save import freed_together
+
 from quicksand_tui.forms.form_fields import Field, Form, Values
 from quicksand_tui.model.amounts import size_text
-from quicksand_tui.model.shown_saves import freed_together
 from quicksand_tui.model.world import MachineState
 from quicksand_tui.verbs.shown_commands import command_words, shown_command
 
 if TYPE_CHECKING:
-    from quicksand_tui.model.shown_saves import SaveView
+    from quicksand.things.save import SaveFacts
+
     from quicksand_tui.model.world import World
 
 DAY_S = 86400
@@ -42,16 +44,16 @@ def prune_command(values: Values, host: str = "") -> str:
     return shown_command(words, host)
 
 
-def chosen_of(values: Values, world: World, host: str = "") -> tuple[SaveView, ...]:
+def chosen_of(values: Values, world: World, host: str = "") -> tuple[SaveFacts, ...]:
     """Returns the saves of a machine that the form chooses, the oldest first: those that are not
     among the newest to keep, and old enough. Unreadable saves stay, and those that others need."""
     saves = [save for save in world.saves.saves if save.host == host]
-    usable = [save for save in saves if save.created is not None and not save.problems]
-    ordered = sorted(usable, key=lambda save: (save.created or 0.0, save.name), reverse=True)
+    usable = [save for save in saves if save.created and not save.problems]
+    ordered = sorted(usable, key=lambda save: (save.created, save.name), reverse=True)
     old = [save for save in ordered[int(values["keep"] or 0) :] if not save.above]
     if values["older"]:
         least = int(values["older"]) * DAY_S
-        old = [save for save in old if world.taken - (save.created or 0.0) > least]
+        old = [save for save in old if world.taken - save.created > least]
     return tuple(old[::-1])
 
 

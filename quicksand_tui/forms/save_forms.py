@@ -25,7 +25,8 @@ from quicksand_tui.model.text import TITLE_CELLS, clip
 from quicksand_tui.verbs import bundles, saves
 
 if TYPE_CHECKING:
-    from quicksand_tui.model.shown_saves import SaveView, TrashedView
+    from quicksand.things.save import SaveFacts, TrashFacts
+
     from quicksand_tui.model.world import World
     from quicksand_tui.verbs.call import Call
 
@@ -41,7 +42,7 @@ def _only(field: str, problem: str) -> Mapping[str, str]:
 # Files that move
 
 
-def export_form(save: SaveView) -> Form:
+def export_form(save: SaveFacts) -> Form:
     return Form(
         title=f"Export {clip(save.name, TITLE_CELLS)}",
         does="writes it",
@@ -61,8 +62,8 @@ def export_form(save: SaveView) -> Form:
     )
 
 
-def _export_remarks(save: SaveView, values: Values) -> Mapping[str, str]:
-    thin = f"{size_text(save.size)}; needs {clip(save.base, 16) or 'its image'} there"
+def _export_remarks(save: SaveFacts, values: Values) -> Mapping[str, str]:
+    thin = f"{size_text(save.size)}; needs {clip(save.base_text, 16) or 'its image'} there"
     return {
         "content": "with its image, so needs nothing else" if values["content"] == FULL else thin,
         "compress": "with Zstandard" if values["compress"] == YES else "as it is",
@@ -74,7 +75,7 @@ def _export_remarks(save: SaveView, values: Values) -> Mapping[str, str]:
     }
 
 
-def export_of(values: Values, save: SaveView) -> Call[Any]:
+def export_of(values: Values, save: SaveFacts) -> Call[Any]:
     """Returns what the form asks for."""
     spec = ExportSpec(
         file=values["file"],
@@ -82,7 +83,7 @@ def export_of(values: Values, save: SaveView) -> Call[Any]:
         compress=values["compress"] == YES,
         replace=values["replace"] == YES,
     )
-    return bundles.export(Path(save.key), spec, shown=save.address)
+    return bundles.export(Path(save.path), spec, shown=save.address)
 
 
 def import_form() -> Form:
@@ -122,16 +123,16 @@ def import_of(values: Values) -> Call[Any]:
 # Back from the trash
 
 
-def restore_of(values: Values, trashed: TrashedView) -> Call[Any]:
+def restore_of(values: Values, trashed: TrashFacts) -> Call[Any]:
     """Returns what the form asks for."""
     return restore(trashed, name=values["name"])
 
 
-def restore(trashed: TrashedView, *, name: str = "") -> Call[Any]:
+def restore(trashed: TrashFacts, *, name: str = "") -> Call[Any]:
     """Returns the verb that brings back one thing, on its machine, under its own name or another
     one."""
     return saves.bring_back(
-        [Path(trashed.own_key)],
+        [Path(trashed.path)],
         name=name,
         shown=trashed.id,
         named=trashed.short_name,
@@ -139,7 +140,7 @@ def restore(trashed: TrashedView, *, name: str = "") -> Call[Any]:
     )
 
 
-def restore_form(trashed: TrashedView) -> Form:
+def restore_form(trashed: TrashFacts) -> Form:
     """Makes the form that asks for another name where the old one is taken."""
     is_save, name = trashed.kind == "save", trashed.short_name
 

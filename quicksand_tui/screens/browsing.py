@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
+from quicksand.things.save import SaveFacts, TrashFacts
 from textual import events, on
 from textual.app import ComposeResult
 from textual.content import Content
@@ -16,7 +17,6 @@ from quicksand_tui.actions.saves_reasons import job_to_cancel
 from quicksand_tui.kit.base import ActionScreen, refuse_paste
 from quicksand_tui.kit.doing import Doer
 from quicksand_tui.kit.toasts import tell
-from quicksand_tui.model.shown_saves import SaveView, TrashedView
 from quicksand_tui.model.text import plain
 from quicksand_tui.model.world import MachineView
 from quicksand_tui.views.save_rows import counts_text, jobs_text
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from quicksand_tui.views.rows import Line
 
 
-T = TypeVar("T", SaveView, TrashedView)
+T = TypeVar("T", SaveFacts, TrashFacts)
 
 
 class BrowsingScreen(ActionScreen, Doer, Generic[T]):

@@ -18,6 +18,7 @@ from quicksand_tui.verbs.saves import discard
 from quicksand_tui.views import losses
 
 if TYPE_CHECKING:
+    from quicksand.things.save import SaveFacts
     from textual.app import App
 
     from quicksand_tui.door.service import EngineService
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from quicksand_tui.model.jobs import Failure
     from quicksand_tui.model.shown_checkpoints import CheckpointView
     from quicksand_tui.model.shown_sandboxes import ImageView, SandboxView
-    from quicksand_tui.model.shown_saves import SaveView
     from quicksand_tui.model.specs import NewSpec, Told
     from quicksand_tui.model.ssh_questions import SshQuestion
     from quicksand_tui.model.world import World
@@ -181,7 +181,7 @@ class Dialogs:
         image: str | None,
         then: Callable[[NewSpec], None],
         *,
-        save: SaveView | None = None,
+        save: SaveFacts | None = None,
         host: str = "",
     ) -> None:
         """Shows the form of a new sandbox on the machine ``host`` with an image chosen, or on the
@@ -241,13 +241,13 @@ class Dialogs:
             sandbox,
         )
 
-    def ask_to_discard(self, saves: tuple[SaveView, ...]) -> None:
+    def ask_to_discard(self, saves: tuple[SaveFacts, ...]) -> None:
         """Asks before deleting saves of any machines, to the trash or for good."""
         world = self._world()
 
         def begin(*, now: bool) -> None:
             for host, of_one in by_machine(saves).items():
-                keys, shown = [save.own_key for save in of_one], [save.address for save in of_one]
+                keys, shown = [save.path for save in of_one], [save.address for save in of_one]
                 verb = discard(keys, now=now, shown=shown, host=host)
                 self._operations.do_with_saves(verb, of_one)
 

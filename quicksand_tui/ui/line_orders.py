@@ -5,11 +5,12 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from quicksand.things.save import SaveFacts
+
 from quicksand_tui.actions.all_actions import Scope
 from quicksand_tui.actions.line import Target, selection_of
 from quicksand_tui.forms.line_calls import call_for, mount_of, new_spec_of, sandbox_of
 from quicksand_tui.kit.toasts import tell
-from quicksand_tui.model.shown_saves import SaveView
 from quicksand_tui.verbs.mounts import unmount
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class Orders:
         create = self._stack.main.create
         if target.word("name"):
             create(self._dialogs.with_usual(new_spec_of(target)))
-        elif isinstance(source, SaveView):
+        elif isinstance(source, SaveFacts):
             self._dialogs.ask_for_new(None, create, save=source)
         else:
             self._dialogs.ask_for_new(source.name, create)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from quicksand.things.save import own_key
 from quicksand.things.status import CAN_BE_COPIED, CAN_START
 
 from quicksand_tui.model.jobs import JobVerb
 from quicksand_tui.model.named import shown
-from quicksand_tui.model.shown_saves import own_key
 from quicksand_tui.model.text import TITLE_CELLS, clean, clip, sanitise
 from quicksand_tui.verbs import lazy_engine
 from quicksand_tui.verbs.asked import Asked, Choice, Form

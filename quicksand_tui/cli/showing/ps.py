@@ -19,7 +19,8 @@ from quicksand.base.paths import paths
 from quicksand.base.regular import open_file
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Entry
-from quicksand.things.sandbox_facts import SHOWN, Shown
+from quicksand.things.fact import Shown
+from quicksand.things.sandbox_facts import SHOWN
 from quicksand.things.status import Status
 
 from quicksand_tui.cli.click_commands import command_of

@@ -37,7 +37,7 @@ from quicksand.records.fleet_files import lost_nodes
 from quicksand.records.layout import memory_directories, runtime_dir
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import new_id
-from quicksand.saves.workspaces import known_stores
+from quicksand.saves.finding import known_stores
 from quicksand.snapshots.tier_choice import choose_tier
 from quicksand.things.status import MountState, Status
 from quicksand.warm.spares.claiming import end_useless

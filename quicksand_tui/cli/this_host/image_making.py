@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from quicksand.base.progress import Progress
     from quicksand.disks.images.stored_image import StoredImage
     from quicksand.life.basis import Basis
-    from quicksand.saves.bundle.heads import BundleHead
+    from quicksand.saves.bundle.unpacked import BundleHead
 
     from quicksand_tui.cli.runner import Signals
 

@@ -13,7 +13,7 @@ from quicksand.base.errors import SaveError, SaveNotFoundError
 from quicksand.base.paths import Paths
 from quicksand.disks.images.image_store import ImageStore
 from quicksand.qemu.binaries import find_binaries
-from quicksand.saves.trailer import sidecar
+from quicksand.saves.portable import sidecar
 
 from tests.integration.saves.conftest import digests
 from tests.integration.saves.test_saves import say, write_random

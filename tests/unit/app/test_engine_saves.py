@@ -19,11 +19,11 @@ from quicksand.saves import verifying
 from quicksand.saves.save_manifest import MANIFEST, OVERLAYS, Base
 from quicksand.saves.saving import SaveOptions
 from quicksand.saves.store import Save, SaveStore
+from quicksand.things.save import SaveFacts
 
 from quicksand_tui.door.service import EngineService
 from quicksand_tui.model.amounts import size_text
 from quicksand_tui.model.jobs import OperationError
-from quicksand_tui.model.shown_saves import SaveView
 from quicksand_tui.model.specs import ExportSpec, ImportSpec, NewSpec, Told
 from quicksand_tui.verbs import bundles, launching, saves, verdicts
 from quicksand_tui.verbs.call import Progress
@@ -56,7 +56,7 @@ def names(service: EngineService) -> list[str]:
     return [save.name for save in service.read_saves().saves]
 
 
-def only(service: EngineService) -> SaveView:
+def only(service: EngineService) -> SaveFacts:
     (found,) = service.read_saves().saves
     return found
 

@@ -103,7 +103,7 @@ OF_THE_KERNEL_OR_THE_PROGRAM = {
     "qemu/keeper_parts/launch.py",
     "qemu/keeper_parts/bounds.py",
     "qemu/keeper_parts/owner.py",
-    "saves/precious.py",
+    "saves/proof.py",
     "snapshots/guest_ram.py",
     "snapshots/paged.py",
     "snapshots/userfault.py",

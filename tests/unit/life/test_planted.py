@@ -20,8 +20,8 @@ from quicksand.records.layout import sandbox_dir
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record
 from quicksand.records.trash import trash_dir
+from quicksand.saves.finding import remember
 from quicksand.saves.store import SaveStore
-from quicksand.saves.workspaces import remember
 from quicksand.snapshots.history import History, history_of
 from quicksand.snapshots.layers import freeze_stopped
 from quicksand.snapshots.verified import Verified

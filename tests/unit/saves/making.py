@@ -13,10 +13,16 @@ from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.images.qcow2_writing import CLUSTER, create_overlay
 from quicksand.disks.images.stored_image import StoredImage
 from quicksand.records.config import SandboxConfig
-from quicksand.saves.finding import all_stores
-from quicksand.saves.save_manifest import MANIFEST, OVERLAYS, Base, Parent, SavedLayer, SaveManifest
+from quicksand.saves.finding import all_stores, remember
+from quicksand.saves.save_manifest import (
+    MANIFEST,
+    OVERLAYS,
+    Base,
+    Parent,
+    SavedLayer,
+    SaveManifest,
+)
 from quicksand.saves.store import Save, SaveStore
-from quicksand.saves.workspaces import remember
 
 from tests.unit.disks.diff.disks import write_clusters
 

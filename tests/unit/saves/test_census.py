@@ -19,19 +19,21 @@ from quicksand.base.paths import Paths
 from quicksand.records.layout import sandbox_dir
 from quicksand.records.sandboxes import Record, SaveSource
 from quicksand.saves.census import (
-    BaseState,
     Census,
+    Removed,
     SaveInfo,
     base_state,
+    choose_old,
     expire_trash,
     freed_by,
     list_trash,
+    remove_each,
+    remove_save,
 )
-from quicksand.saves.links import workspaces_dir
+from quicksand.saves.finding import known_stores, workspaces_dir
 from quicksand.saves.save_manifest import MANIFEST, OVERLAYS, Base
-from quicksand.saves.save_removal import Removed, choose_old, remove_each, remove_save
 from quicksand.saves.store import SaveStore
-from quicksand.saves.workspaces import known_stores
+from quicksand.things.save import BaseState
 
 from tests.unit.aged import age
 from tests.unit.cli.run_cli import make_stopped

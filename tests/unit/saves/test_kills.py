@@ -12,8 +12,8 @@ import pytest
 from quicksand.base.paths import Paths
 from quicksand.base.removal import make_marked
 from quicksand.saves import store as store_module
-from quicksand.saves.own_directories import GONE
 from quicksand.saves.ownership import fits, is_own
+from quicksand.saves.proof import GONE
 from quicksand.saves.save_manifest import OVERLAYS
 from quicksand.saves.save_places import HOUSE, READY
 from quicksand.saves.saving import _publish

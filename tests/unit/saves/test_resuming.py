@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from quicksand.base.paths import Paths
-from quicksand.saves.resuming import layers_digest, source_of, stack_of
+from quicksand.saves.boot_disk import layers_digest, source_of, stack_of
 from quicksand.saves.save_manifest import SaveManifest
 from quicksand.saves.store import Save, load_save
 

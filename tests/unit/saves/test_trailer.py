@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from quicksand.base.errors import ConfigError, DiskSpaceError, ImageError, PathError
 from quicksand.disks.images.qcow2_writing import CLUSTER, create_overlay
 from quicksand.disks.images.visible import write_merged
-from quicksand.saves.trailer import (
+from quicksand.saves.portable import (
     DEPTH_MAX,
     MAGIC,
     TRAILER_MAX,

@@ -18,9 +18,9 @@ from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.images.qcow2_writing import create_overlay
 from quicksand.records.config import SandboxConfig
 from quicksand.saves import verifying
+from quicksand.saves.portable import write_metadata
 from quicksand.saves.save_manifest import MANIFEST, OVERLAYS, Base, SavedLayer, SaveManifest
 from quicksand.saves.store import Save, SaveStore, load_save
-from quicksand.saves.trailer import write_metadata
 from quicksand.saves.verifying import BASE, Verdict, Verifier, find_any, verify_saves
 
 from tests.unit.disks.diff.disks import write_clusters

@@ -19,9 +19,10 @@ from quicksand.disks.packages.installing import install_package
 from quicksand.qemu.planning import resolve_image
 from quicksand.records.config import SandboxConfig
 from quicksand.records.registry import Registry
-from quicksand.saves.census import BaseState, base_state
+from quicksand.saves.census import base_state
 from quicksand.saves.save_manifest import Base
 from quicksand.things.image_info import ImageInfo
+from quicksand.things.save import BaseState
 
 from tests.conftest import blank_record
 from tests.unit.disks.packages.wheels import (

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import BundleError, DiskSpaceError
-from quicksand.saves.bundle.tar import END, encode_header, padding
+from quicksand.saves.bundle.streams import END, encode_header, padding
 
 from tests.unit.saves.bundles.making import Home, contents, forge, gzipped, members, pack, sign
 from tests.unit.saves.bundles.refusing import SECRET, refusal

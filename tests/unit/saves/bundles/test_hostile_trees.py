@@ -14,8 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from quicksand.base.errors import BundleError, QuicksandError
 from quicksand.records.sandboxes import Record
-from quicksand.saves.bundle.exporting import Exported
-from quicksand.saves.bundle.tree_export import export_tree
+from quicksand.saves.bundle.exporting import Exported, export_tree
 from quicksand.snapshots.pages import PageIndex, PageRun
 from quicksand.things.status import Status
 

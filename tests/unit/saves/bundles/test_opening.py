@@ -20,14 +20,18 @@ from quicksand.disks.images.resolve import ImageResolver, is_bundle
 from quicksand.life.basis import find_basis
 from quicksand.life.cleaning import Cleaner, Waste
 from quicksand.life.image_users import find_unneeded
-from quicksand.saves.bundle import heads, unpacked
-from quicksand.saves.bundle.exporting import export_image
-from quicksand.saves.bundle.heads import read_contents, read_head
+from quicksand.saves.bundle import unpacked
+from quicksand.saves.bundle.exporting import export_image, export_tree
 from quicksand.saves.bundle.importing import import_bundle
 from quicksand.saves.bundle.manifest import BundleKind
-from quicksand.saves.bundle.tar import encode_header, padding
-from quicksand.saves.bundle.tree_export import export_tree
-from quicksand.saves.bundle.unpacked import Unpacked, find_unpacked, unpack
+from quicksand.saves.bundle.streams import encode_header, padding
+from quicksand.saves.bundle.unpacked import (
+    Unpacked,
+    find_unpacked,
+    read_contents,
+    read_head,
+    unpack,
+)
 
 from quicksand_tui.model.remedy_words import hint_of
 from tests.unit.saves.bundles.boxes import make_box
@@ -44,7 +48,7 @@ IMPORT = "quicksand.saves.bundle.unpacked.import_bundle"
 @pytest.fixture
 def settled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files that were just written count as settled."""
-    monkeypatch.setattr(heads, "SETTLED_S", -3600.0)
+    monkeypatch.setattr(unpacked, "SETTLED_S", -3600.0)
 
 
 @pytest.fixture

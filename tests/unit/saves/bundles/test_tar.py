@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from quicksand.saves.bundle.tar import (
+from quicksand.saves.bundle.streams import (
     END,
     OCTAL_MAX,
     PAX_MAX,

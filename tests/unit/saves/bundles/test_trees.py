@@ -17,10 +17,9 @@ from quicksand.records.inspection import Held, say_held
 from quicksand.records.nodes import Node, new_id
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record
-from quicksand.saves.bundle.by_name import find_reasons
-from quicksand.saves.bundle.exporting import Exported
+from quicksand.saves.bundle.exporting import NOTE_RUNNING, Exported, export_tree
 from quicksand.saves.bundle.manifest import BundleKind
-from quicksand.saves.bundle.tree_export import NOTE_RUNNING, export_tree
+from quicksand.saves.public import find_reasons
 from quicksand.snapshots.history import History, history_of
 from quicksand.snapshots.last_checkpoint import keep_left_behind
 from quicksand.snapshots.layers import add_layer

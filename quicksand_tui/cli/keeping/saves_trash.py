@@ -1,25 +1,44 @@
-"""`quicksand-tui saves`: lists, checks and removes saves, which are disks that outlive their
-sandbox."""
+"""`quicksand-tui saves, rm, trash, restore`: lists, checks, sends and removes saves, which are
+disks that outlive their sandbox; removes sandboxes; and brings both back."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Collection, Coroutine, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from quicksand.base.errors import QuicksandError, SaveNotFoundError
+import quicksand
+from quicksand.base.errors import (
+    QuicksandError,
+    SandboxNotFoundError,
+    SaveNotFoundError,
+    StateError,
+)
+from quicksand.base.footprint import Footprint
 from quicksand.base.paths import paths
 from quicksand.base.threads import in_thread_to_the_end
+from quicksand.life.sandbox_removal import SandboxTrash
+from quicksand.records.registry import Registry
 from quicksand.records.trash import TRASH_KEPT_S
-from quicksand.saves.census import Census, freed_by, list_trash
-from quicksand.saves.finding import all_stores, find_save
+from quicksand.saves.census import (
+    Census,
+    choose_old,
+    freed_by,
+    freed_together,
+    list_trash,
+    remove_all,
+)
+from quicksand.saves.finding import all_stores, find_save, known_stores
 from quicksand.saves.rebasing import rebase as rebase_save
-from quicksand.saves.save_removal import choose_old, freed_together, remove_all
 from quicksand.saves.verifying import find_any
-from quicksand.saves.workspaces import known_stores
+from quicksand.things.fact import json_of
+from quicksand.things.save import SAVE, TRASHED
+from quicksand.things.status import Status
 
-import quicksand_tui.cli.keeping.moving  # noqa: F401 - two of its commands
+from quicksand_tui.cli.carrying import do_each, names_of, names_or_all
 from quicksand_tui.cli.click_commands import command_of
 from quicksand_tui.cli.output import (
     Exit,
@@ -33,17 +52,19 @@ from quicksand_tui.cli.output import (
 )
 from quicksand_tui.cli.progress_display import Rate, shown
 from quicksand_tui.cli.runner import Signals, run_async
-from quicksand_tui.model.amounts import date_text, megabytes_text, seconds_text
+from quicksand_tui.model.amounts import date_text, fact_text, megabytes_text, seconds_text
 from quicksand_tui.model.text import clean
-from quicksand_tui.verbs import saves, verdicts
+from quicksand_tui.verbs import saves, trashing, verdicts
 from quicksand_tui.verbs.saves import Swept, sweep_trash
 
 if TYPE_CHECKING:
-    from quicksand.saves.census import SaveInfo
-    from quicksand.saves.save_removal import Removed
-    from quicksand.saves.save_trash import Trashed
-    from quicksand.saves.store import Save
+    from quicksand.hosted.save_moving import MovedSave
+    from quicksand.life.sandbox_removal import RemovedSandbox
+    from quicksand.records.trash import TrashedSandbox
+    from quicksand.saves.census import Removed
+    from quicksand.saves.store import Save, SaveStore, Trashed
     from quicksand.saves.verifying import Verdict
+    from quicksand.things.fact import Shown
 
 
 DAY_S = 86400
@@ -243,9 +264,30 @@ def _print(verdicts: Sequence[Verdict]) -> None:
     print_table(("NAME", "STATE", "FILE", "PROBLEM"), rows)
 
 
-HEADS = ("NAME", "OWN", "SHARED", "BASE", "AGE", "PARENT", "CHILDREN", "FROM", "NOTE")
 NAMES_SHOWN = 2
-NOTE_MAX = 60
+
+
+def print_things(
+    things: Sequence[Any], facts: Sequence[Shown], without: Collection[str] = ()
+) -> None:
+    """Prints the table of things, ``without`` the columns of these facts."""
+    columns = [one for one in facts if one.head and one.name not in without]
+    columns = [c for c in columns if not c.rare or any(getattr(one, c.name) for one in things)]
+    rows = [tuple(_cell(column, one) for column in columns) for one in things]
+    print_table(tuple(column.head for column in columns), rows)
+
+
+def _cell(column: Shown, thing: Any) -> str:
+    value = getattr(thing, column.drawn or column.name)
+    match column.kind:
+        case "names":
+            more = len(value) - NAMES_SHOWN
+            return ", ".join(value[:NAMES_SHOWN]) + (f" +{more}" if more > 0 else "")
+        case "until":
+            return "kept" if value is None else date_text(value)
+        case "freed":
+            return show_size(value)
+    return fact_text(column.kind, value, time.time(), wide=True) if value else ""
 
 
 @command_of("saves")
@@ -274,86 +316,11 @@ def list_saves(everywhere: bool, as_json: bool) -> None:
 def _list(everywhere: bool, as_json: bool) -> None:
     found = Census(paths()).list(everywhere=everywhere)
     if as_json:
-        print_json([facts(info) for info in found])
+        print_json([json_of(info, SAVE) for info in found])
         return
-    rows = [_row(info) for info in found]
-    heads: tuple[str, ...] = HEADS
-    if any(info.problems for info in found):
-        heads = (*HEADS, "PROBLEM")
-        rows = [(*row, "; ".join(info.problems)) for row, info in zip(rows, found, strict=True)]
-    print_table(heads, rows)
+    print_things(found, SAVE)
     if not found:
         say("there are no saves yet: `quicksand-tui save SANDBOX NAME` makes one")
-
-
-def _row(info: SaveInfo) -> tuple[object, ...]:
-    base = "" if info.base is None else f"{info.base.name} {info.base.version}".strip()
-    return (
-        info.name,
-        show_size(info.own),
-        show_size(info.shared) if info.shared else "",
-        base,
-        show_age(info.created),
-        "" if info.parent is None else info.parent.name,
-        _some(info.children),
-        _from(info),
-        info.note[:NOTE_MAX],
-    )
-
-
-def _some(names: Sequence[str]) -> str:
-    more = len(names) - NAMES_SHOWN
-    return ", ".join(names[:NAMES_SHOWN]) + (f" +{more}" if more > 0 else "")
-
-
-def _origin(info: SaveInfo) -> str:
-    """Returns the place where a save was found: the workspace of this directory, the user's own
-    saves, the directory itself, or elsewhere."""
-    names = ("workspace", "user", "here")
-    known = dict(zip((store.root for store in all_stores(paths())), names, strict=True))
-    return known.get(info.store.root, str(info.store.root))
-
-
-def _from(info: SaveInfo) -> str:
-    origin = _origin(info)
-    if info.is_own:
-        return origin
-    return f"{origin}, imported" if origin == "user" else f"{origin}, not made here"
-
-
-def facts(info: SaveInfo) -> dict[str, Any]:
-    """Returns a save's fields for `--json`."""
-    manifest, base = info.save.manifest, info.base
-    told: dict[str, Any] = {
-        "name": info.name,
-        "path": str(info.save.root),
-        "from": _origin(info),
-        "made_here": info.is_own,
-        "left_out": list(info.left_out),
-        "own": info.own,
-        "shared": info.shared,
-        "created": info.created,
-        "note": info.note,
-        "base": None,
-        "parent": None,
-        "children": list(info.children),
-        "above": list(info.above),
-        "sandboxes": list(info.sandboxes),
-        "problems": list(info.problems),
-    }
-    if base is not None:
-        told["base"] = {
-            "name": base.name,
-            "version": base.version or None,
-            "digest": base.digest or None,
-            "state": info.base_state.value,
-        }
-    if info.parent is not None:
-        told["parent"] = {"name": info.parent.name, "id": info.parent.id}
-    if manifest is not None:
-        layers = None if manifest.layers is None else len(manifest.layers)
-        told |= {"id": manifest.id or None, "arch": manifest.arch, "layers": layers}
-    return told
 
 
 @command_of("saves trash")
@@ -362,13 +329,14 @@ def trash(ids: tuple[str, ...], empty: bool, as_json: bool) -> int:
     stores = known_stores(paths())
     found = _chosen(list_trash(stores), ids)
     total = freed_by(trashed.root for trashed in found)
-    told = [trashed_save_facts(trashed) for trashed in found]
+    told = [trashed.facts for trashed in found]
     if empty and (code := purge([trashed.root for trashed in found])):
         return code
     if as_json:
-        print_json({"emptied": empty, "frees": total, "saves": told})
+        saves_ = [json_of(one, TRASHED, without=("kind",)) for one in told]
+        print_json({"emptied": empty, "frees": total, "saves": saves_})
         return Exit.OK
-    print_table(("NAME", "REMOVED", "UNTIL", "FREES", "ID", "NOTE"), [_trash_row(t) for t in told])
+    print_things(told, TRASHED, without=("kind",))
     if empty:
         say(f"{show_size(total)} are free again" if found else "there was nothing in it")
     else:
@@ -385,27 +353,183 @@ def _chosen(found: Sequence[Trashed], ids: Sequence[str]) -> Sequence[Trashed]:
     return [trashed for trashed in found if not ids or trashed.id in ids]
 
 
-def trashed_save_facts(trashed: Trashed) -> dict[str, Any]:
-    """Returns the fields of a save in the trash for `--json`."""
-    manifest = trashed.save.manifest
-    return {
-        "id": trashed.id,
-        "name": trashed.save.name,
-        "path": str(trashed.save.root),
-        "removed": trashed.removed,
-        "until": trashed.removed + TRASH_KEPT_S if trashed.was_save else None,
-        "frees": freed_by([trashed.root]),
-        "note": "" if manifest is None else manifest.note,
-        "error": trashed.save.error or None,
-    }
+Move = Callable[..., Coroutine[Any, Any, "MovedSave"]]
 
 
-def _trash_row(told: dict[str, Any]) -> tuple[object, ...]:
+@command_of("saves send")
+def send(
+    name: str, to: str, new_name: str | None, replace: bool, trust: bool, as_json: bool
+) -> int:
+    """Send a save of this machine and its image to another one.
+
+    Only what is not there yet is sent: of a save that lies on one that was sent before, its own
+    layer. If the connection breaks, it goes on where it was. HOST is a name of `hosts`, or an
+    address.
+    """
+    move = quicksand.RemoteHost(to).send_save
+    return _move(move, name, f"to {to}", new_name, replace, trust, as_json)
+
+
+@command_of("saves fetch")
+def fetch(
+    name: str, source: str, new_name: str | None, replace: bool, trust: bool, as_json: bool
+) -> int:
+    """Fetch a save and its image from another machine.
+
+    Only what is not here yet is fetched. HOST is a name of `hosts`, or an address.
+    """
+    move = quicksand.RemoteHost(source).fetch_save
+    return _move(move, name, f"from {source}", new_name, replace, trust, as_json)
+
+
+def _move(
+    move: Move,
+    name: str,
+    way: str,
+    new_name: str | None,
+    replace: bool,
+    trust: bool,
+    as_json: bool,
+) -> int:
+    rate = Rate(f"{name}: {way}")
+
+    async def main(signals: Signals) -> int:
+        async with shown(rate.look):
+            moved = await move(
+                name,
+                new_name=new_name or "",
+                replace=replace,
+                trusted=trust,
+                progress=rate.report,
+            )
+        if as_json:
+            print_json(asdict(moved))
+            return Exit.OK
+        print(moved.name, flush=True)
+        for note in (_how(moved), *moved.notes):
+            say(clean(f"{moved.name}: {note}"))
+        return Exit.OK
+
+    return run_async(main)
+
+
+def _how(moved: MovedSave) -> str:
+    if moved.was_there:
+        return "it was there already"
     return (
-        told["name"],
-        show_age(told["removed"]),
-        "kept" if told["until"] is None else date_text(told["until"]),
-        show_size(told["frees"]),
-        told["id"],
-        told["error"] or told["note"][:NOTE_MAX],
+        f"{show_size(moved.sent)} were sent" if moved.sent else "all its files were there already"
+    )
+
+
+@command_of("rm")
+def rm_command(names: tuple[str, ...], force: bool, now: bool, all_stopped: bool) -> int:
+    """Move sandboxes to the trash, which keeps them and their checkpoints for a week.
+
+    The last moment of a running one is kept as a checkpoint, and `restore --start` continues from
+    it. Sandboxes without a name are deleted for good. No question is asked.
+    """
+    ended = (Status.STOPPED, Status.CRASHED)
+    stopped = names_of(lambda entry: entry.status in ended) if all_stopped else []
+    verb = trashing.remove(stop=force, now=now, why="removed while it ran" if force else "")
+
+    async def work(name: str) -> None:
+        _explain_removed(await verb.carry_out(name))
+
+    chosen = names_or_all(names, all_stopped, "--all-stopped", stopped)
+    return do_each(chosen, work, doing=verb.doing)
+
+
+def _explain_removed(removed: RemovedSandbox) -> None:
+    """Tells where a removed sandbox is, and which parts of it are not in the trash."""
+    name = clean(removed.name)
+    if removed.trashed is None:
+        say(f"{name}: gone for good")
+        return
+    if removed.not_kept:
+        why = clean(removed.not_kept)
+        say(f"{name}: only its disk and its checkpoints are kept, not what ran: {why}")
+    start = " --start" if removed.trashed.instant else ""
+    until = date_text(removed.trashed.until)
+    say(f"{name}: in the trash until {until}; `quicksand-tui restore{start} {name}` restores it")
+
+
+def _sandbox_trash() -> SandboxTrash:
+    return SandboxTrash(Registry(paths()))
+
+
+def _stores() -> tuple[SaveStore, ...]:
+    return tuple(known_stores(paths()))
+
+
+@command_of("trash")
+def trash_command(ids: tuple[str, ...], empty: bool, as_json: bool) -> int:
+    """List removed sandboxes and saves, which can be restored for a week."""
+    sandboxes, stores = _sandbox_trash(), _stores()
+    removed = [found for found in sandboxes.list() if not ids or found.id in ids]
+    saves = [found for found in list_trash(stores) if not ids or found.id in ids]
+    if missing := set(ids) - {found.id for found in removed} - {found.id for found in saves}:
+        raise SandboxNotFoundError(
+            f"there is no {min(missing)!r} in the trash", hint="`quicksand-tui trash` lists the ids"
+        )
+    places = [place for found in removed for place in found.places]
+    total = Footprint(*places, *(found.root for found in saves)).own
+    told = [*(found.facts for found in removed), *(found.facts for found in saves)]
+    told.sort(key=lambda found: found.removed)
+    places_of_all = [*(found.root for found in removed), *(found.root for found in saves)]
+    if empty and (code := purge(places_of_all)):
+        return code
+    if as_json:
+        print_json(
+            {"emptied": empty, "frees": total, "removed": [json_of(one, TRASHED) for one in told]}
+        )
+        return Exit.OK
+    print_things(told, TRASHED)
+    if empty:
+        say(f"{show_size(total)} are free again" if told else "there was nothing in it")
+    else:
+        say(_outlook(total) if told else "there is nothing in it")
+    return Exit.OK
+
+
+def _outlook(total: int) -> str:
+    return (
+        f"{show_size(total)} will be free; `quicksand-tui restore NAME` brings one back, "
+        "`quicksand-tui trash --empty` removes all for good"
+    )
+
+
+@command_of("restore")
+def restore_command(name: str, new_name: str | None, start: bool) -> int:
+    """Restore a sandbox or a save from the trash: the one with this id, or the one of this name
+    that was removed last.
+
+    `trash` lists them. A sandbox comes back stopped, with its disk and its checkpoints.
+    """
+    sandboxes = [found for found in _sandbox_trash().list() if name in (found.id, found.name)]
+    saves_ = [t.id for t in list_trash(_stores()) if name in (t.id, t.save.name)]
+    if sandboxes and saves_:
+        raise _ambiguous(name, sandboxes, saves_)
+    if saves_:
+        if start:
+            raise click.UsageError(f"{name} is a save: `quicksand-tui run {name}` begins with it")
+        return restore_save(name, new_name)
+
+    async def main(signals: Signals) -> int:
+        back = await trashing.bring_back(new_name=new_name, start=start).carry_out(name)
+        print(back.name, flush=True)
+        if not start:
+            at = f" --at {back.instant}" if back.instant else ""
+            say(f"it is stopped: `quicksand-tui start{at} {clean(back.name)}` resumes it")
+        return Exit.OK
+
+    return run_async(main)
+
+
+def _ambiguous(
+    name: str, sandboxes: Sequence[TrashedSandbox], saves: Sequence[str]
+) -> QuicksandError:
+    return StateError(
+        f"both a sandbox and a save called {name!r} are in the trash",
+        hint=f"`quicksand-tui restore {sandboxes[-1].id}` brings the sandbox back, "
+        f"`quicksand-tui restore {saves[-1]}` the save",
     )
