@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING
 
-from quicksand_tui.cli.output import covering, is_terminal, tell_program, tells_json
+from quicksand_tui.cli.output import covering, is_terminal
 from quicksand_tui.cli.reported_progress import Standing
 
 if TYPE_CHECKING:
@@ -23,12 +23,11 @@ TICK_S = 0.1
 async def shown(what: str | Callable[[], Standing]) -> AsyncIterator[None]:
     """Shows progress on one line of the terminal during the context, and removes the line at its
     end. ``what`` is a text, or returns the current progress. Raises the errors of drawing."""
-    if not (tells_json() or is_terminal(sys.stderr)):
+    if not is_terminal(sys.stderr):
         yield
         return
     look = (lambda: Standing(text=what)) if isinstance(what, str) else what
-    tick = _tell if tells_json() else _tick
-    task = asyncio.create_task(tick(look), name="quicksand-progress")
+    task = asyncio.create_task(_tick(look), name="quicksand-progress")
     try:
         yield
     finally:
@@ -36,26 +35,6 @@ async def shown(what: str | Callable[[], Standing]) -> AsyncIterator[None]:
         await asyncio.wait((task,))
     if not task.cancelled():
         task.result()  # raises if the drawing has failed
-
-
-async def _tell(look: Callable[[], Standing]) -> None:
-    """Tells a program the progress whenever it has changed."""
-    told = Standing(text="")
-    while True:
-        now = look()
-        if now != told and now.doing:
-            told = now
-            tell_program(
-                progress={
-                    "stage": now.doing,
-                    "step": now.step,
-                    "steps": now.steps,
-                    "done": now.done,
-                    "total": now.total,
-                    "share": now.share,
-                }
-            )
-        await asyncio.sleep(TICK_S)
 
 
 async def _tick(look: Callable[[], Standing]) -> None:

@@ -130,13 +130,7 @@ def restore_of(values: Values, trashed: TrashedView) -> Call[Any]:
 def restore(trashed: TrashedView, *, name: str = "") -> Call[Any]:
     """Returns the verb that brings back one thing, on its machine, under its own name or another
     one."""
-    return saves.bring_back(
-        [Path(trashed.own_key)],
-        name=name,
-        shown=trashed.id,
-        named=trashed.short_name,
-        host=trashed.host,
-    )
+    return saves.bring_back([Path(trashed.own_key)], name=name, shown=trashed.id, host=trashed.host)
 
 
 def restore_form(trashed: TrashedView) -> Form:

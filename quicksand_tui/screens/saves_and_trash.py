@@ -246,7 +246,6 @@ class TrashScreen(BrowsingScreen[TrashedView]):
             verb = purge(
                 [Path(one.own_key) for one in found],
                 shown=[one.id for one in found],
-                named=[one.short_name for one in found],
                 host=host,
             )
             self._operations.do_with_saves(verb, found)

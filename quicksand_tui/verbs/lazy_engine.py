@@ -8,16 +8,12 @@ from quicksand.base.on_demand import on_demand
 if TYPE_CHECKING:
     from quicksand.base.arch import Architecture
     from quicksand.base.errors import PathError, QuicksandError
-    from quicksand.base.fields import Fields
-    from quicksand.base.footprint import Footprint
     from quicksand.base.limits import BUTTONS, CLONES_AT_ONCE, CLONES_MAX, SPARES_MAX
     from quicksand.base.paths import expand, paths
     from quicksand.base.progress import WHOLE
     from quicksand.base.threads import (
         Stopped,
-        in_stoppable_thread,
         in_thread_to_the_end,
-        stopped_when_cancelled,
     )
     from quicksand.disks.images.image_store import ImageStore
     from quicksand.disks.packages.installing import install_package
@@ -25,8 +21,8 @@ if TYPE_CHECKING:
     from quicksand.disks.packages.sources import parse_source
     from quicksand.disks.packages.wanted import parse_wanted
     from quicksand.disks.packages.wheel import is_wheel, parse_wheel_name
-    from quicksand.life.sandbox_removal import remove_sandbox
-    from quicksand.life.sandbox_trash import SandboxTrash
+    from quicksand.hosted.far_things import FarThings
+    from quicksand.life.kept_things import KeptThings
     from quicksand.life.uninstalling import uninstall
     from quicksand.life.whole import make_whole
     from quicksand.qemu.bundled import QEMU_PACKAGE

@@ -162,7 +162,7 @@ class FarLife:
     async def call(self, name: str, *args: Any, wanted: Any = None, **keywords: Any) -> Any:
         """Have a method of `Sandbox` called there, and return its result, which has the type that
         the method declares, or ``wanted``. Raises the method's errors, and RemoteError."""
-        words, named, report = _without_callbacks(METHODS[name], args, keywords)
+        words, named, report = without_callbacks(METHODS[name], args, keywords)
         shared = self._use()
         await require_capability(shared)
         self._require_known_there(shared)
@@ -305,7 +305,7 @@ def _by_name(id_: str) -> dict[str, Any]:
     return {"name": id_, "must_run": False, "to_end_it": False}
 
 
-def _without_callbacks(
+def without_callbacks(
     declared: Callable[..., Any], args: Sequence[Any], keywords: dict[str, Any]
 ) -> tuple[list[Any], dict[str, Any], Callable[..., Any] | None]:
     """Return the arguments as JSON, and the function among them, which is called here. Raises

@@ -1,5 +1,5 @@
-"""The methods of `Sandbox` that another machine carries out: these may be called, and no others.
-Both ends read the types of arguments and results from their declarations."""
+"""The methods that another machine carries out, of a sandbox or of the things on its disk.
+No others may be called. Both ends read the types of arguments and results from the declarations."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 from quicksand.life.ending import Ending
 from quicksand.life.guest import InGuest
 from quicksand.life.host_directories import HostDirectories
+from quicksand.life.kept_things import KeptThings
 from quicksand.life.parts import LocalParts
 from quicksand.life.pausing import Pausing
 from quicksand.life.sandbox_checkpoints import Checkpoints
@@ -20,7 +21,7 @@ from quicksand.life.sandbox_saves import Saves
 _ALL: tuple[Callable[..., Any], ...] = (
     *(Life.start, Life.detach, InGuest.stats, InGuest.ping, LocalParts.clone, LocalParts.fork),
     *(Ending.stop, Ending.trash, Pausing.pause, Pausing.resume),
-    *(HostDirectories.mount, HostDirectories.unmount, Saves.save),
+    *(HostDirectories.mount, HostDirectories.unmount, Saves.save, Saves.save_to),
     *(Checkpoints.checkpoint, Checkpoints.revert, Checkpoints.undo),
     *(Checkpoints.delete_checkpoint, Checkpoints.pin_checkpoint, Checkpoints.note_checkpoint),
     *(Checkpoints.checkpoint_screen, Checkpoints.checkpoint_shell, Checkpoints.checkpoints),
@@ -37,3 +38,15 @@ METHODS: Mapping[str, Callable[..., Any]] = MappingProxyType(
 )
 NEW = frozenset({"clone", "fork"})
 """The methods that return further sandboxes."""
+
+OF_THINGS: Mapping[str, Callable[..., Any]] = MappingProxyType(
+    {
+        method.__name__: method
+        for method in (
+            *(KeptThings.remove_sandbox, KeptThings.restore_sandbox, KeptThings.find_in_trash),
+            *(KeptThings.restore_things, KeptThings.empty_trash, KeptThings.remove_saves),
+            *(KeptThings.prune_saves, KeptThings.verify_saves, KeptThings.rebase_save),
+        )
+    }
+)
+"""The methods of the things on a machine's disk, of which no sandbox is opened."""

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from quicksand.life.parts import Parts
     from quicksand.life.qmp_events import Event
     from quicksand.life.sandbox_mounts import MountHandle
+    from quicksand.life.sandbox_saves import MadeSave
     from quicksand.records.config import SandboxConfig
     from quicksand.saves.save_manifest import SaveManifest
     from quicksand.saves.saving import SaveOptions
@@ -130,8 +131,11 @@ class FarSaves(FarPart):
     def save_on_stop(self, name: str, store: object) -> None:
         refuse("save_on_stop()", "give save= to Sandbox, or call save() before the end")
 
-    async def save_to(self, store: object, name: str, options: SaveOptions) -> None:
-        refuse("save_to()", "call save(), with a workspace of that machine")
+    async def save_to(self, name: str, **options: Any) -> MadeSave:
+        if options.get("workspace") is not None:
+            require_absolute(options["workspace"], "the workspace")
+        found: MadeSave = await self._life.call("save_to", name, **options)
+        return found
 
     async def write_snapshot(self, target: Path, options: SaveOptions) -> None:
         refuse(

@@ -26,6 +26,7 @@ from quicksand.qemu.host_usage import HostUsage
 from quicksand.records.config import Accelerator, NetworkMode, SandboxConfig
 from quicksand.records.mount import Mount
 from quicksand.records.port_forwards import PortForward
+from quicksand.saves.save_facts import Save
 from quicksand.saves.save_manifest import Base, Parent, SavedLayer, SaveManifest
 from quicksand.snapshots.comparison import Difference
 from quicksand.snapshots.shell_tail import ShellTail
@@ -38,7 +39,7 @@ NAMES: MappingProxyType[str, Any] = MappingProxyType(
         **{one.__name__: one for one in (Event, EventKind, MountHandle, SandboxStats)},
         **{one.__name__: one for one in (MountTraffic, Written, HostUsage, Accelerator)},
         **{one.__name__: one for one in (NetworkMode, SandboxConfig, Mount, PortForward)},
-        **{one.__name__: one for one in (Base, Parent, SavedLayer, SaveManifest)},
+        **{one.__name__: one for one in (Base, Parent, Save, SavedLayer, SaveManifest)},
         **{one.__name__: one for one in (Checkpoint, Difference, PackageChange, ShellTail)},
         **{"Any": Any, "Callable": Callable, "Mapping": Mapping, "Path": Path},
         **{"Image": Any, "Progress": Progress, "Region": Region, "Sequence": Sequence},

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from quicksand.saves.save_manifest import check_save_name
     from quicksand.saves.save_places import may_be_save
     from quicksand.saves.saving import SaveOptions, save, write_snapshot
-    from quicksand.saves.store import check_save
+    from quicksand.saves.store import SaveStore, check_save
     from quicksand.saves.trailer import sidecar
     from quicksand.snapshots.changed_files import Pair, diff_disks
     from quicksand.snapshots.comparison import compare_disks, read_file, write_patch

@@ -31,10 +31,9 @@ CELLS_MAX = 10_000
 """The most columns or rows of a terminal."""
 
 VARIABLES = re.compile(
-    r"TERM|COLORTERM|TERM_PROGRAM(_VERSION)?|KITTY_WINDOW_ID|NO_COLOR|LANG|LC_[A-Z]+|QUICKSAND_TELL"
+    r"TERM|COLORTERM|TERM_PROGRAM(_VERSION)?|KITTY_WINDOW_ID|NO_COLOR|LANG|LC_[A-Z]+"
 )
-"""The variables that a client may set: how its terminal shows text, and how the command reports its
-progress."""
+"""The variables that a client may set: how its terminal shows text."""
 
 VALUE_MAX = 256
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

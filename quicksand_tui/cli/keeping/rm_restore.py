@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,14 +16,16 @@ from quicksand.things.status import Status
 
 from quicksand_tui.cli.click_commands import command_of
 from quicksand_tui.cli.each import do_each, names_of, names_or_all
-from quicksand_tui.cli.keeping.list_saves import purge, restore_save, trashed_save_facts
+from quicksand_tui.cli.keeping.list_saves import bring_save_back, purge, trashed_save_facts
 from quicksand_tui.cli.output import Exit, print_json, print_table, say, show_age, show_size
-from quicksand_tui.cli.runner import Signals, run_async
+from quicksand_tui.cli.runner import Signals, reached, run_async
 from quicksand_tui.model.amounts import date_text
 from quicksand_tui.model.text import clean
 from quicksand_tui.verbs import trashing
+from quicksand_tui.verbs.call import things_of
 
 if TYPE_CHECKING:
+    from quicksand.life.kept_things import InTrash
     from quicksand.life.sandbox_removal import RemovedSandbox
     from quicksand.records.trash import TrashedSandbox
     from quicksand.saves.store import SaveStore
@@ -42,7 +43,9 @@ def rm_command(names: tuple[str, ...], force: bool, now: bool, all_stopped: bool
     verb = trashing.remove(stop=force, now=now, why="removed while it ran" if force else "")
 
     async def work(name: str) -> None:
-        _explain(await verb.carry_out(name))
+        async with reached() as host:
+            removed = await verb.carry_out(name, host=host)
+        _explain(removed)
 
     chosen = names_or_all(names, all_stopped, "--all-stopped", stopped)
     return do_each(chosen, work, doing=verb.doing)
@@ -144,18 +147,20 @@ def restore_command(name: str, new_name: str | None, start: bool) -> int:
 
     `trash` lists them. A sandbox comes back stopped, with its disk and its checkpoints.
     """
-    sandboxes = [found for found in _sandbox_trash().list() if name in (found.id, found.name)]
-    saves_ = [t.id for t in list_trash(_stores()) if name in (t.id, t.save.name)]
-    if sandboxes and saves_:
-        raise _ambiguous(name, sandboxes, saves_)
-    if saves_:
-        if start:
-            raise click.UsageError(f"{name} is a save: `quicksand-tui run {name}` begins with it")
-        return restore_save(name, new_name)
 
     async def main(signals: Signals) -> int:
-        back = await trashing.bring_back(new_name=new_name, start=start).carry_out(name)
-        print(back.name, flush=True)
+        async with reached() as host:
+            meant = await things_of(host).find_in_trash(name)
+            if meant.sandboxes and meant.saves:
+                raise _ambiguous(name, meant)
+            if meant.saves:
+                if start:
+                    hint = f"`quicksand-tui run {name}` begins with it"
+                    raise click.UsageError(f"{name} is a save: {hint}")
+                return await bring_save_back(name, new_name, host)
+            verb = trashing.bring_back(new_name=new_name, start=start)
+            back = await verb.carry_out(name, host=host)
+        print(clean(back.name), flush=True)
         if not start:
             at = f" --at {back.instant}" if back.instant else ""
             say(f"it is stopped: `quicksand-tui start{at} {clean(back.name)}` resumes it")
@@ -164,11 +169,9 @@ def restore_command(name: str, new_name: str | None, start: bool) -> int:
     return run_async(main)
 
 
-def _ambiguous(
-    name: str, sandboxes: Sequence[TrashedSandbox], saves: Sequence[str]
-) -> QuicksandError:
+def _ambiguous(name: str, meant: InTrash) -> QuicksandError:
     return StateError(
         f"both a sandbox and a save called {name!r} are in the trash",
-        hint=f"`quicksand-tui restore {sandboxes[-1].id}` brings the sandbox back, "
-        f"`quicksand-tui restore {saves[-1]}` the save",
+        hint=f"`quicksand-tui restore {meant.sandboxes[-1]}` brings the sandbox back, "
+        f"`quicksand-tui restore {meant.saves[-1]}` the save",
     )
