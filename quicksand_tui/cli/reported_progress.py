@@ -27,8 +27,6 @@ class Standing:
     done: int = 0
     total: int = 0
     """The end of the count; 0 if unknown."""
-    doing: str = ""
-    """The work without its object; "" if that does not change."""
     step: int = 0
     steps: int = 0
     """Step ``step`` of ``steps``; 0 if unknown."""
@@ -67,14 +65,13 @@ class StartProgress:
     def __init__(self, name: str) -> None:
         self._name = name
         self._stage = "starting"
-        self._doing = ""
         self._step = self._steps = 0
         self._whole = Whole()
 
     def stage(self, name: str, done: int, total: int) -> None:
         self._whole.take(done, total)
         is_steps = self._whole.share is None
-        self._stage = self._doing = stage_text(name)
+        self._stage = stage_text(name)
         self._step, self._steps = (done + 1, total) if is_steps else (0, 0)
         if self._steps:
             self._stage += f" ({self._step} of {total})"
@@ -82,7 +79,6 @@ class StartProgress:
     def look(self) -> Standing:
         return Standing(
             text=f"{self._name}: {self._stage}",
-            doing=self._doing,
             step=self._step,
             steps=self._steps,
             share=self._whole.share,
@@ -111,7 +107,6 @@ class Rate:
         return Standing(
             text=f"{self._title}: {stage}" if stage else self._title,
             stage=stage,
-            doing=stage,
             done=self._done,
             total=self._total,
         )

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 from quicksand.base.errors import QuicksandError, RemoteProtocolError
 from quicksand.base.paths import paths
 from quicksand.hosted.calling import call, require_capability
-from quicksand.hosted.codec import ForeignValueError, decode, hints_of
+from quicksand.hosted.codec import OF_THINGS, ForeignValueError, decode, hints_of
 from quicksand.hosted.life import without_callbacks
-from quicksand.hosted.methods import OF_THINGS
 from quicksand.hosted.protocol import THINGS
 from quicksand.hosted.remote_parts import far
 from quicksand.life.kept_things import KeptThings, RemovedSave, RemovedSaves

@@ -20,11 +20,19 @@ from quicksand.base.effort import best_effort
 from quicksand.base.errors import ConfigError, RemoteError, RemoteRefusedError
 from quicksand.base.paths import paths
 from quicksand.guest.agent.wire import Stream
-from quicksand.hosted.answers import send_bytes, send_json
-from quicksand.hosted.codec import ForeignValueError, decode, encode, hints_of
-from quicksand.hosted.errors import encode_error
-from quicksand.hosted.hosted_sandbox import HostedSandbox, Known
-from quicksand.hosted.methods import METHODS, NEW, OF_THINGS
+from quicksand.hosted.calling import send_bytes, send_json
+from quicksand.hosted.codec import (
+    METHODS,
+    NEW,
+    OF_THINGS,
+    ForeignValueError,
+    HostedSandbox,
+    Known,
+    decode,
+    encode,
+    encode_error,
+    hints_of,
+)
 from quicksand.hosted.protocol import (
     CALLS_MAX,
     CAPABILITY,

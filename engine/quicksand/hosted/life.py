@@ -26,15 +26,20 @@ from quicksand.guest.agent.link import used_elsewhere
 from quicksand.guest.agent.session import Session
 from quicksand.guest.execution import ExitStatus
 from quicksand.hosted.calling import call, require_capability
-from quicksand.hosted.codec import ForeignValueError, decode, encode, hints_of
-from quicksand.hosted.errors import decode_error
-from quicksand.hosted.hosted_sandbox import Known
-from quicksand.hosted.methods import METHODS
+from quicksand.hosted.codec import (
+    METHODS,
+    ForeignValueError,
+    Known,
+    decode,
+    decode_error,
+    encode,
+    hints_of,
+)
 from quicksand.hosted.remote_host import RemoteHost
 from quicksand.life.sandbox_stats import SandboxStats
 from quicksand.remote.agents import RelayedAgent
-from quicksand.remote.peer_channel import Channel
-from quicksand.remote.shared_connection import Sharing
+from quicksand.remote.connection import Sharing
+from quicksand.remote.peer_link import Channel
 
 ENDS = frozenset({"stop", "trash"})
 """Methods after which no part of a sandbox may be in use."""

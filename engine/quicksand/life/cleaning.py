@@ -29,8 +29,8 @@ from quicksand.records.local_nodes import useless_nodes
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import is_id
 from quicksand.saves.bundle.unpacked import forget, unpacked_files
-from quicksand.saves.moving.depot import drop_arrived, list_arrived
 from quicksand.saves.store import SaveStore
+from quicksand.saves.travelling import drop_arrived, list_arrived
 from quicksand.saves.workspaces import known_stores
 from quicksand.things.status import Status
 from quicksand.warm.spares.claiming import end

@@ -15,11 +15,15 @@ from typing import Any, NamedTuple
 
 from quicksand.base.errors import RemoteError, RemoteRefusedError
 from quicksand.guest.agent.wire import Stream
-from quicksand.remote.client_files import BYTES_MAX as FILES_BYTES_MAX
-from quicksand.remote.client_files import CLIENT_FILES, ClientFiles
-from quicksand.remote.passed_on import BYTES_MAX, PASSED_ON, encode_values
-from quicksand.remote.peer_channel import Channel
-from quicksand.remote.peer_link import Request
+from quicksand.remote.passed_on import (
+    BYTES_MAX,
+    CLIENT_FILES,
+    PASSED_ON,
+    ClientFiles,
+    encode_values,
+)
+from quicksand.remote.passed_on import BYTES_MAX as FILES_BYTES_MAX
+from quicksand.remote.peer_link import Channel, Request
 from quicksand.remote.places import Places
 from quicksand.remote.started import Started, start_in_terminal, start_with_pipes
 

@@ -16,8 +16,7 @@ from quicksand.base.errors import RemoteError
 from quicksand.guest.agent.wire import Stream
 from quicksand.remote.asking import AskedCommand, CommandLine
 from quicksand.remote.connection import Connection
-from quicksand.remote.destination import Destination
-from quicksand.remote.node import NodeDestination
+from quicksand.remote.destination import Destination, NodeDestination
 from quicksand.remote.sending import (
     fetch_file,
     make_place,

@@ -88,7 +88,6 @@ class BuildProgress:
         return Standing(
             text=f"{self._name}: {self._stage}" if self._stage else self._name,
             stage=self._stage,
-            doing=self._stage,
             done=self._done,
             total=self._total,
             in_bytes=False,

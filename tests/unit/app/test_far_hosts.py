@@ -19,7 +19,7 @@ from quicksand.base.errors import (
     SaveError,
 )
 from quicksand.base.paths import Paths
-from quicksand.hosted.answers import send_json
+from quicksand.hosted.calling import send_json
 from quicksand.records.registry import Registry
 from quicksand.remote.hello import read_hello, welcome
 from quicksand.remote.peer_link import Link, Request
