@@ -9,7 +9,6 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from quicksand_tui.actions import reasons
@@ -32,8 +31,6 @@ from quicksand_tui.model.text import clip, sanitise
 from quicksand_tui.verbs import trashing
 
 if TYPE_CHECKING:
-    from quicksand.life.sandbox_removal import RemovedSandbox
-
     from quicksand_tui.door.service import EngineService
     from quicksand_tui.model.jobs import Failure
     from quicksand_tui.model.keymap import Keymap
@@ -276,17 +273,18 @@ class Operations:
             self.do(
                 verb,
                 sandbox,
-                got=partial(self._note_removed, sandbox.host),
+                got=lambda gone, host=sandbox.host: self._note_removed(  # type: ignore[misc]
+                    trashing.removed_view(gone, host)
+                ),
                 together=together,
             )
 
     def _way_back(self) -> str:
         return f"undo: {self.hints().hint('undo')}" if self.removed else ""
 
-    def _note_removed(self, host: str, removed: RemovedSandbox) -> None:
-        view = trashing.removed_view(removed, host)
-        if view.in_trash:
-            self.removed += (view,)
+    def _note_removed(self, removed: RemovedView) -> None:
+        if removed.in_trash:
+            self.removed += (removed,)
 
     def bring_back(self) -> None:
         """Undoes the last delete; sandboxes that ran resume where they were."""

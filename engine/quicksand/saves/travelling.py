@@ -1,5 +1,5 @@
-"""A save on its way between machines: the files of the one that leaves, and those that have arrived,
-by digest, until they are a save."""
+"""A save on its way between machines: the files that leave, and those that have arrived, by their
+digests, until they are a save."""
 
 from __future__ import annotations
 
