@@ -32,7 +32,7 @@ from quicksand_tui.model.known_sandbox import ChangedPlace, Changes, Glance
 from quicksand_tui.model.shown_sandboxes import GuestView, ProcessView
 from quicksand_tui.model.text import sanitise, sanitise_lines
 from quicksand_tui.panes.titles import named
-from quicksand_tui.verbs.verdicts import Verified, VerifiedThere
+from quicksand_tui.verbs.verdicts import Verified
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -122,8 +122,9 @@ class Engine:
         """Carries out a verb, as `Call.carry_out`."""
         if (there := self._find_there(sandbox_id)) is not None:
             done = await carry_out_there(there[0], verb, there[1], report)
-            if isinstance(done, VerifiedThere):
-                self._learn_there(there[0], done.views())
+            if isinstance(done, Verified):
+                views = {key: view for key, (_, view) in done.views().items()}
+                self._learn_there(there[0], views)
             return done
         result = await verb.carry_out(sandbox_id, report)
         self._note(result)

@@ -25,9 +25,8 @@ from quicksand.base.errors import (
 )
 from quicksand.base.typed_values import ForeignValueError
 from quicksand.remote.connection import Connection
-from quicksand.remote.destination import Destination
+from quicksand.remote.destination import Destination, NodeDestination, parse_address
 from quicksand.remote.hello import WATCH
-from quicksand.remote.node import NodeDestination, parse_address
 
 from quicksand_tui.door.far_lines import FarWorld, Learner, Lines
 from quicksand_tui.model.remedy_words import hint_of, text_of

@@ -13,8 +13,8 @@ from quicksand.hosted.remote_host import RemoteHost
 from quicksand.sandbox import Sandbox
 
 if TYPE_CHECKING:
+    from quicksand.remote.connection import Way
     from quicksand.remote.peer_link import Link
-    from quicksand.remote.shared_connection import Way
 
     from quicksand_tui.door.far_host import FarHost
 
@@ -39,7 +39,7 @@ def patient(host: FarHost, tell: Callable[[str], None]) -> RemoteHost:
 
 
 class FarSharing:
-    """Implements `quicksand.remote.shared_connection.Sharing`. `FarHost.run` makes the connection,
+    """Implements `quicksand.remote.connection.Sharing`. `FarHost.run` makes the connection,
     and ends it."""
 
     def __init__(self, host: FarHost) -> None:

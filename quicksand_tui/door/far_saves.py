@@ -23,7 +23,7 @@ from quicksand_tui.model.text import sanitise
 from quicksand_tui.model.world import MachineState
 
 if TYPE_CHECKING:
-    from quicksand.remote.peer_channel import Channel
+    from quicksand.remote.peer_link import Channel
 
     from quicksand_tui.door.far_host import FarHost
 
