@@ -36,8 +36,6 @@ class Standing:
     done: int = 0
     total: int = 0
     """The end of the count; 0 if unknown."""
-    doing: str = ""
-    """The work without its object; "" if that does not change."""
     step: int = 0
     steps: int = 0
     """Step ``step`` of ``steps``; 0 if unknown."""
