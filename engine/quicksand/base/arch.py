@@ -1,4 +1,5 @@
-"""The CPU architectures of guests and hosts."""
+"""The CPU architectures of guests and hosts, and the processor of this host, which guests see under
+KVM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Free space of the host's file systems, checked before it is needed."""
+"""The room that this host has for sandboxes: memory, and the free space of its file systems, both
+checked before they are needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Texts for errors and notes of the engine: sizes, and foreign text of guests and files."""
+"""Texts for errors and notes of the engine: sizes, foreign text of guests and files, and the
+reasons of exceptions in words for a person.
+
+Python's own exceptions name types, and names of our code, which help nobody but us.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Small, safe file operations: atomic JSON files, locks, the ends of logs."""
+"""Small, safe file operations: atomic JSON files, exchanging two files, locks, the ends of logs.
+
+A `Lease` tells which client owns which socket of a sandbox. It is a flock, so it ends with its
+owner.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Listening at this host's loopback: for connections, and for datagrams."""
+"""Listening at this host's loopback, for connections and for datagrams, and accepting connections
+so that none is lost at the end.
+
+asyncio's own server forgets those that it has accepted just before its ``close()``: they belong to
+nobody, or their handler begins afterwards. Here each is known from the moment it is accepted.
+"""
 
 from __future__ import annotations
 

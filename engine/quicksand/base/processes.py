@@ -3,6 +3,8 @@
 They are recognized by their command lines: our keeper program or our monitor, and the directory of
 a sandbox, whose name is an id. A process is identified by its process id and its start time, so
 that another process that reuses the id is never mistaken for it.
+
+Files that another process of this user has open are borrowed by pidfd_getfd(2). Linux only.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The callback through which long work reports its progress, and one count for work of many
-stages."""
+"""The progress of long work: the callback that reports it, one count for work of many stages, and
+the durations of the phases of a start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Runs work that a cancellation must not leave half done."""
+"""Runs work that a cancellation must not leave half done, and asynchronous work for a caller that
+is not asynchronous."""
 
 from __future__ import annotations
 

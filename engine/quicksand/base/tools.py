@@ -1,4 +1,5 @@
-"""Runs helper programs: argument lists only, output kept, no process left behind."""
+"""Runs helper programs: argument lists only, output kept, no process left behind. Facts about
+programs are remembered, so that these need not be run again."""
 
 from __future__ import annotations
 

@@ -1,9 +1,13 @@
 """Typing characters that a US keyboard does not have, or on another layout, with xdotool in the
 guest.
 
-Spare keys get the characters (see `spare_keys`), and xdotool presses them (XTEST). A text with one
-such character is typed by xdotool as a whole: the X server has two input paths, and keeps no order
-between them.
+Keys of the X server's map that mean nothing on the guest's keyboard get the characters
+(`SpareKeys`), and xdotool presses them (XTEST). A text with one such character is typed by xdotool
+as a whole: the X server has two input paths, and keeps no order between them.
+
+A program looks up a key in the map only when it processes the key, which in a busy guest is seconds
+after it was pressed. So a character stays on its key, and the least recently assigned key is the
+next to get another character.
 """
 
 from __future__ import annotations

@@ -1,4 +1,14 @@
-"""Using a machine's keyboard and pointer: one client at a time, in whole gestures."""
+"""Using a machine's keyboard and pointer: one client at a time, in whole gestures, no faster than
+the guest takes them.
+
+The state as clients have left it (the pointer's place, and what is held down) is in a file of the
+machine, so that all clients know it and a checkpoint can release everything.
+
+A virtio-input device silently drops events when the guest has no buffer for them (QEMU,
+hw/input/virtio-input.c). So its queue is asked for its free buffers (QMP x-query-virtio-queue-
+element), and events wait for them here. The program that reads the events in the guest has a
+buffer, too, which only time empties: see `Pace`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A picture as a value: read from QEMU, cut out, scaled, and written as PNG or PPM."""
+"""A picture as a value: in memory, read from QEMU, cut out, scaled, and written as PNG or PPM. With
+the shape of the guest's pointer, and the checks of the numbers that the display's methods are
+given, which come before a machine is asked."""
 
 from __future__ import annotations
 

@@ -19,6 +19,9 @@ client.resize(width, height)`` asks the guest for another size; one that follows
 
 If QEMU ends (a stop, or a revert, after which another QEMU has the same screen), the methods raise
 DisplayError. To go on after a revert, open another client. Any number of clients can be connected.
+
+Pixels may come compressed: one zlib stream, of which each rectangle brings a part (encoding 6,
+which RFC 6143 reserves; QEMU, ui/vnc-enc-zlib.c).
 """
 
 from __future__ import annotations

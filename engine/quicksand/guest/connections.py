@@ -1,5 +1,5 @@
-"""Connections to services in a guest, and from it, carried by its agent: they need no network card,
-and reach programs on the guest's own loopback."""
+"""Connections to services in a guest, and from it, and datagrams, carried by its agent: they need
+no network card, and reach programs on the guest's own loopback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running commands in a guest."""
+"""Running commands in a guest, and their input: text, bytes, files, and iterators of bytes."""
 
 from __future__ import annotations
 

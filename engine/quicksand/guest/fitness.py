@@ -1,5 +1,10 @@
 """Checks whether a guest may be a template or a spare: many others start from it, and would inherit
-its faults."""
+its faults, a wrong clock among them.
+
+A guest counts the ticks of a counter, and finds out at its boot how many make a second. If it is
+wrong about that, its clock runs wrong until it ends, and so do the clocks of all guests that start
+from its memory.
+"""
 
 from __future__ import annotations
 

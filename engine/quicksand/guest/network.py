@@ -1,4 +1,5 @@
-"""Limits of a guest's network on this host: names."""
+"""A guest's network: the limits that this host sets to it, and the bytes that it reports as
+received and sent. (QEMU's user network does not count.)"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Terminals in a guest. The agent holds them open, so they outlive their clients."""
+"""Terminals in a guest. The agent holds them open, so they outlive their clients. A watcher sees
+one without being noticed there or by other clients."""
 
 from __future__ import annotations
 

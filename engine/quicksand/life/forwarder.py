@@ -1,5 +1,10 @@
 """The process that carries a sandbox's forwarded ports (forwarding.py): it listens on this host's
-loopback, and has the guest's agent dial for each connection."""
+loopback, and has the guest's agent dial for each connection.
+
+An agent has 256 channels for each of its clients, so another client connects when all others are
+full (`Lines`). asyncio does not notice that a peer has reset a connection from which nobody reads
+because the other side takes nothing: it would stay as long as the other side waits. `Resets` does.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Finds the sandboxes and saves that need an image of the store, including those in the trash."""
+"""Finds the sandboxes and saves that need an image of the store, including those in the trash; and
+removes images that were installed from packages, with the templates and spares that were
+prepared for them, unless something needs them."""
 
 from __future__ import annotations
 

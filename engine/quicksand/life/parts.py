@@ -1,5 +1,6 @@
-"""The parts of a `Sandbox`. `LocalParts` are those of a sandbox of this machine; a sandbox of
-another machine has others with the same methods (quicksand.hosted)."""
+"""The parts of a `Sandbox`: the small ones, and all of them together. `LocalParts` are those of a
+sandbox of this machine; a sandbox of another machine has others with the same methods
+(quicksand.hosted)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The life of one sandbox, from start to removal: its record, and its machine while it runs.
 
-The machine is the QEMU process. This process owns it if it started it and has not detached it.
+The machine is the QEMU process. This process owns it if it started it and has not detached it. Of a
+sandbox that a fleet keeps, its lease says who may start it, and when it ends.
 """
 
 from __future__ import annotations

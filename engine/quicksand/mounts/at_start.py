@@ -1,4 +1,11 @@
-"""The mounts of a machine that is being started."""
+"""The mounts of a machine that is being started, and mounting in a guest that may have mounts from
+its past: after a revert, at a start from a checkpoint, in a clone.
+
+A mount of the past is replaced by its successor at the same place, so that no program finds the
+empty directory below. A mount without a successor is detached afterwards, by the name of its share,
+which no other share has. Mounts that lay in it are gone with it; so only mounts that the guest
+lists after that are recorded as mounted, and all others are mounted once more.
+"""
 
 from __future__ import annotations
 

@@ -4,6 +4,9 @@
 Everything may have been written by a guest: only regular files are read, and their number and size
 are limited. The result is a list and no proof: a command may name further files in ways that only
 its shell knows.
+
+A configuration is read (git-config(1), "SYNTAX") even if it is broken: git refuses a file with a
+mistake, but the part before it may count after somebody has mended it.
 """
 
 from __future__ import annotations

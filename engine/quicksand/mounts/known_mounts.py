@@ -1,5 +1,7 @@
 """The mounts of a sandbox, present or of its next start, read from small files: for lists, for
-which the guest is not asked."""
+which the guest is not asked. With those that it should have but lacks, and why; and with the
+files that the guest wrote there and programs of the host run or obey, such as git's hooks, as
+the mount's server reports them (quicksand_smb/trigger_report.py)."""
 
 from __future__ import annotations
 

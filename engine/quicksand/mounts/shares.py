@@ -2,6 +2,8 @@
 
 A server holds the lock of its stream as long as it lives, and has a record beside it. A record
 whose server has ended counts for nothing; a server without a record was left by a killed client.
+
+A guest's own report (`GuestShares`) says which of them it has mounted.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Finds QEMU on this host. It installs nothing (`provision` does that)."""
+"""Finds QEMU on this host, and says how to get one where there is none. It installs nothing
+(`provision` does that)."""
 
 from __future__ import annotations
 

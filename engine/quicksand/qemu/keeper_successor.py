@@ -1,4 +1,10 @@
-"""Starting a new keeper in place of one that was killed: it adopts the running QEMU."""
+"""Starting a new keeper in place of one that was killed: it adopts the running QEMU.
+
+Its forwarded ports get a longer queue. QEMU's network listens with room for one (libslirp,
+src/socket.c: `listen(s, 1)`). It takes one connection in each turn of its loop, and the kernel
+drops others meanwhile: of a burst, many get neither data nor a reset. Whoever has the socket can
+change the queue's length at any time (listen(2)).
+"""
 
 from __future__ import annotations
 

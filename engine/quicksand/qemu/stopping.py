@@ -1,4 +1,5 @@
-"""Stopping a machine in any state, from any client."""
+"""Stopping a machine in any state, from any client; and QEMU and keeper processes whose sandbox is
+gone, whatever data directory it was in."""
 
 from __future__ import annotations
 

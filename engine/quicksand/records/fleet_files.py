@@ -4,13 +4,19 @@
 
     <data>/fleet/fleet.json     the fleet that is up: its back end, its machines
     <data>/fleet/machine        32 hex digits: which machine, or node of one, this is to fleets
-    <data>/fleet/claims/        memory that clients of other machines have claimed (claims.py)
+    <data>/fleet/claims/        memory that clients of other machines have claimed (memory_budget.py)
     <data>/fleet/waiting/       sandboxes that wait for a place (quicksand_fleet)
     <data>/fleet/places/        which place, as Ray keeps it, which sandbox has (likewise)
     <data>/fleet/kept/          sandboxes that are restarted elsewhere (likewise)
     <data>/fleet/exports.json   the copies of their exported saves (likewise)
     <data>/fleet/nodes/<id>/    the data directory of a local node; in it, `home` is its home
     <runtime>-fleet/<id>/       its runtime directory
+
+Local nodes are machines on this one, each with a data directory of its own. A package beside the
+engine makes them, and enters by the group ``quicksand.nodes`` with functions that do what those
+here say: ``up``, ``lost``, ``useless``, ``look``, and ``way`` (`parse_address`). A sandbox that a
+fleet keeps has a lease (lease.json in its directory): its epoch, and whether it may be started here
+(docs/internals/fleet.md, "Restart elsewhere").
 """
 
 from __future__ import annotations

@@ -1,4 +1,10 @@
-"""Finds out the state of a sandbox, from its files, its locks and its processes only."""
+"""Finds out the state of a sandbox, and how its last run ended, from its files, its locks and its
+processes only.
+
+A held lock alone only shows that somebody works on the sandbox; `Held`, a word in the lock's file,
+tells at what. The holder writes it, and it counts only while the lock is held. Processes of the
+machine hold the lock, too, as long as one of them lives.
+"""
 
 from __future__ import annotations
 

@@ -27,9 +27,9 @@
                                 shell.json, the end of its output
         console.log[.1], qemu.log[.1]   the guest's console, QEMU's stderr; the last two pieces
         engine.log[.1]          what was tried and not possible, and why (base/effort.py)
-        runtime                 a symbolic link to its runtime directory (elsewhere.py)
+        runtime                 a symbolic link to its runtime directory (see below)
         exit.json               how the last run ended; while it runs, exit.json.tmp is its space
-        lease.json, trash.json  a fleet keeps it (leases.py); when and why it was removed
+        lease.json, trash.json  a fleet keeps it (fleet_files.py); when and why it was removed
     <data>/sandboxes/.trash/<id>/   a sandbox that was removed; it can be brought back for a week
     <data>/sandboxes/.trash/overdue.json    since when which of them are known to be due
 
@@ -67,6 +67,10 @@
             smb.starts  a byte for each server that was started
             smb.past    its guest may have shares mounted from before its checkpoint
             9p.json     the directories that QEMU serves itself, and which of them are mounted
+
+Two directories may lie elsewhere: that of the memory files of its checkpoints, on another volume,
+and that of its sockets. The latter is noted in its directory, since a client with another TMPDIR or
+QUICKSAND_RUNTIME_DIR would look elsewhere.
 """
 
 from __future__ import annotations

@@ -1,5 +1,9 @@
-"""The record of one option of a machine. The command, the form, the completion, the help, the
-manifest and the checks of foreign saves derive from it; it is the field of the config class."""
+"""The record of one option of a machine, and reading the values of options: words from a command
+line, values from Python and JSON, and sizes as people write them.
+
+The command, the form, the completion, the help, the manifest and the checks of foreign saves derive
+from the record; it is the field of the config class.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,11 @@
-"""How much memory all sandboxes of a data directory together may have.
+"""How much memory all sandboxes of a data directory together may have, and claims on it for those
+that do not run yet.
 
-Usually that is what the machine has, less a reserve. A node of a fleet that shares its machine with
-others has a part of that, which `BUDGET` tells.
+The budget is usually what the machine has, less a reserve. A node of a fleet that shares its
+machine with others has a part of that, which `BUDGET` tells. A claim is a file that its process
+holds locked, so it ends with that process at the latest. All are made under one lock: if two
+clients want the last of the memory, one gets it. Once the sandbox exists, the registry counts it,
+and its claim no longer counts.
 """
 
 from __future__ import annotations

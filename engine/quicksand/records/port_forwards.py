@@ -1,4 +1,11 @@
-"""A forward from a port of the host to one of the guest, as an option of a machine."""
+"""A forward from a port of the host to one of the guest, as an option of a machine; and the
+specification's other words for it: ``Forward(Host(8080), Guest(80))``.
+
+Connections are accepted at the first end and go to the second. A host's port is one of its loopback
+interface, since nothing of ours listens where other machines reach it; and the guest's end is
+always its own address. A forward from the guest to the host is refused: mounts aside, no guest
+reaches a program of the host through a port without being given the network (`NetworkMode.FULL`).
+"""
 
 from __future__ import annotations
 

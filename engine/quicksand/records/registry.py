@@ -3,6 +3,11 @@
 The files (layout.py) are the only record. A sandbox is live while a process holds the lock on its
 directory: its keeper, QEMU itself, or the client that is starting it. A lock ends with its holders,
 so neither a crash, a reboot nor a reused process id can make a dead sandbox look alive.
+
+Some questions about all of them come at each start: which has a name, and which may be left by dead
+processes. They are answered by a `Glance` at each record. No index is kept, so none can be wrong:
+reading the few fields of a thousand records takes some 15 ms. A glance is only a reason to look
+properly (`Registry.inspect`).
 """
 
 from __future__ import annotations

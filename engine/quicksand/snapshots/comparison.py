@@ -1,4 +1,5 @@
-"""The differences between two disks of a sandbox, with the lines of small texts, and as a patch."""
+"""The differences between the disks of two checkpoints, or of a checkpoint and the sandbox as it is
+now, with the lines of small texts, and as a patch."""
 
 from __future__ import annotations
 

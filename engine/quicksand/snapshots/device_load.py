@@ -1,8 +1,8 @@
 """Loading the devices' state of a checkpoint into a QEMU that has run.
 
-QEMU has always done so with loadvm, which loads an internal snapshot of a disk. So the state
-becomes the only content of a small disk (state_disk.py). The disk is opened ahead; in the pause
-only the clocks in it are changed.
+QEMU can do so without a restart only with an internal snapshot (QMP ``snapshot-load``). So the
+state becomes the only content of a small disk (`make_state_disk`; QEMU docs/interop/qcow2.txt,
+version 3). The disk is opened ahead; in the pause only the clocks in it are changed.
 """
 
 from __future__ import annotations

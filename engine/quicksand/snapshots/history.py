@@ -2,6 +2,8 @@
 
 The checkpoints form a tree by their parents; ``node.json``, written last, commits a checkpoint.
 ``head.json`` names the layers that make up the guest's disk at this moment.
+
+A checkpoint of another sandbox or of a template is imported for clones and warm starts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Ending a running sandbox with a last checkpoint, which keeps its memory and processes too."""
+"""Ending a running sandbox with a last checkpoint, which keeps its memory and processes too; and
+keeping the disk as it was last stopped, which a start at a checkpoint leaves behind."""
 
 from __future__ import annotations
 

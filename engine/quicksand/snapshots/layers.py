@@ -1,6 +1,9 @@
-"""Layers of a sandbox's disk: making one, sealing frozen ones, checking them.
+"""Layers of a sandbox's disk: making one, also below a running guest, which then writes to it (a
+*pivot*); sealing frozen ones, checking them, and merging them.
 
-A seal is a layer's record of size and checksums (layers/<id>.json), written when it is frozen.
+A seal is a layer's record of size and checksums (layers/<id>.json), written when it is frozen. QEMU
+opens all layers of a disk when it starts, which takes 1.3 ms for each, and every checkpoint adds
+one: so long lines of them are merged.
 """
 
 from __future__ import annotations

@@ -3,6 +3,11 @@ devices' state is a file beside them.
 
 In the pause pages are only copied to prefaulted memory (memory_copying.py). Those that are new are
 found and written after the VM runs again (storing.py).
+
+A PC's guest runs its firmware again when it reboots. QEMU keeps it in a block of memory beside the
+guest's RAM and expects a migration to bring it: a QEMU that waits for incoming state drops its own
+copy (QEMU, hw/core/loader.c, rom_reset). This tier loads only the devices' state that way, so it
+keeps the firmware with the checkpoint. Checkpoints with the same firmware share one file.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""The last output of a terminal, kept beside a checkpoint so that people recognise it.
+"""By what people recognise a checkpoint, kept beside it: a small picture of the guest's screen, and
+the last output of a terminal. A checkpoint without them is valid, like all older ones.
 
-It is the program's output just before the pause, unchanged: a terminal's size and bytes. A
-checkpoint without it is valid, like all older ones.
+Both are of the moment just before the pause. The picture is taken by a QMP connection of its own,
+so that the pause does not get longer; any failure is logged (``quicksand.thumbnails``, level DEBUG)
+and raises nothing. The output is the program's, unchanged, with the terminal's size.
 """
 
 from __future__ import annotations

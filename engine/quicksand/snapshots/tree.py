@@ -1,5 +1,9 @@
 """A sandbox's tree of checkpoints as users see it, the present's place in it, and its sizes on
-disk."""
+disk.
+
+Whether the disk has changed since its checkpoint is judged by the space that the layers occupy, so
+no data is read.
+"""
 
 from __future__ import annotations
 

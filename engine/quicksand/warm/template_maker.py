@@ -1,5 +1,10 @@
-"""Making a template: boot a machine, wait until it is idle, take its checkpoint. Run as a program
-(by `make_in_background`), this makes the template that is ordered on its stdin."""
+"""Making a template: boot a machine, wait until its user could use it (the agent answers long
+before a desktop is there) and until it is idle, take its checkpoint. Run as a program (by
+`make_in_background`), this makes the template that is ordered on its stdin.
+
+Background work waits until a machine in use needs the host less: the first start of a desktop took
+five minutes beside the boot of its own template.
+"""
 
 from __future__ import annotations
 

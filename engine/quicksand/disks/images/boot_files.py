@@ -1,5 +1,15 @@
 """Boot files of guests that are made from an image's files: each is made once and kept in the
-cache, those with equal contents as hard links."""
+cache, those with equal contents as hard links.
+
+The initrd is the image's own with the agent appended, as a cpio archive in the "newc" format (Linux
+Documentation/driver-api/early-userspace/buffer-format.rst): the kernel unpacks one archive after
+the other, so the agent always matches the engine, whatever the image.
+
+A bzImage decompresses itself in the guest, which takes half a second when the CPU is emulated. Most
+hold an ELF file that QEMU can start directly (PVH), which is extracted on first use. An arm64
+kernel for EFI (zboot, such as Alpine's) decompresses itself too, but only after firmware, which no
+machine here has. So its kernel is extracted in the same way.
+"""
 
 from __future__ import annotations
 

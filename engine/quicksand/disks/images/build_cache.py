@@ -1,4 +1,5 @@
-"""Logs of the last build of each image, kept in the cache."""
+"""What builds of images keep in the cache: the log of the last build of each, and the packages that
+they have downloaded, for the next ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,14 @@
-"""One version of an image, as it lies in the store."""
+"""One version of an image, as it lies in the store: its files, the package that it was installed
+from, and what it suggests for its machines.
+
+An image that was installed as an overlay has the files of the image below it as its own, as hard
+links where possible. So it needs no other image, and no other image can change under it. Files that
+several images have, such as a kernel, lie in the store once.
+
+Suggestions are values for a few options that the user does not give: a desktop needs more memory
+than the default, and a display. Options by which a guest could reach further cannot be suggested,
+since images come from elsewhere too.
+"""
 
 from __future__ import annotations
 

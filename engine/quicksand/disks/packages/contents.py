@@ -1,4 +1,5 @@
-"""The content of an image package, read from its files: a base image, an overlay, or none.
+"""The content of an image package, read from its files (a base image, an overlay, or none), and
+making an image for the store from it.
 
 Packages have their images in the directory `images` of their module, as the published ones do:
 either NAME-VERSION-ARCH.qcow2 with .kernel and .initrd beside it, or a save (manifest.json and

@@ -1,5 +1,9 @@
 """The sources of wheels: a package index, the releases of a forge, a page with links, a directory,
-or one wheel."""
+or one wheel.
+
+The usual index is the one that pip and uv use on this host, by the environment and pip's
+configuration files (pip documentation, "Configuration").
+"""
 
 from __future__ import annotations
 

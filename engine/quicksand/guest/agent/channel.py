@@ -1,4 +1,15 @@
-"""The streams and events of one request, between a session and the user of the channel."""
+"""The streams and events of one request, between a session and the user of the channel: how much
+may wait there, and how long one waits for a guest.
+
+Every byte is reserved (`Budget`) before it can arrive: output through windows, which the agent must
+not exceed, and events, which have no credit, through a share of their own. So a hostile agent
+cannot fill this process's memory, and an unread channel does not hold up any other.
+
+A paused guest does nothing, and its clock stands still. Those who wait for it (`Wait`) are told so
+at once (by the logger ``quicksand``, whose warnings Python prints unless a program does something
+else with them), and the wait goes on when the guest does: its limit counts only the time in which
+the guest runs.
+"""
 
 from __future__ import annotations
 

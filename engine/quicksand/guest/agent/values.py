@@ -1,4 +1,6 @@
-"""Bounds texts and numbers from a guest before anything keeps, prints or computes with them."""
+"""Bounds texts and numbers from a guest before anything keeps, prints or computes with them; and
+texts that stand for bytes, as `os.fsdecode` makes them: a guest's system takes commands,
+variables, paths and input as bytes, which need not be UTF-8."""
 
 from __future__ import annotations
 

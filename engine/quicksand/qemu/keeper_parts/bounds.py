@@ -1,9 +1,10 @@
 """Bounds of a QEMU on the host: the limits with which it is executed, and how much memory it may
-have (memory_watch.py watches that).
+have.
 
 A guest moves more than its own memory. Root in one can have QEMU's network (libslirp) keep a
 connection to a mount's address for ever, or hold fragments and segments that never become whole. So
-the process itself is bounded.
+the process itself is bounded. A guest whose QEMU has taken too much (`MemoryWatch`) is paused, and
+nothing is lost; a client that resumes it gives it some more.
 """
 
 from __future__ import annotations

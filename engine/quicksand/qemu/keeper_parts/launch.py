@@ -1,4 +1,10 @@
-"""Forking and executing QEMU."""
+"""Forking and executing QEMU, with its userfaultfd (userfaultfd(2)), by which clients track the
+memory that it writes.
+
+Only the process itself can make one, and QEMU has no use for it: so the process is made to do so
+before QEMU's first instruction (base/injection.py). Without one the first checkpoint tries the same
+with the running QEMU (snapshots/userfault.py).
+"""
 
 from __future__ import annotations
 

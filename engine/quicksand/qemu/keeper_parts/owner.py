@@ -1,5 +1,24 @@
-"""The owner as a process: QEMU ends with it even if others hold its end of the lifeline and of the
-leash, as a child does that a C library has forked."""
+"""The owner of a sandbox, with which its QEMU ends; and those that have none.
+
+The *leash* is a pipe through which the kernel kills QEMU when its owner ends. QEMU has the read
+end; only the owner has the write end, and nothing is ever written to it. Before it becomes QEMU,
+the process asks the kernel for a signal on any event of the pipe (fcntl(2), O_ASYNC and F_SETSIG).
+The only possible event is that the last writer is gone, and the signal is SIGKILL. All QEMUs of a
+sandbox are one process group and share the open pipe, so any process that has the read end can take
+them off the leash. Linux only; elsewhere only the keeper ends QEMU.
+
+The owner is watched as a process, too (`OwnerProcess`): QEMU ends with it even if others hold its
+end of the lifeline and of the leash, as a child does that a C library has forked.
+
+A spare belongs to nobody yet (`OwnerWait`). While it waits for the start that takes it, this keeper
+holds the owner's end of the leash, so QEMU ends with the keeper. The start that takes the spare
+gets that end, and gives the keeper a lifeline of its own.
+
+A sandbox that is started elsewhere if its machine is lost has a `Lease`, until which its QEMUs may
+run (docs/internals/fleet.md, "Restart elsewhere"): after that it may run twice, so QEMU is killed.
+From the first lease on this keeper holds the owner's end of the leash, so that QEMU ends with the
+keeper.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Claiming a spare: of all starts that reach for it, one becomes its owner.
+"""Claiming a spare: of all starts that reach for it, one becomes its owner. And ending spares that
+no start will take, or whose memory is needed now.
 
 Its keeper decides: it serves one request after the other, and only the first finds a sandbox that
 waits. From its reply on the spare ends with this process, like a machine that it has launched

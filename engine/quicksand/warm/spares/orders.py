@@ -1,4 +1,6 @@
-"""Standing orders: how many spares of which machines the user wants ready at any time."""
+"""Standing orders (how many spares of which machines the user wants ready at any time), and
+preparing the next start: after a start from a template, or with a spare, a background process
+makes a spare for the next one of the same kind (`maker`)."""
 
 from __future__ import annotations
 
