@@ -1,4 +1,4 @@
-"""Removing a sandbox in any state, to the trash or for good, and bringing it back from the trash."""
+"""Removing a sandbox in any state, to the trash or for good, and bringing it back from there."""
 
 from __future__ import annotations
 

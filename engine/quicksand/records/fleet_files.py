@@ -4,7 +4,7 @@
 
     <data>/fleet/fleet.json     the fleet that is up: its back end, its machines
     <data>/fleet/machine        32 hex digits: which machine, or node of one, this is to fleets
-    <data>/fleet/claims/        memory that clients of other machines have claimed (memory_budget.py)
+    <data>/fleet/claims/        memory claimed by clients of other machines (memory_budget.py)
     <data>/fleet/waiting/       sandboxes that wait for a place (quicksand_fleet)
     <data>/fleet/places/        which place, as Ray keeps it, which sandbox has (likewise)
     <data>/fleet/kept/          sandboxes that are restarted elsewhere (likewise)
