@@ -2,13 +2,174 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from enum import StrEnum
 from functools import cache
+from typing import Any, ClassVar
 
-from quicksand_tui.actions import reasons, saves_reasons
-from quicksand_tui.actions.record import PREFIXED, Action, Group, Maker, Scope
-from quicksand_tui.model.keymap import Keymap, key_text
+from quicksand.things.frozen import frozen
+
+from quicksand_tui.actions import reasons
+from quicksand_tui.actions.reasons import Reason, each
+from quicksand_tui.model.keymap import BEHIND_PREFIX, Keymap, key_text
+from quicksand_tui.verbs.index import find_verb
+from quicksand_tui.verbs.shown_commands import Value, command_about
 from quicksand_tui.verbs.verb import Kind, Parameter
+
+
+class Group(StrEnum):
+    """A heading of the help."""
+
+    SANDBOX = "Sandbox"
+    VIEW = "View"
+    LOG = "Log"
+    TREE = "Checkpoints"
+    DIFF = "What differs"
+    MOUNTS = "Mounts"
+    SAVES = "Saves"
+    TRASH = "Trash"
+    WALL = "Wall"
+    PANES = "Shells: the prefix, and then"
+    DESKTOP = "Desktop: the prefix, and then"
+    APP = "App"
+
+
+class Scope(StrEnum):
+    """The screen where an action's keys are bound."""
+
+    MAIN = "main"
+    LOG = "log"
+    TREE = "tree"
+    DIFF = "diff"
+    MOUNTS = "mounts"
+    SAVES = "saves"
+    TRASH = "trash"
+    WALL = "wall"
+    PANES = "panes"
+    """Its keys work only after the prefix."""
+    DESKTOP = "desktop"
+    """Its keys work only after the prefix."""
+
+
+_SCOPES = {
+    Group.LOG: Scope.LOG,
+    Group.TREE: Scope.TREE,
+    Group.DIFF: Scope.DIFF,
+    Group.MOUNTS: Scope.MOUNTS,
+    Group.SAVES: Scope.SAVES,
+    Group.TRASH: Scope.TRASH,
+    Group.WALL: Scope.WALL,
+    Group.PANES: Scope.PANES,
+    Group.DESKTOP: Scope.DESKTOP,
+}
+"""The scopes of groups of actions. All other groups belong to the main screen."""
+PREFIXED = frozenset(Scope(name) for name in BEHIND_PREFIX)
+"""Scopes whose keys work only after the prefix."""
+
+
+@frozen
+class Action:
+    """One action: its keys, its words, and why it may not be possible. It is carried out by the
+    method ``do_`` and its id, of the screen or part whose scope it has (`quicksand_tui.actions.all_actions`);
+    without such a method its verb is done, after its form was shown."""
+
+    id: str
+    keys: tuple[str, ...]
+    """Textual's names of the keys; the first one is shown."""
+    label: str
+    """A word for the footer."""
+    tooltip: str
+    """A sentence for help and palette, without a full stop."""
+    group: Group
+    disabled_reason: Reason = reasons.always
+    verb: str = ""
+    """The verb whose command does the same (`quicksand_tui.verbs`)."""
+    flags: tuple[str, ...] = ()
+    """Flags of that command, by the names of their parameters."""
+    flags_if_live: tuple[str, ...] = ()
+    """Further flags while the sandbox has a machine."""
+    takes: tuple[Parameter, ...] = ()
+    """The arguments on the `:` line, if they differ from the verb's."""
+    aliases: tuple[str, ...] = ()
+    """Names on the `:` line besides its id and its verb."""
+    footer: bool = True
+    """Whether the footer shows it while it is possible."""
+    label_if_paused: str = ""
+    """The footer's word while the sandbox is paused. If set, the footer always shows the action."""
+    careful: bool = False
+    """Whether a letter that triggers it should come alone, since it destroys something, or since
+    letters after it would be typed elsewhere."""
+    takes_text: bool = False
+    """Whether it opens a line for text, which takes a text that begins with its key."""
+    takes_keys: bool = False
+    """Whether it opens a shell, which takes the text typed behind its key."""
+    many: bool = False
+    """Whether it is done to all marked sandboxes."""
+    changes: bool = False
+    """Whether it changes anything, so that a read-only app refuses it. True if its verb does."""
+
+    def __post_init__(self) -> None:
+        if self.verb and not find_verb(self.verb).only_reads(self.flags):
+            object.__setattr__(self, "changes", True)
+        if self.changes:
+            object.__setattr__(self, "disabled_reason", reasons.guarded(self.disabled_reason))
+
+    @property
+    def scope(self) -> Scope:
+        """The screen where its keys are bound."""
+        return _SCOPES.get(self.group, Scope.MAIN)
+
+    @property
+    def address(self) -> str:
+        """Its unique name, such as "main.stop"."""
+        return f"{self.scope.value}.{self.id}"
+
+    def command_for(self, subject: str = "", *, live: bool = False, **values: Value) -> str:
+        """Returns the command for ``subject`` with further parameters; "" if the action has no
+        command. Raises LookupError as `command_line` does."""
+        if not self.verb:
+            return ""
+        flags = (*self.flags, *(self.flags_if_live if live else ()))
+        return command_about(self.verb, subject, *flags, **values)
+
+
+class Maker:
+    """Makes the actions of one group, each from one row of the registry."""
+
+    def __init__(self, group: Group) -> None:
+        self._group = group
+
+    def __call__(
+        self,
+        action_id: str,
+        keys: str,
+        tooltip: str,
+        disabled_reason: Reason | None = None,
+        *,
+        label: str = "",
+        verb: str = "",
+        many: bool = False,
+        **more: Any,
+    ) -> Action:
+        """Makes an action. ``keys`` are separated by spaces, ``label`` is given if it differs from
+        the id, and ``more`` are further fields of `Action`. By default it is possible in the states
+        of its verb. ``many``: it is done to all marked sandboxes."""
+        reason = disabled_reason
+        if reason is None:
+            states = find_verb(verb).states if verb else None
+            reason = reasons.always if states is None else reasons.in_states(states)
+        return Action(
+            verb=verb,
+            id=action_id,
+            keys=tuple(keys.split()),
+            label=label or action_id.replace("_", " "),
+            tooltip=tooltip,
+            group=self._group,
+            disabled_reason=each(reason) if many else reason,
+            many=many,
+            **more,
+        )
+
 
 __all__ = [
     "ACTIONS",
@@ -54,49 +215,49 @@ def _on_all_screens(make: Maker) -> tuple[Action, ...]:
 # fmt: off
 SAVES_ACTIONS: tuple[Action, ...] = (
     _saves("begin", "enter", "Start a new sandbox from it",
-           saves_reasons.begin, label="start", verb="run"),
+           reasons.begin, label="start", verb="run"),
     _saves("cancel", "c", "Cancel its running job, which leaves nothing behind",
-           saves_reasons.cancel, careful=True),
+           reasons.cancel_saving, careful=True),
     _saves("discard", "d", "Delete it, to the trash or for good; asks first",
-           saves_reasons.discard, label="delete", verb="saves rm"),
+           reasons.discard, label="delete", verb="saves rm"),
     _saves("prune", "p", "Choose old ones, look at them, and delete them",
-           saves_reasons.prune, verb="saves prune", footer=False),
+           reasons.prune, verb="saves prune", footer=False),
     _saves("export", "e", "Write it to one file that other hosts can import",
-           saves_reasons.export, verb="export"),
+           reasons.export, verb="export"),
     _saves("import", "i", "Import a save or a sandbox from such a file",
-           saves_reasons.import_, verb="import"),
+           reasons.import_, verb="import"),
     _saves("trash", "T", "Go to the trash, to restore or delete for good", verb="trash"),
     _saves("verify", "f", "Verify its files, sizes, headers and base",
-           saves_reasons.several, verb="saves verify"),
+           reasons.several, verb="saves verify"),
     _saves("verify_deep", "F", "Verify every byte of it and of its base",
-           saves_reasons.several, label="verify all", verb="saves verify", flags=("deep",),
+           reasons.several, label="verify all", verb="saves verify", flags=("deep",),
            footer=False),
     _saves("copy", "y", "Copy the name, if the terminal allows it",
-           saves_reasons.selected, footer=False),
+           reasons.selected, footer=False),
     _saves("mark", "space", "Mark it; actions then apply to all marked ones",
-           saves_reasons.selected, footer=False),
+           reasons.selected, footer=False),
     _saves("mark_all", "asterisk", "Mark all listed ones, or none",
-           saves_reasons.listed, footer=False),
-    _saves("filter", "slash", "Filter: words, !word, base:debian, problem", saves_reasons.listed,
+           reasons.listed, footer=False),
+    _saves("filter", "slash", "Filter: words, !word, base:debian, problem", reasons.listed,
            takes_text=True),
     _saves("order", "o", "Order by name, age, size or freed space, in turn",
-           saves_reasons.listed, footer=False),
+           reasons.listed, footer=False),
     *_everywhere(_saves, "saves"),
     _saves("back", "escape q", "Clear filter and marks, then go back"),
     _trash("restore", "enter", "Restore it, under a new name if its own is taken",
-           saves_reasons.trashed, label="restore", verb="restore"),
+           reasons.trashed, label="restore", verb="restore"),
     _trash("purge", "d", "Delete it for good; asks first",
-           saves_reasons.trashed, label="delete", verb="trash", flags=("empty",)),
-    _trash("cancel", "c", "Cancel the running job", saves_reasons.cancel),
+           reasons.trashed, label="delete", verb="trash", flags=("empty",)),
+    _trash("cancel", "c", "Cancel the running job", reasons.cancel_saving),
     _trash("copy", "y", "Copy the name, if the terminal allows it",
-           saves_reasons.in_trash, footer=False),
+           reasons.in_trash, footer=False),
     _trash("mark", "space", "Mark it; actions then apply to all marked ones",
-           saves_reasons.in_trash),
-    _trash("mark_all", "asterisk", "Mark all listed ones, or none", saves_reasons.trash_listed),
-    _trash("filter", "slash", "Filter: words, !word", saves_reasons.trash_listed,
+           reasons.in_trash),
+    _trash("mark_all", "asterisk", "Mark all listed ones, or none", reasons.trash_listed),
+    _trash("filter", "slash", "Filter: words, !word", reasons.trash_listed,
            takes_text=True),
     _trash("order", "o", "Order by removal, name or freed space, in turn",
-           saves_reasons.trash_listed, footer=False),
+           reasons.trash_listed, footer=False),
     *_everywhere(_trash, "trash"),
     _trash("back", "escape q", "Go back to the saves"),
 )
@@ -445,3 +606,32 @@ def line_keys(keymap: Keymap) -> frozenset[str]:
 def in_scope(scope: Scope) -> Iterator[Action]:
     """Yields the actions of a scope in the order of the table."""
     return (action for action in ACTIONS if action.scope is scope)
+
+
+Handlers = Mapping[str, Callable[[], None]]
+"""The methods that carry out actions, by the ids of these in the registry."""
+
+DO = "do_"
+
+
+class Doer:
+    """Carries out actions: its method ``do_stop`` carries out the action "stop" of its ``scope``,
+    or of any scope if it has none. A class with a method for no action cannot be made."""
+
+    _does: ClassVar[tuple[str, ...]] = ()
+    """The ids of its actions."""
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        own = [name.removeprefix(DO) for name in vars(cls) if name.startswith(DO)]
+        scope: Scope | None = getattr(cls, "scope", None)
+        known = {action.id for action in ACTIONS if scope in (None, action.scope)}
+        for action_id in own:
+            if action_id not in known:
+                raise TypeError(f"{cls.__name__}.{DO}{action_id} is for no action of {scope}")
+        cls._does = tuple(dict.fromkeys((*cls._does, *own)))
+
+    @property
+    def handlers(self) -> Handlers:
+        """The method of each action that it carries out, by its id."""
+        return {action_id: getattr(self, DO + action_id) for action_id in self._does}

@@ -28,6 +28,7 @@ from quicksand_tui.widgets.bars import TabBar
 from quicksand_tui.widgets.details import STYLES, Details
 
 if TYPE_CHECKING:
+    from quicksand_tui.actions.all_actions import Handlers
     from quicksand_tui.cockpit.desktop_tab import DesktopPanel
     from quicksand_tui.cockpit.log import LogPanel
     from quicksand_tui.cockpit.mounts_tab import MountsPanel
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from quicksand_tui.door.service import EngineService
     from quicksand_tui.home.config_file import Settings
     from quicksand_tui.jobs.operations import Operations
-    from quicksand_tui.kit.doing import Handlers
     from quicksand_tui.kit.key_handling import Keys
     from quicksand_tui.kit.outer_terminal import OuterTerminal
     from quicksand_tui.kit.remembered import Memory

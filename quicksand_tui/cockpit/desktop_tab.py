@@ -17,7 +17,7 @@ from quicksand_tui.cockpit.desktop_events import DesktopTold
 from quicksand_tui.cockpit.desktop_view import DesktopView
 from quicksand_tui.cockpit.part import DesktopChanged, PrefixedPart
 from quicksand_tui.home.picture_path import new_picture
-from quicksand_tui.kit.toasts import tell
+from quicksand_tui.kit.base import tell
 from quicksand_tui.model.text import TITLE_CELLS, clip, error_text
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from quicksand_tui.actions.reasons import READ_ONLY
 from quicksand_tui.cockpit.pane_actions import PaneActions
 from quicksand_tui.cockpit.pane_pictures import PanePictureScreen
 from quicksand_tui.cockpit.shell_search import ShellSearch
-from quicksand_tui.kit.toasts import tell
+from quicksand_tui.kit.base import tell
 from quicksand_tui.model.jobs import JobVerb
 from quicksand_tui.model.known_sandbox import Glance
 from quicksand_tui.panes.content import session_of

@@ -9,34 +9,125 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from statistics import median
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from quicksand_tui.actions import reasons
 from quicksand_tui.actions.all_actions import default_keymap
-from quicksand_tui.jobs.together import Together
-from quicksand_tui.jobs.usual import usual_seconds
 from quicksand_tui.model.jobs import (
     SAVE_VERBS,
     CommandRecord,
     EndedJob,
+    Failure,
     Job,
     JobVerb,
     OperationError,
     UnsuccessfulError,
 )
 from quicksand_tui.model.pace import Pace
-from quicksand_tui.model.shown_sandboxes import at_host
+from quicksand_tui.model.shown_sandboxes import at_host, split_host
 from quicksand_tui.model.specs import Told
 from quicksand_tui.model.text import clip, sanitise
 from quicksand_tui.verbs import trashing
 
 if TYPE_CHECKING:
     from quicksand_tui.door.service import EngineService
-    from quicksand_tui.model.jobs import Failure
     from quicksand_tui.model.keymap import Keymap
     from quicksand_tui.model.shown_sandboxes import RemovedView, SandboxView
     from quicksand_tui.model.shown_saves import SaveView, TrashedView
     from quicksand_tui.verbs.call import Call, Progress, Report
+
+
+class Together:
+    """Collects the outcomes of the jobs."""
+
+    def __init__(
+        self,
+        verb: JobVerb,
+        count: int,
+        *,
+        tell: Callable[[str], None],
+        show_failure: Callable[[Failure], None],
+        way_back: Callable[[], str] = lambda: "",
+    ) -> None:
+        """When ``count`` jobs have ended, calls ``tell`` with the numbers of outcomes, and
+        ``show_failure`` with the reasons of failures. ``way_back`` says how to undo the jobs."""
+        self._verb = verb
+        self._count = count
+        self._tell = tell
+        self._show_failure = show_failure
+        self._way_back = way_back
+        self._ended: list[EndedJob] = []
+
+    def take(self, ended: EndedJob) -> None:
+        """Notes the end of one job."""
+        self._ended.append(ended)
+        if len(self._ended) < self._count:
+            return
+        done = sum(one.outcome == "done" for one in self._ended)
+        cancelled = sum(one.outcome == "cancelled" for one in self._ended)
+        failed = [one for one in self._ended if one.outcome == "failed"]
+        text = f"{self._verb.value}: done with {_of(done, self._count)}"
+        text += f", {cancelled} cancelled" if cancelled else ""
+        text += f", {len(failed)} failed" if failed else ""
+        text += f" · {way}" if done and (way := self._way_back()) else ""
+        self._tell(text)
+        if failed:
+            self._show_failure(self._failure(failed))
+
+    def _failure(self, failed: list[EndedJob]) -> Failure:
+        """Returns the words about the failed jobs: the reason of each, the first in full."""
+        reasons = [
+            (one.job.name, one.failure or Failure(title="", message=one.told)) for one in failed
+        ]
+        name, first = reasons[0]
+        return Failure(
+            title=f"{self._verb.value}: failed with {_of(len(failed), self._count)}",
+            message=f"{name}: {first.message}",
+            hint=first.hint,
+            log=first.log
+            if len(failed) == 1
+            else tuple(f"{name}: {why.message}" for name, why in reasons[1:]),
+        )
+
+
+def _of(count: int, all_: int) -> str:
+    return f"all {all_} sandboxes" if count == all_ else f"{count} of {all_} sandboxes"
+
+
+LAST: Final = 3
+"""The number of the last such jobs that count."""
+
+SPREAD_MAX: Final = 2.0
+"""The greatest ratio of the longest of them to the shortest: a start from a template tells nothing
+about a start without one."""
+
+LEAST_S: Final = 3.0
+"""Seconds below which a job is over before anybody has read how long it will take."""
+
+
+def usual_seconds(job: Job, ended: Sequence[EndedJob]) -> float:
+    """Returns the seconds that jobs like this one took in this run of the app; 0 if none has
+    succeeded, or if the last ones differ too much. ``ended`` has the newest last."""
+    took = [
+        other.seconds
+        for other in reversed(ended)
+        if other.outcome == "done" and job.kind and _is_like(job, other.job)
+    ][:LAST]
+    if not took or max(took) > SPREAD_MAX * min(took) or (usual := median(took)) < LEAST_S:
+        return 0.0
+    return usual
+
+
+def _is_like(one: Job, other: Job) -> bool:
+    """Whether both do the same to like things. Sandboxes of an image on a machine start alike."""
+    if (one.kind, one.verb, one.image) != (other.kind, other.verb, other.image):
+        return False
+    if one.verb in SAVE_VERBS:
+        return one.about == other.about
+    if one.verb is JobVerb.START:
+        return split_host(one.sandbox_id)[1] == split_host(other.sandbox_id)[1]
+    return one.sandbox_id == other.sandbox_id
 
 
 T = TypeVar("T")

@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from textual import events
+from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.screen import ModalScreen, Screen, ScreenResultType
+from textual.widget import Widget
 
 from quicksand_tui.kit.textual_compositor import tell_sizes
-from quicksand_tui.kit.toasts import SHOWN_S, tell
 from quicksand_tui.model.keymap import UNBOUND, key_text
 
 if TYPE_CHECKING:
-    from quicksand_tui.actions.all_actions import Action, Scope
-    from quicksand_tui.kit.doing import Handlers
+    from quicksand_tui.actions.all_actions import Action, Handlers, Scope
     from quicksand_tui.model.world import Selection, World
+
+
+SHOWN_S = 4
+"""Seconds that a message is shown."""
+
+
+def tell(
+    by: Widget | App[int],
+    text: str,
+    *,
+    severity: Literal["information", "warning", "error"] = "information",
+) -> None:
+    """Shows a toast of plain text, not markup."""
+    by.app.notify(text, severity=severity, markup=False, timeout=SHOWN_S)
 
 
 def refuse_paste(event: events.Paste) -> str:

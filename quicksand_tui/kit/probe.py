@@ -14,8 +14,15 @@ from collections.abc import Mapping
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from quicksand_tui.kit.abilities import UNKNOWN, TerminalAbilities, cache_key
-from quicksand_tui.kit.terminal_queries import CELL_MAX, ReplyReader, over_ssh, questions
+from quicksand_tui.kit.terminal_queries import (
+    CELL_MAX,
+    UNKNOWN,
+    ReplyReader,
+    TerminalAbilities,
+    cache_key,
+    over_ssh,
+    questions,
+)
 
 if TYPE_CHECKING:
     from quicksand_tui.home.state import StateFile

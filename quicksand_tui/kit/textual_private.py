@@ -33,8 +33,8 @@ from quicksand_tui.kit.terminal_queries import DRAWN_QUESTION, ReplyReader, over
 from quicksand_tui.panes.input import ESCAPE, ESCAPE_WAIT_S, InputSplitter, Piece
 
 if TYPE_CHECKING:
-    from quicksand_tui.kit.abilities import TerminalAbilities
     from quicksand_tui.kit.probe import Probe
+    from quicksand_tui.kit.terminal_queries import TerminalAbilities
 
 READ_SIZE = 64 * 1024
 """The most bytes of one read from the terminal."""

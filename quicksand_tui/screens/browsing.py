@@ -10,12 +10,10 @@ from textual.app import ComposeResult
 from textual.content import Content
 from textual.widgets import Static
 
-from quicksand_tui.actions.all_actions import Scope, find_action
+from quicksand_tui.actions.all_actions import Doer, Scope, find_action
 from quicksand_tui.actions.hints import CommandHint
-from quicksand_tui.actions.saves_reasons import job_to_cancel
-from quicksand_tui.kit.base import ActionScreen, refuse_paste
-from quicksand_tui.kit.doing import Doer
-from quicksand_tui.kit.toasts import tell
+from quicksand_tui.actions.reasons import job_to_cancel
+from quicksand_tui.kit.base import ActionScreen, refuse_paste, tell
 from quicksand_tui.model.shown_saves import SaveView, TrashedView
 from quicksand_tui.model.text import plain
 from quicksand_tui.model.world import MachineView
@@ -27,9 +25,8 @@ from quicksand_tui.widgets.details import Facts
 from quicksand_tui.widgets.listed import Listed
 
 if TYPE_CHECKING:
-    from quicksand_tui.actions.all_actions import Action
+    from quicksand_tui.actions.all_actions import Action, Handlers
     from quicksand_tui.jobs.operations import Operations
-    from quicksand_tui.kit.doing import Handlers
     from quicksand_tui.kit.key_handling import Keys
     from quicksand_tui.model.world import World
     from quicksand_tui.screens.dialogs import Dialogs

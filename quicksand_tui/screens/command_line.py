@@ -15,11 +15,13 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
-from quicksand_tui.actions.completion import Candidate, Completion, complete
 from quicksand_tui.actions.line import (
+    Candidate,
     CommandError,
+    Completion,
     LineVerb,
     Target,
+    complete,
     parse,
     resolve,
 )

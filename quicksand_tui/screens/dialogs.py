@@ -20,11 +20,11 @@ from quicksand_tui.views import losses
 if TYPE_CHECKING:
     from textual.app import App
 
+    from quicksand_tui.actions.all_actions import Handlers
     from quicksand_tui.door.service import EngineService
     from quicksand_tui.forms.form_fields import Form, Values
     from quicksand_tui.jobs.operations import Operations
     from quicksand_tui.jobs.run_many import RunMany
-    from quicksand_tui.kit.doing import Handlers
     from quicksand_tui.kit.key_handling import Keys
     from quicksand_tui.kit.remembered import Memory
     from quicksand_tui.model.jobs import Failure

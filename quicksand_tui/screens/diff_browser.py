@@ -17,11 +17,9 @@ from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widgets import Input, Static
 
-from quicksand_tui.actions.all_actions import Scope, find_action, in_scope
+from quicksand_tui.actions.all_actions import Doer, Scope, find_action, in_scope
 from quicksand_tui.actions.hints import CommandHint
-from quicksand_tui.kit.base import ActionScreen, bindings_of, refuse_paste
-from quicksand_tui.kit.doing import Doer
-from quicksand_tui.kit.toasts import tell
+from quicksand_tui.kit.base import ActionScreen, bindings_of, refuse_paste, tell
 from quicksand_tui.model.diffs import DiffView, TextDiff
 from quicksand_tui.model.jobs import OperationError
 from quicksand_tui.model.text import clip, plain, sanitise
@@ -47,9 +45,8 @@ from quicksand_tui.widgets.inputs import LineInput
 from quicksand_tui.widgets.long_table import LongTable
 
 if TYPE_CHECKING:
-    from quicksand_tui.actions.all_actions import Action
+    from quicksand_tui.actions.all_actions import Action, Handlers
     from quicksand_tui.door.service import EngineService
-    from quicksand_tui.kit.doing import Handlers
     from quicksand_tui.kit.key_handling import Keys
     from quicksand_tui.model.diffs import DiffSpec
     from quicksand_tui.model.shown_sandboxes import SandboxView

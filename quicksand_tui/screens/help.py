@@ -20,12 +20,12 @@ from quicksand_tui.actions.all_actions import (
     COPY_MODE_KEYS,
     MOVES,
     MOVES_TO_PARTS,
+    PREFIXED,
     Group,
     Scope,
     default_keymap,
     in_scope,
 )
-from quicksand_tui.actions.record import PREFIXED
 from quicksand_tui.kit.base import ActionScreen, Dialog
 from quicksand_tui.model.keymap import Keymap, key_text
 from quicksand_tui.model.text import plain
@@ -34,7 +34,7 @@ from quicksand_tui.views.rows import MUTED
 from quicksand_tui.widgets.inputs import LineInput
 
 if TYPE_CHECKING:
-    from quicksand_tui.actions.record import Action
+    from quicksand_tui.actions.all_actions import Action
     from quicksand_tui.model.world import World
 
 KEY_WIDTH = 11

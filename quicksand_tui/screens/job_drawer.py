@@ -11,8 +11,7 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Static
 
-from quicksand_tui.kit.base import Dialog
-from quicksand_tui.kit.toasts import tell
+from quicksand_tui.kit.base import Dialog, tell
 from quicksand_tui.model.text import plain
 from quicksand_tui.screens.reports import FailureScreen, ReportScreen
 from quicksand_tui.views.job_rows import (

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from textual.app import ComposeResult
 from textual.widgets import Static
 
-from quicksand_tui.kit.base import Dialog
-from quicksand_tui.kit.toasts import tell
+from quicksand_tui.kit.base import Dialog, tell
 from quicksand_tui.model.jump_letters import jump_codes
 
 if TYPE_CHECKING:

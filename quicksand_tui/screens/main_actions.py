@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 from quicksand.things.status import Status
 
-from quicksand_tui.actions.all_actions import Scope, find_action, in_scope
-from quicksand_tui.kit.doing import Doer
-from quicksand_tui.kit.toasts import tell
+from quicksand_tui.actions.all_actions import Doer, Scope, find_action, in_scope
+from quicksand_tui.kit.base import tell
 from quicksand_tui.model.shown_sandboxes import at_host
 from quicksand_tui.model.world import Panel, Selection
 from quicksand_tui.screens import lazy_screens
@@ -21,10 +20,9 @@ from quicksand_tui.views.losses import losses_of_stop
 from quicksand_tui.views.main_layout import Part, Tab
 
 if TYPE_CHECKING:
-    from quicksand_tui.actions.all_actions import Action
+    from quicksand_tui.actions.all_actions import Action, Handlers
     from quicksand_tui.jobs.operations import Operations
     from quicksand_tui.kit.base import ActionScreen
-    from quicksand_tui.kit.doing import Handlers
     from quicksand_tui.model.shown_sandboxes import SandboxView
     from quicksand_tui.model.specs import NewSpec
     from quicksand_tui.screens.dialogs import Dialogs

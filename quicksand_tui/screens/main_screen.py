@@ -13,19 +13,16 @@ from textual.containers import Horizontal
 from textual.content import Content
 from textual.widgets import Static
 
-from quicksand_tui.actions.all_actions import Scope, find_action, in_scope
+from quicksand_tui.actions.all_actions import PREFIXED, Group, Scope, find_action, in_scope
 from quicksand_tui.actions.hints import LISTS, hint_for
-from quicksand_tui.actions.record import PREFIXED, Group
 from quicksand_tui.cockpit.aside import Aside
 from quicksand_tui.cockpit.cockpit import Cockpit
 from quicksand_tui.cockpit.lists import Lists
 from quicksand_tui.cockpit.part import Asked, DesktopChanged, KnownChanged, MountMoved
 from quicksand_tui.cockpit.tree_panel import TreePanel
 from quicksand_tui.home.state import recall_needs, recall_shape
-from quicksand_tui.kit.base import ActionScreen, SavesShown, bindings_of, refuse_paste
-from quicksand_tui.kit.first_list import TOP_USED
-from quicksand_tui.kit.outline import BRAND
-from quicksand_tui.kit.toasts import tell
+from quicksand_tui.kit.base import ActionScreen, SavesShown, bindings_of, refuse_paste, tell
+from quicksand_tui.kit.outline import BRAND, TOP_USED
 from quicksand_tui.model.text import plain
 from quicksand_tui.model.world import MACHINE_KEY, Panel, Selection, World
 from quicksand_tui.panes.messages import PaneChanged, ShellsLeft, ShellsZoomed
@@ -44,10 +41,9 @@ if TYPE_CHECKING:
 
     from textual.widget import Widget
 
-    from quicksand_tui.actions.all_actions import Action
+    from quicksand_tui.actions.all_actions import Action, Handlers
     from quicksand_tui.cockpit.area import Area
     from quicksand_tui.jobs.operations import Operations
-    from quicksand_tui.kit.doing import Handlers
     from quicksand_tui.kit.key_handling import Keys
     from quicksand_tui.kit.outer_terminal import OuterTerminal
     from quicksand_tui.kit.remembered import Memory

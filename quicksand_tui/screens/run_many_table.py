@@ -14,8 +14,7 @@ from textual.content import Content
 from textual.widgets import Input, Label, Static
 
 from quicksand_tui.jobs.run_many import AT_ONCE, TIMEOUT_S, unwatched
-from quicksand_tui.kit.base import Dialog
-from quicksand_tui.kit.toasts import tell
+from quicksand_tui.kit.base import Dialog, tell
 from quicksand_tui.model.jobs import RunState
 from quicksand_tui.model.text import plain
 from quicksand_tui.views.job_rows import describe_run, plan_run_columns, run_row

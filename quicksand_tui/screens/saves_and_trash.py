@@ -51,9 +51,9 @@ from quicksand_tui.views.saves_machines import (
 from quicksand_tui.widgets.browser import Browser, Listing
 
 if TYPE_CHECKING:
+    from quicksand_tui.actions.all_actions import Handlers
     from quicksand_tui.forms.form_fields import Values
     from quicksand_tui.jobs.operations import Operations
-    from quicksand_tui.kit.doing import Handlers
     from quicksand_tui.kit.key_handling import Keys
     from quicksand_tui.model.specs import NewSpec
     from quicksand_tui.model.world import World

@@ -13,7 +13,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from quicksand_tui.kit.base import Dialog
-from quicksand_tui.kit.deliberate_keys import ANSWER_AFTER_S
+from quicksand_tui.kit.key_handling import ANSWER_AFTER_S
 from quicksand_tui.model.ssh_questions import ANSWER_MAX, SshQuestionKind
 from quicksand_tui.model.text import TITLE_CELLS, clip, plain
 from quicksand_tui.widgets.inputs import LineInput

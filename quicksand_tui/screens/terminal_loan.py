@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from quicksand_tui.actions.reasons import READ_ONLY
 from quicksand_tui.door.shells_left import shells_of
-from quicksand_tui.kit.toasts import tell
+from quicksand_tui.kit.base import tell
 from quicksand_tui.model.jobs import Failure
 from quicksand_tui.model.shown_sandboxes import split_host
 from quicksand_tui.model.text import error_text, plain, sanitise, sanitise_lines

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 from quicksand.things.status import HAS_MACHINE
 
-from quicksand_tui.actions.all_actions import Scope, find_action
-from quicksand_tui.kit.doing import Doer
-from quicksand_tui.kit.toasts import tell
+from quicksand_tui.actions.all_actions import Doer, Scope, find_action
+from quicksand_tui.kit.base import tell
 from quicksand_tui.model.text import clip
 from quicksand_tui.model.world import Selection
 from quicksand_tui.verbs import checkpoints, launching

@@ -11,12 +11,10 @@ from textual.binding import BindingType
 from textual.content import Content
 from textual.widgets import Static
 
-from quicksand_tui.actions.all_actions import Scope, find_action, in_scope
+from quicksand_tui.actions.all_actions import Doer, Scope, find_action, in_scope
 from quicksand_tui.cockpit.wall import WallView
-from quicksand_tui.kit.base import ActionScreen, bindings_of, refuse_paste
-from quicksand_tui.kit.doing import Doer
+from quicksand_tui.kit.base import ActionScreen, bindings_of, refuse_paste, tell
 from quicksand_tui.kit.textual_private import forward
-from quicksand_tui.kit.toasts import tell
 from quicksand_tui.model.text import plain
 from quicksand_tui.model.world import Selection
 from quicksand_tui.views.tile_words import counts_text
@@ -25,9 +23,8 @@ from quicksand_tui.widgets.bars import ActionBar
 if TYPE_CHECKING:
     from textual.widget import Widget
 
-    from quicksand_tui.actions.all_actions import Action
+    from quicksand_tui.actions.all_actions import Action, Handlers
     from quicksand_tui.door.service import EngineService
-    from quicksand_tui.kit.doing import Handlers
     from quicksand_tui.kit.key_handling import Keys
     from quicksand_tui.model.shown_sandboxes import SandboxView
     from quicksand_tui.model.wall_plan import TileKey

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from quicksand_tui.kit.doing import Doer
-from quicksand_tui.kit.toasts import tell
+from quicksand_tui.actions.all_actions import Doer
+from quicksand_tui.kit.base import tell
 from quicksand_tui.model.wall_plan import Kind
 from quicksand_tui.screens import lazy_screens
 from quicksand_tui.views.main_layout import Part, Tab

@@ -20,7 +20,7 @@ from quicksand_tui.cockpit.area import Area
 from quicksand_tui.home.config_file import Settings
 from quicksand_tui.home.state import PaneMemory, Remembered, ThemeChoice
 from quicksand_tui.jobs.operations import Operations
-from quicksand_tui.kit.base import SavesShown
+from quicksand_tui.kit.base import SavesShown, tell
 from quicksand_tui.kit.key_handling import Keys
 from quicksand_tui.kit.outer_terminal import OuterTerminal
 from quicksand_tui.kit.remembered import Memory
@@ -33,7 +33,6 @@ from quicksand_tui.kit.textual_private import (
     is_batching,
     keep_clipboard,
 )
-from quicksand_tui.kit.toasts import tell
 from quicksand_tui.screens.dialogs import Dialogs
 from quicksand_tui.screens.main_screen import MainScreen
 from quicksand_tui.screens.terminal_loan import FullShell
@@ -52,7 +51,7 @@ from quicksand_tui.widgets.inputs import LineInput
 
 if TYPE_CHECKING:
     from quicksand_tui.door.service import EngineService
-    from quicksand_tui.kit.deliberate_keys import Hands
+    from quicksand_tui.kit.key_handling import Hands
     from quicksand_tui.kit.probe import Probe
     from quicksand_tui.model.jobs import Failure
     from quicksand_tui.model.keymap import Prefix

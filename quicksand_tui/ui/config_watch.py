@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from quicksand_tui.actions.all_actions import default_keymap, line_keys
+from quicksand_tui.kit.base import tell
 from quicksand_tui.kit.textual_private import driver_of
-from quicksand_tui.kit.toasts import tell
 from quicksand_tui.ui.themes import fitting_theme
 
 if TYPE_CHECKING:

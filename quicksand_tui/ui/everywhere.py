@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from quicksand_tui.actions.all_actions import Scope
-from quicksand_tui.kit.doing import Doer
+from quicksand_tui.actions.all_actions import Doer, Scope
+from quicksand_tui.kit.base import tell
 from quicksand_tui.kit.textual_private import driver_of
-from quicksand_tui.kit.toasts import tell
 from quicksand_tui.ui import lazy_parts
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import contextlib
 import signal
 from typing import TYPE_CHECKING
 
-from quicksand_tui.kit.toasts import tell
+from quicksand_tui.kit.base import tell
 
 if TYPE_CHECKING:
     from textual.app import App

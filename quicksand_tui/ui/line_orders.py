@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from quicksand_tui.actions.all_actions import Scope
 from quicksand_tui.actions.line import Target, selection_of
 from quicksand_tui.forms.line_calls import call_for, mount_of, new_spec_of, sandbox_of
-from quicksand_tui.kit.toasts import tell
+from quicksand_tui.kit.base import tell
 from quicksand_tui.model.shown_saves import SaveView
 from quicksand_tui.verbs.mounts import unmount
 

@@ -7,15 +7,15 @@ import os
 from typing import TYPE_CHECKING
 
 from quicksand_tui.kit import outline
-from quicksand_tui.kit.toasts import tell
+from quicksand_tui.kit.base import tell
 from quicksand_tui.ui.themes import THEMES, fitting_theme
 
 if TYPE_CHECKING:
     from textual.app import App
 
     from quicksand_tui.home.state import ThemeChoice
-    from quicksand_tui.kit.abilities import TerminalAbilities
     from quicksand_tui.kit.remembered import Memory
+    from quicksand_tui.kit.terminal_queries import TerminalAbilities
 
 
 class AppLooks:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from textual.theme import BUILTIN_THEMES, Theme
 
-from quicksand_tui.kit.abilities import UNKNOWN, TerminalAbilities
+from quicksand_tui.kit.terminal_queries import UNKNOWN, TerminalAbilities
 
 
 def _variables(ground: str, bar: str, hover: str, active: str) -> dict[str, str]:

@@ -14,8 +14,7 @@ from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Static
 
-from quicksand_tui.actions.all_actions import Action, Scope, in_scope
-from quicksand_tui.actions.record import PREFIXED
+from quicksand_tui.actions.all_actions import PREFIXED, Action, Scope, in_scope
 from quicksand_tui.model.amounts import seconds_text
 from quicksand_tui.model.keymap import NO_KEYS
 from quicksand_tui.model.text import clip, plain

@@ -23,9 +23,8 @@ from quicksand_tui.cli.screen.view_terminal import ViewTerminal
 from quicksand_tui.door.guest_input import GuestInput
 from quicksand_tui.door.screen_viewer import Screen
 from quicksand_tui.home.picture_path import new_picture
-from quicksand_tui.kit.abilities import terminals_file
 from quicksand_tui.kit.probe import Probe
-from quicksand_tui.kit.terminal_queries import in_multiplexer
+from quicksand_tui.kit.terminal_queries import in_multiplexer, terminals_file
 from quicksand_tui.model.text import ascii_only, clean, error_text
 from quicksand_tui.pixels.keysyms import Chord
 from quicksand_tui.pixels.picture_way import Way, choose_colours, choose_way

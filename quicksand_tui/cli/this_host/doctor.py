@@ -48,7 +48,7 @@ from quicksand_tui.cli.this_host.doctor_findings import (
     find_clashes,
     network_findings,
 )
-from quicksand_tui.kit.abilities import known_terminal
+from quicksand_tui.kit.terminal_queries import known_terminal
 from quicksand_tui.model.remedy_words import hint_of, text_of
 from quicksand_tui.model.text import clean_lines, error_text
 

@@ -29,7 +29,7 @@ from quicksand_tui.door.service_protocol import (
     ShellView,
 )
 from quicksand_tui.home.config_file import Settings
-from quicksand_tui.kit.deliberate_keys import Hands
+from quicksand_tui.kit.key_handling import Hands
 from quicksand_tui.model.diffs import DiffSpec, DiffView, TextDiff
 from quicksand_tui.model.jobs import CommandOutput, Failure, JobVerb, OperationError
 from quicksand_tui.model.known_sandbox import Changes, Glance

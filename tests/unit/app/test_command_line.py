@@ -11,8 +11,8 @@ from textual import events
 from textual.pilot import Pilot
 from textual.widgets import Input
 
+from quicksand_tui.actions.all_actions import Scope
 from quicksand_tui.actions.line import verbs_of
-from quicksand_tui.actions.record import Scope
 from quicksand_tui.home.state import CommandHistory, StateFile, state_dir
 from quicksand_tui.screens.command_line import CommandScreen
 from quicksand_tui.screens.confirm import ConfirmScreen

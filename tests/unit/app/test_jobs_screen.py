@@ -10,8 +10,7 @@ import pytest
 from quicksand.things.status import Status
 from rich.cells import cell_len
 
-from quicksand_tui.jobs.operations import ENDED_MAX
-from quicksand_tui.jobs.usual import usual_seconds
+from quicksand_tui.jobs.operations import ENDED_MAX, usual_seconds
 from quicksand_tui.model.jobs import EndedJob, Failure, Job, JobVerb
 from quicksand_tui.model.specs import NewSpec
 from quicksand_tui.model.text import plain

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from quicksand.things.status import Status
 
-from quicksand_tui.actions.all_actions import find_action
-from quicksand_tui.actions.record import Scope
+from quicksand_tui.actions.all_actions import Scope, find_action
 from quicksand_tui.door.service_protocol import ShellView
 from quicksand_tui.forms.mount_form import mount_form
 from quicksand_tui.forms.verb_forms import form_of

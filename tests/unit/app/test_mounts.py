@@ -11,8 +11,7 @@ from textual.pilot import Pilot
 from textual.widgets import Button, Input
 
 from quicksand_tui.actions.all_actions import Scope, find_action
-from quicksand_tui.actions.completion import complete
-from quicksand_tui.actions.line import verbs_of
+from quicksand_tui.actions.line import complete, verbs_of
 from quicksand_tui.forms.mount_form import (
     complete_directory,
     complete_mounts,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from quicksand_tui.actions.all_actions import Scope
-from quicksand_tui.kit.doing import Doer
+from quicksand_tui.actions.all_actions import Doer, Scope
 
 
 def test_a_method_is_that_of_the_action_with_its_name_and_a_class_has_those_of_its_bases() -> None:

@@ -19,8 +19,7 @@ from quicksand.things.status import Status
 from quicksand_vt import Terminal
 
 from quicksand_tui.door.service import EngineService
-from quicksand_tui.kit.first_list import first_list
-from quicksand_tui.kit.outline import Looks, outline
+from quicksand_tui.kit.outline import Looks, first_list, outline
 from quicksand_tui.model.shown_sandboxes import SandboxView
 from quicksand_tui.model.text import sanitise
 from quicksand_tui.model.world import World

@@ -12,7 +12,7 @@ import pytest
 from pytest import CaptureFixture
 
 from quicksand_tui.door.service_protocol import ShellView
-from quicksand_tui.kit.deliberate_keys import Hands
+from quicksand_tui.kit.key_handling import Hands
 from quicksand_tui.model.jobs import Failure
 from quicksand_tui.model.world import MachineView
 from quicksand_tui.screens.reports import FailureScreen
