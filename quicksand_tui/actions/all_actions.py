@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from enum import StrEnum
 from functools import cache
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from quicksand.things.frozen import frozen
 
 from quicksand_tui.actions import reasons
-from quicksand_tui.actions.reasons import Reason, each
-from quicksand_tui.model.keymap import BEHIND_PREFIX, Keymap, key_text
-from quicksand_tui.verbs.index import find_verb
+from quicksand_tui.model.keymap import BEHIND_PREFIX, Keymap
+from quicksand_tui.verbs import (
+    bundles,
+    checkpoints,
+    guests,
+    halting,
+    launching,
+    looking,
+    mounts,
+    packages,
+    ports,
+    saves,
+    screen,
+    trashing,
+    verdicts,
+)
 from quicksand_tui.verbs.shown_commands import Value, command_about
-from quicksand_tui.verbs.verb import Kind, Parameter
+from quicksand_tui.verbs.verb import AnyVerb, Kind, Parameter
+
+if TYPE_CHECKING:
+    from quicksand_tui.actions.reasons import Reason
+    from quicksand_tui.model.world import Selection, World
 
 
 class Group(StrEnum):
@@ -70,8 +87,8 @@ PREFIXED = frozenset(Scope(name) for name in BEHIND_PREFIX)
 @frozen
 class Action:
     """One action: its keys, its words, and why it may not be possible. It is carried out by the
-    method ``do_`` and its id, of the screen or part whose scope it has (`quicksand_tui.actions.all_actions`);
-    without such a method its verb is done, after its form was shown."""
+    method ``do_`` and its id, of the screen or part whose scope it has (`Doer`); without such a
+    method its verb is done, after its form was shown."""
 
     id: str
     keys: tuple[str, ...]
@@ -81,9 +98,10 @@ class Action:
     tooltip: str
     """A sentence for help and palette, without a full stop."""
     group: Group
-    disabled_reason: Reason = reasons.always
-    verb: str = ""
-    """The verb whose command does the same (`quicksand_tui.verbs`)."""
+    reason: Reason | None = None
+    """Returns why it is not possible, if that is more than the states of its verb."""
+    verb: AnyVerb | None = None
+    """The verb whose command does the same."""
     flags: tuple[str, ...] = ()
     """Flags of that command, by the names of their parameters."""
     flags_if_live: tuple[str, ...] = ()
@@ -109,10 +127,26 @@ class Action:
     """Whether it changes anything, so that a read-only app refuses it. True if its verb does."""
 
     def __post_init__(self) -> None:
-        if self.verb and not find_verb(self.verb).only_reads(self.flags):
+        if self.verb is not None and not self.verb.only_reads(self.flags):
             object.__setattr__(self, "changes", True)
-        if self.changes:
-            object.__setattr__(self, "disabled_reason", reasons.guarded(self.disabled_reason))
+
+    def disabled_reason(self, world: World, selection: Selection) -> str | None:
+        """Returns why it is not possible now; None if it is. An action on all marked sandboxes is
+        possible if it is possible for one of them."""
+        if self.changes and world.read_only:
+            return reasons.READ_ONLY
+        views = selection.marked_sandboxes if self.many else ()
+        whys = [self._why_not(world, selection.of(view)) for view in views]
+        if not whys:
+            return self._why_not(world, selection)
+        return None if None in whys else whys[0]
+
+    def _why_not(self, world: World, selection: Selection) -> str | None:
+        if self.reason is not None:
+            return self.reason(world, selection)
+        if self.verb is None or self.verb.states is None:
+            return None
+        return reasons.find_wrong_state(self.verb.states, world, selection)
 
     @property
     def scope(self) -> Scope:
@@ -127,10 +161,10 @@ class Action:
     def command_for(self, subject: str = "", *, live: bool = False, **values: Value) -> str:
         """Returns the command for ``subject`` with further parameters; "" if the action has no
         command. Raises LookupError as `command_line` does."""
-        if not self.verb:
+        if self.verb is None:
             return ""
         flags = (*self.flags, *(self.flags_if_live if live else ()))
-        return command_about(self.verb, subject, *flags, **values)
+        return command_about(self.verb.name, subject, *flags, **values)
 
 
 class Maker:
@@ -144,52 +178,29 @@ class Maker:
         action_id: str,
         keys: str,
         tooltip: str,
-        disabled_reason: Reason | None = None,
+        reason: Reason | None = None,
         *,
         label: str = "",
-        verb: str = "",
-        many: bool = False,
         **more: Any,
     ) -> Action:
         """Makes an action. ``keys`` are separated by spaces, ``label`` is given if it differs from
-        the id, and ``more`` are further fields of `Action`. By default it is possible in the states
-        of its verb. ``many``: it is done to all marked sandboxes."""
-        reason = disabled_reason
-        if reason is None:
-            states = find_verb(verb).states if verb else None
-            reason = reasons.always if states is None else reasons.in_states(states)
+        the id, and ``more`` are further fields of `Action`."""
         return Action(
-            verb=verb,
             id=action_id,
             keys=tuple(keys.split()),
             label=label or action_id.replace("_", " "),
             tooltip=tooltip,
             group=self._group,
-            disabled_reason=each(reason) if many else reason,
-            many=many,
+            reason=reason,
             **more,
         )
 
-
-__all__ = [
-    "ACTIONS",
-    "MOVES",
-    "MOVES_TO_PARTS",
-    "Action",
-    "Group",
-    "Scope",
-    "default_keymap",
-    "find_action",
-    "in_scope",
-    "key_text",
-    "line_keys",
-]
 
 _saves, _trash = Maker(Group.SAVES), Maker(Group.TRASH)
 
 
 # fmt: off
-def _everywhere(make: Maker, verb: str) -> tuple[Action, ...]:
+def _everywhere(make: Maker, verb: AnyVerb) -> tuple[Action, ...]:
     return (
         make("refresh", "r", "Read everything again (changes show by themselves)",
              verb=verb, footer=False),
@@ -215,22 +226,22 @@ def _on_all_screens(make: Maker) -> tuple[Action, ...]:
 # fmt: off
 SAVES_ACTIONS: tuple[Action, ...] = (
     _saves("begin", "enter", "Start a new sandbox from it",
-           reasons.begin, label="start", verb="run"),
+           reasons.begin, label="start", verb=launching.create),
     _saves("cancel", "c", "Cancel its running job, which leaves nothing behind",
            reasons.cancel_saving, careful=True),
     _saves("discard", "d", "Delete it, to the trash or for good; asks first",
-           reasons.discard, label="delete", verb="saves rm"),
+           reasons.discard, label="delete", verb=saves.discard),
     _saves("prune", "p", "Choose old ones, look at them, and delete them",
-           reasons.prune, verb="saves prune", footer=False),
+           reasons.prune, verb=saves.SAVES_PRUNE, footer=False),
     _saves("export", "e", "Write it to one file that other hosts can import",
-           reasons.export, verb="export"),
+           reasons.export, verb=bundles.EXPORT),
     _saves("import", "i", "Import a save or a sandbox from such a file",
-           reasons.import_, verb="import"),
-    _saves("trash", "T", "Go to the trash, to restore or delete for good", verb="trash"),
+           reasons.import_, verb=bundles.IMPORT),
+    _saves("trash", "T", "Go to the trash, to restore or delete for good", verb=trashing.TRASH),
     _saves("verify", "f", "Verify its files, sizes, headers and base",
-           reasons.several, verb="saves verify"),
+           reasons.several, verb=verdicts.verify),
     _saves("verify_deep", "F", "Verify every byte of it and of its base",
-           reasons.several, label="verify all", verb="saves verify", flags=("deep",),
+           reasons.several, label="verify all", verb=verdicts.verify, flags=("deep",),
            footer=False),
     _saves("copy", "y", "Copy the name, if the terminal allows it",
            reasons.selected, footer=False),
@@ -242,12 +253,12 @@ SAVES_ACTIONS: tuple[Action, ...] = (
            takes_text=True),
     _saves("order", "o", "Order by name, age, size or freed space, in turn",
            reasons.listed, footer=False),
-    *_everywhere(_saves, "saves"),
+    *_everywhere(_saves, saves.SAVES),
     _saves("back", "escape q", "Clear filter and marks, then go back"),
     _trash("restore", "enter", "Restore it, under a new name if its own is taken",
-           reasons.trashed, label="restore", verb="restore"),
+           reasons.trashed, label="restore", verb=trashing.RESTORE),
     _trash("purge", "d", "Delete it for good; asks first",
-           reasons.trashed, label="delete", verb="trash", flags=("empty",)),
+           reasons.trashed, label="delete", verb=trashing.TRASH, flags=("empty",)),
     _trash("cancel", "c", "Cancel the running job", reasons.cancel_saving),
     _trash("copy", "y", "Copy the name, if the terminal allows it",
            reasons.in_trash, footer=False),
@@ -258,7 +269,7 @@ SAVES_ACTIONS: tuple[Action, ...] = (
            takes_text=True),
     _trash("order", "o", "Order by removal, name or freed space, in turn",
            reasons.trash_listed, footer=False),
-    *_everywhere(_trash, "trash"),
+    *_everywhere(_trash, trashing.TRASH),
     _trash("back", "escape q", "Go back to the saves"),
 )
 # fmt: on
@@ -276,11 +287,11 @@ WALL_ACTIONS: tuple[Action, ...] = (
     _wall("mark_all", "asterisk", "Mark all sandboxes on the wall, or none",
           reasons.on_wall, footer=False),
     _wall("execute", "exclamation_mark", "Run a command in it, or in all marked ones",
-          reasons.run, label="run", verb="exec", many=True),
+          reasons.run, label="run", verb=guests.EXEC, many=True),
     _wall("zoom", "z", "Show this tile alone, or all of them", reasons.on_wall),
     _wall("all", "a", "Show all that run, not only those chosen before",
           footer=False),
-    *_everywhere(_wall, "ps"),
+    *_everywhere(_wall, looking.PS),
     _wall("back", "escape q", "Go back to where you came from"),
 )
 # fmt: on
@@ -291,7 +302,7 @@ _diff = Maker(Group.DIFF)
 # fmt: off
 DIFF_ACTIONS: tuple[Action, ...] = (
     _diff("open", "enter", "Show what differs in it, or open or fold a directory",
-          label="show", verb="diff"),
+          label="show", verb=checkpoints.DIFF),
     _diff("unfold", "right", "Open a directory", footer=False),
     _diff("fold", "left", "Fold a directory, or go to the one above", footer=False),
     _diff("fold_all", "asterisk", "Open all directories, or fold them", footer=False),
@@ -424,50 +435,50 @@ _log, _tree, _mounts = Maker(Group.LOG), Maker(Group.TREE), Maker(Group.MOUNTS)
 # The table is formatted by hand, with each action in a row or two.
 # fmt: off
 ACTIONS: tuple[Action, ...] = (
-    _sandbox("new", "n", "Start a new sandbox from an image", reasons.new, verb="run"),
+    _sandbox("new", "n", "Start a new sandbox from an image", reasons.new, verb=launching.create),
     _sandbox("open", "enter", "Open a shell; start a stopped one, resume a paused one",
              reasons.open_, footer=False, changes=True, takes_keys=True),
     _sandbox("shell", "s", "Open shells beside each other, to split and zoom",
-             reasons.shell, verb="shell", takes_keys=True),
+             reasons.shell, verb=guests.SHELL, takes_keys=True),
     _sandbox("full_shell", "f", "Open one shell that fills the whole terminal",
-             reasons.has_guest, verb="shell", footer=False),
+             reasons.has_guest, verb=guests.SHELL, footer=False),
     _sandbox("desktop", "w", "Watch its screen, with mouse and keys",
-             reasons.desktop, verb="view"),
+             reasons.desktop, verb=screen.VIEW),
     _sandbox("execute", "exclamation_mark", "Run a command in it, or in all marked ones",
-             reasons.run, label="run", verb="exec", many=True, footer=False),
-    _sandbox("start", "a", "Start a stopped sandbox", verb="start", many=True),
+             reasons.run, label="run", verb=guests.EXEC, many=True, footer=False),
+    _sandbox("start", "a", "Start a stopped sandbox", verb=launching.start, many=True),
     _sandbox("stop", "x", "Stop gently: the guest syncs and powers down",
-             verb="stop", many=True, careful=True),
+             verb=halting.stop, many=True, careful=True),
     _sandbox("pause", "P", "Freeze it, or resume it if it is paused",
-             verb="pause", many=True, aliases=("resume",),
+             verb=halting.pause, many=True, aliases=("resume",),
              label_if_paused="resume", footer=False),
     _sandbox("kill", "K", "Pull the plug; asks first",
-             reasons.kill, verb="kill", many=True, footer=False),
+             reasons.kill, verb=halting.kill, many=True, footer=False),
     _sandbox("checkpoint", "c", "Make a checkpoint of memory, processes and disk",
-             verb="checkpoint", many=True),
+             verb=checkpoints.take, many=True),
     _sandbox("revert", "u", "Choose a checkpoint to revert to, or to start at",
-             reasons.to_tree, verb="revert"),
+             reasons.to_tree, verb=checkpoints.revert),
     _sandbox("undo", "U", "Undo the last revert, or the last delete",
-             reasons.undo, verb="undo", careful=True),
+             reasons.undo, verb=checkpoints.undo, careful=True),
     _sandbox("clone", "b", "Copy it as it is now, with its running processes",
-             verb="clone", footer=False),
+             verb=launching.clone, footer=False),
     _sandbox("save", "S", "Save its disk, so that others can start from it",
-             verb="save", footer=False),
+             verb=saves.save, footer=False),
     _sandbox("mount", "M", "Mount a directory of this host in it",
-             reasons.mount, verb="mount", footer=False),
+             reasons.mount, verb=mounts.mount, footer=False),
     _sandbox("mounts", "D", "Show its mounted directories, to unmount them",
-             reasons.log, verb="mounts", footer=False),
+             reasons.log, verb=mounts.MOUNTS, footer=False),
     _sandbox("forward", "p", "Forward a port of this host to it",
-             verb="forward", footer=False),
+             verb=ports.forward, footer=False),
     _sandbox("unforward", "e", "End the forward of a port",
-             reasons.unforward, label="end forward", verb="forward", flags=("remove",),
+             reasons.unforward, label="end forward", verb=ports.forward, flags=("remove",),
              footer=False),
     _sandbox("copy_port", "Y", "Copy the address of a forwarded port",
              reasons.copy_port, footer=False),
     _sandbox("delete", "d", "Move the sandbox or save to the trash; asks first",
-             reasons.delete_any, verb="rm", flags_if_live=("force",)),
+             reasons.delete_any, verb=trashing.RM, flags_if_live=("force",)),
     _sandbox("log", "l", "Show its console, QEMU's messages and your commands",
-             reasons.log, verb="logs", flags=("follow",)),
+             reasons.log, verb=looking.LOGS, flags=("follow",)),
     _sandbox("cancel", "X", "Cancel a start or a save, which leaves nothing behind",
              reasons.cancel, careful=True),
     _sandbox("copy", "y", "Copy the name, if the terminal allows it",
@@ -478,12 +489,12 @@ ACTIONS: tuple[Action, ...] = (
              reasons.mark, footer=False),
     _sandbox("mark_range", "V", "Mark all rows that you pass from here; again ends it",
              reasons.mark, footer=False),
-    _view("install", "I", "Install an image from a package", verb="install", footer=False),
+    _view("install", "I", "Install an image from a package", verb=packages.INSTALL, footer=False),
     _view("uninstall", "R", "Uninstall an image of a package; asks first",
-          reasons.uninstall, verb="uninstall", footer=False),
-    _view("saves", "v", "Go to the saves, to start, verify or delete them", verb="saves"),
+          reasons.uninstall, verb=packages.UNINSTALL, footer=False),
+    _view("saves", "v", "Go to the saves, to start, verify or delete them", verb=saves.SAVES),
     _view("trash", "T", "Go to the trash, which keeps things for a week",
-          verb="trash", footer=False),
+          verb=trashing.TRASH, footer=False),
     _view("jump", "apostrophe", "Jump to a row or a pane by its letters", footer=False),
     _view("last", "minus", "Go to the sandbox that you used before", footer=False),
     _view("wall", "W", "Watch what runs in all, or in those marked or filtered",
@@ -503,7 +514,7 @@ ACTIONS: tuple[Action, ...] = (
     _view("escape", "escape", "Leave search, filter, marks or zoom, one at a time",
           label="back", footer=False),
     _view("refresh", "r", "Read everything again (changes show by themselves)",
-          verb="ps", flags=("everything",), footer=False),
+          verb=looking.PS, flags=("everything",), footer=False),
     _view("redraw", "ctrl+l", "Draw the screen anew, over what others wrote there",
           footer=False),
     _view("commands", "at", "Show your actions as commands", footer=False),
@@ -531,16 +542,16 @@ ACTIONS: tuple[Action, ...] = (
     _tree("go", "enter", "Revert to it; a stopped sandbox starts there",
           reasons.go_there, label="revert", careful=True, changes=True),
     _tree("remove", "d", "Delete it; asks first",
-          reasons.remove, label="delete", verb="checkpoint rm"),
+          reasons.remove, label="delete", verb=checkpoints.remove),
     _tree("clone", "b", "Clone the sandbox as it was then",
-          reasons.clone_there, label="clone", verb="clone"),
-    _tree("note", "t", "Change its note", reasons.go_there, verb="checkpoint note"),
+          reasons.clone_there, label="clone", verb=launching.clone),
+    _tree("note", "t", "Change its note", reasons.go_there, verb=checkpoints.write_note),
     _tree("command", "colon", "Type a command, with completion", footer=False,
           takes_text=True),
     _tree("pin", "p", "Protect it from deletion, or no longer",
-          reasons.go_there, verb="checkpoint pin"),
+          reasons.go_there, verb=checkpoints.pin),
     _tree("diff", "f", "Show files that differ from here, or a marked one",
-          reasons.diff, verb="diff"),
+          reasons.diff, verb=checkpoints.DIFF),
     _tree("compare", "space", "Mark it, to compare it with another one",
           reasons.diff, footer=False),
     _tree("look", "o", "Show its screen large, beside the one compared with",
@@ -551,11 +562,11 @@ ACTIONS: tuple[Action, ...] = (
     _tree("copy", "y", "Copy its tag, if the terminal allows it",
           reasons.go_there, footer=False),
     _tree("back", "escape", "Go back to the lists, or to where you came from"),
-    _mounts("mount", "M", "Mount a directory of this host in it", reasons.mount, verb="mount"),
+    _mounts("mount", "M", "Mount a directory of this host in it", reasons.mount, verb=mounts.mount),
     _mounts("unmount", "d", "Unmount it; refused while programs use it",
-            reasons.unmount, verb="unmount"),
+            reasons.unmount, verb=mounts.unmount),
     _mounts("force", "F", "Unmount it even while it is used; asks first",
-            reasons.unmount, label="force unmount", verb="unmount", flags=("force",)),
+            reasons.unmount, label="force unmount", verb=mounts.unmount, flags=("force",)),
     _mounts("copy", "y", "Copy its path in the guest, if the terminal allows it",
             reasons.copy_mount, footer=False),
     _mounts("back", "escape", "Go back to the lists"),
@@ -608,9 +619,6 @@ def in_scope(scope: Scope) -> Iterator[Action]:
     return (action for action in ACTIONS if action.scope is scope)
 
 
-Handlers = Mapping[str, Callable[[], None]]
-"""The methods that carry out actions, by the ids of these in the registry."""
-
 DO = "do_"
 
 
@@ -631,7 +639,10 @@ class Doer:
                 raise TypeError(f"{cls.__name__}.{DO}{action_id} is for no action of {scope}")
         cls._does = tuple(dict.fromkeys((*cls._does, *own)))
 
-    @property
-    def handlers(self) -> Handlers:
-        """The method of each action that it carries out, by its id."""
-        return {action_id: getattr(self, DO + action_id) for action_id in self._does}
+    def does(self, action_id: str) -> bool:
+        """Whether it has a method for the action."""
+        return action_id in self._does
+
+    def do(self, action_id: str) -> None:
+        """Carries out an action for which it has a method."""
+        getattr(self, DO + action_id)()

@@ -7,13 +7,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from quicksand.things.status import Status
+
 from quicksand_tui.actions import reasons
 from quicksand_tui.actions.all_actions import Action, Group, Scope, in_scope
 from quicksand_tui.model.amounts import age_text, clock_text, size_text
 from quicksand_tui.model.shown_checkpoints import CheckpointView
 from quicksand_tui.model.text import LINE_MAX, did_you_mean, sanitise
 from quicksand_tui.model.world import Selection, World
-from quicksand_tui.verbs import index, lazy_engine
+from quicksand_tui.verbs import checkpoints, lazy_engine, mounts
 from quicksand_tui.verbs.verb import Kind, Parameter
 
 if TYPE_CHECKING:
@@ -130,16 +132,15 @@ class LineVerb:
         return next((found for found in self.arguments if word in found.flags), None)
 
 
-def _more(name: str, about: str) -> LineVerb:
-    verb = index.find_verb(name)
-    return LineVerb(name=name, about=about, arguments=verb.on_line, verb=verb)
+def _more(verb: AnyVerb, about: str) -> LineVerb:
+    return LineVerb(name=verb.name, about=about, arguments=verb.on_line, verb=verb)
 
 
 MORE = (
     LineVerb(name="theme", about="Change the colours", arguments=(Parameter("theme", Kind.THEME),)),
-    _more("tree", "Look at a sandbox's checkpoints"),
-    _more("diff", "Show files that differ between two checkpoints"),
-    _more("unmount", "Take a directory of this host away"),
+    _more(checkpoints.TREE, "Look at a sandbox's checkpoints"),
+    _more(checkpoints.DIFF, "Show files that differ between two checkpoints"),
+    _more(mounts.unmount, "Take a directory of this host away"),
 )
 """The commands that are not actions."""
 
@@ -163,7 +164,7 @@ def verbs_of(scope: Scope) -> dict[str, LineVerb]:
 
 def _verb_of(name: str, action: Action, here: Action | None) -> LineVerb:
     # Also accept the name of the shell command: rm for delete, logs for log.
-    shell = action.verb.split()[:1]
+    shell = action.verb.name.split()[:1] if action.verb is not None else ()
     on_main = action.scope is Scope.MAIN
     return LineVerb(
         name=name,
@@ -172,7 +173,7 @@ def _verb_of(name: str, action: Action, here: Action | None) -> LineVerb:
         here=here,
         arguments=_arguments_of(action) if on_main else (),
         aliases=tuple(word for word in (*shell, *action.aliases) if word != name),
-        verb=index.find_verb(action.verb) if action.verb else None,
+        verb=action.verb,
     )
 
 
@@ -180,8 +181,8 @@ def _arguments_of(action: Action) -> tuple[Parameter, ...]:
     """Returns an action's own arguments, or those of its verb that the line takes."""
     if action.takes:
         return action.takes
-    if action.verb:
-        return index.find_verb(action.verb).on_line
+    if action.verb is not None:
+        return action.verb.on_line
     return (SANDBOX,) if action.group is Group.SANDBOX else ()
 
 
@@ -393,10 +394,12 @@ def why_not(target: Target, world: World, selection: Selection) -> str | None:
         return None if action is None else action.disabled_reason(world, about)
     if verb.reads:
         return reasons.diff(world, about)
-    for reason in (reasons.go_there, reasons.of(verb)):
-        if (why := reasons.guarded(reason)(world, about)) is not None:
-            return why
-    return None
+    if world.read_only:
+        return reasons.READ_ONLY
+    if (why := reasons.go_there(world, about)) is not None:
+        return why
+    states = frozenset(Status) if verb.states is None else verb.states
+    return reasons.find_wrong_state(states, world, about)
 
 
 CANDIDATES_MAX = 200

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from quicksand.things.status import (
@@ -26,24 +27,10 @@ if TYPE_CHECKING:
 
     from quicksand_tui.model.shown_sandboxes import SandboxView
     from quicksand_tui.model.shown_saves import SaveView, TrashedView
-    from quicksand_tui.verbs.verb import AnyVerb
 
 
 Reason = Callable[[World, Selection], str | None]
 """Returns why an action is not possible now; None if it is."""
-
-
-def each(reason: Reason) -> Reason:
-    """Makes the reason of an action on all marked sandboxes: it is possible if it is possible for
-    one of them."""
-
-    def of_marked(world: World, selection: Selection) -> str | None:
-        reasons = [reason(world, selection.of(view)) for view in selection.marked_sandboxes]
-        if not reasons:
-            return reason(world, selection)
-        return None if None in reasons else reasons[0]
-
-    return of_marked
 
 
 def _none(world: World, what: str) -> str:
@@ -190,15 +177,6 @@ def always(world: World, selection: Selection) -> str | None:
     return None
 
 
-def guarded(reason: Reason) -> Reason:
-    """Makes the reason of an action that changes something: the read-only mode refuses it."""
-
-    def refuse(world: World, selection: Selection) -> str | None:
-        return READ_ONLY if world.read_only else reason(world, selection)
-
-    return refuse
-
-
 def _selected(world: World, selection: Selection) -> tuple[SandboxView | None, str]:
     """Returns the selected sandbox, or None and the reason why there is none."""
     if selection.panel is Panel.IMAGES:
@@ -247,21 +225,13 @@ _DOING = {
 }
 
 
-def in_states(states: Collection[Status]) -> Reason:
-    """Makes the reason of an action on a sandbox in one of these states, without a running job."""
-
-    def reason(world: World, selection: Selection) -> str | None:
-        sandbox, why = _selected(world, selection)
-        if sandbox is None:
-            return why
-        return _busy(world, sandbox) or _not_in(states, world, sandbox)
-
-    return reason
-
-
-def of(verb: AnyVerb) -> Reason:
-    """Makes the reason of a verb that is done to a sandbox."""
-    return in_states(frozenset(Status) if verb.states is None else verb.states)
+def find_wrong_state(states: Collection[Status], world: World, selection: Selection) -> str | None:
+    """Returns why nothing can be done that needs a sandbox in one of these states, without a
+    running job."""
+    sandbox, why = _selected(world, selection)
+    if sandbox is None:
+        return why
+    return _busy(world, sandbox) or _not_in(states, world, sandbox)
 
 
 def _not_in(states: Collection[Status], world: World, sandbox: SandboxView) -> str | None:
@@ -291,11 +261,11 @@ _NO_MACHINE = {
     Status.BROKEN: "is broken",
 }
 
-has_guest = in_states(RUNS)
-has_machine = in_states(HAS_MACHINE)
-can_start = in_states(CAN_START)
-can_end = in_states(CAN_END)
-can_be_copied = in_states(CAN_BE_COPIED)
+has_guest = partial(find_wrong_state, RUNS)
+has_machine = partial(find_wrong_state, HAS_MACHINE)
+can_start = partial(find_wrong_state, CAN_START)
+can_end = partial(find_wrong_state, CAN_END)
+can_be_copied = partial(find_wrong_state, CAN_BE_COPIED)
 
 
 def run(world: World, selection: Selection) -> str | None:
@@ -369,7 +339,9 @@ def delete_any(world: World, selection: Selection) -> str | None:
     """Checks deleting the selection of the list: a save, or any of the sandboxes."""
     if selection.panel is Panel.SAVES:
         return discard(world, selection)
-    return each(delete)(world, selection)
+    marked = [delete(world, selection.of(view)) for view in selection.marked_sandboxes]
+    whys = marked or [delete(world, selection)]
+    return None if None in whys else whys[0]
 
 
 def delete(world: World, selection: Selection) -> str | None:

@@ -28,7 +28,7 @@ from quicksand_tui.widgets.bars import TabBar
 from quicksand_tui.widgets.details import STYLES, Details
 
 if TYPE_CHECKING:
-    from quicksand_tui.actions.all_actions import Handlers
+    from quicksand_tui.actions.all_actions import Doer
     from quicksand_tui.cockpit.desktop_tab import DesktopPanel
     from quicksand_tui.cockpit.log import LogPanel
     from quicksand_tui.cockpit.mounts_tab import MountsPanel
@@ -257,18 +257,18 @@ class Area(Vertical):
             self.screen.set_focus(self._parts[self._tab])
         return True
 
-    def handlers_of(self, scope: Scope) -> Handlers:
-        """Returns the handlers of the tab with that scope; none if no tab has that scope."""
+    def doer_of(self, scope: Scope) -> Doer | None:
+        """Returns the tab that carries out the actions of a scope; None if no tab has it."""
         match scope:
             case Scope.LOG:
-                return self.logs.handlers
+                return self.logs
             case Scope.MOUNTS:
-                return self.mounts.handlers
+                return self.mounts
             case Scope.DESKTOP:
-                return self.desktop.handlers
+                return self.desktop
             case Scope.PANES:
-                return self.shells.handlers
-        return {}
+                return self.shells
+        return None
 
     @property
     def doing(self) -> dict[str, str]:

@@ -18,7 +18,8 @@ from textual.widgets import Input
 from quicksand_tui.actions.all_actions import Scope, in_scope
 from quicksand_tui.cockpit.part import KnownChanged, PartWidget
 from quicksand_tui.door.service_protocol import LogKind, LogSource
-from quicksand_tui.kit.base import bindings_of, tell
+from quicksand_tui.kit.base import tell
+from quicksand_tui.kit.key_handling import bindings_of
 from quicksand_tui.model.amounts import clock_text, seconds_text
 from quicksand_tui.model.jobs import OperationError
 from quicksand_tui.model.text import error_text, sanitise_lines

@@ -13,7 +13,8 @@ from textual.widgets import Static
 
 from quicksand_tui.actions.all_actions import Scope, in_scope
 from quicksand_tui.cockpit.part import MountMoved, PartWidget
-from quicksand_tui.kit.base import bindings_of, tell
+from quicksand_tui.kit.base import tell
+from quicksand_tui.kit.key_handling import bindings_of
 from quicksand_tui.model.text import TITLE_CELLS, clip
 from quicksand_tui.verbs.mounts import unmount
 from quicksand_tui.views.losses import of_unmount

@@ -9,7 +9,8 @@ from textual.message import Message
 from textual.widget import Widget
 
 from quicksand_tui.actions.all_actions import Doer, in_scope
-from quicksand_tui.kit.base import ActionScreen, tell
+from quicksand_tui.kit.base import tell
+from quicksand_tui.kit.key_handling import ActionScreen
 from quicksand_tui.model.keymap import key_text
 from quicksand_tui.model.text import plain
 

@@ -17,7 +17,7 @@ from textual.widgets import Static
 from quicksand_tui.actions.all_actions import Scope, in_scope
 from quicksand_tui.cockpit.part import PartWidget
 from quicksand_tui.cockpit.seam import Join, joined_line
-from quicksand_tui.kit.base import bindings_of
+from quicksand_tui.kit.key_handling import bindings_of
 from quicksand_tui.model.amounts import size_text
 from quicksand_tui.model.folds import FOLD
 from quicksand_tui.model.text import clip

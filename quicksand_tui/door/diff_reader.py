@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from quicksand.base.errors import HistoryError, QuicksandError
 
-from quicksand_tui.door.foreground import running_of
+from quicksand_tui.door.typed import running_of
 from quicksand_tui.model.amounts import size_text
 from quicksand_tui.model.diffs import (
     ChangedPackage,

@@ -18,13 +18,13 @@ from quicksand.guest.traffic import GuestTraffic
 from quicksand.sandbox import Sandbox
 
 from quicksand_tui.door import diff_reader
+from quicksand_tui.door.engine_screen import ScreenHere
 from quicksand_tui.door.far_guest import reach_there
 from quicksand_tui.door.far_verbs import carry_out_there
-from quicksand_tui.door.foreground import running_of
-from quicksand_tui.door.reach import reach_here
-from quicksand_tui.door.screen_here import ScreenHere
 from quicksand_tui.door.service_protocol import ShellView
+from quicksand_tui.door.terminal_place import reach_here
 from quicksand_tui.door.terminals import PANE_NAME, birth_of
+from quicksand_tui.door.typed import running_of
 from quicksand_tui.model.changed_directories import by_directory
 from quicksand_tui.model.jobs import CommandOutput, Failure, OperationError
 from quicksand_tui.model.known_sandbox import ChangedPlace, Changes, Glance
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
+    from quicksand_tui.door.engine_screen import ScreenPlace
     from quicksand_tui.door.far_host import FarHost
-    from quicksand_tui.door.reach import Guest
     from quicksand_tui.door.saves_look import Found
-    from quicksand_tui.door.screen_here import ScreenPlace
     from quicksand_tui.door.silence import Silences
+    from quicksand_tui.door.terminal_place import Guest
     from quicksand_tui.model.diffs import DiffSpec, DiffView, TextDiff
     from quicksand_tui.model.losing import Losing
     from quicksand_tui.model.shown_saves import VerdictView

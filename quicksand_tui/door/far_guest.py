@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from quicksand.guest.execution import Command
 
     from quicksand_tui.door.far_host import FarHost
-    from quicksand_tui.door.reach import Guest
-    from quicksand_tui.door.terminal_place import Right
+    from quicksand_tui.door.terminal_place import Guest, Right
 
 
 class FarGuest:

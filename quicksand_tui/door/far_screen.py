@@ -10,9 +10,9 @@ from quicksand.display.place import open_screen
 from quicksand.display.sought import not_running
 from quicksand.hosted.relayed_screen import ScreenRelay
 
+from quicksand_tui.door.engine_screen import OpenScreen
 from quicksand_tui.door.far_guest import PlaceThere
 from quicksand_tui.door.far_sandbox import FarSharing, open_there
-from quicksand_tui.door.screen_here import OpenScreen
 from quicksand_tui.model.shown_sandboxes import at_host
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from quicksand_tui.door import lazy_door
 if TYPE_CHECKING:
     from quicksand.sandbox import Sandbox
 
+    from quicksand_tui.door.engine_screen import ScreenPlace
     from quicksand_tui.door.far_host import FarHost
-    from quicksand_tui.door.screen_here import ScreenPlace
 
 
 def open_there(host: FarHost, sandbox_id: str) -> Sandbox:

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from quicksand_tui.door.far_host import FarHost
     from quicksand_tui.door.far_hosts import FarHosts
     from quicksand_tui.door.look import Reader
-    from quicksand_tui.door.reach import Guest
     from quicksand_tui.door.saves_look import SavesReader
     from quicksand_tui.door.service_protocol import (
         GuestScreen,
@@ -42,8 +41,9 @@ if TYPE_CHECKING:
         ScreenSink,
         Wall,
     )
+    from quicksand_tui.door.silence import TrafficWatch
     from quicksand_tui.door.ssh_asking import AskUser
-    from quicksand_tui.door.traffic_watch import TrafficWatch
+    from quicksand_tui.door.terminal_place import Guest
     from quicksand_tui.model.shown_sandboxes import TrafficRates
     from quicksand_tui.model.shown_saves import SavesView, VerdictView
     from quicksand_tui.model.world import World

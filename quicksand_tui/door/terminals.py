@@ -19,9 +19,7 @@ from quicksand.base.errors import (
     RevertedError,
 )
 
-from quicksand_tui.door.foreground import Foreground
-from quicksand_tui.door.typed import Heed, Typed
-from quicksand_tui.door.typed_queue import TypedQueue
+from quicksand_tui.door.typed import Foreground, Heed, Typed, TypedQueue
 from quicksand_tui.model.remedy_words import text_of
 from quicksand_tui.model.text import sanitise
 from quicksand_tui.panes.content import UNREAD_MAX, LinkState, LinkStatus, Said, Sink
@@ -29,8 +27,7 @@ from quicksand_tui.panes.content import UNREAD_MAX, LinkState, LinkStatus, Said,
 if TYPE_CHECKING:
     from quicksand.guest.shell import Shell, ShellInfo
 
-    from quicksand_tui.door.reach import Guest
-    from quicksand_tui.door.terminal_place import Right, SandboxPlace
+    from quicksand_tui.door.terminal_place import Guest, Right, SandboxPlace
 
 
 TERM = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}

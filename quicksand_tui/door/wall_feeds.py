@@ -20,7 +20,7 @@ from quicksand_tui.model.wall_plan import NOTHING_HEARD, Heard, WatchedTerminal
 if TYPE_CHECKING:
     from quicksand.guest.shell import ShellInfo
 
-    from quicksand_tui.door.reach import Guest, Reach
+    from quicksand_tui.door.terminal_place import Guest, Reach
 
 LIST_S: Final = 3.0
 """Seconds between two questions to a guest for its terminals: answering wakes an idle guest."""

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 from weakref import WeakKeyDictionary
 
 from quicksand.things.frozen import frozen
+from textual.binding import Binding
 
-from quicksand_tui.kit.base import tell
+from quicksand_tui.actions.all_actions import Doer, find_action
+from quicksand_tui.kit.base import AppScreen, refuse_paste, tell
 from quicksand_tui.kit.textual_private import RawDriver, driver_of
+from quicksand_tui.model.keymap import UNBOUND
 
 if TYPE_CHECKING:
+    from textual import events
     from textual.app import App
     from textual.events import Key
     from textual.timer import Timer
 
-    from quicksand_tui.actions.all_actions import Action
+    from quicksand_tui.actions.all_actions import Action, Scope
     from quicksand_tui.home.config_file import Settings
     from quicksand_tui.model.keymap import Keymap, Prefix
     from quicksand_tui.model.world import Selection, World
@@ -359,3 +363,77 @@ class Keys:
                 f"{here.hint('shell')} opens a shell, {here.hint('command')} types a command",
                 severity="warning",
             )
+
+
+def bindings_of(actions: Iterable[Action]) -> list[Binding]:
+    """Returns the bindings of a screen's actions. The app's keymap replaces their keys by id, so
+    every action has a binding, even without a key."""
+    return [
+        Binding(
+            ",".join(action.keys) or UNBOUND,
+            f"do('{action.id}')",
+            action.label,
+            show=False,
+            tooltip=action.tooltip,
+            id=f"{action.scope.value}.{action.id}",
+        )
+        for action in actions
+    ]
+
+
+class ActionScreen(AppScreen[None], Doer):
+    """A screen whose keys are the registry's actions of its scope. It carries them out itself, or
+    they are the same on all screens."""
+
+    scope: ClassVar[Scope]
+    world: World
+    """The world that was shown last."""
+
+    def __init__(self, keys: Keys, everywhere: Doer, **options: Any) -> None:
+        """``everywhere`` carries out the actions that are the same on all screens."""
+        super().__init__(**options)
+        self._app_keys = keys
+        self.everywhere = everywhere
+
+    @property
+    def selection(self) -> Selection:
+        """The selection of the screen."""
+        raise NotImplementedError
+
+    @property
+    def help_scope(self) -> Scope:
+        """The scope whose help is shown."""
+        return self.scope
+
+    def doers_of(self, scope: Scope) -> Iterator[Doer]:
+        """Yields what carries out the actions of a scope on this screen; the first one that has a
+        method for an action does."""
+        yield from (self, self.everywhere)
+
+    def show_selection(self) -> None:
+        """Shows what depends on the selection."""
+
+    def on_paste(self, event: events.Paste) -> None:
+        tell(self, refuse_paste(event), severity="warning")
+
+    def action_do(self, action_id: str, scope: str = "") -> None:
+        """Carries out an action of the registry, or tells why it is not possible; ``scope`` is that
+        of a part of the screen."""
+        if self.app.screen is not self:
+            return  # keys are now meant for the dialog that is opening
+        action = find_action(action_id, self.scope)
+        if self._app_keys.refuse_text(action):
+            return
+        if action.careful:
+            self._app_keys.carefully(lambda: self._carry_out(action))
+        else:
+            self._carry_out(action)
+
+    def _carry_out(self, action: Action) -> None:
+        if self.app.screen is not self:
+            return
+        reason = self._app_keys.why_not(action, self.world, self.selection)
+        if reason is not None:
+            tell(self, reason, severity="warning")
+            return
+        next(one for one in self.doers_of(action.scope) if one.does(action.id)).do(action.id)

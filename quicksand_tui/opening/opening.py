@@ -158,7 +158,7 @@ def _run(probe: Probe, theme: str, *, ascii_glyphs: bool, read_only: bool) -> in
         service.close()
     if app.return_code:
         return app.return_code
-    sys.stdout.write(farewell(app.world_watch.world.running_names))
+    sys.stdout.write(farewell(app.present.read.running_names))
     return app.return_value or 0
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from textual import events, on, work
@@ -52,13 +52,9 @@ class _Line(LineInput):
 
     ENDING = LineInput.ENDING | {"ctrl+j", "ctrl+c"}
 
-    def __init__(self, press: Callable[[str], bool], value: str, **options: Any) -> None:
-        """``press`` takes a key for the whole line; it returns False for other keys."""
-        super().__init__(value, **options)
-        self._press = press
-
     async def _take_key(self, event: events.Key) -> None:
-        if not self._press(event.key):
+        screen = self.screen
+        if not (isinstance(screen, CommandScreen) and screen.press(event.key)):
             await super()._take_key(event)
             return
         event.stop()
@@ -105,7 +101,7 @@ class CommandScreen(ModalScreen[Target | None], AppScreen[Target | None]):
         """The last text that was set here rather than typed."""
         self._shows_saves = False
         self._input = _Line(
-            self.press, line, id="line", max_length=LINE_MAX, select_on_focus=False, compact=True
+            line, id="line", max_length=LINE_MAX, select_on_focus=False, compact=True
         )
         self._above = Static(id="candidates", markup=False)
         self._hint = Static(id="command-hint", markup=False)

@@ -26,7 +26,8 @@ from quicksand_tui.actions.all_actions import (
     default_keymap,
     in_scope,
 )
-from quicksand_tui.kit.base import ActionScreen, Dialog
+from quicksand_tui.kit.base import Dialog
+from quicksand_tui.kit.key_handling import ActionScreen
 from quicksand_tui.model.keymap import Keymap, key_text
 from quicksand_tui.model.text import plain
 from quicksand_tui.model.world import Selection

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -12,17 +12,18 @@ from textual.binding import BindingType
 from quicksand_tui.actions.all_actions import Scope, in_scope
 from quicksand_tui.actions.hints import CommandHint, save_hint, trash_hint
 from quicksand_tui.cockpit.lists import SAVES
-from quicksand_tui.forms.prune import chosen_of, prune_form
 from quicksand_tui.forms.save_forms import (
+    chosen_of,
     export_form,
     export_of,
     import_form,
     import_of,
+    prune_form,
     restore,
     restore_form,
     restore_of,
 )
-from quicksand_tui.kit.base import bindings_of
+from quicksand_tui.kit.key_handling import bindings_of
 from quicksand_tui.model.shown_saves import SaveView, TrashedView, by_machine
 from quicksand_tui.model.text import TITLE_CELLS, clip
 from quicksand_tui.model.world import Selection
@@ -51,13 +52,13 @@ from quicksand_tui.views.saves_machines import (
 from quicksand_tui.widgets.browser import Browser, Listing
 
 if TYPE_CHECKING:
-    from quicksand_tui.actions.all_actions import Handlers
+    from quicksand_tui.actions.all_actions import Doer
     from quicksand_tui.forms.form_fields import Values
     from quicksand_tui.jobs.operations import Operations
     from quicksand_tui.kit.key_handling import Keys
-    from quicksand_tui.model.specs import NewSpec
     from quicksand_tui.model.world import World
     from quicksand_tui.screens.dialogs import Dialogs
+    from quicksand_tui.screens.main_screen import MainScreen
     from quicksand_tui.views.rows import Line
 
 
@@ -75,12 +76,12 @@ class SavesScreen(BrowsingScreen[SaveView]):
         dialogs: Dialogs,
         keys: Keys,
         *,
-        begin: Callable[[NewSpec], None],
-        everywhere: Handlers,
+        main: MainScreen,
+        everywhere: Doer,
         begin_with: str = "",
         ascii_only: bool,
     ) -> None:
-        """``begin`` starts a sandbox from a save, and shows it on the main screen."""
+        """A sandbox from a save is started on the ``main`` screen."""
         super().__init__(
             world,
             operations,
@@ -90,7 +91,7 @@ class SavesScreen(BrowsingScreen[SaveView]):
             begin_with=begin_with,
             ascii_only=ascii_only,
         )
-        self._begin = begin
+        self._main = main
 
     @staticmethod
     def things(world: World) -> Sequence[Saved]:
@@ -117,7 +118,7 @@ class SavesScreen(BrowsingScreen[SaveView]):
 
     def do_begin(self) -> None:
         if saves := self.selection.saves:
-            self._dialogs.ask_for_new(None, self._begin, save=saves[0])
+            self._dialogs.ask_for_new(None, self._main.create, save=saves[0])
 
     def do_discard(self) -> None:
         self._dialogs.ask_to_discard(self.selection.saves)

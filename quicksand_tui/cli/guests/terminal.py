@@ -24,7 +24,7 @@ from quicksand_vt import Restoring, Unasking
 from quicksand_tui.cli.fd_streams import FdWriter
 from quicksand_tui.cli.guests.terminal_types import choose_term
 from quicksand_tui.cli.runner import why_gone
-from quicksand_tui.door.answering import AnswerRight
+from quicksand_tui.door.terminal_place import AnswerRight
 
 if TYPE_CHECKING:
     from quicksand.guest.execution import ExitStatus

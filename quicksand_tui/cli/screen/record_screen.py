@@ -10,7 +10,7 @@ from quicksand_tui.cli.hosts.told_paths import told
 from quicksand_tui.cli.output import Exit, say
 from quicksand_tui.cli.runner import opened, run_async
 from quicksand_tui.cli.screen.display import stopped_hint
-from quicksand_tui.door.recordings import recorded_text
+from quicksand_tui.door.engine_screen import recorded_text
 from quicksand_tui.model.amounts import age_text
 from quicksand_tui.model.text import clean
 

@@ -20,8 +20,7 @@ from quicksand_tui.cli.options import parse_keys
 from quicksand_tui.cli.output import Exit
 from quicksand_tui.cli.runner import attached, run_in_sandbox, why_gone
 from quicksand_tui.cli.screen.view_terminal import ViewTerminal
-from quicksand_tui.door.guest_input import GuestInput
-from quicksand_tui.door.screen_viewer import Screen
+from quicksand_tui.door.engine_screen import GuestInput, Screen
 from quicksand_tui.home.picture_path import new_picture
 from quicksand_tui.kit.probe import Probe
 from quicksand_tui.kit.terminal_queries import in_multiplexer, terminals_file

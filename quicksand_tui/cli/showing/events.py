@@ -12,8 +12,7 @@ from quicksand.base.errors import QuicksandError
 
 from quicksand_tui.cli.click_commands import command_of
 from quicksand_tui.cli.output import Exit, complain
-from quicksand_tui.door.event_cursor import read_cursor, write_cursor
-from quicksand_tui.door.event_watch import EventWatch
+from quicksand_tui.door.event_watch import EventWatch, read_cursor, write_cursor
 from quicksand_tui.model.amounts import clock_text
 from quicksand_tui.model.happened import Happened, HappenedKind, words_of
 from quicksand_tui.model.text import clean

@@ -286,7 +286,7 @@ async def test_it_opens_among_the_saves_and_tells_what_they_told() -> None:
     service = FakeService()
     async with shown(service) as (app, pilot):
         await pilot.press("v")
-        await until(lambda: isinstance(app.screen, SavesScreen) and app.saves.view.loaded)
+        await until(lambda: isinstance(app.screen, SavesScreen) and app.present.saves.loaded)
         await pilot.press("f")
         await until(lambda: app.operations.ended)
         await open_jobs(app, pilot)

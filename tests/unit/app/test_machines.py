@@ -9,8 +9,7 @@ from quicksand.things.status import Status
 
 from quicksand_tui.actions.all_actions import Scope, find_action
 from quicksand_tui.door.service_protocol import ShellView
-from quicksand_tui.forms.mount_form import mount_form
-from quicksand_tui.forms.verb_forms import form_of
+from quicksand_tui.forms.verb_forms import form_of, mount_form
 from quicksand_tui.model.shown_sandboxes import SandboxView, at_host
 from quicksand_tui.model.world import (
     HERE,

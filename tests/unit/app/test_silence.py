@@ -24,8 +24,7 @@ from quicksand.things.status import Status
 from quicksand_tui.door import look as reader
 from quicksand_tui.door import silence
 from quicksand_tui.door.look import Reader
-from quicksand_tui.door.silence import Silences
-from quicksand_tui.door.traffic_watch import TrafficWatch
+from quicksand_tui.door.silence import Silences, TrafficWatch
 from quicksand_tui.door.typed import Typed
 from tests.unit.app.fakes import FakeService, app_of, screen_text, until
 from tests.unit.app.test_reader import VISIBLE, make, only, run_state

@@ -19,7 +19,7 @@ from quicksand.display.recording import Recorded
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
 from quicksand_tui.cli.screen import display, record_screen
-from quicksand_tui.door.recordings import recorded_text
+from quicksand_tui.door.engine_screen import recorded_text
 from tests.unit.cli.run_cli import make_stopped
 
 

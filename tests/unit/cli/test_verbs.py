@@ -84,7 +84,7 @@ def test_every_command_has_a_record() -> None:
 def test_every_action_that_is_a_command_is_one_with_a_record() -> None:
     for action in ACTIONS:
         if action.verb:
-            record = find_verb(action.verb)
+            record = action.verb
             for flag in (*action.flags, *action.flags_if_live):
                 assert record.parameter(flag).is_flag, action.address
         else:
@@ -96,7 +96,7 @@ def test_the_line_takes_arguments_of_the_command_or_what_is_no_command() -> None
         for verb in verbs_of(scope).values():
             action = verb.action
             if action is not None and action.verb:
-                record = find_verb(action.verb)
+                record = action.verb
                 assert set(verb.arguments) <= set(record.parameters), verb.name
             elif action is not None:
                 assert verb.arguments in (action.takes, (SANDBOX,), ())

@@ -20,7 +20,7 @@ from quicksand.base.errors import (
 )
 from quicksand.records.layout import MachineDir
 
-from quicksand_tui.door import answering
+from quicksand_tui.door import terminal_place
 from quicksand_tui.door.silence import Silences
 from quicksand_tui.door.terminal_place import SandboxPlace
 from quicksand_tui.door.terminals import EngineTerminal
@@ -122,7 +122,7 @@ class Stage:
                 await asyncio.sleep(0.001)
 
 
-class Right(answering.AnswerRight):
+class Right(terminal_place.AnswerRight):
     """To answer: always."""
 
     def __init__(self) -> None:

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 from quicksand.display.rfb import RfbClient
 
-from quicksand_tui.door import screen_here as door
+from quicksand_tui.door import engine_screen as door
 from quicksand_tui.door.service import EngineService
 from quicksand_tui.door.service_protocol import GuestScreen
 from quicksand_tui.pixels.encoder_messages import ROWS, Drawn, parse_cells

@@ -9,7 +9,7 @@ from typing import Any
 
 from quicksand.base.errors import DisplayError
 
-from quicksand_tui.door.guest_input import WAITING_MAX, GuestInput
+from quicksand_tui.door.engine_screen import WAITING_MAX, GuestInput
 from quicksand_tui.pixels.keysyms import Chord
 from tests.unit.app.fakes import until
 

@@ -14,8 +14,7 @@ from quicksand_tui.model.ssh_questions import ANSWER_MAX, SshQuestion, SshQuesti
 from quicksand_tui.panes.pane import Pane
 from quicksand_tui.screens import ssh_question
 from quicksand_tui.screens.form import FormScreen
-from quicksand_tui.screens.ssh_dialogs import SshQuestions
-from quicksand_tui.screens.ssh_question import SshQuestionScreen
+from quicksand_tui.screens.ssh_question import SshQuestions, SshQuestionScreen
 from quicksand_tui.ui.app import QuicksandApp
 from tests.unit.app.fakes import FakeService, SlowHands, screen_text, shown, toasts, until
 
