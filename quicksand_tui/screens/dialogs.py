@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from textual.app import App
 
     from quicksand_tui.actions.all_actions import Doer
-    from quicksand_tui.cockpit.present import Present
+    from quicksand_tui.cockpit.present_world import Present
     from quicksand_tui.door.service import EngineService
     from quicksand_tui.forms.form_fields import Form, Values
     from quicksand_tui.home.config_file import Settings

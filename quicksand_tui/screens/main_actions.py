@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
     from quicksand_tui.actions.all_actions import Action
-    from quicksand_tui.cockpit.present import Present
+    from quicksand_tui.cockpit.present_world import Present
     from quicksand_tui.jobs.operations import Operations
     from quicksand_tui.kit.key_handling import ActionScreen
     from quicksand_tui.model.shown_checkpoints import CheckpointView

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from quicksand_tui.actions.all_actions import Action, Doer
     from quicksand_tui.cockpit.area import Area
-    from quicksand_tui.cockpit.present import Present
+    from quicksand_tui.cockpit.present_world import Present
     from quicksand_tui.jobs.operations import Operations
     from quicksand_tui.kit.key_handling import Keys
     from quicksand_tui.kit.outer_terminal import OuterTerminal

@@ -29,7 +29,7 @@ from quicksand_tui.verbs.shown_commands import command_about
 if TYPE_CHECKING:
     from textual.app import App
 
-    from quicksand_tui.cockpit.present import Present
+    from quicksand_tui.cockpit.present_world import Present
     from quicksand_tui.door.service import EngineService
     from quicksand_tui.door.service_protocol import ShellView
     from quicksand_tui.jobs.operations import Operations

@@ -15,7 +15,7 @@ from textual.driver import Driver
 from textual.screen import Screen
 
 from quicksand_tui.cockpit.area import Area
-from quicksand_tui.cockpit.present import Present
+from quicksand_tui.cockpit.present_world import Present
 from quicksand_tui.home.config_file import Settings
 from quicksand_tui.home.state import PaneMemory, Remembered, ThemeChoice
 from quicksand_tui.jobs.operations import Operations
@@ -107,16 +107,9 @@ class QuicksandApp(App[int]):
             pane_memory,
             known=lambda: frozenset(view.id for view in self.world.sandboxes),
         )
-        self.looks = AppLooks(
-            self,
-            theme or ThemeChoice(wish=os.environ.get("TEXTUAL_THEME", "")),
-            self.memory,
-            ascii_only=ascii_glyphs,
-        )
-        self.operations = Operations(service, self, clock=clock)
-        self.operations.hints = lambda: self.keys.here
-        self.operations.read_only = self.settings.read_only
-        self.operations.saves_changed = self.watch_saves
+        wished = theme or ThemeChoice(wish=os.environ.get("TEXTUAL_THEME", ""))
+        self.looks = AppLooks(self, wished, self.memory, ascii_only=ascii_glyphs)
+        self.operations = self._make_operations(clock)
         read = seen or World(taken=clock(), loaded=False)
         self.present = Present(self.settings, self.operations, read)
         self.stack = ScreenStack(self, self.present)
@@ -136,6 +129,13 @@ class QuicksandApp(App[int]):
         self._painted_first = painted
         self.looks.begin(self.terminal.abilities)
         self.settings.check(self.available_themes)
+
+    def _make_operations(self, clock: Callable[[], float]) -> Operations:
+        operations = Operations(self.service, self, clock=clock)
+        operations.hints = lambda: self.keys.here
+        operations.read_only = self.settings.read_only
+        operations.saves_changed = self.watch_saves
+        return operations
 
     def _make_dialogs(self) -> Dialogs:
         return Dialogs(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from textual.app import App
 
     from quicksand_tui.actions.line import Target
-    from quicksand_tui.cockpit.present import Present
+    from quicksand_tui.cockpit.present_world import Present
     from quicksand_tui.door.service import EngineService
     from quicksand_tui.jobs.operations import Operations
     from quicksand_tui.kit.key_handling import Keys

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from textual.timer import Timer
     from textual.widget import Widget
 
-    from quicksand_tui.cockpit.present import Present
+    from quicksand_tui.cockpit.present_world import Present
     from quicksand_tui.kit.key_handling import Keys
     from quicksand_tui.model.shown_sandboxes import SandboxView
 

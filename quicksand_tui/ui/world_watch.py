@@ -23,7 +23,7 @@ from quicksand_tui.views.happenings import happenings, past
 if TYPE_CHECKING:
     from textual.app import App
 
-    from quicksand_tui.cockpit.present import Present
+    from quicksand_tui.cockpit.present_world import Present
     from quicksand_tui.door.service import EngineService
     from quicksand_tui.door.ssh_asking import AskUser
     from quicksand_tui.home.config_file import Settings

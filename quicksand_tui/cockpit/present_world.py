@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from quicksand_tui.model.world import World
     from quicksand_tui.views.happenings import Happening
 
+
 EVENTS_MAX = 1000
 """The most events of sandboxes that are kept."""
 
