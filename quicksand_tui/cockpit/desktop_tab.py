@@ -21,8 +21,8 @@ from quicksand_tui.kit.base import tell
 from quicksand_tui.model.text import TITLE_CELLS, clip, error_text
 
 if TYPE_CHECKING:
+    from quicksand_tui.door.engine_screen import EngineRecording
     from quicksand_tui.door.service import EngineService
-    from quicksand_tui.door.service_protocol import ScreenRecording
     from quicksand_tui.home.config_file import Settings
     from quicksand_tui.kit.key_handling import Keys
     from quicksand_tui.kit.outer_terminal import OuterTerminal
@@ -69,7 +69,7 @@ class DesktopPanel(PrefixedPart, Vertical):
         self._why: str | None = None
         """The words shown instead of a screen; None before the first look."""
         self._sandbox: SandboxView | None = None
-        self._recordings: dict[str, ScreenRecording] = {}
+        self._recordings: dict[str, EngineRecording] = {}
         """The running recordings, by the sandbox's id."""
 
     def compose(self) -> ComposeResult:

@@ -35,8 +35,8 @@ from quicksand_tui.pixels.placeholders import delete_images, take_ids
 from quicksand_tui.pixels.user_input import PASTE_MAX, ScreenInput
 
 if TYPE_CHECKING:
+    from quicksand_tui.door.engine_screen import EngineScreen
     from quicksand_tui.door.service import EngineService
-    from quicksand_tui.door.service_protocol import GuestScreen
     from quicksand_tui.home.config_file import Settings
     from quicksand_tui.kit.outer_terminal import OuterTerminal
     from quicksand_tui.pixels.viewport import Viewport
@@ -84,7 +84,7 @@ class DesktopView(Widget, can_focus=True):
         self._terminal = terminal
         self._ascii = ascii_only
         self.sandbox_id = ""
-        self._screen: GuestScreen | None = None
+        self._screen: EngineScreen | None = None
         self._number = 0
         self._drained = 0
         """The number of this connection's pictures that were drawn."""

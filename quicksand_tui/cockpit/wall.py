@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
     from quicksand_tui.door.service import EngineService
-    from quicksand_tui.door.service_protocol import LogSource, Wall
+    from quicksand_tui.door.service_protocol import LogSource
+    from quicksand_tui.door.wall_feeds import EngineWall
     from quicksand_tui.model.geometry import Rect
     from quicksand_tui.model.shown_sandboxes import SandboxView
     from quicksand_tui.model.wall_plan import LastCommand
@@ -93,7 +94,7 @@ class WallView(Widget, can_focus=True):
     def __init__(
         self,
         service: EngineService,
-        wall: Wall,
+        wall: EngineWall,
         *,
         last_command_of: Callable[[str], LastCommand | None],
         ascii_only: bool,

@@ -12,7 +12,7 @@ from quicksand_tui.views.stalls import silence_text
 from quicksand_tui.views.tile_words import TileFacts
 
 if TYPE_CHECKING:
-    from quicksand_tui.door.service_protocol import Wall
+    from quicksand_tui.door.wall_feeds import EngineWall
     from quicksand_tui.model.shown_sandboxes import SandboxView
     from quicksand_tui.model.wall_plan import Heard, LastCommand, WatchedTerminal
     from quicksand_tui.pixels.cells import Cells
@@ -80,7 +80,7 @@ class Tiles:
 
     def __init__(
         self,
-        wall: Wall,
+        wall: EngineWall,
         *,
         last_command_of: Callable[[str], LastCommand | None],
         clock: Callable[[], float] = time.monotonic,

@@ -13,13 +13,13 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from quicksand_tui.door import lazy_door
+from quicksand_tui.door import lazy_door, lazy_hosts
 from quicksand_tui.door.failures import describe_failure, reading
-from quicksand_tui.door.lazy_hosts import open_there, screen_there
 from quicksand_tui.door.service_protocol import LogKind
 from quicksand_tui.door.silence import Silences, with_silences
 from quicksand_tui.model.jobs import Failure, OperationError
 from quicksand_tui.model.text import error_text
+from quicksand_tui.verbs.verdicts import Verified, VerifiedThere
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -29,23 +29,18 @@ if TYPE_CHECKING:
     from quicksand.remote.askpass import Askpass
 
     from quicksand_tui.door.engine import Engine
+    from quicksand_tui.door.engine_screen import EngineRecording, EngineScreen
     from quicksand_tui.door.far_host import FarHost
     from quicksand_tui.door.far_hosts import FarHosts
     from quicksand_tui.door.look import Reader
     from quicksand_tui.door.saves_look import SavesReader
-    from quicksand_tui.door.service_protocol import (
-        GuestScreen,
-        LogSource,
-        Questions,
-        ScreenRecording,
-        ScreenSink,
-        Wall,
-    )
+    from quicksand_tui.door.service_protocol import LogSource, ScreenSink
     from quicksand_tui.door.silence import TrafficWatch
     from quicksand_tui.door.ssh_asking import AskUser
     from quicksand_tui.door.terminal_place import Guest
+    from quicksand_tui.door.wall_feeds import EngineWall
     from quicksand_tui.model.shown_sandboxes import TrafficRates
-    from quicksand_tui.model.shown_saves import SavesView, VerdictView
+    from quicksand_tui.model.shown_saves import SavesView
     from quicksand_tui.model.world import World
     from quicksand_tui.panes.content import GuestTerminal, Sink
     from quicksand_tui.verbs.call import Call, Report
@@ -261,10 +256,23 @@ class EngineService:
         title. When cancelled, it returns after the engine has undone what it began. Raises
         OperationError."""
         return await self._on_the_loop(
-            verb.failed, lambda: self._current_engine().carry_out(verb, sandbox_id, report)
+            verb.failed, lambda: self._carry_out(verb, sandbox_id, report)
         )
 
-    async def ask(self, title: str, question: Callable[[Questions], Awaitable[T]]) -> T:
+    async def _carry_out(self, verb: Call[T], sandbox_id: str, report: Report) -> T:
+        """Does it on the machine of the sandbox, and keeps the findings for the views."""
+        there = self._there(sandbox_id)
+        if there is None:
+            result = await verb.carry_out(sandbox_id, report)
+            if isinstance(result, Verified):
+                self._saves.learn(result.views())
+            return result
+        result = await lazy_hosts.carry_out_there(there[0], verb, there[1], report)
+        if isinstance(result, VerifiedThere) and self._hosts is not None:
+            self._hosts.note_verdicts(there[0], result.views())
+        return result
+
+    async def ask(self, title: str, question: Callable[[Engine], Awaitable[T]]) -> T:
         """Puts a question to the engine on its loop; ``title`` is that of a failure. Raises
         OperationError."""
         return await self._on_the_loop(title, lambda: question(self._current_engine()))
@@ -290,13 +298,14 @@ class EngineService:
             sink,
             birth=birth,
             directory=directory,
-            heed=partial(self._silences.heed, sandbox_id),
+            sandbox_id=sandbox_id,
+            silences=self._silences,
             engine=self._engine_loop(),
             tasks=self._tasks,
         )
 
-    def open_wall(self) -> Wall:
-        """Begins to watch terminals of several guests at once; `Wall.want` sets which."""
+    def open_wall(self) -> EngineWall:
+        """Begins to watch terminals of several guests at once; `EngineWall.want` sets which."""
         return lazy_door.EngineWall(self._look_into, engine=self._engine_loop(), tasks=self._tasks)
 
     def _look_into(self, sandbox_id: str) -> AbstractAsyncContextManager[Guest]:
@@ -310,7 +319,7 @@ class EngineService:
         """Returns the machine of a sandbox, and its id there; None if it is this one."""
         return None if self._hosts is None else self._hosts.find(sandbox_id)
 
-    def open_screen(self, sandbox_id: str, sink: ScreenSink) -> GuestScreen:
+    def open_screen(self, sandbox_id: str, sink: ScreenSink) -> EngineScreen:
         """Opens the screen of a sandbox. Never raises: ``sink`` is told of failures."""
         engine, tasks = self._engine_loop(), self._tasks
         return lazy_door.EngineScreen(
@@ -319,7 +328,7 @@ class EngineService:
 
     def record_screen(
         self, sandbox_id: str, path: Path, ended: Callable[[str], None]
-    ) -> ScreenRecording:
+    ) -> EngineRecording:
         """Records the screen of a sandbox into a new animated file. Never raises: ``ended`` is
         called once, on another thread, with words on the file, or on why there is none."""
         engine, tasks = self._engine_loop(), self._tasks
@@ -336,18 +345,8 @@ class EngineService:
     def _current_engine(self) -> Engine:
         """Returns the engine, importing it the first time. On the engine's loop."""
         if self._engine is None:
-            self._engine = lazy_door.Engine(
-                self._saves.learn,
-                self._there,
-                open_there=open_there,
-                screen_there=screen_there,
-                learn_there=self._note_verdicts,
-            )
+            self._engine = lazy_door.Engine(self._there)
         return self._engine
-
-    def _note_verdicts(self, host: FarHost, verdicts: Mapping[str, VerdictView]) -> None:
-        if self._hosts is not None:
-            self._hosts.note_verdicts(host, verdicts)
 
     async def _on_the_loop(self, title: str, work: Callable[[], Awaitable[T]]) -> T:
         """Runs ``work`` on the engine's loop. When cancelled, it cancels the work there, and

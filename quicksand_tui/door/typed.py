@@ -7,7 +7,7 @@ import contextlib
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from quicksand.base.errors import QuicksandError
 
@@ -17,6 +17,8 @@ from quicksand_tui.panes.content import TYPED_MAX, Running
 if TYPE_CHECKING:
     from quicksand.guest.shell import ShellInfo
 
+    from quicksand_tui.door.silence import Silences
+
 
 T = TypeVar("T")
 
@@ -24,18 +26,13 @@ ECHO_S = 1.0
 """Seconds without output after a key until the guest is asked: a password has no echo."""
 
 
-class Heed(Protocol):
-    """`Silences.heed` for one sandbox."""
-
-    async def __call__(self, answer: Awaitable[T], *, waited_s: float = 0.0) -> T: ...
-
-
 class Typed:
     """Looks whether a terminal's guest answers the keys. A guest that echoes is not asked, nor is
     one that nobody types into."""
 
-    def __init__(self, heed: Heed) -> None:
-        self._heed = heed
+    def __init__(self, silences: Silences, sandbox_id: str) -> None:
+        self._silences = silences
+        self._sandbox_id = sandbox_id
         self._typed = asyncio.Event()
         self._heard = 0.0
 
@@ -57,7 +54,7 @@ class Typed:
             if self._heard >= began:
                 continue
             try:
-                await self._heed(ask(), waited_s=ECHO_S)
+                await self._silences.heed(self._sandbox_id, ask(), waited_s=ECHO_S)
             except (OSError, TimeoutError, QuicksandError):
                 self._typed.set()  # asks again
 

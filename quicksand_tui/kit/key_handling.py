@@ -99,15 +99,9 @@ class Press:
         return self.letters == (1 if self.is_letter else 0)
 
 
-class Clock(Protocol):
+class Clock:
     """Tells the time, and when a key was pressed, in seconds on one scale."""
 
-    def now(self) -> float: ...
-
-    def of(self, key: Key) -> float: ...
-
-
-class UsualClock:
     def now(self) -> float:
         return time.monotonic()
 
@@ -124,7 +118,7 @@ class Hands:
     ) -> None:
         """``later`` calls a function after some seconds."""
         self._later = later
-        self._clock = clock or UsualClock()
+        self._clock = clock or Clock()
         self._last = float("-inf")
         self._last_key = ""
         self._chain = 0

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from functools import partial
 
 import pytest
 from quicksand.base.files import try_lock
@@ -128,7 +127,7 @@ async def test_only_what_is_typed_without_an_echo_asks_the_guest(
 
     guest = Asked()
     guest.answers.set()
-    looks = Typed(partial(Silences(lambda: None).heed, "a"))
+    looks = Typed(Silences(lambda: None), "a")
     monkeypatch.setattr("quicksand_tui.door.typed.asyncio.sleep", sleep)
     task = asyncio.create_task(looks.follow(guest))
     for echoes, asked in ((True, 0), (False, 1), (True, 1)):

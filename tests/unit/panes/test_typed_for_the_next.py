@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -69,7 +68,8 @@ class Stage:
             "p1",
             (80, 24),
             Sink(lambda *_: None, self.statuses.put_nowait),
-            heed=partial(Silences(lambda: None).heed, "a"),
+            sandbox_id="a",
+            silences=Silences(lambda: None),
             engine=asyncio.get_running_loop(),
             tasks=self.tasks,
         )

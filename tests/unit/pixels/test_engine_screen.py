@@ -13,8 +13,8 @@ from PIL import Image
 from quicksand.display.rfb import RfbClient
 
 from quicksand_tui.door import engine_screen as door
+from quicksand_tui.door.engine_screen import EngineScreen
 from quicksand_tui.door.service import EngineService
-from quicksand_tui.door.service_protocol import GuestScreen
 from quicksand_tui.pixels.encoder_messages import ROWS, Drawn, parse_cells
 from quicksand_tui.pixels.keysyms import Chord
 from tests.conftest import wait_for
@@ -60,7 +60,7 @@ def sink() -> Sink:
 
 
 @pytest.fixture
-def screen(socket: Path, sink: Sink) -> Iterator[GuestScreen]:
+def screen(socket: Path, sink: Sink) -> Iterator[EngineScreen]:
     service = EngineService()
     try:
         found = service.open_screen("0123456789ab", sink)
@@ -85,7 +85,7 @@ def guest(socket: Path) -> Iterator[FakeDesktop]:
 
 
 def test_pictures_come_one_after_the_other_is_drained(
-    guest: FakeDesktop, screen: GuestScreen, sink: Sink
+    guest: FakeDesktop, screen: EngineScreen, sink: Sink
 ) -> None:
     first = sink.pictures.get(timeout=60)
     assert (first.width, first.height, first.is_whole) == (320, 200, True)
@@ -99,7 +99,7 @@ def test_pictures_come_one_after_the_other_is_drained(
 
 
 def test_keys_pointer_and_png(
-    guest: FakeDesktop, screen: GuestScreen, sink: Sink, tmp_path: Path
+    guest: FakeDesktop, screen: EngineScreen, sink: Sink, tmp_path: Path
 ) -> None:
     sink.pictures.get(timeout=60)
     screen.press(Chord("a", control=True))
@@ -117,7 +117,7 @@ def test_keys_pointer_and_png(
 
 
 def test_a_screen_that_is_gone_is_told_and_the_next_one_is_shown(
-    guest: FakeDesktop, screen: GuestScreen, sink: Sink, socket: Path
+    guest: FakeDesktop, screen: EngineScreen, sink: Sink, socket: Path
 ) -> None:
     sink.pictures.get(timeout=60)
     screen.order(drained=1)  # it is found out when there is a next one to wait for
@@ -128,7 +128,7 @@ def test_a_screen_that_is_gone_is_told_and_the_next_one_is_shown(
 
 
 def test_a_closed_screen_leaves_no_connection(
-    guest: FakeDesktop, screen: GuestScreen, sink: Sink
+    guest: FakeDesktop, screen: EngineScreen, sink: Sink
 ) -> None:
     sink.pictures.get(timeout=60)
     assert guest.viewers == 2
