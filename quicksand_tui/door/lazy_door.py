@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from quicksand_tui.door.log_tail import FileLog
     from quicksand_tui.door.look import Reader
     from quicksand_tui.door.saves_look import SavesReader
-    from quicksand_tui.door.silence import TrafficWatch, with_traffic
     from quicksand_tui.door.ssh_asking import askpass_for
     from quicksand_tui.door.terminal_place import PlaceHere, reach_here
     from quicksand_tui.door.terminals import EngineTerminal

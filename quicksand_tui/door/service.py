@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from quicksand_tui.door import lazy_door, lazy_hosts
 from quicksand_tui.door.failures import describe_failure, reading
 from quicksand_tui.door.service_protocol import LogKind
-from quicksand_tui.door.silence import Silences, with_silences
+from quicksand_tui.door.silence import Silences, TrafficWatch, with_silences, with_traffic
 from quicksand_tui.model.jobs import Failure, OperationError
 from quicksand_tui.model.text import error_text
 from quicksand_tui.verbs.verdicts import Verified, VerifiedThere
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from quicksand_tui.door.look import Reader
     from quicksand_tui.door.saves_look import SavesReader
     from quicksand_tui.door.service_protocol import LogSource, ScreenSink
-    from quicksand_tui.door.silence import TrafficWatch
     from quicksand_tui.door.ssh_asking import AskUser
     from quicksand_tui.door.terminal_place import Guest
     from quicksand_tui.door.wall_feeds import EngineWall
@@ -112,7 +111,7 @@ class EngineService:
         why = "" if nodes.error is None else error_text(nodes.error)
         world = replace(world, waiting=nodes.waiting, error=world.error or why)
         own = network if hosts is None else [id_ for id_ in network if hosts.find(id_) is None]
-        world = lazy_door.with_traffic(world, self._traffic_of(own))
+        world = with_traffic(world, self._traffic_of(own))
         world = world if hosts is None else hosts.joined(world, nodes.drained)
         return with_silences(world, self._silences.known())
 
@@ -208,7 +207,7 @@ class EngineService:
         if self._traffic is None:
             if not sandbox_ids:
                 return {}
-            self._traffic = lazy_door.TrafficWatch(partial(lazy_door.ask_traffic, self._silences))
+            self._traffic = TrafficWatch(partial(lazy_door.ask_traffic, self._silences))
         self._traffic.want(sandbox_ids)
         if sandbox_ids:
             self._engine_loop().call_soon_threadsafe(self._watch_traffic, self._traffic)

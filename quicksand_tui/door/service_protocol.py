@@ -1,4 +1,4 @@
-"""What the engine tells the app: logs, terminals, and the pictures of a screen."""
+"""Logs, terminals and the pictures of a screen, as the engine tells them to the app."""
 
 from __future__ import annotations
 
