@@ -39,50 +39,47 @@ if TYPE_CHECKING:
 
 
 class Together:
-    """Collects the outcomes of the jobs."""
+    """Collects the outcomes of jobs that one key began in several sandboxes, to be told as one."""
 
-    def __init__(
-        self,
-        verb: JobVerb,
-        count: int,
-        *,
-        tell: Callable[[str], None],
-        show_failure: Callable[[Failure], None],
-        way_back: Callable[[], str] = lambda: "",
-    ) -> None:
-        """When ``count`` jobs have ended, calls ``tell`` with the numbers of outcomes, and
-        ``show_failure`` with the reasons of failures. ``way_back`` says how to undo the jobs."""
-        self._verb = verb
+    def __init__(self, verb: JobVerb, count: int) -> None:
+        self.verb = verb
         self._count = count
-        self._tell = tell
-        self._show_failure = show_failure
-        self._way_back = way_back
         self._ended: list[EndedJob] = []
 
-    def take(self, ended: EndedJob) -> None:
-        """Notes the end of one job."""
+    def take(self, ended: EndedJob) -> bool:
+        """Notes the end of one job; returns whether it was the last one."""
         self._ended.append(ended)
-        if len(self._ended) < self._count:
-            return
-        done = sum(one.outcome == "done" for one in self._ended)
-        cancelled = sum(one.outcome == "cancelled" for one in self._ended)
-        failed = [one for one in self._ended if one.outcome == "failed"]
-        text = f"{self._verb.value}: done with {_of(done, self._count)}"
-        text += f", {cancelled} cancelled" if cancelled else ""
-        text += f", {len(failed)} failed" if failed else ""
-        text += f" · {way}" if done and (way := self._way_back()) else ""
-        self._tell(text)
-        if failed:
-            self._show_failure(self._failure(failed))
+        return len(self._ended) == self._count
 
-    def _failure(self, failed: list[EndedJob]) -> Failure:
-        """Returns the words about the failed jobs: the reason of each, the first in full."""
+    @property
+    def done(self) -> int:
+        """The number of jobs that succeeded."""
+        return sum(one.outcome == "done" for one in self._ended)
+
+    @property
+    def text(self) -> str:
+        """The numbers of outcomes, in words."""
+        cancelled = sum(one.outcome == "cancelled" for one in self._ended)
+        text = f"{self.verb.value}: done with {_of(self.done, self._count)}"
+        text += f", {cancelled} cancelled" if cancelled else ""
+        return text + (f", {len(self._failed)} failed" if self._failed else "")
+
+    @property
+    def _failed(self) -> list[EndedJob]:
+        return [one for one in self._ended if one.outcome == "failed"]
+
+    @property
+    def failure(self) -> Failure | None:
+        """The reason of each failed job, the first in full; None if none failed."""
+        failed = self._failed
+        if not failed:
+            return None
         reasons = [
             (one.job.name, one.failure or Failure(title="", message=one.told)) for one in failed
         ]
         name, first = reasons[0]
         return Failure(
-            title=f"{self._verb.value}: failed with {_of(len(failed), self._count)}",
+            title=f"{self.verb.value}: failed with {_of(len(failed), self._count)}",
             message=f"{name}: {first.message}",
             hint=first.hint,
             log=first.log
@@ -345,20 +342,17 @@ class Operations:
         for one, sandbox in verbs if together is not None else verbs[:1]:
             self.do(one, sandbox, together=together)
 
-    def _together(
-        self, verb: JobVerb, count: int, way_back: Callable[[], str] = lambda: ""
-    ) -> Together | None:
-        """Returns the object that tells the end of several jobs; None for one, or if none may
+    def _together(self, verb: JobVerb, count: int) -> Together | None:
+        """Returns the object that collects the ends of several jobs; None for one, or if none may
         begin."""
         if count < 2 or self.read_only:
             return None
-        tell, fail = self._host.tell_outcome, self._host.show_failure
-        return Together(verb, count, tell=tell, show_failure=fail, way_back=way_back)
+        return Together(verb, count)
 
     def delete(self, sandboxes: Sequence[SandboxView]) -> None:
         """Moves sandboxes to the trash; one undo restores them all."""
         self.removed = ()
-        together = self._together(JobVerb.DELETE, len(sandboxes), self._way_back)
+        together = self._together(JobVerb.DELETE, len(sandboxes))
         for sandbox in sandboxes if together is not None else sandboxes[:1]:
             verb = trashing.remove(stop=True, forced=sandbox.is_live, why="deleted in the app")
             self.do(
@@ -368,8 +362,13 @@ class Operations:
                 together=together,
             )
 
-    def _way_back(self) -> str:
-        return f"undo: {self.hints().hint('undo')}" if self.removed else ""
+    def _tell_together(self, together: Together) -> None:
+        """Tells the ends of several jobs, and how to undo what they deleted."""
+        is_undone = together.verb is JobVerb.DELETE and self.removed and together.done
+        way = f" · undo: {self.hints().hint('undo')}" if is_undone else ""
+        self._host.tell_outcome(together.text + way)
+        if together.failure is not None:
+            self._host.show_failure(together.failure)
 
     def _note_removed(self, removed: RemovedView) -> None:
         if removed.in_trash:
@@ -506,8 +505,8 @@ class Operations:
                 failure=failure,
             )
             self._note_end(record, ended)
-            if together is not None:
-                together.take(ended)
+            if together is not None and together.take(ended):
+                self._tell_together(together)
         if together is not None:
             return
         if told:
