@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from quicksand_tui.model.shown_sandboxes import SILENT_S, TrafficMeter, TrafficRates
 
 if TYPE_CHECKING:
-    from quicksand.guest.traffic import GuestTraffic
+    from quicksand.guest.network import GuestTraffic
 
     from quicksand_tui.model.world import World
 

@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING, Protocol
 
 from quicksand.base.errors import QuicksandError
 from quicksand.base.paths import paths
-from quicksand.qemu.started_machine import why_gone
+from quicksand.qemu.process import why_gone
 from quicksand.records.registry import Registry
 from quicksand.sandbox import Sandbox
 from quicksand.things.status import Status
 
 if TYPE_CHECKING:
     from quicksand.guest.execution import Command
-    from quicksand.guest.shell import Shell, ShellInfo
-    from quicksand.guest.watched_shell import WatchedShell
+    from quicksand.guest.shell import Shell, ShellInfo, WatchedShell
     from quicksand.life.sandbox_stats import GuestProcess, SandboxStats
     from quicksand.records.layout import MachineDir
 

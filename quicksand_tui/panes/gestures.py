@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from quicksand_vt import (
-    MouseAction,
-    MouseButton,
-    MouseEvent,
-    MouseTracking,
-    Position,
-    line_at,
-)
+from quicksand_vt import MouseAction, MouseButton, MouseEvent, MouseTracking, Position, line_at
 from textual import events
 from textual.timer import Timer
 

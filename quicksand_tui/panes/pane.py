@@ -8,15 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from quicksand_vt import (
-    Bell,
-    ClipboardWrite,
-    CwdChanged,
-    Event,
-    MouseEvent,
-    Terminal,
-    TitleChanged,
-)
+from quicksand_vt import Bell, ClipboardWrite, CwdChanged, Event, MouseEvent, Terminal, TitleChanged
 from textual import events, on
 from textual.geometry import Region, Size
 from textual.reactive import reactive

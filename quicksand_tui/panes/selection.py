@@ -7,15 +7,7 @@ from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from quicksand_vt import (
-    Lines,
-    Position,
-    Span,
-    block_text,
-    line_at,
-    selected_text,
-    word_at,
-)
+from quicksand_vt import Lines, Position, Span, block_text, line_at, selected_text, word_at
 
 if TYPE_CHECKING:
     from quicksand_vt import Terminal

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any, TypeVar
 
 from PIL import Image
-from quicksand.guest.traffic import GuestTraffic
+from quicksand.guest.network import GuestTraffic
 from quicksand.records.port_forwards import PortForward
 from quicksand.things.checkpoint import Checkpoint, CheckpointFacts
 from quicksand.things.status import MountState, Status
