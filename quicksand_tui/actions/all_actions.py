@@ -14,19 +14,17 @@ from quicksand_tui.model.keymap import BEHIND_PREFIX, Keymap
 from quicksand_tui.verbs import (
     bundles,
     checkpoints,
-    guests,
+    commands_only,
     halting,
     launching,
-    looking,
     mounts,
     packages,
     ports,
     saves,
-    screen,
     trashing,
     verdicts,
 )
-from quicksand_tui.verbs.shown_commands import Value, command_about
+from quicksand_tui.verbs.call import Value, command_about
 from quicksand_tui.verbs.verb import AnyVerb, Kind, Parameter
 
 if TYPE_CHECKING:
@@ -287,11 +285,11 @@ WALL_ACTIONS: tuple[Action, ...] = (
     _wall("mark_all", "asterisk", "Mark all sandboxes on the wall, or none",
           reasons.on_wall, footer=False),
     _wall("execute", "exclamation_mark", "Run a command in it, or in all marked ones",
-          reasons.run, label="run", verb=guests.EXEC, many=True),
+          reasons.run, label="run", verb=commands_only.EXEC, many=True),
     _wall("zoom", "z", "Show this tile alone, or all of them", reasons.on_wall),
     _wall("all", "a", "Show all that run, not only those chosen before",
           footer=False),
-    *_everywhere(_wall, looking.PS),
+    *_everywhere(_wall, commands_only.PS),
     _wall("back", "escape q", "Go back to where you came from"),
 )
 # fmt: on
@@ -439,13 +437,13 @@ ACTIONS: tuple[Action, ...] = (
     _sandbox("open", "enter", "Open a shell; start a stopped one, resume a paused one",
              reasons.open_, footer=False, changes=True, takes_keys=True),
     _sandbox("shell", "s", "Open shells beside each other, to split and zoom",
-             reasons.shell, verb=guests.SHELL, takes_keys=True),
+             reasons.shell, verb=commands_only.SHELL, takes_keys=True),
     _sandbox("full_shell", "f", "Open one shell that fills the whole terminal",
-             reasons.has_guest, verb=guests.SHELL, footer=False),
+             reasons.has_guest, verb=commands_only.SHELL, footer=False),
     _sandbox("desktop", "w", "Watch its screen, with mouse and keys",
-             reasons.desktop, verb=screen.VIEW),
+             reasons.desktop, verb=commands_only.VIEW),
     _sandbox("execute", "exclamation_mark", "Run a command in it, or in all marked ones",
-             reasons.run, label="run", verb=guests.EXEC, many=True, footer=False),
+             reasons.run, label="run", verb=commands_only.EXEC, many=True, footer=False),
     _sandbox("start", "a", "Start a stopped sandbox", verb=launching.start, many=True),
     _sandbox("stop", "x", "Stop gently: the guest syncs and powers down",
              verb=halting.stop, many=True, careful=True),
@@ -478,7 +476,7 @@ ACTIONS: tuple[Action, ...] = (
     _sandbox("delete", "d", "Move the sandbox or save to the trash; asks first",
              reasons.delete_any, verb=trashing.RM, flags_if_live=("force",)),
     _sandbox("log", "l", "Show its console, QEMU's messages and your commands",
-             reasons.log, verb=looking.LOGS, flags=("follow",)),
+             reasons.log, verb=commands_only.LOGS, flags=("follow",)),
     _sandbox("cancel", "X", "Cancel a start or a save, which leaves nothing behind",
              reasons.cancel, careful=True),
     _sandbox("copy", "y", "Copy the name, if the terminal allows it",
@@ -514,7 +512,7 @@ ACTIONS: tuple[Action, ...] = (
     _view("escape", "escape", "Leave search, filter, marks or zoom, one at a time",
           label="back", footer=False),
     _view("refresh", "r", "Read everything again (changes show by themselves)",
-          verb=looking.PS, flags=("everything",), footer=False),
+          verb=commands_only.PS, flags=("everything",), footer=False),
     _view("redraw", "ctrl+l", "Draw the screen anew, over what others wrote there",
           footer=False),
     _view("commands", "at", "Show your actions as commands", footer=False),

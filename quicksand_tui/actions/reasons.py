@@ -18,7 +18,7 @@ from quicksand.things.status import (
 
 from quicksand_tui.model.jobs import Job, JobVerb
 from quicksand_tui.model.world import MachineState, Panel, Selection, World
-from quicksand_tui.verbs.shown_commands import command_words, shown_command
+from quicksand_tui.verbs.call import command_words, shown_command
 from quicksand_tui.views.save_rows import DOING, names_text, trouble_of
 from quicksand_tui.views.stalls import pause_text
 

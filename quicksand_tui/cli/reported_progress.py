@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from quicksand.base.progress import WHOLE
 
 from quicksand_tui.model.pace import Pace
-from quicksand_tui.verbs.stages import stage_text
+from quicksand_tui.verbs.call import stage_text
 
 if TYPE_CHECKING:
     from quicksand_tui.verbs.call import Progress

@@ -26,7 +26,7 @@ from quicksand_tui.model.specs import ExportSpec, ImportSpec
 from quicksand_tui.model.text import TITLE_CELLS, clip
 from quicksand_tui.model.world import MachineState
 from quicksand_tui.verbs import bundles, saves
-from quicksand_tui.verbs.shown_commands import command_words, shown_command
+from quicksand_tui.verbs.call import command_words, shown_command
 
 if TYPE_CHECKING:
     from quicksand_tui.model.shown_saves import SaveView, TrashedView

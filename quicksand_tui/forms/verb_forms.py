@@ -33,9 +33,9 @@ from quicksand_tui.model.remedy_words import text_of
 from quicksand_tui.model.specs import MountSpec
 from quicksand_tui.model.text import TITLE_CELLS, clip, sanitise
 from quicksand_tui.verbs import packages
+from quicksand_tui.verbs.call import command_about
 from quicksand_tui.verbs.mounts import mount
 from quicksand_tui.verbs.ports import address_of, forward, suffix
-from quicksand_tui.verbs.shown_commands import command_about
 from quicksand_tui.verbs.verb import Kind
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from quicksand.things.status import Status
 
 from quicksand_tui.model.jobs import Job, JobVerb, OperationError, Run, RunState, UnsuccessfulError
 from quicksand_tui.model.text import clip, sanitise
-from quicksand_tui.verbs.call import Progress
-from quicksand_tui.verbs.shown_commands import COMMAND_MAX, command_line
+from quicksand_tui.verbs.call import COMMAND_MAX, Progress, command_line
 
 if TYPE_CHECKING:
     from quicksand_tui.door.service import EngineService

@@ -25,7 +25,7 @@ from quicksand_tui.model.diffs import DiffView, TextDiff
 from quicksand_tui.model.jobs import OperationError
 from quicksand_tui.model.text import clip, plain, sanitise
 from quicksand_tui.model.world import Selection
-from quicksand_tui.verbs.shown_commands import command_line
+from quicksand_tui.verbs.call import command_line
 from quicksand_tui.views.diff_rows import (
     Branch,
     DiffLine,

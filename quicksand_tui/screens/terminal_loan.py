@@ -24,7 +24,7 @@ from quicksand_tui.model.amounts import age_text
 from quicksand_tui.model.jobs import Failure
 from quicksand_tui.model.shown_sandboxes import split_host
 from quicksand_tui.model.text import error_text, plain, sanitise, sanitise_lines
-from quicksand_tui.verbs.shown_commands import command_about
+from quicksand_tui.verbs.call import command_about
 
 if TYPE_CHECKING:
     from textual.app import App

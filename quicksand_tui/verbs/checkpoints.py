@@ -16,10 +16,9 @@ from quicksand_tui.model.jobs import JobVerb
 from quicksand_tui.model.named import shown
 from quicksand_tui.model.shown_checkpoints import NOTE_LIMIT, TAG_LIMIT
 from quicksand_tui.model.text import TITLE_CELLS, clean, clip, sanitise
-from quicksand_tui.verbs.asked import Asked, Form
 from quicksand_tui.verbs.call import Call, Table, UsageError
 from quicksand_tui.verbs.parameters import JSON, SANDBOX, TAG, TAGS, UNMOUNT_9P
-from quicksand_tui.verbs.verb import Kind, argument, command, flag, option, verb
+from quicksand_tui.verbs.verb import Asked, Form, Kind, argument, command, flag, option, verb
 
 if TYPE_CHECKING:
     from quicksand.sandbox import Sandbox

@@ -14,8 +14,8 @@ from quicksand_tui.model.shown_sandboxes import SandboxView, at_host
 from quicksand_tui.model.world import HERE, HostView, MachineState, MachineView, Selection, World
 from quicksand_tui.panes.content import LinkState
 from quicksand_tui.ui.app import QuicksandApp
+from quicksand_tui.verbs.call import command_about
 from quicksand_tui.verbs.saves import save
-from quicksand_tui.verbs.shown_commands import command_about
 from quicksand_tui.views.machine_groups import arrange_listed, listed
 from tests.unit.app.fakes import (
     DB,

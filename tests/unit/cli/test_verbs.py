@@ -23,9 +23,8 @@ from quicksand_tui.actions.line import MORE, SANDBOX, verbs_of
 from quicksand_tui.cli.carrying import EVERYTHING
 from quicksand_tui.cli.click_commands import load
 from quicksand_tui.cli.group import cli
-from quicksand_tui.verbs.call import AS_JSON
+from quicksand_tui.verbs.call import AS_JSON, command_line
 from quicksand_tui.verbs.index import all_verbs, find_verb
-from quicksand_tui.verbs.shown_commands import command_line
 from quicksand_tui.verbs.verb import AnyVerb, Kind, Parameter
 
 ROOT = Path(quicksand_tui.__file__).parent
