@@ -79,7 +79,7 @@ class Engine:
         self._find_there = find_there
 
     def reach(self, sandbox_id: str) -> AbstractAsyncContextManager[Guest]:
-        """Reaches a guest of any machine, as `door.reach.Reach`."""
+        """Reaches a guest of any machine, as `door.terminal_place.Reach`."""
         there = self._find_there(sandbox_id)
         return reach_here(sandbox_id) if there is None else reach_there(*there)
 

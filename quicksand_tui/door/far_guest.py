@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class FarGuest:
-    """Implements `door.reach.Guest` on a session with the guest's agent."""
+    """Implements `door.terminal_place.Guest` on a session with the guest's agent."""
 
     def __init__(self, host: FarHost, sandbox_id: str, session: Session) -> None:
         self._host = host

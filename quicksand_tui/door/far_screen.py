@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class ScreenThere:
-    """Implements `door.screen_here.ScreenPlace`. The far end tells which machine it has now."""
+    """Implements `door.engine_screen.ScreenPlace`. The far end tells which machine it has now."""
 
     def __init__(self, host: FarHost, sandbox_id: str) -> None:
         self._host = host

@@ -1,5 +1,5 @@
-"""A verb with the values of its parameters: its command as it is shown, and the call that carries it
-out, which its command and its job have in common."""
+"""A verb with the values of its parameters: its command as it is shown, and the call that carries
+it out, which its command and its job have in common."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ class Parameter(NamedTuple):
     """An argument or an option."""
 
     name: str
-    """The name of its value for the command's function and for `verbs.shown_commands`."""
+    """The name of its value for the command's function and for `verbs.call`."""
     kind: Kind
     flags: tuple[str, ...] = ()
     """The flags of an option, first the one that the app's commands use. An argument has none."""

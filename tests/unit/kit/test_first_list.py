@@ -124,7 +124,7 @@ def test_a_signal_then_gives_the_terminal_back(
 @pytest.mark.parametrize(
     "where",
     [
-        "from quicksand_tui.kit import first_list as f; f.first_list = lambda *_: fail(None)",
+        "from quicksand_tui.kit import outline as f; f.first_list = lambda *_: fail(None)",
         "application.QuicksandApp.__init__ = lambda *a, **k: fail(None)",
     ],
 )
