@@ -407,7 +407,7 @@ class MainScreen(ActionScreen):
         """Yields the part with that scope, and the screen for the rest."""
         if scope is Scope.TREE:
             yield from (self._tree_actions, self.checkpoints)
-        elif (tab := self.area.doer_of(scope)) is not None:
+        elif scope is not Scope.MAIN and (tab := self.area.doer_of(scope)) is not None:
             yield tab
         yield from (self._ways, self._main_actions, self.everywhere)
 
