@@ -1,4 +1,5 @@
-"""Every action of the app, once. Keys, footer, help, palette and command log derive from this."""
+"""Every action of the app, once, and the base of what carries them out. Keys, footer, help, palette
+and command log derive from this."""
 
 from __future__ import annotations
 

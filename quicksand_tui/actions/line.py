@@ -1,4 +1,5 @@
-"""The commands of the `:` line: splits a line into words, finds the action and its arguments."""
+"""The commands of the `:` line: splits a line into words, finds the action and its arguments, and
+completes them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""A guest's screen for the app: lives on the engine's loop, is ordered from the UI's thread, and
-goes on after a revert."""
+"""A guest's screen for the app, in both directions, and recordings of it. It lives on the
+engine's loop, is ordered from the UI's thread, and goes on after a revert. A process encodes its
+pictures."""
 
 from __future__ import annotations
 

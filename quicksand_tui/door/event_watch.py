@@ -1,4 +1,5 @@
-"""Watches all sandboxes of this user for events, whichever process causes them."""
+"""Watches all sandboxes of this user for events, whichever process causes them, and keeps how far a
+reader has come."""
 
 from __future__ import annotations
 

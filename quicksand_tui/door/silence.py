@@ -1,6 +1,7 @@
-"""The times since when guests do not answer.
+"""The times since when guests do not answer, and the rates of their network.
 
-No guest is asked for this: the answers to other questions tell it, and keys typed without an echo.
+For silences no guest is asked: the answers to other questions tell them, and keys typed without an
+echo. For rates guests are asked every few seconds, while somebody looks.
 """
 
 from __future__ import annotations

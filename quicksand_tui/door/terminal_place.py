@@ -1,4 +1,5 @@
-"""The place of the sandbox of a pane's terminal, and the machine that it has now."""
+"""The place of the sandbox of a pane's terminal: the machine that it has now, the way into its
+guest, and the right to answer its queries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Tells whether keys typed into a terminal are answered."""
+"""Keys typed into a terminal: they wait to be sent, are looked at for an answer, and tell which
+program gets them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The data of a form: its fields and the checks of their values. `quicksand_tui.screens.form` shows
-it."""
+"""The data of a form: its fields, and the suggestions for them and checks of their values that many
+forms share. `quicksand_tui.screens.form` shows it."""
 
 from __future__ import annotations
 

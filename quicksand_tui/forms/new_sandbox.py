@@ -1,4 +1,5 @@
-"""The form of a new sandbox: its image or save, its machine, and the values used last."""
+"""The form of a new sandbox: the machine of the host where it runs, its image or save, and its own
+machine."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The machine in the form of a new sandbox: the values that a preset, an image or a save gives it,
-and the preset that fits the typed values."""
+"""The values that the form of a new sandbox begins with: those of a preset, of an image or a
+save, and those used last; and the preset that fits the typed values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The forms for saves."""
+"""The forms for saves: exporting, importing, restoring, and choosing old ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The forms of verbs, made from their parameters, and the calls made from typed words."""
+"""The forms that ask for the parameters of a verb: made from these, or by hand where a form says
+more (mounts, ports, packages); and the calls made from typed words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The jobs of the app, with progress, cancellation and outcome, and the command log."""
+"""The jobs of the app, with progress, cancellation and outcome, those told as one, and the command
+log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,15 @@
-"""The keys of the app: their names, whether they were meant, and which widget gets them."""
+"""The keys of the app: whether they were meant, which widget gets them, and the screens that turn
+them into actions.
+
+Letters of a text that was meant for something else (a shell that has lost the focus, another
+window, a paste without brackets) follow each other faster than deliberate keys. The first letter
+of a text looks like a key, so actions that matter wait a moment until it is certain. A text that
+begins with a key that opens a line, such as `:`, is meant for that line.
+
+A busy app handles a key long after it was read, when later keys are known already. So each key is
+judged by the keys read before it or together with it (`Press`): whatever the host does meanwhile,
+the same keys do the same.
+"""
 
 from __future__ import annotations
 

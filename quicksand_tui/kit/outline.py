@@ -1,7 +1,8 @@
-"""Draws the outline of the main screen while the app is loading.
+"""Draws the main screen while the app is loading: its outline first, then the list in it.
 
 Loading takes some tenths of a second, mostly for Textual; with the outline, the screen changes
-once and early. It has the looks of the last run, so the first run has none.
+once and early. It has the looks of the last run, so the first run has none. The list stands at the
+cells where the app's first frame will have it.
 """
 
 from __future__ import annotations

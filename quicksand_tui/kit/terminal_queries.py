@@ -1,4 +1,5 @@
-"""The questions to a terminal, and its answers among the typed keys."""
+"""The questions to a terminal, its answers among the typed keys, and the abilities that they
+tell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Carries out the actions of the main screen."""
+"""Carries out the actions of the main screen: of its lists, of the tree of checkpoints, and the
+short ways on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Screens to read: the command log, reports, and failures."""
+"""Screens to read or look at: the command log, reports, failures, and the screen at a
+checkpoint."""
 
 from __future__ import annotations
 

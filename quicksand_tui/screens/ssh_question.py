@@ -1,4 +1,5 @@
-"""A question of ssh: a password, whether a host key is right, a key to be touched."""
+"""The questions of ssh, one at a time: a password, whether a host key is right, a key to be
+touched."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Lends the terminal to a shell on the whole screen while the app waits."""
+"""Lends the terminal to a shell on the whole screen while the app waits, after asking which of
+those that were left there is meant."""
 
 from __future__ import annotations
 

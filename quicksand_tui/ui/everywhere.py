@@ -1,4 +1,5 @@
-"""Carries out the actions that are the same on all screens."""
+"""Carries out the actions that are the same on all screens, and those that need more of the app:
+the `:` line, and leaving."""
 
 from __future__ import annotations
 

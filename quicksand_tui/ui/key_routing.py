@@ -1,5 +1,5 @@
-"""The ways of keys that come before their widget is ready, behind a key that may end a widget, or
-that no widget takes."""
+"""The stack of the app's screens, and the ways of keys among them: of those that come before their
+widget is ready, behind a key that may end a widget, or that no widget takes."""
 
 from __future__ import annotations
 

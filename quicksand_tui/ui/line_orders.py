@@ -1,4 +1,5 @@
-"""Carries out commands of the `:` line through the same actions that keys use."""
+"""Ways to actions besides keys: the commands of the `:` line, and the palette. Both are imported on
+first use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The app's own themes. Glyphs and words also tell the state, so colours are never needed."""
+"""The app's own themes, and the choice among them by the config, the terminal and the user. Glyphs
+and words also tell the state, so colours are never needed."""
 
 from __future__ import annotations
 
