@@ -22,20 +22,21 @@ import re
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from quicksand import Checkpoint, QuicksandError, Sandbox
 from quicksand.records.machine_options import parse_memory
 from quicksand.snapshots.tracking import ANONYMOUS, LEVELS, VARIABLE, find_level
 
-from quicksand_tui.cli.measuring.checkpoint_times import revert_times, write_plainly
-from quicksand_tui.cli.measuring.figure import MIB
-from quicksand_tui.cli.measuring.measured import warm_sandbox, write_memory
 from quicksand_tui.cli.output import complain, print_table
+from quicksand_tui.cli.this_host.benchmark import revert_times, write_plainly
+from quicksand_tui.cli.this_host.measured import MIB, warm_sandbox, write_memory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 HEADS = ("GUEST", "LEVEL", "WRITTEN", "PAUSE ms", "CALL s", "PLAIN s", "STORED MiB")
 REVERT_HEADS = ("GUEST", "LEVEL", "WRITTEN", "REVERT s", "PAUSE ms", "FORM")

@@ -11,10 +11,13 @@ import random
 import statistics
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 from quicksand import Sandbox
 from quicksand.display.picture import Format, Picture
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
 
 RUNS = 15
 TEXT = "The quick brown fox jumps over 13 lazy dogs. " * 5

@@ -13,9 +13,12 @@ import statistics
 import sys
 import time
 import tracemalloc
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from quicksand_vt import Terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 COLUMNS, ROWS = 120, 40
 CHUNK = 64 * 1024

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 from quicksand.base.on_demand import on_demand
 
 if TYPE_CHECKING:
-    from quicksand_tui.cli.click_commands import command_of
-    from quicksand_tui.cli.completing.words import beginning
-    from quicksand_tui.cli.options import parse_address
+    from quicksand_tui.cli.click_commands import command_of, parse_address
+    from quicksand_tui.cli.completing import beginning
     from quicksand_tui.cli.output import (
         Exit,
         complain,

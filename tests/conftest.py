@@ -15,9 +15,9 @@ import sys
 import tempfile
 import time
 import zlib
-from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
@@ -29,8 +29,12 @@ from quicksand.qemu.stopping import find_orphans
 from quicksand.records.config import SandboxConfig
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record
-from quicksand.snapshots.history import Origin
 from quicksand.warm import template_maker
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
+    from quicksand.snapshots.history import Origin
 
 PREFIX = f"qst-{os.getpid()}-"
 """Of every directory that this run makes in /tmp; others may be running beside it. Not in
@@ -377,7 +381,7 @@ def own_orphans(monkeypatch: pytest.MonkeyPatch) -> None:
     def own() -> list[Process]:
         return [orphan for orphan in find_orphans() if f"/{PREFIX}" in orphan.of]
 
-    monkeypatch.setattr("quicksand_tui.cli.this_host.du_clean.find_orphans", own)
+    monkeypatch.setattr("quicksand_tui.cli.lazy_commands.find_orphans", own)
 
 
 def left_when_reaped(places: Paths) -> set[str]:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import subprocess
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from quicksand_images.oci.ext4 import quoted
-from quicksand_images.toolbox import Tool
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from quicksand_images.toolbox import Tool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
 
 BY_DESCRIPTOR = {"os.remove", "os.rmdir", "ctypes.dlsym"}
 """Events that name no path: within `shutil.rmtree`, and before renameat2."""

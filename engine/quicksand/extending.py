@@ -100,8 +100,8 @@ if TYPE_CHECKING:
     from quicksand.remote.peer_channel import Channel
     from quicksand.remote.peer_link import Link, Request
     from quicksand.remote.serving import Offer
-    from quicksand.saves.save_removal import remove_save
-    from quicksand.saves.workspaces import known_stores
+    from quicksand.saves.census import remove_save
+    from quicksand.saves.finding import known_stores
     from quicksand.warm.spares.claiming import end_all as end_spares
 else:
     __getattr__, __dir__ = on_demand()

@@ -4,10 +4,12 @@ ended, and those whose request was refused."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
 
 SILENT_S = 10.0
 """Seconds that a new connection may take for TLS, and then until its first request is there."""

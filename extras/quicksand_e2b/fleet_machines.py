@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from quicksand import (
     Checkpoint,
@@ -48,6 +47,9 @@ from quicksand_e2b.machines import (
 )
 from quicksand_e2b.records import SandboxRecord
 from quicksand_e2b.tasks import Tasks
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Collection, Sequence
 
 WAIT_S = 45.0
 """Seconds for which a new sandbox waits for a place. The SDK gives a request 60; a host that has

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import posixpath
-
-from quicksand import Login
+from typing import TYPE_CHECKING
 
 from quicksand_e2b.errors import RpcError
+
+if TYPE_CHECKING:
+    from quicksand import Login
 
 PATH_MAX = 4096
 """The most bytes of a path; Linux's own limit."""

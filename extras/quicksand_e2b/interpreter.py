@@ -10,11 +10,14 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
-from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from quicksand import AgentRefusedError, GuestConnection, Sandbox
 
 from quicksand_e2b.errors import ApiError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 PORT = 49999
 TEMPLATE = "code-interpreter-v1"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from quicksand.extending import Paths
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from quicksand.extending import Paths
 
 
 def api_dir(paths: Paths) -> Path:

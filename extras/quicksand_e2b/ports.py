@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import re
 import socket
-from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -28,6 +27,8 @@ from quicksand_e2b.sandboxes import Sandboxes
 from quicksand_e2b.tasks import Tasks
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from aiohttp.client_proto import ResponseHandler
 
 PIECE = 64 * 1024

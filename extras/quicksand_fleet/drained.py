@@ -5,10 +5,13 @@ this user.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from quicksand.extending import DiskChanges, best_effort, paths
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
 
 LOOK_EVERY_S = 30.0
 """The longest time in seconds between two looks, where the system does not report changes."""

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from quicksand.errors import RemoteRefusedError
 from quicksand.extending import (
@@ -33,6 +31,10 @@ from quicksand_fleet.capacity import (
     Capacity,
     encode_capacity,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
 
 PAUSES_S = (0.2, 5.0)
 """The first and the longest time in seconds between two looks at this machine. The time doubles

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from quicksand_fleet.batch import Batch, BatchResult, Work
 from quicksand_fleet.desk import Desk
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Iterable, Sequence
 
 
 class Fleet(Desk):

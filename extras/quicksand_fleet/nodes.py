@@ -10,9 +10,8 @@ import contextlib
 import functools
 import os
 import time
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from quicksand import Entry
 from quicksand.errors import ConfigError, FleetError, MemoryBudgetError, StateError
 from quicksand.extending import (
     NODE_HOME,
@@ -50,6 +49,11 @@ from quicksand_fleet.record import (
     write_fleet,
 )
 from quicksand_fleet.remedies import ADD_MACHINES, BRING_UP, END_IT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from quicksand import Entry
 
 LEAST = 256 * 1024**2 + OVERHEAD
 """The least bytes of a node: room for one small guest."""

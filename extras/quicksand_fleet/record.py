@@ -8,10 +8,8 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from quicksand.errors import FleetError, PathError, StateError
 from quicksand.extending import (
@@ -31,6 +29,10 @@ from quicksand.extending import (
     require_ours,
     write_json,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 SCHEMA = 1
 SSH, RAY = "ssh", "ray"

@@ -3,7 +3,6 @@ and command log derive from this."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from enum import StrEnum
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -29,6 +28,8 @@ from quicksand_tui.verbs.call import Value, command_about
 from quicksand_tui.verbs.verb import AnyVerb, Kind, Parameter
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from quicksand_tui.actions.reasons import Reason
     from quicksand_tui.model.world import Selection, World
 

@@ -13,9 +13,10 @@ from quicksand_tui.verbs.call import command_about, command_line, command_words,
 from quicksand_tui.views.main_layout import Tab
 
 if TYPE_CHECKING:
+    from quicksand.things.save import SaveFacts, TrashFacts
+
     from quicksand_tui.model.shown_checkpoints import CheckpointView
     from quicksand_tui.model.shown_sandboxes import SandboxView
-    from quicksand_tui.model.shown_saves import SaveView, TrashedView
     from quicksand_tui.model.world import Selection
 
 
@@ -83,10 +84,10 @@ def _checkpoint_hint(sandbox: SandboxView, checkpoint: CheckpointView | None) ->
     return _enter(call.command_for(sandbox.name))
 
 
-def save_hint(save: SaveView) -> CommandHint:
+def save_hint(save: SaveFacts) -> CommandHint:
     return _enter(shown_command(command_words("run", image=save.address), save.host))
 
 
-def trash_hint(trashed: TrashedView) -> CommandHint:
+def trash_hint(trashed: TrashFacts) -> CommandHint:
     verb = saves.bring_back([], shown=trashed.id, host=trashed.host)
     return _enter(verb.command_for())

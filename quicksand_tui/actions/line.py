@@ -4,7 +4,6 @@ completes them."""
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +19,11 @@ from quicksand_tui.verbs import checkpoints, lazy_engine, mounts
 from quicksand_tui.verbs.verb import Kind, Parameter
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from quicksand.things.save import SaveFacts
+
     from quicksand_tui.model.shown_sandboxes import ImageView, MountView, SandboxView
-    from quicksand_tui.model.shown_saves import SaveView
     from quicksand_tui.verbs.verb import AnyVerb
 
 
@@ -364,7 +366,7 @@ def _mounted(guest: str, sandbox: SandboxView | None) -> MountView:
     raise CommandError(f"nothing is mounted at {guest} in {sandbox.name}")
 
 
-def _find_source(word: str, world: World) -> ImageView | SaveView:
+def _find_source(word: str, world: World) -> ImageView | SaveFacts:
     """Finds a save or an image by its name. A save goes before an image of the same name, as in the
     shell command."""
     saves = world.saves.of("")

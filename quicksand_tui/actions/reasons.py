@@ -25,8 +25,9 @@ from quicksand_tui.views.stalls import pause_text
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from quicksand.things.save import SaveFacts, TrashFacts
+
     from quicksand_tui.model.shown_sandboxes import SandboxView
-    from quicksand_tui.model.shown_saves import SaveView, TrashedView
 
 
 Reason = Callable[[World, Selection], str | None]
@@ -39,7 +40,7 @@ def _none(world: World, what: str) -> str:
     return f"no save is {what}"
 
 
-def away(view: SaveView | TrashedView) -> str | None:
+def away(view: SaveFacts | TrashFacts) -> str | None:
     """Returns that its machine does not answer, so that nothing can be done with it."""
     return f"{view.host} is away: {view.short_name} is shown as it was" if view.away else None
 
@@ -49,7 +50,7 @@ def _busy_save(world: World, key: str, name: str) -> str | None:
     return None if job is None else f"{name}: {DOING.get(job.verb, job.verb.value)} is under way"
 
 
-def _only(world: World, selection: Selection, doing: str) -> tuple[SaveView | None, str]:
+def _only(world: World, selection: Selection, doing: str) -> tuple[SaveFacts | None, str]:
     """Returns the save for an action on one save, or None and the reason why there is none."""
     if len(selection.marked) > 1:
         return None, f"{len(selection.marked)} are marked: {doing} takes one at a time"

@@ -2,17 +2,130 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem, shell_complete
+from quicksand.base.errors import ConfigError
+from quicksand.remote.passed_on import take_values
 
-from quicksand_tui.cli.completing import completer_of
-from quicksand_tui.cli.options import parse_env
-from quicksand_tui.verbs.index import find_verb
+from quicksand_tui import __version__
+from quicksand_tui.cli.host_choice import has_terminal, open_app
+from quicksand_tui.cli.output import COMPLETE_VARIABLE, MEANINGS, PROGRAM, Exit, complain
+from quicksand_tui.model.text import did_you_mean
+from quicksand_tui.verbs.index import APP_OPTIONS, all_verbs, find_verb, is_verb, sections
 from quicksand_tui.verbs.verb import AnyVerb, Kind, Parameter
+
+LOOPBACK = "127.0.0.1"
+_ADDRESS = re.compile(r"(?:(?P<host>[^:\[\]]+|\[[0-9A-Fa-f:.]+\]):)?(?P<port>[0-9]{1,5})")
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """Returns the host and the port of an address to listen at; a port alone is one of the
+    loopback. Raises ConfigError."""
+    match = _ADDRESS.fullmatch(text)
+    if match is None or int(match["port"]) > 65535:
+        raise ConfigError(f"{text!r} is no address", hint="as in 2222, 0.0.0.0:2222 or [::]:2222")
+    return (match["host"] or LOOPBACK).strip("[]"), int(match["port"])
+
+
+_CONTROL = "ctrl-"
+
+
+def parse_keys(text: str) -> bytes:
+    """Returns the bytes of a sequence of keys such as "ctrl-],d". Raises ConfigError.
+
+    >>> parse_keys("ctrl-],d")
+    b'\\x1dd'
+    """
+    codes = bytearray()
+    for key in text.split(","):
+        name = key.strip()
+        if name.lower().startswith(_CONTROL) and len(name) == len(_CONTROL) + 1:
+            code = ord(name[-1].upper()) ^ 0x40
+        else:
+            code = ord(name) if len(name) == 1 else -1
+        if not 0 <= code < 0x80 or (len(name) > 1 and code >= 0x20):
+            raise ConfigError(
+                f"{key!r} in the keys {text!r} is no key",
+                hint='one character or ctrl- and one of a-z @ [ ] \\ ^ _, as in "ctrl-],d"',
+            )
+        codes.append(code)
+    return bytes(codes)
+
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def parse_env(
+    ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
+) -> dict[str, str]:
+    """Returns environment variables for the guest by their names. A name without a value takes the
+    value that it has here, if any; here is the machine of the user who has us called by another
+    one. Raises click.BadParameter."""
+    passed_on = take_values(os.environ)
+    ours = os.environ if passed_on is None else passed_on
+    found = {}
+    for text in values:
+        name, equals, value = text.partition("=")
+        if not _VARIABLE.fullmatch(name):
+            raise click.BadParameter(f"{text!r} does not begin with a variable's name")
+        if equals:
+            found[name] = value
+        elif name in ours:
+            found[name] = ours[name]
+    return found
+
+
+Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+
+COMPLETERS: Mapping[Kind, str] = {
+    Kind.SANDBOX: "complete_sandboxes",
+    Kind.CHECKPOINT: "complete_tags",
+    Kind.TARGET: "complete_targets",
+    Kind.IMAGE: "complete_images",
+    Kind.STORED: "complete_stored",
+    Kind.RECIPE: "complete_recipes",
+    Kind.PACKAGE: "complete_packages",
+    Kind.INSTALLED: "complete_installed",
+    Kind.SOURCE: "complete_images",
+    Kind.SAVE: "complete_saves",
+    Kind.EXPORTED: "complete_exported",
+    Kind.TRASHED: "complete_all_trash",
+    Kind.TRASHED_SAVE: "complete_trash",
+    Kind.COPIED: "complete_copied",
+    Kind.HOST: "complete_hosts",
+    Kind.MOUNT: "complete_mount",
+    Kind.MOUNTED: "complete_mounted",
+}
+"""Functions of `cli.completing`, which is imported when a shell asks for words."""
+
+
+def completer_of(kind: Kind, own: str = "") -> Completer | None:
+    """Returns the function that completes values of a kind, or the parameter's ``own``
+    (`Parameter.completer`); None if there is none."""
+    if kind not in COMPLETERS and not own:
+        return None
+    module, _, function = (own or f"{COMPLETING}:{COMPLETERS[kind]}").partition(":")
+
+    def complete(
+        ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        found: Completer = getattr(import_module(module), function)
+        return found(ctx, param, incomplete)
+
+    return complete
+
+
+COMPLETING = "quicksand_tui.cli.completing"
+
 
 TYPES: Mapping[Kind, Callable[[Parameter], click.ParamType[Any]]] = {
     Kind.FILE: lambda _: click.Path(dir_okay=False, path_type=Path),
@@ -158,3 +271,149 @@ def _parts_of(command: click.Command) -> dict[str, AnyVerb]:
     """Returns a verb's parts by their second words."""
     assert command.name is not None
     return {part.name.rpartition(" ")[2]: part for part in find_verb(command.name).parts}
+
+
+SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+class Commands(click.Group):
+    """The commands of all verbs, each imported when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [verb.name for verb in all_verbs()]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return load(find_verb(cmd_name)) if is_verb(cmd_name) else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if not name.startswith("-") and self.get_command(ctx, name) is None:
+            near = did_you_mean(name, self.list_commands(ctx), cutoff=0.5)
+            raise click.UsageError(f"there is no command {name!r}{near}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for title, verbs in sections().items():
+            with formatter.section(title):
+                formatter.write_dl([(verb.name, verb.summary) for verb in verbs])
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Exit codes"):
+            formatter.write_dl([(str(int(code)), text) for code, text in MEANINGS.items()])
+
+
+@click.group(
+    PROGRAM,
+    cls=Commands,
+    context_settings=SETTINGS,
+    invoke_without_command=True,
+    params=[to_click(found) for found in APP_OPTIONS],
+)
+@click.version_option(__version__, prog_name=PROGRAM)
+@click.pass_context
+def cli(ctx: click.Context, /, **options: Any) -> int | None:
+    """Sandboxes that are real Linux VMs: no root, no daemon, no Docker.
+
+    Without a command, on a terminal, this opens the app. Everything that the app does is a
+    command too; `COMMAND --help` tells more.
+    """
+    if ctx.invoked_subcommand is None:
+        return _open(options)
+    for name, value in options.items():
+        if value:
+            option = name.replace("_", "-")
+            raise click.UsageError(f"--{option} is for the app, not for {ctx.invoked_subcommand}")
+    return None
+
+
+def invoke(argv: Sequence[str]) -> int:
+    """Runs one command line and returns its exit code. Raises what the command raises, except
+    click's exceptions, which it reports."""
+    try:
+        with cli.make_context(PROGRAM, list(argv)) as ctx:
+            code = cli.invoke(ctx)
+    except click.exceptions.Exit as error:
+        code = error.exit_code
+    except click.ClickException as error:
+        code = explain_usage(error, argv)
+    except click.Abort:
+        code = Exit.INTERRUPTED
+    return code if isinstance(code, int) else Exit.OK
+
+
+def complete() -> int:
+    """Answers a shell that completes a command line; returns the exit code."""
+    return shell_complete(cli, {}, PROGRAM, COMPLETE_VARIABLE, os.environ[COMPLETE_VARIABLE])
+
+
+def explain_usage(error: click.ClickException, argv: Sequence[str]) -> int:
+    """Reports the fault of a command line; returns the exit code."""
+    ctx = error.ctx if isinstance(error, click.UsageError) else None
+    hint = f"`{ctx.command_path if ctx is not None else PROGRAM} --help` tells more"
+    if isinstance(error, click.NoSuchOption) and "--" not in argv and _is_with_command(argv[0]):
+        hint = f"if {error.option_name} is the command's, put -- before the command"
+    complain(_sentence(error.format_message()), hint=hint)
+    return Exit.USAGE
+
+
+def _is_with_command(name: str) -> bool:
+    """Whether the arguments of a verb are a command for the guest."""
+    parameters = find_verb(name).parameters if is_verb(name) else ()
+    return any(found.kind is Kind.ARGV for found in parameters)
+
+
+def _sentence(message: str) -> str:
+    """Returns click's message in our style: with a small first letter and no full stop."""
+    message = message.strip().removesuffix(".")
+    return message[:1].lower() + message[1:]
+
+
+def _open(options: dict[str, Any]) -> int:
+    """Opens the app, or takes a picture of it; returns the exit code."""
+    if options["screenshot"] is not None:
+        return _take_picture(options)
+    if not has_terminal():
+        with cli.make_context(PROGRAM, ["ps"]) as ctx:
+            click.echo(cli.get_help(ctx), err=True)
+        return Exit.USAGE
+    for name in ("screen", "size"):
+        if options[name] is not None:
+            raise click.UsageError(f"--{name} is of a picture; say where: --screenshot FILE")
+    return open_app(
+        theme=options["theme"] or "",
+        ascii_glyphs=options["ascii"],
+        read_only=options["read_only"],
+    )
+
+
+def _take_picture(options: dict[str, Any]) -> int:
+    """Takes the picture that the app's options ask for; returns the exit code. Raises
+    click.UsageError."""
+    from quicksand_tui.ui.app_pictures import ScreenshotError, take  # noqa: PLC0415
+    from quicksand_tui.ui.shots import (  # noqa: PLC0415
+        DEFAULT_SIZE,
+        ShotSpec,
+        parse_screen,
+        parse_size,
+    )
+
+    try:
+        screen, sandbox = parse_screen(options["screen"] or "main")
+        size = parse_size(options["size"]) if options["size"] is not None else DEFAULT_SIZE
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    spec = ShotSpec(
+        screen=screen,
+        sandbox=sandbox,
+        size=size,
+        theme=options["theme"] or "",
+        ascii_glyphs=options["ascii"],
+    )
+    try:
+        take(options["screenshot"], spec)
+    except ScreenshotError as error:
+        complain(error)
+        return Exit.FAILURE
+    return Exit.OK

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+import sys
+from typing import TYPE_CHECKING, NamedTuple
+
+from quicksand_tui.cli.output import Exit, complain
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 OPTION = "--host"
 VARIABLE = "QUICKSAND_HOST"
@@ -44,3 +49,19 @@ def find_host(argv: Sequence[str], environ: Mapping[str, str]) -> Chosen | None:
     if host in ("", LOCAL) and not by_option:
         return None
     return Chosen(host, tuple(rest), by_option)
+
+
+def open_app(*, theme: str = "", ascii_glyphs: bool = False, read_only: bool = False) -> int:
+    """Opens the app in this terminal; returns the exit code when the user leaves it."""
+    from quicksand_tui.opening.opening import UnknownThemeError, run_app  # noqa: PLC0415
+
+    try:
+        return run_app(theme=theme, ascii_glyphs=ascii_glyphs, read_only=read_only)
+    except UnknownThemeError as error:
+        complain(error, hint=f"there are auto, {', '.join(error.known)}")
+        return Exit.USAGE
+
+
+def has_terminal() -> bool:
+    """Returns whether stdin and stdout are both terminals."""
+    return sys.stdin.isatty() and sys.stdout.isatty()

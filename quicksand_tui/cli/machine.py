@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,14 +13,52 @@ from click.shell_completion import CompletionItem
 from quicksand.base.errors import ConfigError
 from quicksand.records.config import SandboxConfig
 from quicksand.records.machine_options import MachineOption, options_of
+from quicksand.records.mount import Mount, parse_mount
 
-from quicksand_tui.cli.completing import completer_of
-from quicksand_tui.cli.guests.mount_words import read_mount
+from quicksand_tui.cli.click_commands import completer_of
 from quicksand_tui.model.remedy_words import hint_of
 from quicksand_tui.verbs.verb import Kind
 
 if TYPE_CHECKING:
-    from quicksand_tui.cli.options import Decorator
+    from collections.abc import Callable, Collection
+
+    from quicksand_tui.cli.click_commands import Decorator
+
+
+ORDER = "the directory of this host comes first"
+
+
+def read_mount(word: str) -> Mount:
+    """Reads HOST:GUEST[:ro|:protect]. Raises ConfigError, with a hint at the probable meaning."""
+    try:
+        return parse_mount(word)
+    except ConfigError as error:
+        raise ConfigError(error.words, hint=_meant(word) or error.advice) from None
+
+
+def _meant(word: str) -> str:
+    """Returns the probable meaning of a word that is no mount; "" if that is unclear."""
+    host, colon, guest = word.partition(":")
+    guest, _, mode = guest.partition(":")
+    mode = f":{mode}" if mode else ""
+    if not colon:
+        absolute = os.path.abspath(host)  # noqa: PTH100 - a text to be shown
+        return f"say where it is to be in the sandbox, as in {host}:/mnt/{Path(absolute).name}"
+    if not guest:
+        return ""
+    if is_directory(guest) and host.startswith("/") and not is_directory(host):
+        return f"{ORDER}: {guest}:{host}{mode}"
+    if not guest.startswith("/"):
+        return f"the path in the sandbox must be absolute: {host}:/{guest.removeprefix('./')}{mode}"
+    return ""
+
+
+def is_directory(path: str) -> bool:
+    try:
+        return Path(path).expanduser().is_dir()
+    except (OSError, RuntimeError, ValueError):
+        return False
+
 
 MOUNTS = "mounts"
 """The keyword of the option whose value may be completed, and misunderstood, as that of `mount`."""

@@ -9,10 +9,9 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from quicksand_tui.cli.host_choice import find_host
-from quicksand_tui.cli.open_app import has_terminal, open_app
+from quicksand_tui.cli.host_choice import find_host, has_terminal, open_app
 from quicksand_tui.cli.output import (
     COMPLETE_VARIABLE,
     Exit,
@@ -22,6 +21,9 @@ from quicksand_tui.cli.output import (
 )
 from quicksand_tui.model.text import similar
 from quicksand_tui.opening.asyncio_alone import import_asyncio
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 SIMILAR = "quicksand-similar"
 """The name of the error handler of the standard streams (codecs.register_error)."""
@@ -121,9 +123,9 @@ def _dispatch(argv: Sequence[str]) -> int:
             return open_app()
         if not completes and (code := _without_group(argv)) is not None:
             return code
-        from quicksand_tui.cli import group  # noqa: PLC0415
+        from quicksand_tui.cli import click_commands  # noqa: PLC0415
 
-        return group.complete() if completes else group.invoke(argv)
+        return click_commands.complete() if completes else click_commands.invoke(argv)
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
     except SystemExit as error:

@@ -6,14 +6,16 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from quicksand_tui.model.text import clean
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
     from quicksand.base.errors import DiskSpaceError
 
 from quicksand_tui.model.amounts import age_text, size_text
@@ -86,7 +88,6 @@ def hint_with_amounts(error: DiskSpaceError) -> str:
 
 
 PROGRAM = "quicksand-tui"
-BOLD, NORMAL = "\x1b[1m", "\x1b[0m"
 
 COMPLETE_VARIABLE = "_QUICKSAND_TUI_COMPLETE"
 """The environment variable in which a shell asks for completions (click's convention)."""
@@ -181,15 +182,35 @@ def print_json(value: Any) -> None:
     print(text.replace("\x7f", "\\u007f"), flush=True)
 
 
-def print_table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Writes a table to stdout: fitted to the width of a terminal, or else as wide as it needs to
-    be. Cells are cleaned with `clean`."""
-    if is_terminal(sys.stdout):
-        from quicksand_tui.cli.rich_tables import draw_table  # noqa: PLC0415
+GAP = "  "
+"""Between two columns of a table."""
 
-        if draw_table(heads, rows):
-            return
-    print_lines(format_table(heads, rows))
+WHOLE_MAX = 16
+"""The most cells of a column that is never folded: sizes, ages, states, digests."""
+
+BOLD, DIM, RED, GREEN, NORMAL = "\x1b[1m", "\x1b[2m", "\x1b[31m", "\x1b[32m", "\x1b[0m"
+COLUMN_STYLES = {"PROBLEM": RED, "REASON": RED, "DIGEST": DIM, "ID": DIM}
+WORD_STYLES = {"BAD": RED, "ok": GREEN, "whole": GREEN, "running": GREEN, "ended": DIM}
+"""Styles of the words in the column STATE."""
+
+
+def print_table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Writes a table to stdout. A terminal gets it in colour and fitted to its width, with long
+    texts folded within their columns, unless even short ones would be cut. Cells are cleaned with
+    `clean`."""
+    if not is_terminal(sys.stdout):
+        print_lines(format_table(heads, rows))
+        return
+    lines = _cleaned(heads, rows)
+    widths = _fitted(_widths(lines), columns_of(sys.stdout))
+    for line in lines:
+        folded = [_fold(cell, width) for cell, width in zip(line, widths, strict=True)]
+        styles = [_style(*one, of_sum=line[0] == "total") for one in zip(heads, line, strict=True)]
+        if line is lines[0]:
+            styles = [BOLD] * len(heads)
+        for parts in zip_longest(*folded, fillvalue=""):
+            print(_join(parts, widths, styles))
+    sys.stdout.flush()
 
 
 def print_lines(lines: list[str]) -> None:
@@ -203,14 +224,63 @@ def print_lines(lines: list[str]) -> None:
 
 def format_table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
     """Returns a table as plain lines. Cells are cleaned with `clean`."""
-    lines = [tuple(heads), *(tuple(clean(cell) for cell in row) for row in rows)]
-    widths = [max(cells(line[n]) for line in lines) for n in range(len(heads))]
-    return [
-        "  ".join(
-            cell + " " * (width - cells(cell)) for cell, width in zip(line, widths, strict=True)
-        ).rstrip()
-        for line in lines
+    lines = _cleaned(heads, rows)
+    widths = _widths(lines)
+    return [_join(line, widths, [""] * len(heads)) for line in lines]
+
+
+def _cleaned(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> list[tuple[str, ...]]:
+    return [tuple(heads), *(tuple(clean(cell) for cell in row) for row in rows)]
+
+
+def _widths(lines: list[tuple[str, ...]]) -> list[int]:
+    return [max(map(cells, column)) for column in zip(*lines, strict=True)]
+
+
+def _fitted(widths: list[int], most: int) -> list[int]:
+    """Returns the widths with those of long columns lessened, the widest first, so that all fit;
+    the same if short ones would have to be."""
+    fitted = list(widths)
+    excess = sum(widths) + len(GAP) * (len(widths) - 1) - most
+    for _ in range(excess):
+        widest = fitted.index(max(fitted))
+        if fitted[widest] <= WHOLE_MAX:
+            return widths
+        fitted[widest] -= 1
+    return fitted
+
+
+def _fold(text: str, width: int) -> list[str]:
+    """Breaks a text into lines of so many cells: between words, or within one that is longer."""
+    lines, gap = [""], ""
+    for word in text.split(" "):
+        if cells(lines[-1] + gap + word) <= width:
+            lines[-1] += gap + word
+        else:
+            if lines[-1]:
+                lines.append("")
+            for char in word:
+                if cells(lines[-1] + char) > width:
+                    lines.append("")
+                lines[-1] += char
+        gap = " "
+    return lines
+
+
+def _style(head: str, cell: str, *, of_sum: bool) -> str:
+    if of_sum:
+        return BOLD
+    style = WORD_STYLES.get(cell, "") if head == "STATE" else COLUMN_STYLES.get(head, "")
+    return style if style == DIM or has_colour(sys.stdout) else ""
+
+
+def _join(parts: Sequence[str], widths: list[int], styles: list[str]) -> str:
+    """Returns a line of a table, with each cell in its style."""
+    shown = [
+        (f"{style}{part}{NORMAL}" if style and part else part) + " " * (width - cells(part))
+        for part, width, style in zip(parts, widths, styles, strict=True)
     ]
+    return GAP.join(shown).rstrip()
 
 
 def show_size(size: float) -> str:
@@ -227,6 +297,16 @@ def show_age(since: float, now: float | None = None) -> str:
 def is_terminal(stream: Any) -> bool:
     """Returns whether a stream leads to a terminal that can do more than show lines."""
     return bool(stream.isatty()) and os.environ.get("TERM", "") not in ("dumb", "unknown")
+
+
+def columns_of(stream: Any) -> int:
+    """Returns the columns of the terminal that a stream leads to, or those that the user says."""
+    if (said := os.environ.get("COLUMNS", "")).isdecimal():
+        return int(said)
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or 80
+    except OSError:
+        return 80
 
 
 def has_colour(stream: Any) -> bool:

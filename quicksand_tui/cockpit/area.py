@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from quicksand.things.status import Status
 from textual import on
-from textual.app import ComposeResult
 from textual.containers import Vertical
-from textual.widget import Widget
 
 from quicksand_tui.actions.all_actions import Scope
 from quicksand_tui.cockpit import lazy_tabs
@@ -28,6 +25,11 @@ from quicksand_tui.widgets.bars import TabBar
 from quicksand_tui.widgets.details import STYLES, Details
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from textual.app import ComposeResult
+    from textual.widget import Widget
+
     from quicksand_tui.actions.all_actions import Doer
     from quicksand_tui.cockpit.desktop_tab import DesktopPanel
     from quicksand_tui.cockpit.log import LogPanel

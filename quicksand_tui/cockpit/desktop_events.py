@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from quicksand_pixels import KEYS, Chord
 from textual.message import Message
-
-from quicksand_tui.pixels.keysyms import KEYS, Chord
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from textual import events
 
-    from quicksand_tui.pixels.encoder_messages import Drawn
+    from quicksand_tui.door.screen_messages import Drawn
 
 
 class ScreenSeen(Message):

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from quicksand.things.status import Status
 from textual import on, work
-from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.message import Message
 from textual.widgets import Static
@@ -21,6 +20,8 @@ from quicksand_tui.kit.base import tell
 from quicksand_tui.model.text import TITLE_CELLS, clip, error_text
 
 if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
     from quicksand_tui.door.engine_screen import EngineRecording
     from quicksand_tui.door.service import EngineService
     from quicksand_tui.home.config_file import Settings

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from quicksand_pixels import PASTE_MAX, Chord, ScreenInput, Way, delete_images, take_ids
 from rich.segment import Segment
 from textual import events, on
 from textual.geometry import Region
 from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
-from textual.timer import Timer
 from textual.widget import Widget
 
 from quicksand_tui.cockpit.desktop_events import (
@@ -27,19 +25,20 @@ from quicksand_tui.cockpit.desktop_events import (
 from quicksand_tui.cockpit.guest_pictures import CellPicture, GuestPicture, TilePicture
 from quicksand_tui.cockpit.part import DesktopChanged
 from quicksand_tui.cockpit.text_pictures import cell_size, covers, way_of
+from quicksand_tui.door.screen_messages import ROWS, TILES, Drawn, Order
 from quicksand_tui.kit.textual_private import driver_of
-from quicksand_tui.pixels.encoder_messages import ROWS, TILES, Drawn, Order
-from quicksand_tui.pixels.keysyms import Chord
-from quicksand_tui.pixels.picture_way import Way
-from quicksand_tui.pixels.placeholders import delete_images, take_ids
-from quicksand_tui.pixels.user_input import PASTE_MAX, ScreenInput
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from quicksand_pixels import Viewport
+    from textual.timer import Timer
+
     from quicksand_tui.door.engine_screen import EngineScreen
     from quicksand_tui.door.service import EngineService
     from quicksand_tui.home.config_file import Settings
     from quicksand_tui.kit.outer_terminal import OuterTerminal
-    from quicksand_tui.pixels.viewport import Viewport
 
 FOCUSED_S, UNFOCUSED_S = 1 / 15, 0.5
 """The least seconds between two pictures, with the focus and without."""

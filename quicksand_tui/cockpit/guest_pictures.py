@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
+from quicksand_pixels import cell_at, parse_cells, tile_ids
 from rich.color import Color
 from rich.segment import Segment
 from rich.style import Style
 
 from quicksand_tui.cockpit.half_cells import segments
-from quicksand_tui.pixels.encoder_messages import parse_cells
-from quicksand_tui.pixels.placeholders import cell_at, tile_ids
 
 if TYPE_CHECKING:
-    from quicksand_tui.model.geometry import Rect
+    from collections.abc import Iterable, Iterator
+
+    from quicksand_pixels import Rect
 
 EMPTY = b""
 """A cell beside the picture."""

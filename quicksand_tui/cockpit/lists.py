@@ -5,12 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from quicksand.things.save import SaveFacts
 from textual import on
-from textual.app import ComposeResult
 from textual.containers import Vertical
 
 from quicksand_tui.model.shown_sandboxes import SandboxView
-from quicksand_tui.model.shown_saves import SaveView
 from quicksand_tui.model.world import MACHINE_KEY, MachineView, Panel, World
 from quicksand_tui.views.counts import empty_text
 from quicksand_tui.views.filters import nothing_matches
@@ -43,6 +42,8 @@ from quicksand_tui.widgets.browser import Browser, Listing, Title
 from quicksand_tui.widgets.listed import Listed
 
 if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
     from quicksand_tui.model.shown_sandboxes import ImageView
 
 SANDBOXES: Listing[Sandboxed] = Listing(
@@ -163,10 +164,10 @@ class Lists(Vertical):
         self._go_to_wanted()
 
     @property
-    def save(self) -> SaveView | None:
+    def save(self) -> SaveFacts | None:
         """The save under the cursor."""
         chosen = self.saves.selected
-        return chosen if isinstance(chosen, SaveView) else None
+        return chosen if isinstance(chosen, SaveFacts) else None
 
     @property
     def saves_of(self) -> str | None:

@@ -5,10 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import on
-from textual.app import ComposeResult
-from textual.binding import BindingType
 from textual.containers import Vertical
-from textual.message import Message
 from textual.widgets import Static
 
 from quicksand_tui.actions.all_actions import Scope, in_scope
@@ -22,6 +19,10 @@ from quicksand_tui.views.mount_rows import mount_row, no_mounts_text, plan_mount
 from quicksand_tui.widgets.long_table import LongTable
 
 if TYPE_CHECKING:
+    from textual.app import ComposeResult
+    from textual.binding import BindingType
+    from textual.message import Message
+
     from quicksand_tui.cockpit.part import Confirm
     from quicksand_tui.jobs.operations import Operations
     from quicksand_tui.kit.key_handling import Keys

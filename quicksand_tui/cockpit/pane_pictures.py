@@ -10,33 +10,37 @@ import asyncio
 import contextlib
 import math
 import time
-from collections.abc import Callable
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary, finalize, ref
 
-from quicksand_tui.cockpit.text_pictures import cell_size, way_of
-from quicksand_tui.kit.textual_private import driver_of
-from quicksand_tui.pixels.kitty import TILE_COLUMNS, TILE_ROWS, transmit
-from quicksand_tui.pixels.picture_budget import Budget
-from quicksand_tui.pixels.picture_way import Way
-from quicksand_tui.pixels.placeholders import (
-    IDS,
+from quicksand_pixels import (
     MARKS,
     PLACEHOLDER,
+    PLACEHOLDER_IDS,
+    TILE_COLUMNS,
+    TILE_ROWS,
     PlaceholderCell,
+    Way,
     delete_images,
     take_ids,
 )
+from quicksand_pixels.decoding import Budget
+from quicksand_pixels.encoding import transmit
+
+from quicksand_tui.cockpit.text_pictures import cell_size, way_of
+from quicksand_tui.kit.textual_private import driver_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from quicksand_pixels.decoding import Part, Placed
     from textual.widget import Widget
 
     from quicksand_tui.home.config_file import Settings
     from quicksand_tui.kit.outer_terminal import OuterTerminal
     from quicksand_tui.kit.textual_private import RawDriver
-    from quicksand_tui.pixels.placed import Part, Placed
 
 ROOM_FIRST: Final = 16 * 1024
 ROOM_MIN: Final = 2 * 1024
@@ -156,7 +160,7 @@ class PanePictureScreen:
     def _make(self, placed: Placed) -> _Sheet | None:
         across = -(-placed.columns // TILE_COLUMNS)
         count = across * -(-placed.rows // TILE_ROWS)
-        if count > IDS:
+        if count > PLACEHOLDER_IDS:
             return None
         tiles = 1 << (count - 1).bit_length()  # so that ids are used again for other sizes
         if self._free.get(tiles):
@@ -164,7 +168,7 @@ class PanePictureScreen:
         else:
             if self._next + tiles > self._end:
                 self._next = take_ids()
-                self._end = self._next + IDS
+                self._end = self._next + PLACEHOLDER_IDS
             first, self._next = self._next, self._next + tiles
         sheet = self._sheets[placed] = _Sheet(ref(placed), first, across, tiles)
         finalize(placed, self._note_gone(), sheet).atexit = False

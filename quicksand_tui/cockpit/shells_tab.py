@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from quicksand.things.status import Status
 from textual import events, on, work
-from textual.app import ComposeResult
 from textual.containers import Vertical
 
 from quicksand_tui.actions.reasons import READ_ONLY
@@ -28,6 +26,10 @@ from quicksand_tui.panes.workspace import Workspace, WorkspaceEmptied, Workspace
 from quicksand_tui.views.stalls import stall_text
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from textual.app import ComposeResult
+
     from quicksand_tui.cockpit.part import Confirm
     from quicksand_tui.door.service import EngineService
     from quicksand_tui.home.config_file import Settings

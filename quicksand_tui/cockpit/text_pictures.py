@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any
 
+from quicksand_pixels import USUAL_CELL, Way, choose_way_in_text
+
 from quicksand_tui.kit.textual_private import driver_of
-from quicksand_tui.pixels.picture_way import Way, choose_way_in_text
-from quicksand_tui.pixels.viewport import USUAL_CELL
 
 if TYPE_CHECKING:
     from textual.app import App

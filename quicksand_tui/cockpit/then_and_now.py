@@ -17,10 +17,11 @@ from quicksand_tui.model.jobs import OperationError
 from quicksand_tui.model.text import clip, plain
 
 if TYPE_CHECKING:
+    from quicksand_pixels import Cells
+
     from quicksand_tui.door.service import EngineService
     from quicksand_tui.model.shown_checkpoints import CheckpointView
     from quicksand_tui.model.shown_sandboxes import SandboxView
-    from quicksand_tui.pixels.cells import Cells
 
 AGAIN_S = 2.0
 """Seconds between two looks at the present screen."""

@@ -6,12 +6,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from quicksand.things.status import HAS_MACHINE, Status
 from textual import on
-from textual.app import ComposeResult
-from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.geometry import Region
 from textual.message import Message
-from textual.strip import Strip
 from textual.widgets import Static
 
 from quicksand_tui.actions.all_actions import Scope, in_scope
@@ -26,6 +23,10 @@ from quicksand_tui.widgets.long_table import LongTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from textual.app import ComposeResult
+    from textual.binding import BindingType
+    from textual.strip import Strip
 
     from quicksand_tui.model.keymap import Keymap
     from quicksand_tui.model.shown_checkpoints import CheckpointTree, CheckpointView

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from rich.cells import cell_len
@@ -29,7 +28,7 @@ from quicksand_tui.model.wall_plan import Kind, TileKey, Wants, lay_out
 from quicksand_tui.views.tile_words import foot_text, head_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from rich.style import Style
     from textual.timer import Timer

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from quicksand.base.errors import HistoryError, QuicksandError
@@ -28,6 +26,9 @@ from quicksand_tui.panes.kept_lines import lines_of_output
 from quicksand_tui.panes.titles import named
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
     from quicksand.disks.diff.changes import FileChange
     from quicksand.disks.diff.guest_packages import PackageChange
     from quicksand.disks.diff.versions import FileVersions, Version

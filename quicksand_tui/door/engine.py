@@ -9,13 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from quicksand.base.errors import HistoryError, QuicksandError
 from quicksand.disks.diff.changes import ChangeKind, FileChange, FileType
-from quicksand.guest.network import GuestTraffic
 from quicksand.sandbox import Sandbox
+from quicksand_pixels.encoding import fit, read_png
 
 from quicksand_tui.door import diff_reader, lazy_hosts
 from quicksand_tui.door.engine_screen import ScreenHere
@@ -30,11 +29,14 @@ from quicksand_tui.model.known_sandbox import ChangedPlace, Changes, Glance
 from quicksand_tui.model.shown_sandboxes import GuestView, ProcessView
 from quicksand_tui.model.text import sanitise, sanitise_lines
 from quicksand_tui.panes.titles import named
-from quicksand_tui.pixels.small import fit, read_png
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
+
+    from quicksand.guest.network import GuestTraffic
+    from quicksand_pixels import Cells
 
     from quicksand_tui.door.engine_screen import ScreenPlace
     from quicksand_tui.door.far_host import FarHost
@@ -42,7 +44,6 @@ if TYPE_CHECKING:
     from quicksand_tui.door.terminal_place import Guest
     from quicksand_tui.model.diffs import DiffSpec, DiffView, TextDiff
     from quicksand_tui.model.losing import Losing
-    from quicksand_tui.pixels.cells import Cells
 
 T = TypeVar("T")
 

@@ -8,10 +8,8 @@ import asyncio
 import contextlib
 import sys
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 from quicksand.base.errors import DisplayError, QuicksandError
@@ -21,13 +19,16 @@ from quicksand.display.keys import STROKES
 from quicksand.display.place import place_text
 from quicksand.records.registry import Registry
 from quicksand.sandbox import Sandbox
+from quicksand_pixels import Chord, strokes
 
+from quicksand_tui.door.screen_messages import HEAD_BYTES, Drawn, Kind, Order, parse_head
 from quicksand_tui.model.amounts import seconds_text, size_text
 from quicksand_tui.model.text import clean, error_text
-from quicksand_tui.pixels.encoder_messages import HEAD_BYTES, Drawn, Kind, Order, parse_head
-from quicksand_tui.pixels.keysyms import Chord, strokes
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+    from pathlib import Path
+
     from quicksand.display.place import Place
     from quicksand.display.recording import Recorded, Recording
     from quicksand.display.rfb import RfbClient
@@ -237,6 +238,11 @@ class Screen:
             while await process.stdout.read(1 << 20):
                 pass
         await process.wait()
+
+    from quicksand_pixels import Chord
+
+    from quicksand_tui.door.engine_screen import ScreenPlace
+    from quicksand_tui.door.service_protocol import ScreenSink
 
 
 RETRY_S = 2.0

@@ -3,10 +3,8 @@ reader has come."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from quicksand.base.errors import ConfigError
 from quicksand.base.fields import Fields
@@ -23,6 +21,10 @@ from quicksand_tui.model.shown_checkpoints import CheckpointTree, CheckpointView
 from quicksand_tui.model.shown_sandboxes import MountView, SandboxView
 from quicksand_tui.model.text import clean
 from quicksand_tui.model.world import World
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
 SCHEMA = 1
 

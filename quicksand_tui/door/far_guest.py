@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING
 
@@ -21,6 +20,8 @@ NOT_KNOWN = HostUsage(cpu_seconds=0.0, rss=0, disk=0, uptime_s=0.0)
 """Stands for a sandbox's use of another machine, which only that machine tells."""
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
     from quicksand.guest.agent.session import Session
     from quicksand.guest.execution import Command
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -15,9 +14,11 @@ from quicksand_tui.model.shown_sandboxes import split_host
 from quicksand_tui.model.shown_saves import NO_SAVES, SavesView, all_together
 
 if TYPE_CHECKING:
-    from quicksand.remote.askpass import Askpass
+    from collections.abc import Callable, Collection, Mapping
 
-    from quicksand_tui.model.shown_saves import VerdictView
+    from quicksand.remote.askpass import Askpass
+    from quicksand.things.save import Verification
+
     from quicksand_tui.model.world import World
 
 
@@ -142,7 +143,7 @@ class FarHosts:
         assert self._shown_saves is not None
         return self._shown_saves
 
-    def note_verdicts(self, host: FarHost, verdicts: Mapping[str, VerdictView]) -> None:
+    def note_verdicts(self, host: FarHost, verdicts: Mapping[str, Verification]) -> None:
         """Remembers the verdicts on saves of a machine. On the engine's loop."""
         if (saves := self._saves.get(host.name)) is not None:
             saves.learn(verdicts)

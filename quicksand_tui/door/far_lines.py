@@ -10,18 +10,21 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from quicksand.base.typed_values import Bounds, Decoder, ForeignValueError, encode, encode_changes
 from quicksand.things.frozen import frozen
+from quicksand.things.save import SaveFacts, TrashFacts
 from quicksand.things.status import Status
 
 from quicksand_tui.model.shown_sandboxes import ImageView, SandboxView
-from quicksand_tui.model.shown_saves import SavesView, SaveView, TrashedView, key_at
+from quicksand_tui.model.shown_saves import SavesView
 from quicksand_tui.model.text import sanitise
 from quicksand_tui.model.world import HostView, World
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 LINE_MAX = 4 * 1024 * 1024
 """The most bytes of one line. A sandbox takes some 500, a checkpoint 300, a save 1000."""
@@ -280,7 +283,7 @@ def _is_path(key: str) -> bool:
     return key.startswith("/") and len(key) <= KEY_MAX and "\0" not in key
 
 
-def _sound(before: SaveView | None, now: SaveView, facts: Mapping[str, Any]) -> SaveView:
+def _sound(before: SaveFacts | None, now: SaveFacts, facts: Mapping[str, Any]) -> SaveFacts:
     """Returns a save whose amounts make sense. Raises ForeignValueError for any other."""
     amounts = [now.own, now.shared]
     for counts in now.shared_files.values():
@@ -293,16 +296,16 @@ def _sound(before: SaveView | None, now: SaveView, facts: Mapping[str, Any]) -> 
 SAVES = Table(
     name="saves",
     gone="gone",
-    new=lambda key: SaveView(key=key, name="?"),
+    new=lambda key: SaveFacts(path=key, name="?"),
     is_key=_is_path,
-    own=frozenset({"host", "away", "verdict", "words", KEY}),
+    own=frozenset({"host", "away", "verdict", "path"}),
     most=SAVES_MAX,
     learned=_sound,
 )
 TRASHED = Table(
     name="trash",
     gone="gone_trash",
-    new=lambda key: TrashedView(key=key, id="?", name="?", removed=0.0),
+    new=lambda key: TrashFacts(path=key, id="?", name="?"),
     is_key=_is_path,
     own=SAVES.own,
     most=SAVES_MAX,
@@ -368,31 +371,26 @@ class SavesLearner:
         )
         return self._view
 
-    def _save(self, view: SaveView) -> SaveView:
+    def _save(self, view: SaveFacts) -> SaveFacts:
         """Returns a save as one of its machine, with times by our clock."""
-        found = replace(
+        return replace(
             view,
             name=sanitise(view.name, limit=NAME_LIMIT),
-            key=key_at(view.key, self._host),
             host=self._host,
-            created=None if view.created is None else view.created + self.skew,
+            created=view.created and view.created + self.skew,
         )
-        words = (view.name, view.base, view.parent, view.note, view.place, view.trouble, view.id)
-        text = "\n".join((*words, self._host, *view.sandboxes)).lower()
-        return replace(found, words=text)
 
-    def _trashed(self, view: TrashedView) -> TrashedView:
+    def _trashed(self, view: TrashFacts) -> TrashFacts:
         return replace(
             view,
             name=sanitise(view.name, limit=NAME_LIMIT),
             kind=view.kind if view.kind in KINDS else KINDS[0],
-            key=key_at(view.key, self._host),
             host=self._host,
             removed=view.removed + self.skew,
             until=None if view.until is None else view.until + self.skew,
         )
 
 
-def _place(view: SaveView) -> tuple[int, str, str]:
+def _place(view: SaveFacts) -> tuple[int, str, str]:
     at = ORDER.index(view.place) if view.place in ORDER else len(ORDER)
     return at, view.name, view.key

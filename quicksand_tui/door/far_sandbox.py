@@ -4,7 +4,6 @@ methods of a sandbox of this one."""
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,8 @@ from quicksand.hosted.remote_host import RemoteHost
 from quicksand.sandbox import Sandbox
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from quicksand.remote.peer_link import Link
     from quicksand.remote.shared_connection import Way
 

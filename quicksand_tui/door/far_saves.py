@@ -7,21 +7,23 @@ All runs on the engine's loop, unless said otherwise.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from quicksand.base.errors import RemoteError
 from quicksand.base.typed_values import ForeignValueError
+from quicksand.things.save import Verification, key_at
 
 from quicksand_tui.door.far_lines import LEAVE, LOOK, WATCH_SAVES, Lines, SavesLearner
 from quicksand_tui.door.saves_look import Found, with_verdicts
 from quicksand_tui.model.remedy_words import text_of
-from quicksand_tui.model.shown_saves import NO_SAVES, SavesView, VerdictView, key_at
+from quicksand_tui.model.shown_saves import NO_SAVES, SavesView
 from quicksand_tui.model.text import sanitise
 from quicksand_tui.model.world import MachineState
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from quicksand.remote.peer_channel import Channel
 
     from quicksand_tui.door.far_host import FarHost
@@ -77,9 +79,9 @@ class FarSaves:
         self._shown = (of, view)
         return view
 
-    def learn(self, verdicts: Mapping[str, VerdictView]) -> None:
+    def learn(self, verdicts: Mapping[str, Verification]) -> None:
         """Remembers the verdicts of verified saves, by their paths there."""
-        ids = {save.own_key: save.id for save in self._told.saves}
+        ids = {save.path: save.id for save in self._told.saves}
         found = {
             key_at(path, self.host.name): (ids[path], verdict)
             for path, verdict in verdicts.items()

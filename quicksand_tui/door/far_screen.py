@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 from quicksand.display.place import open_screen
@@ -16,6 +15,8 @@ from quicksand_tui.door.far_sandbox import FarSharing, open_there
 from quicksand_tui.model.shown_sandboxes import at_host
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from quicksand_tui.door.far_host import FarHost
 
 

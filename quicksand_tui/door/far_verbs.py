@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,6 +24,8 @@ from quicksand_tui.verbs.call import Progress, Relayed
 from quicksand_tui.verbs.telling import TELL, TELL_JSON
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from quicksand_tui.door.far_host import FarHost
     from quicksand_tui.verbs.call import Call, Report
 

@@ -9,37 +9,26 @@ from __future__ import annotations
 import contextlib
 import gc
 import time
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from quicksand.base.errors import QuicksandError
-from quicksand.base.footprint import Footprint
 from quicksand.base.paths import Paths, paths
 from quicksand.disks.images.resolve import ImageResolver
 from quicksand.life.sandbox_removal import SandboxTrash
-from quicksand.records.config import SandboxConfig
 from quicksand.records.registry import Registry
-from quicksand.records.trash import TRASH, TRASH_KEPT_S, TrashedSandbox, trash_dir
-from quicksand.saves.census import BaseState, Census, SaveInfo, list_trash
-from quicksand.saves.finding import all_stores, rank
-from quicksand.saves.links import workspaces_dir
-from quicksand.saves.resolving import confine
-from quicksand.saves.save_manifest import MANIFEST, SaveManifest
-from quicksand.saves.save_trash import Trashed
-from quicksand.saves.workspaces import known_stores
+from quicksand.records.trash import TRASH, trash_dir
+from quicksand.saves.census import Census, SaveInfo, list_trash
+from quicksand.saves.finding import all_stores, known_stores, rank, workspaces_dir
+from quicksand.saves.save_manifest import MANIFEST
+from quicksand.things.save import SaveFacts, TrashFacts, Verification, freed_together, total_size
 
-from quicksand_tui.model.amounts import size_text
-from quicksand_tui.model.shown_saves import (
-    NO_SAVES,
-    SavesView,
-    SaveView,
-    TrashedView,
-    VerdictView,
-    freed_together,
-    total_size,
-)
+from quicksand_tui.model.shown_saves import LIMITS, NO_SAVES, SavesView, harmless
 from quicksand_tui.model.text import error_text, sanitise
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
 
 SLOW_EVERY_S = 10.0
 """The least seconds between periodic looks."""
@@ -49,11 +38,10 @@ SLOW_SHARE = 20
 MANY_OBJECTS = 50_000
 """The number of new objects from which the garbage collector leaves them alone."""
 
-NAME_LIMIT, NOTE_LIMIT, PATH_LIMIT = 200, 1000, 1000
-VOLATILE_MAX = 20
+PATH_LIMIT = 1000
 
 Stamp = tuple[int, ...]
-Found = tuple[str, VerdictView]
+Found = tuple[str, Verification]
 """The id of a verified save, and the verdict."""
 
 
@@ -104,15 +92,10 @@ class SavesReader:
         infos = Census(self._paths).list()
         trash = list_trash(known_stores(self._paths))
         removed = SandboxTrash(Registry(self._paths)).list()
-        names = ("workspace", "user", "here")
-        stores = all_stores(self._paths)
-        known = {store.root: name for name, store in zip(names, stores, strict=True)}
         addresses = _addresses(infos, self._paths)
-        views = [
-            _view(info, known.get(info.store.root, ""), addresses[info.save.root]) for info in infos
-        ]
-        trashed = [_trashed(found) for found in trash]
-        trashed += [_trashed_sandbox(sandbox) for sandbox in removed]
+        views = [harmless(SaveFacts, info, address=addresses[info.save.root]) for info in infos]
+        told = [*(found.facts for found in trash), *(found.facts for found in removed)]
+        trashed = [harmless(TrashFacts, facts) for facts in told]
         trashed.sort(key=lambda view: -view.removed)
         return SavesView(
             saves=tuple(views),
@@ -146,7 +129,7 @@ def with_verdicts(view: SavesView, verdicts: Mapping[str, Found]) -> SavesView:
     return replace(view, saves=tuple(replace(s, verdict=verdict) for s, verdict in known))
 
 
-def _verdict_of(save: SaveView, verdicts: Mapping[str, Found]) -> VerdictView | None:
+def _verdict_of(save: SaveFacts, verdicts: Mapping[str, Found]) -> Verification | None:
     id_, verdict = verdicts.get(save.key, ("", None))
     # Another save may have this path by now.
     return verdict if verdict is not None and id_ == save.id else None
@@ -190,7 +173,8 @@ def _addresses(infos: Sequence[SaveInfo], places: Paths) -> dict[Path, str]:
         name, root = info.name, info.save.root
         is_free = name not in taken and (info.is_own or not images.has(name))
         taken.add(name)
-        if _fit(name) != name or not (is_free or root.parent in offered):
+        is_typed = sanitise(name, limit=LIMITS["name"]) == name
+        if not is_typed or not (is_free or root.parent in offered):
             found[root] = sanitise(str(root), limit=PATH_LIMIT)
         elif is_free:
             found[root] = name
@@ -198,105 +182,3 @@ def _addresses(infos: Sequence[SaveInfo], places: Paths) -> dict[Path, str]:
             is_hidden = root.parent != here and (here / name / MANIFEST).exists()
             found[root] = sanitise(str(root), limit=PATH_LIMIT) if is_hidden else f"./{name}"
     return found
-
-
-def _view(info: SaveInfo, place: str, address: str) -> SaveView:
-    manifest, root, base = info.save.manifest, info.save.root, info.base
-    view = SaveView(
-        key=str(root),
-        name=_fit(info.name),
-        address=address,
-        place=place,
-        is_own=info.is_own,
-        path=sanitise(str(root), limit=PATH_LIMIT),
-        created=info.created or None,
-        note=sanitise(info.note, limit=NOTE_LIMIT),
-        own=info.own,
-        shared=info.shared,
-        shared_files=info.footprint.shared_files,
-        parent="" if info.parent is None else _fit(info.parent.name),
-        children=tuple(_fit(child) for child in info.children),
-        above=tuple(_fit(other) for other in info.above),
-        sandboxes=tuple(_fit(sandbox) for sandbox in info.sandboxes),
-        trouble=_trouble(info),
-        problems=tuple(sanitise(problem) for problem in info.problems),
-    )
-    if base is not None:
-        version = f"{base.name} {base.version}".strip()
-        view = replace(view, base=_fit(version), base_digest=_fit(base.digest[:12]))
-    if manifest is not None:
-        config = manifest.config if info.is_own else confine(manifest.config)
-        view = _with_manifest(view, manifest, config)
-        view = replace(view, left_out=sanitise("; ".join(info.left_out)))
-    return replace(view, words=_words(view))
-
-
-def _with_manifest(view: SaveView, manifest: SaveManifest, config: SandboxConfig) -> SaveView:
-    """Adds the manifest's facts; ``config`` is that of a sandbox that starts from the save."""
-    return replace(
-        view,
-        id=_fit(manifest.id),
-        arch=_fit(manifest.arch),
-        layers=None if manifest.layers is None else len(manifest.layers),
-        machine=_machine(config),
-        network=config.network_mode.value,
-        ports=", ".join(forward.word for forward in config.port_forwards),
-        frozen=manifest.frozen,
-        unsynced=manifest.unsynced,
-        volatile=tuple(sanitise(path) for path in manifest.volatile[:VOLATILE_MAX]),
-    )
-
-
-def _machine(config: SandboxConfig) -> str:
-    parts = [size_text(config.memory_bytes), f"{config.cpus} CPU{'s' if config.cpus != 1 else ''}"]
-    parts.append(f"network {config.network_mode.value.replace('_', ' ')}")
-    parts += [forward.between("→") for forward in config.port_forwards]
-    return _fit(" · ".join(parts))
-
-
-def _fit(text: str) -> str:
-    return sanitise(text, limit=NAME_LIMIT)
-
-
-def _trouble(info: SaveInfo) -> str:
-    if info.save.manifest is None:
-        return "damaged"
-    return "no base" if info.base_state in (BaseState.MISSING, BaseState.OTHER) else ""
-
-
-def _words(view: SaveView) -> str:
-    parts = (view.name, view.base, view.parent, view.note, view.place, view.trouble, view.id)
-    return "\n".join((*parts, *view.sandboxes)).lower()
-
-
-def _trashed(found: Trashed) -> TrashedView:
-    footprint, manifest = Footprint(found.root), found.save.manifest
-    return TrashedView(
-        key=str(found.root),
-        id=_fit(found.id),
-        name=_fit(found.save.name),
-        removed=found.removed,
-        until=found.removed + TRASH_KEPT_S if found.was_save else None,
-        own=footprint.own,
-        shared=footprint.shared,
-        shared_files=footprint.shared_files,
-        note="" if manifest is None else sanitise(manifest.note, limit=NOTE_LIMIT),
-        error=sanitise(found.save.error),
-    )
-
-
-def _trashed_sandbox(found: TrashedSandbox) -> TrashedView:
-    footprint = found.footprint
-    return TrashedView(
-        key=str(found.root),
-        id=_fit(found.id),
-        name=_fit(found.name),
-        removed=found.removed,
-        until=found.until,
-        kind="sandbox",
-        own=footprint.own,
-        shared=footprint.shared,
-        shared_files=footprint.shared_files,
-        note=sanitise(found.why, limit=NOTE_LIMIT),
-        error="" if found.record is not None else "its record cannot be read",
-    )

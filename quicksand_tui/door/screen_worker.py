@@ -3,7 +3,7 @@ quicksand_tui.door.screen_worker PLACE COLOURS GLYPHS``, of which the first says
 (`quicksand.display.place`).
 
 Orders come on standard input, messages go to standard output
-(`quicksand_tui.pixels.encoder_messages`). It ends with its standard input.
+(`quicksand_tui.door.screen_messages`). It ends with its standard input.
 """
 
 from __future__ import annotations
@@ -21,20 +21,23 @@ from quicksand.display.place import Place, open_screen, parse_place
 from quicksand.display.rfb import BRISK_S, RfbClient
 from quicksand.display.screendump import true_width
 from quicksand.qemu.keeper_parts.bounds import no_core_files
+from quicksand_pixels import Colours, Rect, Way
+from quicksand_pixels.encoding import (
+    IMAGE_IDS,
+    Canvas,
+    Frame,
+    HalfCells,
+    KittyEncoder,
+    PackedRows,
+    PlaceholderEncoder,
+    SixelEncoder,
+)
 
-from quicksand_tui.model.geometry import Rect
-from quicksand_tui.pixels.canvas import Canvas
-from quicksand_tui.pixels.encoder_messages import ROWS, TILES, Drawn, Kind, Order, pack_message
-from quicksand_tui.pixels.halfcells import HalfCells, PackedRows
-from quicksand_tui.pixels.kitty import IDS, KittyEncoder
-from quicksand_tui.pixels.picture_way import Colours, Way
-from quicksand_tui.pixels.placeholders import PlaceholderEncoder
-from quicksand_tui.pixels.scaling import Frame
-from quicksand_tui.pixels.sixel import SixelEncoder
+from quicksand_tui.door.screen_messages import ROWS, TILES, Drawn, Kind, Order, pack_message
 
 if TYPE_CHECKING:
-    from quicksand_tui.pixels.canvas import Encoder
-    from quicksand_tui.pixels.viewport import Viewport
+    from quicksand_pixels import Viewport
+    from quicksand_pixels.encoding import Encoder
 
 RESTING_S = 1.0
 """The least seconds between pictures from which QEMU is not asked to look for changes more often
@@ -51,7 +54,7 @@ class Worker:
         self._place = place
         self._colours = colours
         self._ascii = ascii_only
-        self._first_id = secrets.randbelow((1 << 31) // IDS) * IDS + 2
+        self._first_id = secrets.randbelow((1 << 31) // IMAGE_IDS) * IMAGE_IDS + 2
         self._order = Order()
         self._ordered = asyncio.Event()
         self._canvas: Canvas | None = None

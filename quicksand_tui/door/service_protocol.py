@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from quicksand.things.frozen import frozen
 
 if TYPE_CHECKING:
-    from quicksand_tui.pixels.encoder_messages import Drawn
+    from quicksand_tui.door.screen_messages import Drawn
 
 
 T = TypeVar("T")

@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from quicksand_tui.model.shown_sandboxes import SILENT_S, TrafficMeter, TrafficRates
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection, Mapping
+
     from quicksand.guest.network import GuestTraffic
 
     from quicksand_tui.model.world import World

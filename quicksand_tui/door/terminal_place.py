@@ -13,7 +13,6 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from quicksand.base.errors import QuicksandError
 from quicksand.base.paths import paths
 from quicksand.qemu.process import why_gone
 from quicksand.records.registry import Registry
@@ -21,6 +20,7 @@ from quicksand.sandbox import Sandbox
 from quicksand.things.status import Status
 
 if TYPE_CHECKING:
+    from quicksand.base.errors import QuicksandError
     from quicksand.guest.execution import Command
     from quicksand.guest.shell import Shell, ShellInfo, WatchedShell
     from quicksand.life.sandbox_stats import GuestProcess, SandboxStats

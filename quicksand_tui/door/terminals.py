@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -25,6 +24,8 @@ from quicksand_tui.model.text import sanitise
 from quicksand_tui.panes.content import UNREAD_MAX, LinkState, LinkStatus, Said, Sink
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from quicksand.guest.shell import Shell, ShellInfo
 
     from quicksand_tui.door.silence import Silences

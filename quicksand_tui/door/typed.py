@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from quicksand.base.errors import QuicksandError
@@ -16,6 +15,8 @@ from quicksand_tui.model.text import sanitise
 from quicksand_tui.panes.content import TYPED_MAX, Running
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from quicksand.guest.shell import ShellInfo
 
     from quicksand_tui.door.silence import Silences

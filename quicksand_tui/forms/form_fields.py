@@ -20,8 +20,7 @@ from quicksand.qemu.bundled import QEMU_PACKAGE
 from quicksand.records.config import SandboxConfig, check_name
 from quicksand.records.machine_options import parse_memory
 from quicksand.records.nodes import check_tag
-from quicksand.saves.bundle.heads import read_head
-from quicksand.saves.bundle.unpacked import require_startable
+from quicksand.saves.bundle.unpacked import read_head, require_startable
 from quicksand.saves.save_manifest import check_save_name
 
 from quicksand_tui.actions.reasons import NO_IMAGE
@@ -35,10 +34,10 @@ from quicksand_tui.views.save_rows import trouble_of
 
 if TYPE_CHECKING:
     from quicksand.records.port_forwards import PortForward
+    from quicksand.things.save import SaveFacts
 
     from quicksand_tui.model.shown_checkpoints import CheckpointTree
     from quicksand_tui.model.shown_sandboxes import SandboxView
-    from quicksand_tui.model.shown_saves import SaveView
     from quicksand_tui.model.specs import NewSpec
 
 
@@ -160,7 +159,7 @@ def find_save_name_problem(name: str, world: World) -> str:
     return ""
 
 
-def suggest_file(save: SaveView) -> str:
+def suggest_file(save: SaveFacts) -> str:
     """Suggests the name of a file to export a save to."""
     stem = re.sub(r"[^A-Za-z0-9_.-]+", "-", save.name).strip("-.") or "save"
     return f"{stem}{ENDING}"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from quicksand.things.save import SaveFacts
+
 from quicksand_tui.actions import reasons
 from quicksand_tui.actions.line import CommandError, Target, why_not
 from quicksand_tui.forms.form_fields import find_name_problem, find_problems
 from quicksand_tui.forms.verb_forms import find_problem, find_unforward_problem, read_value
 from quicksand_tui.model.shown_checkpoints import CheckpointView
 from quicksand_tui.model.shown_sandboxes import ImageView, MountView
-from quicksand_tui.model.shown_saves import SaveView
 from quicksand_tui.model.specs import NewSpec
 from quicksand_tui.model.world import Selection, World
 from quicksand_tui.verbs.verb import Kind
@@ -122,7 +123,7 @@ def new_spec_of(target: Target) -> NewSpec:
     """Returns the new sandbox that a command names. Its image is "" if none is named."""
     name = target.word("name")
     match target.found.get("image"):
-        case SaveView() as save:
+        case SaveFacts() as save:
             return NewSpec(image=save.address, save=save.key, name=name)
         case ImageView() as image:
             return NewSpec(image=image.name, name=name)

@@ -3,12 +3,12 @@ machine."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from quicksand.records.machine_options import NO, YES
+from quicksand.things.save import SaveFacts
 
 from quicksand_tui.forms.form_fields import (
     PORTS,
@@ -43,15 +43,16 @@ from quicksand_tui.forms.presets import (
 )
 from quicksand_tui.forms.verb_forms import PATH_MAX, complete_file, complete_mounts
 from quicksand_tui.model.amounts import size_text
-from quicksand_tui.model.shown_saves import SaveView
 from quicksand_tui.model.specs import NewSpec
 from quicksand_tui.model.text import clip
 from quicksand_tui.model.world import HERE, MachineState, MachineView
 from quicksand_tui.verbs.launching import machine_records, run_command
 from quicksand_tui.views.machine_groups import name_of
-from quicksand_tui.views.save_rows import trouble_of
+from quicksand_tui.views.save_rows import left_out_text, path_text, trouble_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
     from quicksand.records.machine_options import MachineOption
 
     from quicksand_tui.model.shown_sandboxes import ImageView
@@ -172,7 +173,7 @@ class _Origins:
             if not world.saves.loaded and self._last.begin.startswith(SAVE):
                 # Until the saves have been read, the save used last is assumed to exist.
                 _, key = parse_begin(self._last.begin)
-                saves = [SaveView(key=key, name=self._last.image, address=self._last.image)]
+                saves = [SaveFacts(path=key, name=self._last.image, address=self._last.image)]
             self._options = (
                 *(_image_option(image) for image in world.usable_images),
                 *(_save_option(save) for save in saves),
@@ -201,7 +202,7 @@ def _image_option(image: ImageView) -> Option:
     return Option(value=f"{IMAGE}{image.name}", label=image.name, note=note)
 
 
-def _save_option(save: SaveView) -> Option:
+def _save_option(save: SaveFacts) -> Option:
     kind = "save" if save.is_own else "save from elsewhere"
     note = f"{kind}: {clip(save.note, NOTE_CELLS)}" if save.note else kind
     return Option(value=f"{SAVE}{save.key}", label=save.address, note=note)
@@ -431,23 +432,23 @@ def _machine_remark(record: MachineOption, text: str, *, is_save: bool) -> str:
     return "as saved" if is_save else record.hint
 
 
-def _save_of(values: Values, world: World) -> SaveView | None:
+def _save_of(values: Values, world: World) -> SaveFacts | None:
     kind, key = parse_begin(values["begin"])
     saves = world.saves.saves if kind == SAVE else ()
     return next((save for save in saves if save.key == key), None)
 
 
-def _origin_remark(save: SaveView | None) -> str:
+def _origin_remark(save: SaveFacts | None) -> str:
     """Returns the origin of a save in words if this user has not made it."""
     if save is None or save.is_own:
         return ""
-    origin = "imported" if save.place == "user" else f"from {clip(save.path, NOTE_CELLS)}"
+    origin = "imported" if save.place == "user" else f"from {clip(path_text(save), NOTE_CELLS)}"
     if not save.left_out:
         return origin
-    return f"{origin}; left out unless chosen below: {clip(save.left_out, NOTE_CELLS)}"
+    return f"{origin}; left out unless chosen below: {clip(left_out_text(save), NOTE_CELLS)}"
 
 
-def _saved_network(save: SaveView | None) -> str:
+def _saved_network(save: SaveFacts | None) -> str:
     """Returns the meaning of "as saved" for the network."""
     if save is None or not save.network:
         return "as in the save"

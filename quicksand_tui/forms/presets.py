@@ -3,7 +3,6 @@ save, and those used last; and the preset that fits the typed values."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,8 @@ from quicksand_tui.model.text import sanitise
 from quicksand_tui.verbs.launching import machine_records
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from quicksand.records.machine_options import MachineOption
 
     from quicksand_tui.home.state import Remembered

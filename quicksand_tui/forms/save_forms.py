@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from quicksand.things.save import SaveFacts, freed_together
 
 from quicksand_tui.forms.form_fields import (
     ENDING,
@@ -21,7 +22,6 @@ from quicksand_tui.forms.form_fields import (
 )
 from quicksand_tui.forms.verb_forms import NO, YES, complete_file
 from quicksand_tui.model.amounts import size_text
-from quicksand_tui.model.shown_saves import freed_together
 from quicksand_tui.model.specs import ExportSpec, ImportSpec
 from quicksand_tui.model.text import TITLE_CELLS, clip
 from quicksand_tui.model.world import MachineState
@@ -29,7 +29,10 @@ from quicksand_tui.verbs import bundles, saves
 from quicksand_tui.verbs.call import command_words, shown_command
 
 if TYPE_CHECKING:
-    from quicksand_tui.model.shown_saves import SaveView, TrashedView
+    from collections.abc import Mapping
+
+    from quicksand.things.save import SaveFacts, TrashFacts
+
     from quicksand_tui.model.world import World
     from quicksand_tui.verbs.call import Call
 
@@ -45,7 +48,7 @@ def _only(field: str, problem: str) -> Mapping[str, str]:
 # Files that move
 
 
-def export_form(save: SaveView) -> Form:
+def export_form(save: SaveFacts) -> Form:
     return Form(
         title=f"Export {clip(save.name, TITLE_CELLS)}",
         does="writes it",
@@ -65,8 +68,8 @@ def export_form(save: SaveView) -> Form:
     )
 
 
-def _export_remarks(save: SaveView, values: Values) -> Mapping[str, str]:
-    thin = f"{size_text(save.size)}; needs {clip(save.base, 16) or 'its image'} there"
+def _export_remarks(save: SaveFacts, values: Values) -> Mapping[str, str]:
+    thin = f"{size_text(save.size)}; needs {clip(save.base_text, 16) or 'its image'} there"
     return {
         "content": "with its image, so needs nothing else" if values["content"] == FULL else thin,
         "compress": "with Zstandard" if values["compress"] == YES else "as it is",
@@ -78,7 +81,7 @@ def _export_remarks(save: SaveView, values: Values) -> Mapping[str, str]:
     }
 
 
-def export_of(values: Values, save: SaveView) -> Call[Any]:
+def export_of(values: Values, save: SaveFacts) -> Call[Any]:
     """Returns what the form asks for."""
     spec = ExportSpec(
         file=values["file"],
@@ -86,7 +89,7 @@ def export_of(values: Values, save: SaveView) -> Call[Any]:
         compress=values["compress"] == YES,
         replace=values["replace"] == YES,
     )
-    return bundles.export(Path(save.key), spec, shown=save.address)
+    return bundles.export(Path(save.path), spec, shown=save.address)
 
 
 def import_form() -> Form:
@@ -126,16 +129,16 @@ def import_of(values: Values) -> Call[Any]:
 # Back from the trash
 
 
-def restore_of(values: Values, trashed: TrashedView) -> Call[Any]:
+def restore_of(values: Values, trashed: TrashFacts) -> Call[Any]:
     """Returns what the form asks for."""
     return restore(trashed, name=values["name"])
 
 
-def restore(trashed: TrashedView, *, name: str = "") -> Call[Any]:
+def restore(trashed: TrashFacts, *, name: str = "") -> Call[Any]:
     """Returns the verb that brings back one thing, on its machine, under its own name or another
     one."""
     return saves.bring_back(
-        [Path(trashed.own_key)],
+        [Path(trashed.path)],
         name=name,
         shown=trashed.id,
         named=trashed.short_name,
@@ -143,7 +146,7 @@ def restore(trashed: TrashedView, *, name: str = "") -> Call[Any]:
     )
 
 
-def restore_form(trashed: TrashedView) -> Form:
+def restore_form(trashed: TrashFacts) -> Form:
     """Makes the form that asks for another name where the old one is taken."""
     is_save, name = trashed.kind == "save", trashed.short_name
 
@@ -193,16 +196,16 @@ def prune_command(values: Values, host: str = "") -> str:
     return shown_command(words, host)
 
 
-def chosen_of(values: Values, world: World, host: str = "") -> tuple[SaveView, ...]:
+def chosen_of(values: Values, world: World, host: str = "") -> tuple[SaveFacts, ...]:
     """Returns the saves of a machine that the form chooses, the oldest first: those that are not
     among the newest to keep, and old enough. Unreadable saves stay, and those that others need."""
     saves = [save for save in world.saves.saves if save.host == host]
-    usable = [save for save in saves if save.created is not None and not save.problems]
-    ordered = sorted(usable, key=lambda save: (save.created or 0.0, save.name), reverse=True)
+    usable = [save for save in saves if save.created and not save.problems]
+    ordered = sorted(usable, key=lambda save: (save.created, save.name), reverse=True)
     old = [save for save in ordered[int(values["keep"] or 0) :] if not save.above]
     if values["older"]:
         least = int(values["older"]) * DAY_S
-        old = [save for save in old if world.taken - (save.created or 0.0) > least]
+        old = [save for save in old if world.taken - save.created > least]
     return tuple(old[::-1])
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -40,6 +39,8 @@ from quicksand_tui.verbs.ports import address_of, forward, suffix
 from quicksand_tui.verbs.verb import Kind
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from quicksand_tui.forms.form_fields import Suggest
     from quicksand_tui.model.shown_sandboxes import SandboxView
     from quicksand_tui.model.world import MachineView, World

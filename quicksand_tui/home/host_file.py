@@ -6,10 +6,13 @@ import contextlib
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from quicksand_tui.home.host_table import HOSTS, hosts_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
 _HEADER = re.compile(r"\s*\[\s*hosts\s*\]\s*(#.*)?")
 _ANY_HEADER = re.compile(r"\s*\[")

@@ -32,10 +32,11 @@ from quicksand_tui.model.text import clip, sanitise
 from quicksand_tui.verbs import trashing
 
 if TYPE_CHECKING:
+    from quicksand.things.save import SaveFacts, TrashFacts
+
     from quicksand_tui.door.service import EngineService
     from quicksand_tui.model.keymap import Keymap
     from quicksand_tui.model.shown_sandboxes import RemovedView, SandboxView
-    from quicksand_tui.model.shown_saves import SaveView, TrashedView
     from quicksand_tui.verbs.call import Call, Progress, Report
 
 
@@ -318,7 +319,7 @@ class Operations:
     def do_with_saves(
         self,
         verb: Call[Any],
-        about: Sequence[SaveView | TrashedView] = (),
+        about: Sequence[SaveFacts | TrashFacts] = (),
         *,
         name: str = "",
         command: str = "",

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from textual import events
-from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.screen import ModalScreen, Screen, ScreenResultType
-from textual.widget import Widget
 
 from quicksand_tui.kit.textual_compositor import tell_sizes
 from quicksand_tui.model.keymap import key_text
 
 if TYPE_CHECKING:
+    from textual import events
+    from textual.app import App
+    from textual.widget import Widget
+
     from quicksand_tui.model.world import World
 
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
@@ -30,6 +29,8 @@ from quicksand_tui.kit.textual_private import RawDriver, driver_of
 from quicksand_tui.model.keymap import UNBOUND
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
     from textual import events
     from textual.app import App
     from textual.events import Key

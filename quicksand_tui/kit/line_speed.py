@@ -16,8 +16,10 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 QUEUE_S: Final = 0.05
 """The most seconds of the line's time that may be on their way when the next frame is drawn; with a

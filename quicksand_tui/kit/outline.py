@@ -8,7 +8,6 @@ cells where the app's first frame will have it.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -39,7 +38,7 @@ from quicksand_tui.views.rows import (
 from quicksand_tui.views.tree_lines import tree_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from quicksand_tui.model.world import World
     from quicksand_tui.views.rows import Words

@@ -10,8 +10,6 @@ import signal
 import struct
 import termios
 import time
-from collections.abc import Mapping
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from quicksand_tui.kit.terminal_queries import (
@@ -25,6 +23,9 @@ from quicksand_tui.kit.terminal_queries import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import FrameType
+
     from quicksand_tui.home.state import StateFile
 
 ANSWER_LOCAL_S, ANSWER_SSH_S = 0.5, 2.0

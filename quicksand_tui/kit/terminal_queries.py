@@ -7,14 +7,16 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from quicksand.things.frozen import frozen
 
 from quicksand_tui.home.state import StateFile, state_dir
 from quicksand_tui.model.text import sanitise
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 NAME_MAX = 60
 """The longest name of a terminal in characters."""

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping
 from dataclasses import field, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from quicksand.things.frozen import frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 UNBOUND = "unbound"
 """Textual gets this for an action without a key; no key has this name."""

@@ -7,8 +7,10 @@ known here, to commands and app alike.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 COMMANDS: Mapping[str, str] = {
     "add_host": "hosts add NAME ssh://USER@HOST",

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -18,9 +17,12 @@ from quicksand_tui.model.keymap import NO_KEYS, Keymap
 from quicksand_tui.model.shown_saves import NO_SAVES, SavesView
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from quicksand.things.save import SaveFacts, TrashFacts
+
     from quicksand_tui.model.shown_checkpoints import CheckpointView
     from quicksand_tui.model.shown_sandboxes import ImageView, MountView, RemovedView, SandboxView
-    from quicksand_tui.model.shown_saves import SaveView, TrashedView
 
 
 @frozen
@@ -239,12 +241,12 @@ class Selection:
     in_tree: bool = False
     """The cursor is in the tree of checkpoints."""
     mount: MountView | None = None
-    save: SaveView | None = None
+    save: SaveFacts | None = None
     saves_of: str | None = None
     """The name of the machine whose header is under the cursor in the list of saves."""
-    trashed: TrashedView | None = None
-    marked: tuple[SaveView, ...] = ()
-    marked_trash: tuple[TrashedView, ...] = ()
+    trashed: TrashFacts | None = None
+    marked: tuple[SaveFacts, ...] = ()
+    marked_trash: tuple[TrashFacts, ...] = ()
 
     @property
     def sandboxes(self) -> tuple[SandboxView, ...]:
@@ -256,11 +258,11 @@ class Selection:
         return Selection(panel=self.panel, sandbox=sandbox, machine=sandbox.host)
 
     @property
-    def saves(self) -> tuple[SaveView, ...]:
+    def saves(self) -> tuple[SaveFacts, ...]:
         """The marked saves, else the one under the cursor."""
         return self.marked or ((self.save,) if self.save is not None else ())
 
     @property
-    def trash(self) -> tuple[TrashedView, ...]:
+    def trash(self) -> tuple[TrashFacts, ...]:
         """The marked entries of the trash, else the one under the cursor."""
         return self.marked_trash or ((self.trashed,) if self.trashed is not None else ())

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from quicksand_vt import (
     FrozenLines,
@@ -20,6 +19,9 @@ from quicksand_vt import (
 )
 
 from quicksand_tui.panes.selection import Selection, Shape
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 TEXT_MAX: Final = 256
 """The longest text to search for, in characters."""

@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from weakref import WeakKeyDictionary
 
+from quicksand_pixels import LOWER, UPPER
+from quicksand_pixels.decoding import Budget, Decode, Decoded, GuestGraphics, RefusedError, outcome
+from quicksand_pixels.encoding import TO_KEPT
 from quicksand_vt import USUAL_CELL, Terminal
 from rich.color import Color
 from rich.segment import Segment
 from rich.style import Style as RichStyle
 
-from quicksand_tui.pixels.cells import LOWER, UPPER
-from quicksand_tui.pixels.guest_graphics import Decode, Decoded, GuestGraphics, outcome
-from quicksand_tui.pixels.halfcells import TO_KEPT
-from quicksand_tui.pixels.kitty_reading import RefusedError
-from quicksand_tui.pixels.picture_budget import Budget
-
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from PIL import Image
+    from quicksand_pixels import PlaceholderCell
+    from quicksand_pixels.decoding import Part, Placed
     from quicksand_vt import Run, Surface
     from textual.app import App
-
-    from quicksand_tui.pixels.placed import Part, Placed
-    from quicksand_tui.pixels.placeholders import PlaceholderCell
 
 PIECE: Final = 64
 """Columns of a picture that are made at once: most of a wide picture may be beyond the screen."""

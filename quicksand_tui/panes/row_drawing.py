@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from quicksand_pixels import PLACEHOLDER
 from quicksand_vt import (
     DEFAULT_COLOUR,
     RGB,
@@ -28,7 +29,6 @@ from textual.strip import Strip
 
 from quicksand_tui.panes.content import LinkState
 from quicksand_tui.panes.selection import columns_of
-from quicksand_tui.pixels.placeholders import PLACEHOLDER
 
 if TYPE_CHECKING:
     from quicksand_vt import Run

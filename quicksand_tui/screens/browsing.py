@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
+from quicksand.things.save import SaveFacts, TrashFacts
 from textual import on
-from textual.app import ComposeResult
 from textual.content import Content
 from textual.widgets import Static
 
@@ -15,7 +14,6 @@ from quicksand_tui.actions.hints import CommandHint
 from quicksand_tui.actions.reasons import job_to_cancel
 from quicksand_tui.kit.base import tell
 from quicksand_tui.kit.key_handling import ActionScreen
-from quicksand_tui.model.shown_saves import SaveView, TrashedView
 from quicksand_tui.model.text import plain
 from quicksand_tui.model.world import MachineView
 from quicksand_tui.views.save_rows import counts_text, jobs_text
@@ -26,6 +24,10 @@ from quicksand_tui.widgets.details import Facts
 from quicksand_tui.widgets.listed import Listed
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from textual.app import ComposeResult
+
     from quicksand_tui.actions.all_actions import Doer
     from quicksand_tui.jobs.operations import Operations
     from quicksand_tui.kit.key_handling import Keys
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from quicksand_tui.views.rows import Line
 
 
-T = TypeVar("T", SaveView, TrashedView)
+T = TypeVar("T", SaveFacts, TrashFacts)
 
 
 class BrowsingScreen(ActionScreen, Generic[T]):

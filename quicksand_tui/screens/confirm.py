@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar
 
-from textual import events
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
@@ -16,6 +14,9 @@ from textual.widgets import Button, Static
 from quicksand_tui.kit.base import Dialog
 
 if TYPE_CHECKING:
+    from textual import events
+    from textual.app import ComposeResult
+
     from quicksand_tui.jobs.operations import Operations
     from quicksand_tui.kit.key_handling import Hands
     from quicksand_tui.model.world import World

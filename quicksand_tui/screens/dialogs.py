@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,9 @@ from quicksand_tui.verbs.saves import discard
 from quicksand_tui.views import losses
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from quicksand.things.save import SaveFacts
     from textual.app import App
 
     from quicksand_tui.actions.all_actions import Doer
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
     from quicksand_tui.model.jobs import Failure
     from quicksand_tui.model.shown_checkpoints import CheckpointView
     from quicksand_tui.model.shown_sandboxes import ImageView, SandboxView
-    from quicksand_tui.model.shown_saves import SaveView
     from quicksand_tui.model.specs import NewSpec, Told
     from quicksand_tui.model.ssh_questions import SshQuestion
     from quicksand_tui.screens.confirm import Answer
@@ -180,7 +181,7 @@ class Dialogs:
         image: str | None,
         then: Callable[[NewSpec], None],
         *,
-        save: SaveView | None = None,
+        save: SaveFacts | None = None,
         host: str = "",
     ) -> None:
         """Shows the form of a new sandbox on the machine ``host`` with an image chosen, or on the
@@ -244,13 +245,13 @@ class Dialogs:
             sandbox,
         )
 
-    def ask_to_discard(self, saves: tuple[SaveView, ...]) -> None:
+    def ask_to_discard(self, saves: tuple[SaveFacts, ...]) -> None:
         """Asks before deleting saves of any machines, to the trash or for good."""
         world = self._present.world
 
         def begin(*, now: bool) -> None:
             for host, of_one in by_machine(saves).items():
-                keys, shown = [save.own_key for save in of_one], [save.address for save in of_one]
+                keys, shown = [save.path for save in of_one], [save.address for save in of_one]
                 verb = discard(keys, now=now, shown=shown, host=host)
                 self._operations.do_with_saves(verb, of_one)
 

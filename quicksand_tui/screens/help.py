@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 from quicksand.things.status import Status
 from textual import on
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
@@ -35,6 +34,8 @@ from quicksand_tui.views.rows import MUTED
 from quicksand_tui.widgets.inputs import LineInput
 
 if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
     from quicksand_tui.actions.all_actions import Action
     from quicksand_tui.model.world import World
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
@@ -29,6 +28,8 @@ from quicksand_tui.views.job_rows import (
 from quicksand_tui.widgets.long_table import LongTable
 
 if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
     from quicksand_tui.jobs.operations import Operations
     from quicksand_tui.kit.key_handling import Keys
     from quicksand_tui.model.jobs import EndedJob, Job

@@ -3,7 +3,6 @@ short ways on it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -22,6 +21,8 @@ from quicksand_tui.views.losses import losses_of_stop
 from quicksand_tui.views.main_layout import Part, Tab
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from textual.widget import Widget
 
     from quicksand_tui.actions.all_actions import Action

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from quicksand.things.status import Status
 from textual import events, on
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.content import Content
@@ -38,6 +37,7 @@ from quicksand_tui.widgets.browser import Browser
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from textual.app import ComposeResult
     from textual.widget import Widget
 
     from quicksand_tui.actions.all_actions import Action, Doer

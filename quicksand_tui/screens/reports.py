@@ -3,10 +3,8 @@ checkpoint."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
@@ -18,6 +16,10 @@ from quicksand_tui.model.text import plain
 from quicksand_tui.widgets.bars import command_content
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from textual.app import ComposeResult
+
     from quicksand_tui.door.service import EngineService
     from quicksand_tui.model.jobs import CommandRecord, Failure
     from quicksand_tui.model.shown_checkpoints import CheckpointView

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from quicksand.things.save import SaveFacts, TrashFacts
 from textual import on
-from textual.binding import BindingType
 
 from quicksand_tui.actions.all_actions import Scope, in_scope
 from quicksand_tui.actions.hints import CommandHint, save_hint, trash_hint
@@ -24,7 +23,7 @@ from quicksand_tui.forms.save_forms import (
     restore_of,
 )
 from quicksand_tui.kit.key_handling import bindings_of
-from quicksand_tui.model.shown_saves import SaveView, TrashedView, by_machine
+from quicksand_tui.model.shown_saves import by_machine
 from quicksand_tui.model.text import TITLE_CELLS, clip
 from quicksand_tui.model.world import Selection
 from quicksand_tui.screens.browsing import BrowsingScreen
@@ -52,6 +51,10 @@ from quicksand_tui.views.saves_machines import (
 from quicksand_tui.widgets.browser import Browser, Listing
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from textual.binding import BindingType
+
     from quicksand_tui.actions.all_actions import Doer
     from quicksand_tui.forms.form_fields import Values
     from quicksand_tui.jobs.operations import Operations
@@ -62,7 +65,7 @@ if TYPE_CHECKING:
     from quicksand_tui.views.rows import Line
 
 
-class SavesScreen(BrowsingScreen[SaveView]):
+class SavesScreen(BrowsingScreen[SaveFacts]):
     """Lists the saves that are found by name; its keys are the actions of `Scope.SAVES`."""
 
     scope = Scope.SAVES
@@ -100,10 +103,10 @@ class SavesScreen(BrowsingScreen[SaveView]):
     def empty_text(self, query: str) -> str:
         return empty_saves_text(self.world.saves, query)
 
-    def describe(self, thing: SaveView) -> tuple[str, list[Line]]:
+    def describe(self, thing: SaveFacts) -> tuple[str, list[Line]]:
         return clip(thing.name, TITLE_CELLS), describe_save(thing, self.world)
 
-    def hint(self, thing: SaveView) -> CommandHint:
+    def hint(self, thing: SaveFacts) -> CommandHint:
         return save_hint(thing) if not thing.trouble else super().hint(thing)
 
     @property
@@ -156,7 +159,7 @@ class SavesScreen(BrowsingScreen[SaveView]):
 
     def _verify(self, *, deep: bool) -> None:
         for host, saves in by_machine(self.selection.saves).items():
-            keys, shown = [save.own_key for save in saves], [save.address for save in saves]
+            keys, shown = [save.path for save in saves], [save.address for save in saves]
             verb = verify(keys, deep=deep, shown=shown, host=host)
             self._operations.do_with_saves(verb, saves)
 
@@ -177,7 +180,7 @@ TRASH: Listing[Removed] = Listing(
 )
 
 
-class TrashScreen(BrowsingScreen[TrashedView]):
+class TrashScreen(BrowsingScreen[TrashFacts]):
     """Lists the trash; its keys are the actions of `Scope.TRASH`."""
 
     scope = Scope.TRASH
@@ -191,10 +194,10 @@ class TrashScreen(BrowsingScreen[TrashedView]):
     def empty_text(self, query: str) -> str:
         return empty_trash_text(self.world.saves, query)
 
-    def describe(self, thing: TrashedView) -> tuple[str, list[Line]]:
+    def describe(self, thing: TrashFacts) -> tuple[str, list[Line]]:
         return clip(thing.name, TITLE_CELLS), describe_trashed(thing, self.world)
 
-    def hint(self, thing: TrashedView) -> CommandHint:
+    def hint(self, thing: TrashFacts) -> CommandHint:
         return trash_hint(thing)
 
     @property
@@ -220,13 +223,13 @@ class TrashScreen(BrowsingScreen[TrashedView]):
 
         self._dialogs.ask(restore_form(trash[0]), take)
 
-    def _restore(self, trash: Sequence[TrashedView]) -> None:
+    def _restore(self, trash: Sequence[TrashFacts]) -> None:
         """Brings things back under their names: those of this machine in one job, each of others in
         a job of its own."""
         begin = self._operations.do_with_saves
         if here := [found for found in trash if not found.host]:
             each = [bring_back([], shown=found.id).command_for() for found in here]
-            places = [Path(found.key) for found in here]
+            places = [Path(found.path) for found in here]
             begin(bring_back(places), here, command="; ".join(each))
         for found in trash:
             if found.host:
@@ -242,10 +245,10 @@ class TrashScreen(BrowsingScreen[TrashedView]):
             lambda: self._purge(trash),
         )
 
-    def _purge(self, trash: Sequence[TrashedView]) -> None:
+    def _purge(self, trash: Sequence[TrashFacts]) -> None:
         for host, found in by_machine(trash).items():
             verb = purge(
-                [Path(one.own_key) for one in found],
+                [Path(one.path) for one in found],
                 shown=[one.id for one in found],
                 named=[one.short_name for one in found],
                 host=host,

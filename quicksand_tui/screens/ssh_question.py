@@ -8,8 +8,6 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from textual import events
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
@@ -23,7 +21,8 @@ from quicksand_tui.model.text import TITLE_CELLS, clip, plain
 from quicksand_tui.widgets.inputs import LineInput
 
 if TYPE_CHECKING:
-    from textual.app import App
+    from textual import events
+    from textual.app import App, ComposeResult
 
     from quicksand_tui.kit.key_handling import Hands, Keys
     from quicksand_tui.model.ssh_questions import SshQuestion

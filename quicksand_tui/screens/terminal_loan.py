@@ -8,10 +8,8 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
@@ -28,7 +26,9 @@ from quicksand_tui.model.text import error_text, plain, sanitise, sanitise_lines
 from quicksand_tui.verbs.call import command_about
 
 if TYPE_CHECKING:
-    from textual.app import App
+    from collections.abc import Iterator
+
+    from textual.app import App, ComposeResult
 
     from quicksand_tui.cockpit.present_world import Present
     from quicksand_tui.door.service import EngineService

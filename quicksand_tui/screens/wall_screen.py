@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events, on
-from textual.app import ComposeResult
-from textual.binding import BindingType
 from textual.content import Content
 from textual.widgets import Static
 
@@ -20,6 +18,8 @@ from quicksand_tui.views.tile_words import counts_text
 from quicksand_tui.widgets.bars import ActionBar
 
 if TYPE_CHECKING:
+    from textual.app import ComposeResult
+    from textual.binding import BindingType
     from textual.widget import Widget
 
     from quicksand_tui.actions.all_actions import Doer

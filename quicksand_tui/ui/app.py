@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -12,7 +11,6 @@ from textual import events, on, work
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.driver import Driver
-from textual.screen import Screen
 
 from quicksand_tui.cockpit.area import Area
 from quicksand_tui.cockpit.present_world import Present
@@ -43,6 +41,10 @@ from quicksand_tui.ui.world_watch import ConfigWatch, FirstLook, SavesWatch, Wor
 from quicksand_tui.widgets.inputs import LineInput
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterable
+
+    from textual.screen import Screen
+
     from quicksand_tui.door.service import EngineService
     from quicksand_tui.kit.key_handling import Hands
     from quicksand_tui.kit.probe import Probe

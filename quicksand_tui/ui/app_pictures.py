@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
-
-from textual.pilot import Pilot
 
 from quicksand_tui.actions.all_actions import find_action
 from quicksand_tui.door.service import EngineService
@@ -22,7 +18,10 @@ from quicksand_tui.ui.drawing import Run, runs_of, to_png, to_svg
 from quicksand_tui.ui.shots import SHOTS, ShotSpec
 
 if TYPE_CHECKING:
-    from quicksand_tui.door.service import EngineService
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+    from textual.pilot import Pilot
 
 
 LOADED_WAIT_S = 30.0

@@ -6,6 +6,7 @@ from __future__ import annotations
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
+from quicksand.things.save import SaveFacts
 from textual.app import SystemCommand
 
 from quicksand_tui.actions.all_actions import Scope, in_scope
@@ -13,7 +14,6 @@ from quicksand_tui.actions.line import Target, selection_of, verbs_of
 from quicksand_tui.forms.line_calls import call_for, mount_of, new_spec_of, sandbox_of
 from quicksand_tui.kit.base import tell
 from quicksand_tui.kit.key_handling import ActionScreen
-from quicksand_tui.model.shown_saves import SaveView
 from quicksand_tui.verbs.mounts import unmount
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class Orders:
         create = self._stack.main.create
         if target.word("name"):
             create(self._dialogs.with_usual(new_spec_of(target)))
-        elif isinstance(source, SaveView):
+        elif isinstance(source, SaveFacts):
             self._dialogs.ask_for_new(None, create, save=source)
         else:
             self._dialogs.ask_for_new(source.name, create)

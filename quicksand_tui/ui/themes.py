@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from textual.theme import BUILTIN_THEMES, Theme
@@ -15,6 +14,8 @@ from quicksand_tui.kit.base import tell
 from quicksand_tui.kit.terminal_queries import UNKNOWN, TerminalAbilities
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from textual.app import App
 
     from quicksand_tui.home.state import ThemeChoice

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -21,6 +20,8 @@ from quicksand_tui.ui.themes import fitting_theme
 from quicksand_tui.views.happenings import happenings, past
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from textual.app import App
 
     from quicksand_tui.cockpit.present_world import Present

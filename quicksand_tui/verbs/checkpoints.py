@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,6 +20,8 @@ from quicksand_tui.verbs.parameters import JSON, SANDBOX, TAG, TAGS, UNMOUNT_9P
 from quicksand_tui.verbs.verb import Asked, Form, Kind, argument, command, flag, option, verb
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
     from quicksand.sandbox import Sandbox
 
     from quicksand_tui.model.keymap import Keymap

@@ -31,7 +31,7 @@ from quicksand_tui.verbs.verb import Kind, argument, command, flag, option, part
 EXEC = command("exec", ".guests.exec", "Run a command in a running sandbox.",
     SANDBOX, *IN_GUEST)
 
-SHELL = command("shell", ".guests.shells", "Open a terminal in a sandbox, or return to one.",
+SHELL = command("shell", ".guests.terminal", "Open a terminal in a sandbox, or return to one.",
     SANDBOX,
     option("--user", Kind.TEXT, "USER", "Open the terminal as this user.  "
            "[default: root, or what the image says]"),
@@ -58,7 +58,7 @@ PS = command("ps", ".showing.ps", "List sandboxes.",
     JSON,
     reads=True)
 
-LOGS = command("logs", ".showing.logs", "Show a sandbox's console.",
+LOGS = command("logs", ".showing.ps", "Show a sandbox's console.",
     SANDBOX,
     flag("-f --follow", "Show new lines until the sandbox ends."),
     flag("--qemu", "Show QEMU's messages instead of the console."),
@@ -66,7 +66,8 @@ LOGS = command("logs", ".showing.logs", "Show a sandbox's console.",
     flag("--plain", "Write only text, line breaks and tabs, to files and pipes too."),
     reads=True)
 
-EVENTS = command("events", ".showing.events", "Show what happens to sandboxes, for scripts too.",
+EVENTS = command("events", ".showing.events_stats",
+    "Show what happens to sandboxes, for scripts too.",
     MAYBE_SANDBOXES,
     flag("-f --follow", "Show what happens from now on, until Ctrl-C."),
     option("-n --lines", Kind.COUNT, "N", "Show the last N of the past; with -f first.",
@@ -76,13 +77,14 @@ EVENTS = command("events", ".showing.events", "Show what happens to sandboxes, f
     JSON,
     reads=True)
 
-STATS = command("stats", ".showing.stats", "Show how much sandboxes use, on the host and inside.",
+STATS = command("stats", ".showing.events_stats",
+    "Show how much sandboxes use, on the host and inside.",
     MAYBE_SANDBOXES,
     option("--watch", Kind.NUMBER, "S", "Show it again every S seconds.", least=0.2),
     JSON,
     reads=True)
 
-DU = command("du", ".this_host.du_clean", "Show how much disk space each kind of thing takes.",
+DU = command("du", ".this_host.upkeep", "Show how much disk space each kind of thing takes.",
     flag("--each", "List each thing on a line, the largest first."),
     JSON,
     reads=True)
@@ -91,7 +93,7 @@ DU = command("du", ".this_host.du_clean", "Show how much disk space each kind of
 
 # Tables are formatted by hand: a parameter in a row or two.
 # fmt: off
-SCREENSHOT = command("screenshot", ".screen.display", "Take a picture of a sandbox's screen.",
+SCREENSHOT = command("screenshot", ".showing.display", "Take a picture of a sandbox's screen.",
     SANDBOX, FILE,
     option("--region", Kind.TEXT, "X,Y,W,H", "Take only this part, in pixels."),
     option("--scale", Kind.NUMBER, "F", "Scale the picture by this factor, such as 0.5.",
@@ -103,7 +105,7 @@ SCREENSHOT = command("screenshot", ".screen.display", "Take a picture of a sandb
            "Write the small picture of this checkpoint, not the present screen."),
     reads=True)
 
-RECORD = command("record", ".screen.record_screen",
+RECORD = command("record", ".showing.display",
     "Record a sandbox's screen into an animated picture.",
     SANDBOX,
     argument("file", Kind.FILE, "FILE.{gif,png,webp}"),
@@ -117,17 +119,17 @@ RECORD = command("record", ".screen.record_screen",
     flag("--force -f", "Replace FILE if it exists.", name="replace"),
     reads=True)
 
-TYPE = command("type", ".screen.display", "Type a text on a sandbox's keyboard.",
+TYPE = command("type", ".showing.display", "Type a text on a sandbox's keyboard.",
     SANDBOX,
     argument("text", Kind.TEXT, "TEXT|-"))
 
-KEY = command("key", ".screen.display", "Press keys on a sandbox's keyboard.",
+KEY = command("key", ".showing.display", "Press keys on a sandbox's keyboard.",
     SANDBOX,
     argument("chords", Kind.TEXT, "KEY[+KEY...]...", repeatable=True),
     option("--hold", Kind.NUMBER, "S", "Hold the keys for this many seconds.  [default: 0.02]",
            least=0))
 
-MOUSE = command("mouse", ".screen.display", "Use a sandbox's mouse.",
+MOUSE = command("mouse", ".showing.display", "Use a sandbox's mouse.",
     SANDBOX,
     argument("action", Kind.CHOICE, "ACTION", choices=MOUSE_ACTIONS),
     argument("places", Kind.TEXT, "[X,Y|up|down|N]...", repeatable=True, required=False),
@@ -136,11 +138,11 @@ MOUSE = command("mouse", ".screen.display", "Use a sandbox's mouse.",
     flag("--absolute", "Count X and Y from 0 to 32767, not in pixels."),
     JSON)
 
-VNC = command("vnc", ".screen.display", "Show the address of a sandbox's screen for VNC viewers.",
+VNC = command("vnc", ".showing.display", "Show the address of a sandbox's screen for VNC viewers.",
     SANDBOX, JSON,
     reads=True)
 
-VIEW = command("view", ".screen.view",
+VIEW = command("view", ".showing.view",
     "Show a sandbox's screen in the terminal, with mouse and keys.",
     SANDBOX,
     option("--graphics", Kind.CHOICE, "auto|kitty|sixel|half",
@@ -158,7 +160,7 @@ _ARCH = option(
     "[default: the one that new sandboxes get]", choices=ARCHITECTURES,
 )
 
-IMAGES = command("images", ".images.stored_images", "List, build, check, tag and remove images.",
+IMAGES = command("images", ".this_host.stored_images", "List, build, check, tag and remove images.",
     JSON,
     reads=True,
     parts=(
@@ -234,7 +236,7 @@ CODE = command("code", ".ssh.code", "Open an editor of this host on a sandbox, b
            shows_default=True, choices=("code", "zed", "jetbrains")),
     flag("--check", "Only say what the guest lacks, and how the editor would be called."))
 
-SSH_GATEWAY = command("ssh-gateway", ".ssh.ssh_gateway",
+SSH_GATEWAY = command("ssh-gateway", ".ssh.gateway",
     "Serve SSH at a port, for other machines, by public keys.",
     option("--listen", Kind.TEXT, "ADDRESS", "Listen at this port, or HOST:PORT.",
            required=True),
@@ -245,12 +247,12 @@ SSH_GATEWAY = command("ssh-gateway", ".ssh.ssh_gateway",
 
 # Tables are formatted by hand: a parameter in a row or two.
 # fmt: off
-INFO = command("info", ".this_host.info_setup",
+INFO = command("info", ".this_host.upkeep",
     "Show what is in use on this host, or what a bundle holds.",
     argument("file", Kind.FILE, "[FILE]", required=False), JSON,
     reads=True)
 
-CONFIG = command("config", ".this_host.config_command", "Check, find or create the app's config.",
+CONFIG = command("config", ".this_host.upkeep", "Check, find or create the app's config.",
     reads=True,
     parts=(
         part("config check", reads=True),
@@ -266,14 +268,14 @@ DOCTOR = command("doctor", ".this_host.doctor", "Check this host; name each prob
     flag("--fix", "Get QEMU if none works here."),
     reads=True)
 
-SETUP = command("setup", ".this_host.info_setup", "Get QEMU and the default image.",
+SETUP = command("setup", ".this_host.upkeep", "Get QEMU and the default image.",
     option("--image", Kind.IMAGE, "", "Make this image ready.", default=DEFAULT_IMAGE,
            shows_default=True),
     option("--arch", Kind.CHOICE, "", "Get them for guests of this architecture.  "
            "[default: that of this host]", choices=ARCHITECTURES),
     flag("--no-image", "Get QEMU only."))
 
-CLEAN = command("clean", ".this_host.du_clean",
+CLEAN = command("clean", ".this_host.upkeep",
     "Empty the trash, and remove files that can be made again.",
     flag("--dry-run", "Show what would be removed, and remove nothing."),
     flag("-y --yes", "Do not ask."),
@@ -293,7 +295,7 @@ BENCHMARK = command("benchmark", ".this_host.benchmark", "Measure this machine."
     flag("--quick", "Skip the guest of 2G."),
     JSON)
 
-COMPLETIONS = command("completions", ".completions", "Print or install completions for your shell.",
+COMPLETIONS = command("completions", ".completing", "Print or install completions for your shell.",
     argument("shell", Kind.CHOICE, choices=("bash", "zsh", "fish")),
     flag("--install", "Install them for you, instead of printing them."))
 # fmt: on

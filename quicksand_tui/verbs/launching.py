@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from quicksand.things.save import own_key
 from quicksand.things.status import CAN_BE_COPIED, CAN_START
 
 from quicksand_tui.model.jobs import JobVerb
 from quicksand_tui.model.named import shown
-from quicksand_tui.model.shown_saves import own_key
 from quicksand_tui.model.text import TITLE_CELLS, clean, clip, sanitise
 from quicksand_tui.verbs import lazy_engine
 from quicksand_tui.verbs.call import Call, Progress, Report, UsageError, shown_command, stage_text
@@ -27,6 +26,8 @@ from quicksand_tui.verbs.parameters import (
 from quicksand_tui.verbs.verb import Asked, Choice, Form, Kind, argument, flag, option, verb
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
     from quicksand.hosted.remote_host import RemoteHost
     from quicksand.records.machine_options import MachineOption
     from quicksand.sandbox import Sandbox

@@ -36,13 +36,11 @@ if TYPE_CHECKING:
     from quicksand.records.port_forwards import parse_forward
     from quicksand.records.registry import Registry
     from quicksand.sandbox import Sandbox
-    from quicksand.saves.finding import workspace_store
-    from quicksand.saves.save_facts import load_save
-    from quicksand.saves.save_manifest import SaveManifest
-    from quicksand.saves.save_removal import remove_each, restore_save, sweep
+    from quicksand.saves.census import remove_each, restore_save, sweep
+    from quicksand.saves.finding import known_stores, workspace_store
+    from quicksand.saves.save_manifest import SaveManifest, load_save
     from quicksand.saves.saving import SaveOptions
     from quicksand.saves.store import SaveStore
     from quicksand.saves.verifying import verify_saves
-    from quicksand.saves.workspaces import known_stores
 else:
     __getattr__, __dir__ = on_demand()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,8 @@ from quicksand_tui.verbs.parameters import ARCHITECTURES, JSON
 from quicksand_tui.verbs.verb import Kind, argument, command, flag, option
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from quicksand.disks.images.stored_image import StoredImage
     from quicksand.disks.packages.installing import Installed
     from quicksand.life.image_users import Uninstalled
@@ -27,7 +28,7 @@ NAME_LIMIT = 100
 
 
 # fmt: off
-INSTALL = command("install", ".images.install_uninstall", "Install images from packages.",
+INSTALL = command("install", ".this_host.install_uninstall", "Install images from packages.",
     argument("names", Kind.PACKAGE, "[NAME|FILE.whl]...", repeatable=True, required=False,
              on_line=True),
     option("--from", Kind.TEXT, "SOURCE",
@@ -40,7 +41,7 @@ INSTALL = command("install", ".images.install_uninstall", "Install images from p
     flag("--list", "List what is installed from packages instead.", name="listing"),
     JSON)
 
-UNINSTALL = command("uninstall", ".images.install_uninstall",
+UNINSTALL = command("uninstall", ".this_host.install_uninstall",
     "Remove images and QEMU that were installed from packages.",
     argument("names", Kind.INSTALLED, "NAME...", repeatable=True),
     JSON)

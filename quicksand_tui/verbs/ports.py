@@ -39,7 +39,7 @@ def suffix(protocol: str) -> str:
     argument("ports", Kind.FORWARD, "[[HOST:]GUEST[/udp]]...", repeatable=True, required=False,
              on_line=True),
     flag("--remove", "End the forwards from these ports of the host."),
-    JSON, module=".guests.forward",
+    JSON, module=".guests.mount_unmount",
     summary="Forward ports of this host to a running sandbox, or list them.",
     states=RUNS)  # fmt: skip
 def forward(ports: Sequence[str], *, remove: bool = False) -> Call[list[PortForward]]:

@@ -36,9 +36,8 @@ from quicksand_tui.verbs.verb import Asked, Form, Kind, argument, command, flag,
 if TYPE_CHECKING:
     from quicksand.base.errors import QuicksandError
     from quicksand.sandbox import Sandbox
-    from quicksand.saves.save_removal import Removed
-    from quicksand.saves.save_trash import Trashed
-    from quicksand.saves.store import SaveStore
+    from quicksand.saves.census import Removed
+    from quicksand.saves.store import SaveStore, Trashed
 
     from quicksand_tui.model.keymap import Keymap
 
@@ -390,7 +389,7 @@ def time_text(seconds: float) -> str:
 # Verbs that only read, or are only commands
 
 # fmt: off
-SAVES = command("saves", ".keeping.list_saves", "List, remove, verify, send and fetch saves.",
+SAVES = command("saves", ".keeping.saves_trash", "List, remove, verify, send and fetch saves.",
     EVERYWHERE, JSON,
     reads=True)
 

@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 
 # fmt: off
-RM = command("rm", ".keeping.rm_restore",
+RM = command("rm", ".keeping.saves_trash",
     "Move sandboxes to the trash, which keeps them for a week.",
     MAYBE_SANDBOXES,
     flag("--force -f", "End running sandboxes first."),
     NOW,
     flag("--all-stopped", "Remove all stopped and crashed sandboxes."))
 
-TRASH = command("trash", ".keeping.rm_restore", "List the trash: removed sandboxes and saves.",
+TRASH = command("trash", ".keeping.saves_trash", "List the trash: removed sandboxes and saves.",
     argument("ids", Kind.TRASHED, "[ID]...", repeatable=True, required=False),
     EMPTY, JSON,
     reads=True)
 
-RESTORE = command("restore", ".keeping.rm_restore", "Restore a sandbox or a save from the trash.",
+RESTORE = command("restore", ".keeping.saves_trash", "Restore a sandbox or a save from the trash.",
     argument("name", Kind.TRASHED, "NAME"),
     NEW_NAME,
     flag("--start", "Start it; one that was running continues where it was."))

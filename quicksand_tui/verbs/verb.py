@@ -4,12 +4,11 @@ the app shows, and the help derive."""
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterable, Iterator
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
     from typing import Protocol, Self
 
     from quicksand.things.status import Status

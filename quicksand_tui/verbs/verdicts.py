@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from quicksand.things.save import Verification
+
 from quicksand_tui.model.amounts import size_text
 from quicksand_tui.model.jobs import Failure, JobVerb, OperationError
-from quicksand_tui.model.shown_saves import VerdictView
 from quicksand_tui.model.specs import Told
 from quicksand_tui.model.text import sanitise
 from quicksand_tui.verbs import lazy_engine
@@ -19,6 +19,8 @@ from quicksand_tui.verbs.saves import SHOWN_MAX, are, named, names_of, time_text
 from quicksand_tui.verbs.verb import Kind, argument, flag, verb
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
     from quicksand.saves.store import Save
     from quicksand.saves.verifying import Verdict
 
@@ -39,7 +41,7 @@ class Verified(NamedTuple):
     when: float
     """Unix time."""
 
-    def views(self) -> Mapping[str, tuple[str, VerdictView]]:
+    def views(self) -> Mapping[str, tuple[str, Verification]]:
         """Returns by key the id of each save, and its verdict as the app shows it."""
         return {
             str(verdict.save.root): (_id_of(verdict), _checked(verdict).view(self.when))
@@ -61,10 +63,10 @@ class Checked(NamedTuple):
     problems: Mapping[str, str]
     """The problems, by file."""
 
-    def view(self, when: float) -> VerdictView:
+    def view(self, when: float) -> Verification:
         """Returns the verdict as the app shows it."""
         texts = [f"{file}: {text}" for file, text in self.problems.items()][:PROBLEMS_MAX]
-        return VerdictView(deep=self.deep, when=when, problems=tuple(map(sanitise, texts)))
+        return Verification(deep=self.deep, when=when, problems=tuple(map(sanitise, texts)))
 
 
 class VerifiedThere(NamedTuple):
@@ -73,7 +75,7 @@ class VerifiedThere(NamedTuple):
     checked: Sequence[Checked]
     when: float
 
-    def views(self) -> Mapping[str, VerdictView]:
+    def views(self) -> Mapping[str, Verification]:
         """Returns the verdicts as the app shows them, by the paths of the saves there."""
         return {one.path: one.view(self.when) for one in self.checked}
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
+from quicksand.things.save import SaveFacts, TrashFacts, freed_together
+
 from quicksand_tui.model.amounts import age_text, size_text
-from quicksand_tui.model.shown_saves import SaveView, TrashedView, freed_together
 from quicksand_tui.model.text import clip, sanitise
 from quicksand_tui.views.save_rows import came_from_text
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
     from quicksand_tui.model.keymap import Keymap
     from quicksand_tui.model.shown_checkpoints import CheckpointView
     from quicksand_tui.model.shown_sandboxes import MountView, SandboxView
@@ -127,7 +129,7 @@ def of_unmount(mount: MountView) -> list[str]:
     ]
 
 
-def of_saves(saves: Sequence[SaveView], now: float) -> list[str]:
+def of_saves(saves: Sequence[SaveFacts], now: float) -> list[str]:
     """Returns the losses of deleting saves."""
     losses = _listed([_save_text(save, now) for save in saves])
     freed, shared = freed_together(saves), sum(save.shared for save in saves)
@@ -139,13 +141,13 @@ def of_saves(saves: Sequence[SaveView], now: float) -> list[str]:
     return losses
 
 
-def _save_text(save: SaveView, now: float) -> str:
+def _save_text(save: SaveFacts, now: float) -> str:
     age = "" if save.created is None else f", made {age_text(now - save.created)} ago"
     note = f": {clip(save.note, NAME_CELLS)}" if save.note else ""
     return f"{clip(save.name, NAME_CELLS)}, {size_text(save.size)}{age}{note}"
 
 
-def of_trash(trash: Sequence[TrashedView], now: float) -> list[str]:
+def of_trash(trash: Sequence[TrashFacts], now: float) -> list[str]:
     """Returns the losses of removing these from the trash."""
     losses = _listed(
         [

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
+
+from quicksand.things.save import freed_together
 
 from quicksand_tui.model.amounts import age_text, size_text
 from quicksand_tui.model.jobs import Job, JobVerb
-from quicksand_tui.model.shown_saves import freed_together
-from quicksand_tui.model.text import clip
+from quicksand_tui.model.text import clip, sanitise
 from quicksand_tui.views.filters import filtered, in_order, nothing_matches
 from quicksand_tui.views.rows import PADDING, Cell, Column, Line, Row, Words, greyed
 
 if TYPE_CHECKING:
-    from quicksand_tui.model.shown_saves import SavesView, SaveView, TrashedView
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from quicksand.things.save import SaveFacts, TrashFacts
+
+    from quicksand_tui.model.shown_saves import SavesView
     from quicksand_tui.model.world import World
 
 
@@ -27,11 +31,13 @@ DOING = {
 HERE_WORD = "local"
 """The word for this machine in filters."""
 NAMES_SHOWN = 3
+DIGEST_SHOWN = 12
+PATH_LIMIT = 1000
 NAME_CELLS = 40
 """Width of a name within a sentence."""
 
 
-def trouble_of(view: SaveView) -> tuple[str, tuple[str, ...]]:
+def trouble_of(view: SaveFacts) -> tuple[str, tuple[str, ...]]:
     """Returns the problem in a word, and in sentences; ("", ()) if none is known."""
     if view.trouble:
         return view.trouble, view.problems
@@ -51,46 +57,52 @@ ORDERS = ("name", "age", "size", "frees")
 """The columns to order saves by; the first is the default."""
 TRASH_ORDERS = ("removed", "name", "frees")
 
-_FIELDS: dict[str, Callable[[SaveView], str]] = {
+_FIELDS: dict[str, Callable[[SaveFacts], str]] = {
     "name": lambda view: view.name,
-    "base": lambda view: view.base,
+    "base": lambda view: view.base_text,
     "from": lambda view: view.parent,
     "note": lambda view: view.note,
     "place": lambda view: view.place,
     "host": lambda view: view.host or HERE_WORD,
 }
-_TESTS: dict[str, Callable[[SaveView], bool]] = {
+_TESTS: dict[str, Callable[[SaveFacts], bool]] = {
     "problem": lambda view: bool(trouble_of(view)[0]),
 }
 
 
-def arrange(views: Sequence[SaveView], query: str, order: str) -> Sequence[SaveView]:
+def arrange(views: Sequence[SaveFacts], query: str, order: str) -> Sequence[SaveFacts]:
     """Returns the saves that match, ordered: by name (the given order, the workspace's first), or
     with the youngest, the largest, or the one that frees most first."""
-    keys: dict[str, Callable[[SaveView], Any]] = {
-        "age": lambda view: -(view.created or 0.0),
+    keys: dict[str, Callable[[SaveFacts], Any]] = {
+        "age": lambda view: -view.created,
         "size": lambda view: -view.size,
         "frees": lambda view: -view.own,
     }
-    found = filtered(views, query, lambda view: view.words, _FIELDS, _TESTS)
+    found = filtered(views, query, _words, _FIELDS, _TESTS)
     return in_order(found, order, keys)
 
 
-def arrange_trash(views: Sequence[TrashedView], query: str, order: str) -> Sequence[TrashedView]:
+def _words(view: SaveFacts) -> str:
+    """Returns the text that filters search."""
+    parts = (view.name, view.base_text, view.parent, view.note, view.place, view.trouble, view.id)
+    return "\n".join((*parts, view.host, *view.sandboxes)).lower()
+
+
+def arrange_trash(views: Sequence[TrashFacts], query: str, order: str) -> Sequence[TrashFacts]:
     """Returns the entries that match, ordered: as given (removed last first), by name, or with the
     one that frees most first."""
-    keys: dict[str, Callable[[TrashedView], Any]] = {
+    keys: dict[str, Callable[[TrashFacts], Any]] = {
         "name": lambda view: view.name.lower(),
         "frees": lambda view: -view.own,
     }
     return in_order(filtered(views, query, _text, _TRASH_FIELDS), order, keys)
 
 
-def _text(view: TrashedView) -> str:
+def _text(view: TrashFacts) -> str:
     return f"{view.name}\n{view.note}\n{view.id}".lower()
 
 
-_TRASH_FIELDS: dict[str, Callable[[TrashedView], str]] = {
+_TRASH_FIELDS: dict[str, Callable[[TrashFacts], str]] = {
     "host": lambda view: view.host or HERE_WORD,
 }
 
@@ -128,8 +140,8 @@ def plan_saves_columns(width: int) -> tuple[Column, ...]:
     return _share(columns, width, name_max=32)
 
 
-def save_row(view: SaveView, world: World) -> Row:
-    age = None if view.created is None else world.taken - view.created
+def save_row(view: SaveFacts, world: World) -> Row:
+    age = world.taken - view.created if view.created else None
     trouble, _ = trouble_of(view)
     cells = {
         "name": Cell(view.short_name, "error" if trouble else ""),
@@ -137,7 +149,7 @@ def save_row(view: SaveView, world: World) -> Row:
         "size": Cell(size_text(view.size), "muted"),
         "shared": Cell(size_text(view.shared) if view.shared else "", "muted"),
         "frees": Cell(size_text(view.own)),
-        "base": Cell(view.base, "muted"),
+        "base": Cell(view.base_text, "muted"),
         "age": Cell(age_text(age), "muted"),
         "from": Cell(view.parent, "muted"),
         "children": Cell(str(len(view.children) or ""), "muted"),
@@ -151,7 +163,7 @@ def _named(name: str, trouble: str) -> Cell:
     return Cell(f"✗ {trouble}: {name}", "error") if trouble else Cell(name)
 
 
-def _note(view: SaveView, job: Job | None) -> Cell:
+def _note(view: SaveFacts, job: Job | None) -> Cell:
     """Returns the running job, else the problem, else the note."""
     if job is not None:
         return Cell(job_text(job), "warning")
@@ -176,7 +188,7 @@ def plan_trash_columns(width: int) -> tuple[Column, ...]:
     return _share(columns, width, name_max=32)
 
 
-def trash_row(view: TrashedView, world: World) -> Row:
+def trash_row(view: TrashFacts, world: World) -> Row:
     job = world.job_about(view.key)
     note = Cell(view.note, "muted")
     if job is not None:
@@ -196,7 +208,7 @@ def trash_row(view: TrashedView, world: World) -> Row:
     return Row(view.key, greyed(cells) if view.away else cells)
 
 
-def left_text(view: TrashedView, now: float) -> str:
+def left_text(view: TrashFacts, now: float) -> str:
     """Returns the time for which it is certain to stay in the trash."""
     if view.until is None:
         return "ever"
@@ -228,7 +240,7 @@ def jobs_text(world: World) -> str:
     return f"◐ {len(jobs)} under way (J)" if jobs else ""
 
 
-def marked_text(marked: Sequence[SaveView | TrashedView]) -> str:
+def marked_text(marked: Sequence[SaveFacts | TrashFacts]) -> str:
     if not marked:
         return ""
     return f"{len(marked)} marked: {size_text(freed_together(marked))}"
@@ -262,7 +274,7 @@ def names_text(names: Sequence[str], shown: int = NAMES_SHOWN) -> str:
     return some + (f" and {more} more" if more > 0 else "")
 
 
-def came_from_text(views: Sequence[SaveView], but: Iterable[SaveView] = ()) -> str:
+def came_from_text(views: Sequence[SaveFacts], but: Iterable[SaveFacts] = ()) -> str:
     """Returns the descendants of these saves, except ``but``: "the saves a, b and the sandbox
     c"."""
     left_out = {view.name for view in but}
@@ -281,7 +293,7 @@ def count_text(number: int, thing: str) -> str:
     return f"{number} {thing}{'s' if number != 1 else ''}"
 
 
-def describe_save(view: SaveView, world: World) -> list[Line]:
+def describe_save(view: SaveFacts, world: World) -> list[Line]:
     """Returns all facts of a save, those that matter for deleting it first."""
     lines = [*_machine_lines(view, world), *_state_lines(view, world)]
     stays = f" · {size_text(view.shared)} shared with others stays" if view.shared else ""
@@ -289,17 +301,17 @@ def describe_save(view: SaveView, world: World) -> list[Line]:
     if view.above:
         lines.append(("Needed", [(f"by {names_text(view.above)}; it is their base", "warning")]))
     if view.base:
-        digest = f" · {view.base_digest}" if view.base_digest else ""
-        lines.append(("Base image", [(view.base, ""), (digest, "muted")]))
+        digest = f" · {view.base_digest[:DIGEST_SHOWN]}" if view.base_digest else ""
+        lines.append(("Base image", [(view.base_text, ""), (digest, "muted")]))
     if view.note:
         lines.append(("Note", [(view.note, "")]))
     if descent := _descent(view):
         lines.append(("Lineage", descent))
-    if view.machine:
-        lines.append(("Settings", [(view.machine, "")]))
+    if view.memory is not None:
+        lines.append(("Settings", [(" · ".join(_settings(view, view.memory)), "")]))
     if not view.is_own:
         origin = "it was imported" if view.place == "user" else "it came with this directory"
-        left_out = f": left out, {view.left_out}" if view.left_out else ""
+        left_out = f": left out, {left_out_text(view)}" if view.left_out else ""
         lines.append(("Origin", [(f"{origin}{left_out}", "warning")]))
     if view.unsynced:
         what = "what its guest had not yet written to its disk: it was paused, or did not answer"
@@ -308,11 +320,28 @@ def describe_save(view: SaveView, world: World) -> list[Line]:
         what = f"{names_text(view.volatile)}: only in the guest's memory then"
         lines.append(("Missing", [(what, "muted")]))
     id_ = f" · {view.id}" if view.id else ""
-    lines.append(("Path", [(f"{view.path}{id_}", "muted")]))
+    lines.append(("Path", [(f"{path_text(view)}{id_}", "muted")]))
     return lines
 
 
-def _machine_lines(view: SaveView | TrashedView, world: World) -> list[Line]:
+def _settings(view: SaveFacts, memory: int) -> Iterator[str]:
+    """Yields words about the machine of a sandbox that starts from a save."""
+    yield size_text(memory)
+    yield count_text(view.cpus, "CPU")
+    yield f"network {view.network.replace('_', ' ')}"
+    for host, _, guest in (word.partition(":") for word in view.ports.split(", ") if word):
+        yield f"{'any' if host == '0' else host}→{guest}"
+
+
+def path_text(view: SaveFacts) -> str:
+    return sanitise(view.path, limit=PATH_LIMIT)
+
+
+def left_out_text(view: SaveFacts) -> str:
+    return "; ".join(view.left_out)
+
+
+def _machine_lines(view: SaveFacts | TrashFacts, world: World) -> list[Line]:
     """Returns its machine, if that is not this one."""
     if not view.host:
         return []
@@ -322,7 +351,7 @@ def _machine_lines(view: SaveView | TrashedView, world: World) -> list[Line]:
     return [("Machine", [(view.host, ""), (away, "warning")])]
 
 
-def _state_lines(view: SaveView, world: World) -> list[Line]:
+def _state_lines(view: SaveFacts, world: World) -> list[Line]:
     job = world.job_about(view.key)
     cancel = world.keymap.hint("cancel", "saves")
     trouble, problems = trouble_of(view)
@@ -343,15 +372,15 @@ def _state_lines(view: SaveView, world: World) -> list[Line]:
     return [("State", parts), *(("Why", [(problem, "error")]) for problem in problems)]
 
 
-def _made_text(view: SaveView, now: float) -> str:
-    parts = [] if view.created is None else [f"{age_text(now - view.created)} old"]
+def _made_text(view: SaveFacts, now: float) -> str:
+    parts = [f"{age_text(now - view.created)} old"] if view.created else []
     parts += [view.arch] if view.arch else []
     parts += [count_text(view.layers, "layer")] if view.layers is not None else []
     parts += ["file system at rest"] if view.frozen else []
     return "".join(f" · {part}" for part in parts)
 
 
-def _descent(view: SaveView) -> list[Words]:
+def _descent(view: SaveFacts) -> list[Words]:
     """Returns its origin and its descendants."""
     before = f"from the save {clip(view.parent, NAME_CELLS)}" if view.parent else ""
     heirs = came_from_text([view])
@@ -364,7 +393,7 @@ def _descent(view: SaveView) -> list[Words]:
     )
 
 
-def describe_trashed(view: TrashedView, world: World) -> list[Line]:
+def describe_trashed(view: TrashFacts, world: World) -> list[Line]:
     now = world.taken
     lines = _machine_lines(view, world)
     if view.error:

@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
+from quicksand.things.save import SaveFacts, TrashFacts
+
 from quicksand_tui.model.amounts import size_text
-from quicksand_tui.model.shown_saves import SaveView, TrashedView
 from quicksand_tui.model.world import HERE, MachineState, MachineView
 from quicksand_tui.views.machine_groups import BELOW, name_of, state_text
 from quicksand_tui.views.rows import Line, Row, Words
@@ -25,12 +26,12 @@ if TYPE_CHECKING:
     from quicksand_tui.model.shown_saves import SavesView
     from quicksand_tui.model.world import World
 
-Saved = SaveView | MachineView
+Saved = SaveFacts | MachineView
 """A row of the list of saves: a save, or the header of a machine."""
-Removed = TrashedView | MachineView
+Removed = TrashFacts | MachineView
 """A row of the list of the trash: an entry, or the header of a machine."""
 
-Thing = TypeVar("Thing", SaveView, TrashedView)
+Thing = TypeVar("Thing", SaveFacts, TrashFacts)
 
 Counts = Callable[["SavesView"], str]
 """Returns words about the number and size of a machine's saves or trash."""
@@ -51,13 +52,13 @@ def listed_trash(world: World) -> Sequence[Removed]:
 def arrange_saves(things: Sequence[Saved], query: str, order: str) -> Sequence[Saved]:
     """Returns the saves that match a query, in an order, each machine's below its header. With a
     query, machines without a match are left out."""
-    views = [thing for thing in things if isinstance(thing, SaveView)]
+    views = [thing for thing in things if isinstance(thing, SaveFacts)]
     return _grouped(_heads(things), arrange(views, query, order), query)
 
 
 def arrange_removed(things: Sequence[Removed], query: str, order: str) -> Sequence[Removed]:
     """Does the same as `arrange_saves` for the trash."""
-    views = [thing for thing in things if isinstance(thing, TrashedView)]
+    views = [thing for thing in things if isinstance(thing, TrashFacts)]
     return _grouped(_heads(things), arrange_trash(views, query, order), query)
 
 

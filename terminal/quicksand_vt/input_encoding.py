@@ -8,11 +8,7 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Final
 
-from quicksand_vt.modes import (
-    Modes,
-    MouseEncoding,
-    MouseTracking,
-)
+from quicksand_vt.modes import Modes, MouseEncoding, MouseTracking
 
 _SHIFT, _ALT, _CTRL, _META = 1, 2, 4, 8
 _MODIFIERS: Final = {"shift": _SHIFT, "alt": _ALT, "ctrl": _CTRL, "meta": _META, "super": _META}

@@ -7,14 +7,7 @@ from enum import Enum
 from typing import Final
 
 from quicksand_vt.cell_rows import BLANK, Mark
-from quicksand_vt.numbered_lines import (
-    Lines,
-    Position,
-    Walk,
-    line_end,
-    line_start,
-    text_cells,
-)
+from quicksand_vt.numbered_lines import Lines, Position, Walk, line_end, line_start, text_cells
 
 
 class Motion(Enum):

@@ -4,26 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from quicksand_vt.cell_rows import (
-    CLUSTERS,
-    FULL_WRAP,
-    NO_WRAP,
-    SHORT_WRAP,
-    SIMPLE,
-    WIDE,
-    Row,
-)
+from quicksand_vt.cell_rows import CLUSTERS, FULL_WRAP, NO_WRAP, SHORT_WRAP, SIMPLE, WIDE, Row
 from quicksand_vt.style import PLAIN
-from quicksand_vt.width import (
-    NOT_SHOWN,
-    PIECES,
-    ZWJ,
-    Widths,
-    has_room,
-    joins,
-    joins_by_zwj,
-    widens,
-)
+from quicksand_vt.width import NOT_SHOWN, PIECES, ZWJ, Widths, has_room, joins, joins_by_zwj, widens
 
 if TYPE_CHECKING:
     from quicksand_vt.screen_operations import Screen

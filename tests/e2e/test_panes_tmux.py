@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from quicksand import Sandbox
-from quicksand.base.paths import Paths
 from quicksand.records.registry import Registry
 
 from tests.e2e.test_app_tmux import (
@@ -20,6 +19,11 @@ from tests.e2e.test_app_tmux import (
     start_sandbox,
 )
 from tests.e2e.tmux import Terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from quicksand.base.paths import Paths
 
 __all__ = ["nothing_runs_on"]
 

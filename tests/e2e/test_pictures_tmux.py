@@ -8,8 +8,8 @@ from base64 import b64encode
 
 import pytest
 from PIL import Image
+from quicksand_pixels.placeholders import PLACEHOLDER
 
-from quicksand_tui.pixels.placeholders import PLACEHOLDER
 from tests.conftest import wait_for
 from tests.e2e.test_app_tmux import APP, in_guest, left_clean, nothing_runs_on, start_sandbox
 from tests.e2e.tmux import Terminal

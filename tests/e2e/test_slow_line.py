@@ -6,13 +6,16 @@ from __future__ import annotations
 import statistics
 import sys
 import time
-from collections.abc import Iterator
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.conftest import wait_for
 from tests.pty_terminal import WHOLE, PtyTerminal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 BYTES_PER_S = 20_000
 FIRST_PAINT_MAX = 16_000

@@ -6,9 +6,8 @@ import asyncio
 import json
 import os
 import re
-import signal
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 from quicksand.base.paths import paths
@@ -16,6 +15,9 @@ from quicksand_e2b.keys import Keys
 from quicksand_e2b.places import api_dir
 
 from tests.unit.api.fakes import decode, envelope, next_message, text_of
+
+if TYPE_CHECKING:
+    import signal
 
 STREAM = "application/connect+json"
 

@@ -6,13 +6,16 @@ import contextlib
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from quicksand.base.paths import Paths, paths
 
 from tests.conftest import link_images, our_processes, wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 MIB = 1024 * 1024
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from email import message_from_string
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.integration.e2b_sdk import install, listening, run_script
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = ["listening"]
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from typing import TYPE_CHECKING
 
 import pytest
-from quicksand.base.paths import Paths
 
-from quicksand_tui.cli.measuring import checkpoint_times
+from quicksand_tui.cli.this_host import benchmark
+
+if TYPE_CHECKING:
+    from quicksand.base.paths import Paths
 
 pytestmark = pytest.mark.vm
 
@@ -43,9 +46,9 @@ def test_every_row_has_values(places: Paths) -> None:
 async def test_the_large_guest_is_measured_right_after_it_has_written(
     places: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpoint_times, "LARGE", "512M")
-    monkeypatch.setattr(checkpoint_times, "LARGE_MIB", 128)
-    figures = {figure.name: figure for figure in await checkpoint_times.large_guest("debian", 1)}
+    monkeypatch.setattr(benchmark, "LARGE", "512M")
+    monkeypatch.setattr(benchmark, "LARGE_MIB", 128)
+    figures = {figure.name: figure for figure in await benchmark.large_guest("debian", 1)}
     call, plain, ratio, revert = (
         next(figure.median for name, figure in figures.items() if name.startswith(begin))
         for begin in ("whole call of", "plain write", "that whole call", "first revert")

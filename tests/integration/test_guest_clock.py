@@ -10,8 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from quicksand import Sandbox
@@ -30,6 +29,10 @@ from quicksand.warm.templates import CHECKED, list_templates, prune
 
 from tests.conftest import in_time, share_findings
 from tests.integration.guests import is_on_time, say
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 pytestmark = [pytest.mark.vm, pytest.mark.usefixtures("patient")]
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
-from quicksand.base.paths import Paths
 from quicksand.disks.images.image_store import ImageStore
 from quicksand_images.build import ensure_image
 
 from tests.integration.api_client import Box, Server
 from tests.integration.test_api import server
+
+if TYPE_CHECKING:
+    from quicksand.base.paths import Paths
 
 __all__ = ["server"]
 

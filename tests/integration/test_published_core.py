@@ -6,15 +6,19 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from quicksand.base.arch import Architecture
-from quicksand.base.paths import Paths
 
 from tests.conftest import fresh_places, share_findings
 from tests.unit.compat.shims import CORE, PROJECT, install
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from quicksand.base.paths import Paths
 
 pytestmark = [
     pytest.mark.vm,

@@ -7,11 +7,14 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from quicksand import Mount, Sandbox
 
 from tests.unit.test_house import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 PARTS = ("engine/quicksand", "quicksand_tui", "smb3", "terminal", "images", "guest-agent/prebuilt")
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import time
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from quicksand.base.ageing import CONFIRMED_S, NOTE
 from quicksand.base.files import read_json, write_json
 from quicksand.records.trash import TRASH_KEPT_S
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def age(entry: Path, seconds: float = TRASH_KEPT_S + 60) -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from graphlib import CycleError, TopologicalSorter
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.unit.test_house import ROOT, Drawing, Graph, rooms
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SOURCES = ROOT / "guest-agent" / "src"
 DRAWING = Drawing("agent", "Rooms of the guest agent")

@@ -11,16 +11,23 @@ import tomllib
 import zipfile
 from pathlib import Path
 
+import PIL
 import pytest
+from PIL import Image
 from quicksand_smb.config import parse
 
 from quicksand_tui import __version__
 from tests.unit.terminal.test_recordings import RECORDINGS
-from tests.unit.test_distribution import build
-from tests.unit.test_house import PACKAGES, ROOT
+from tests.unit.test_distribution import build, ours
+from tests.unit.test_house import ROOT
 
-ALONE = {"smb3": "quicksand_smb", "terminal": "quicksand_vt"}
+PIXELS = "terminal/quicksand_pixels"
+
+ALONE = {"smb3": "quicksand_smb", "terminal": "quicksand_vt", PIXELS: "quicksand_pixels"}
 """The packages by the directories from which they are built."""
+
+NEEDS = {PIXELS: ["pillow>=10.3", f"quicksand-vt=={__version__}"]}
+
 
 EXTRAS = ROOT / "extras"
 
@@ -45,17 +52,15 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def test_its_wheel_has_its_package_and_nothing_else(place: str, wheels: dict[str, Path]) -> None:
-    root = PACKAGES[ALONE[place]]
     with zipfile.ZipFile(wheels[place]) as archive:
         found = {name for name in archive.namelist() if ".dist-info/" not in name}
-    files = (path for path in root.rglob("*") if path.is_file() and path.suffix != ".pyc")
-    assert found == {path.relative_to(root.parent).as_posix() for path in files}
+    assert found == {name for name, _ in ours() if name.startswith(f"{ALONE[place]}/")}
 
 
-def test_it_has_our_version_and_licence_and_no_dependency(place: str) -> None:
+def test_it_has_our_version_and_licence_and_few_dependencies(place: str) -> None:
     project = tomllib.loads((ROOT / place / "pyproject.toml").read_text())["project"]
     assert project["version"] == __version__
-    assert project["dependencies"] == []
+    assert project["dependencies"] == NEEDS.get(place, [])
     ours = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert (project["license"], project["requires-python"]) == (
         ours["license"],
@@ -115,6 +120,26 @@ def test_the_program_of_the_emulators_readme_shows_htop(
     assert rows[23].startswith("F1Help  F2Setup")
     assert rows[24] == "The cursor is at column 79 of row 23 and hidden."
     assert b"\x1b[0;30;46m    PID" in done.stdout
+
+
+def test_the_program_of_the_readme_about_pictures_shows_one(
+    wheels: dict[str, Path], tmp_path: Path
+) -> None:
+    program = code_in(ROOT / PIXELS / "README.md", "python")
+    assert len(program.splitlines()) <= 15
+    Image.new("RGB", (160, 40), (255, 0, 0)).save(tmp_path / "red.png")
+    places = [str(wheels[PIXELS]), str(wheels["terminal"]), str(Path(PIL.__file__).parents[1])]
+    outside = f"import sys; sys.path += {places}"
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", f"{outside}\n{program}", "red.png"],
+        env={"TERM": "xterm-256color"},
+        capture_output=True,
+        cwd=tmp_path,
+        check=True,
+    )
+    # In the middle, and enlarged at most twice: 32 cells of 10 pixels, and 4 of 20.
+    assert done.stdout.startswith(b"\x1b[2J\x1b[10;25H\x1b[48;5;196m")
+    assert done.stdout.count(b" " * 32) == 4
 
 
 def test_the_recording_is_one_that_is_compared_with_tmux() -> None:

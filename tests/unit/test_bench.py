@@ -3,19 +3,21 @@ or draw, and name what they have measured."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from quicksand import QuicksandError
 
 from bench import checkpoints, costs, curves
+
+if TYPE_CHECKING:
+    import argparse
+    from pathlib import Path
 
 Output = pytest.CaptureFixture[str]
 

@@ -6,16 +6,18 @@ import ast
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from quicksand.base.on_demand import homes_of
 
 from tests.unit.test_house import PACKAGES, ROOT, modules
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
 LIST = tomllib.loads((ROOT / "scripts" / "deferred_imports.toml").read_text())
 PATHS: Mapping[str, str] = {name: path["begin"] for name, path in LIST["paths"].items()}
@@ -145,7 +147,7 @@ def test_the_app_imports_nothing_late() -> None:
     tables = [
         entry["in"]
         for entry in LIST["tables"]
-        if ".lazy_" in entry["in"] and ".verbs." not in entry["in"]
+        if ".lazy_" in entry["in"] and not {"cli", "verbs"} & {*entry["in"].split(".")}
     ]
     for table in tables:
         module = import_module(table)

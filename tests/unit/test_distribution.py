@@ -10,17 +10,20 @@ import sys
 import tarfile
 import tomllib
 import zipfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from email.parser import HeaderParser
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from quicksand_tui import __version__
-from quicksand_tui.cli.completions import LOADERS
+from quicksand_tui.cli.completing import LOADERS
 from quicksand_tui.verbs.index import all_verbs
 from tests.unit.test_house import PACKAGES, ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 WHEEL_MAX = 5 * 1000 * 1000
 """Bytes. It is without QEMU and images."""
@@ -68,12 +71,19 @@ def installed(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+OF_DISTRIBUTION = {
+    f"quicksand_pixels/{name}" for name in ("LICENSE", "README.md", "pyproject.toml")
+}
+"""Files of the distribution of a package, which lie in it and are no part of it."""
+
+
 def ours() -> Iterator[tuple[str, Path]]:
     """The files of our packages, by their names in the wheel."""
     for package, root in PACKAGES.items():
         for path in root.rglob("*"):
-            if path.is_file() and path.suffix != ".pyc":
-                yield f"{package}/{path.relative_to(root).as_posix()}", path
+            name = f"{package}/{path.relative_to(root).as_posix()}"
+            if path.is_file() and path.suffix != ".pyc" and name not in OF_DISTRIBUTION:
+                yield name, path
 
 
 def test_a_wheel_of_the_sdist_is_the_wheel_of_the_tree(built: Built, tmp_path: Path) -> None:

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
 import sys
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import quicksand
 import quicksand_e2b
 import quicksand_fleet
 import quicksand_images
+import quicksand_pixels
 import quicksand_smb
 import quicksand_vt
 
 import quicksand_tui
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
 ROOT = Path(quicksand_tui.__file__).parents[1]
 ARCHITECTURE = ROOT / "docs" / "internals" / "architecture.md"
@@ -30,6 +35,7 @@ PACKAGES = {
         quicksand,
         quicksand_images,
         quicksand_smb,
+        quicksand_pixels,
         quicksand_vt,
     )
 }
@@ -195,18 +201,41 @@ def test_only_qemu_its_display_and_its_events_speak_qmp(house: Graph) -> None:
     }, speakers
 
 
-@pytest.mark.parametrize("package", ["quicksand_smb", "quicksand_vt"])
-def test_what_stands_alone_needs_nothing_but_python(package: str) -> None:
+@pytest.mark.parametrize(
+    ("package", "needs"),
+    [
+        ("quicksand_smb", set()),
+        ("quicksand_vt", set()),
+        ("quicksand_pixels", {"PIL", "quicksand_vt"}),
+    ],
+)
+def test_what_stands_alone_needs_nothing_but_python_and_pictures_pillow(
+    package: str, needs: set[str]
+) -> None:
     for name, path in modules({package: PACKAGES[package]}).items():
         whole = {one.partition(".")[0] for one in imports(name, path)}
-        assert whole <= {package, *sys.stdlib_module_names}, name
+        assert whole <= {package, *needs, *sys.stdlib_module_names}, name
 
 
-def test_the_emulator_is_used_by_its_public_names(house: Graph) -> None:
-    """Tests know its inside; programs do not."""
+@pytest.mark.parametrize(
+    ("package", "public"),
+    [
+        ("quicksand_vt", set()),
+        ("quicksand_pixels", {"quicksand_pixels.encoding", "quicksand_pixels.decoding"}),
+    ],
+)
+def test_what_stands_alone_is_used_by_its_public_names(
+    package: str, public: set[str], house: Graph
+) -> None:
+    """Tests know their inside; programs do not."""
     for name, wanted in house.items():
-        if not name.startswith("quicksand_vt"):
-            assert not {one for one in wanted if one.startswith("quicksand_vt.")}, name
+        if not name.startswith(package):
+            assert not {one for one in wanted if one.startswith(f"{package}.")} - public, name
+
+
+def test_public_names_of_pictures_need_no_pillow_but_to_draw() -> None:
+    program = "import sys, quicksand_pixels; sys.exit('PIL' in sys.modules)"
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 @pytest.mark.parametrize("package", ["quicksand_e2b", "quicksand_fleet"])

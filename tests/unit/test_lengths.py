@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.unit.test_house import PACKAGES, modules
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
 MODULE_MAX = 700
 """Lines, documentation and all. A module is one idea, which is seldom longer."""

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from markdown_it import MarkdownIt
-from markdown_it.token import Token
 
 from tests.unit.test_house import ROOT
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from markdown_it.token import Token
+
 DOCS = ROOT / "docs"
-ALONE = [ROOT / "smb3" / "README.md", ROOT / "terminal" / "README.md"]
+ALONE = [
+    ROOT / "smb3" / "README.md",
+    ROOT / "terminal" / "README.md",
+    ROOT / "terminal" / "quicksand_pixels" / "README.md",
+]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md")), *ALONE]
 READ = MarkdownIt().enable("table")
 

@@ -9,8 +9,7 @@ import click
 import pytest
 
 from quicksand_tui import __version__
-from quicksand_tui.cli.click_commands import load
-from quicksand_tui.cli.group import cli
+from quicksand_tui.cli.click_commands import cli, load
 from quicksand_tui.cli.output import PROGRAM
 from quicksand_tui.verbs.index import all_verbs, find_verb
 from scripts import manual

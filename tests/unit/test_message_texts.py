@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = (
@@ -15,6 +18,7 @@ PACKAGES = (
     "extras/quicksand_fleet",
     "quicksand_tui",
     "smb3/quicksand_smb",
+    "terminal/quicksand_pixels",
     "terminal/quicksand_vt",
     "images/quicksand_images",
 )

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from scripts import run_again
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 TEST = """
 from pathlib import Path

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
-from quicksand.base.errors import (
-    AgentTooOldError,
-)
+from quicksand.base.errors import AgentTooOldError
 from quicksand.guest.agent.wire import Stream
 
 if TYPE_CHECKING:

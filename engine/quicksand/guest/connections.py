@@ -7,11 +7,7 @@ import contextlib
 import struct
 from typing import TYPE_CHECKING, Any, Final
 
-from quicksand.base.errors import (
-    AgentProtocolError,
-    AgentRefusedError,
-    ConfigError,
-)
+from quicksand.base.errors import AgentProtocolError, AgentRefusedError, ConfigError
 from quicksand.guest.agent import values
 from quicksand.guest.agent.channel import ALL_OUTPUT
 from quicksand.guest.carried import Carried, open_channel, require_able

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from quicksand.base.progress import Progress
-    from quicksand.saves.bundle.heads import BundleHead
+    from quicksand.saves.bundle.unpacked import BundleHead
     from quicksand.saves.store import Save
 
 

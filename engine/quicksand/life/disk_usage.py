@@ -19,8 +19,8 @@ from quicksand.life.spare_names import name_of
 from quicksand.records.fleet_files import NODE_HOME, fleet_dir, nodes_dir, nodes_of
 from quicksand.records.layout import SandboxDir, sandbox_dir
 from quicksand.records.registry import Registry
+from quicksand.saves.finding import known_stores
 from quicksand.saves.save_places import WORKSPACE
-from quicksand.saves.workspaces import known_stores
 from quicksand.warm.spares.spare import list_spares
 from quicksand.warm.templates import list_templates, templates_dir
 

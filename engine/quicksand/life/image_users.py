@@ -19,9 +19,8 @@ from quicksand.records.fleet_files import nodes_of
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record
 from quicksand.saves.census import base_of
-from quicksand.saves.finding import all_stores
+from quicksand.saves.finding import all_stores, known_stores
 from quicksand.saves.store import Save
-from quicksand.saves.workspaces import known_stores
 from quicksand.warm.spares.claiming import end_useless
 from quicksand.warm.templates import TemplateInfo, discard, list_templates
 

@@ -35,6 +35,7 @@ from quicksand.records.config import check_name
 from quicksand.records.inspection import Held, say_held
 from quicksand.records.layout import SandboxDir, remove_memory
 from quicksand.records.sandboxes import LOCK_WAIT_S, Record, is_id
+from quicksand.things.save import TrashFacts
 
 TRASH = ".trash"
 REMOVED = ".removed-"
@@ -81,6 +82,25 @@ class TrashedSandbox:
     def footprint(self) -> Footprint:
         """The space it occupies, with memory files elsewhere. Blocks for I/O."""
         return Footprint(*self.places)
+
+    @property
+    def facts(self) -> TrashFacts:
+        """Its facts, with its sizes. Blocks for I/O."""
+        footprint = self.footprint
+        return TrashFacts(
+            kind="sandbox",
+            id=self.id,
+            name=self.name,
+            path=str(self.root),
+            removed=self.removed,
+            until=self.until,
+            own=footprint.own,
+            shared=footprint.shared,
+            shared_files=footprint.shared_files,
+            note=self.why,
+            instant=self.instant,
+            error="" if self.record is not None else "its record cannot be read",
+        )
 
     @property
     def places(self) -> tuple[Path, ...]:

@@ -1,79 +1,43 @@
-"""Everything about all saves at one moment: their sizes, the images below them, and the saves and
-sandboxes that were made from them."""
+"""All saves at one moment: their sizes, the images below them, and the saves and sandboxes that
+were made from them; so that some can be removed, kept in the trash for a week, and restored."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
+import difflib
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from quicksand.base.ageing import youngest
+from quicksand.base.errors import QuicksandError, SaveError, SaveNotFoundError
 from quicksand.base.footprint import Footprint
 from quicksand.base.paths import Paths
+from quicksand.base.remedies import Remedy, Words
 from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.images.resolve import ImageResolver
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Entry
 from quicksand.records.trash import TRASH_KEPT_S
-from quicksand.saves.finding import all_stores
-from quicksand.saves.ownership import is_own
+from quicksand.saves.finding import all_stores, find_save, known_stores, remember
+from quicksand.saves.ownership import fits, is_own, mark_made
 from quicksand.saves.portable import find_image
-from quicksand.saves.resolving import left_out_of
-from quicksand.saves.save_manifest import MANIFEST, Base, Parent
-from quicksand.saves.save_trash import Trashed
-from quicksand.saves.store import Save, SaveStore
-from quicksand.saves.workspaces import known_stores
+from quicksand.saves.resolving import confine, left_out_of
+from quicksand.saves.save_manifest import MANIFEST, Base, SaveManifest
+from quicksand.saves.store import Save, SaveStore, Trashed
+from quicksand.things.frozen import frozen
+from quicksand.things.save import BaseState, SaveFacts
+
+PLACES = ("workspace", "user", "here")
+"""Words for the stores in which saves are found by name, in their order."""
 
 
-class BaseState(StrEnum):
-    """Whether the image below a save is on this host."""
-
-    HERE = "here"
-    OTHER = "another version"
-    """An image of its name is here, but another version."""
-    MISSING = "missing"
-    UNKNOWN = "unknown"
-    """The save cannot be read."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SaveInfo:
+@frozen
+class SaveInfo(SaveFacts):
     """A save in the census."""
 
     save: Save
     store: SaveStore
-    own: int
-    """Bytes that deleting it would free."""
-    shared: int
-    """Bytes of files that it shares with other saves or sandboxes."""
-    created: float
-    """Unix time; if the save does not record it, the time of its last change."""
-    base: Base | None
-    base_state: BaseState
-    parent: Parent | None
-    children: tuple[str, ...]
-    """Names of the saves made from sandboxes that started with this one; they do not need it."""
-    above: tuple[str, ...]
-    """Names of the saves that lie on this one and cannot be used without it; only saves of the
-    published packages lie on others."""
-    sandboxes: tuple[str, ...]
-    """Names of the sandboxes that started with it."""
-    problems: tuple[str, ...]
-    is_own: bool
-    """Whether this user made it on this host; only then are all its options accepted."""
-    left_out: tuple[str, ...]
-    """Its options that are withheld from sandboxes which start with it."""
-    footprint: Footprint = field(repr=False, compare=False)
-    """Its files. Deleting several saves may free more than the sum of what each of them frees."""
-
-    @property
-    def name(self) -> str:
-        return self.save.name
-
-    @property
-    def note(self) -> str:
-        return "" if self.save.manifest is None else self.save.manifest.note
 
 
 class Census:
@@ -84,6 +48,8 @@ class Census:
         self._images = ImageResolver(paths)
         self._stores = all_stores(paths, cwd)
         self._known = known_stores(paths, cwd)
+        roots = (store.root for store in self._stores)
+        self._places = dict(zip(roots, PLACES, strict=True))
         self._saves = [(store, save) for store in self._known for save in store.list()]
         self._sandboxes = Registry(paths).list()
         self._children: dict[str, list[str]] = {}
@@ -108,23 +74,25 @@ class Census:
         footprint, manifest = Footprint(save.root), save.manifest
         base = None if manifest is None else base_of(save)
         state, own = self._base_state(save), is_own(save.root, self.paths)
-        return SaveInfo(
+        info = SaveInfo(
             save=save,
             store=store,
+            name=save.name,
+            path=str(save.root),
+            place=self._places.get(store.root, str(store.root)),
+            is_own=own,
+            is_readable=manifest is not None,
             own=footprint.own,
             shared=footprint.shared,
+            shared_files=footprint.shared_files,
             created=created_at(save),
-            base=base,
             base_state=state,
-            parent=None if manifest is None else manifest.parent,
             children=self.children(save),
             above=self.above(save),
             sandboxes=self.sandboxes(save),
             problems=tuple(filter(None, (save.error, _base_problem(base, state)))),
-            is_own=own,
-            left_out=() if manifest is None or own else left_out_of(manifest.config),
-            footprint=footprint,
         )
+        return info if base is None else _with_manifest(info, save.require(), base)
 
     def _find_lower(self, save: Save, store: SaveStore) -> Save | None:
         """The save below ``save``, if that was made by the published packages and lies on one."""
@@ -170,6 +138,30 @@ class Census:
             for entry in (Registry(self.paths).list() if starting else self._sandboxes)
             if (_starts_with(entry, save) if starting else _began_with(entry, save))
         )
+
+
+def _with_manifest(info: SaveInfo, manifest: SaveManifest, base: Base) -> SaveInfo:
+    config = manifest.config if info.is_own else confine(manifest.config)
+    return replace(
+        info,
+        id=manifest.id,
+        arch=manifest.arch,
+        layers=None if manifest.layers is None else len(manifest.layers),
+        note=manifest.note,
+        base=base.name,
+        base_version=base.version,
+        base_digest=base.digest,
+        parent="" if manifest.parent is None else manifest.parent.name,
+        parent_id="" if manifest.parent is None else manifest.parent.id,
+        left_out=() if info.is_own else left_out_of(manifest.config),
+        memory=config.memory_bytes,
+        cpus=config.cpus,
+        network=config.network_mode.value,
+        ports=", ".join(forward.word for forward in config.port_forwards),
+        frozen=manifest.frozen,
+        unsynced=manifest.unsynced,
+        volatile=manifest.volatile,
+    )
 
 
 def _began_with(entry: Entry, save: Save) -> bool:
@@ -257,3 +249,153 @@ def _is_old(found: Trashed, now: float) -> bool:
         return False
     inside = [found.root / "trash.json", found.save.root / MANIFEST]
     return now - youngest(found.removed, inside, now) > TRASH_KEPT_S
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removed:
+    """A save that was removed."""
+
+    info: SaveInfo
+    """The save as it was known before."""
+    trashed: Trashed | None
+    """Its entry in the trash; None if it is deleted for good."""
+
+
+def find_stored(name: str | Path, paths: Paths, cwd: Path | None = None) -> tuple[SaveStore, Save]:
+    """Return a save, by name or path, and its store. Raises SaveNotFoundError, SaveError if it is
+    in no known store."""
+    save = find_save(name, paths, cwd)
+    for store in known_stores(paths, cwd):
+        if save.root.parent.resolve() == store.root.resolve():
+            return store, save
+    raise SaveError(
+        f"the save at {save.root} is in no known directory of saves",
+        hint=f"remove {save.root} yourself if that is what you want",
+    )
+
+
+def remove_save(
+    name: str | Path, paths: Paths, cwd: Path | None = None, *, now: bool = False
+) -> Removed:
+    """Move a save to the trash or, with ``now``, remove it for good. Saves and sandboxes made from
+    it are not affected.
+
+    Raises SaveNotFoundError, SaveError if a sandbox is just starting from it or another save lies
+    on it, HostError.
+    """
+    store, save = find_stored(name, paths, cwd)
+    return _remove(store, save, Census(paths, cwd), now=now)
+
+
+def remove_each(
+    names: Iterable[str | Path], paths: Paths, cwd: Path | None = None, *, now: bool = False
+) -> Iterator[Removed | QuicksandError]:
+    """Like `remove_save` for each of ``names``; yields the error of one that cannot be removed. All
+    saves are read only once."""
+    census: Census | None = None
+    for name in names:
+        try:
+            store, save = find_stored(name, paths, cwd)
+            if census is None or census.above(save):
+                # The saves above it may have been removed meanwhile.
+                census = Census(paths, cwd)
+            yield _remove(store, save, census, now=now)
+        except QuicksandError as error:
+            yield error
+
+
+def _remove(store: SaveStore, save: Save, census: Census, *, now: bool) -> Removed:
+    if starting := census.sandboxes(save, starting=True):
+        raise SaveError(
+            f"the save {save.name!r} is needed: {', '.join(starting)} is just starting from it",
+            hint="try again when that is done",
+        )
+    info = census.look_at(save, store)
+    if info.above:
+        raise SaveError(
+            f"the save {save.name!r} is needed: {', '.join(info.above)} is based on it",
+            hint="remove that first, or save a sandbox of it anew: then it has all its layers",
+        )
+    # The trash there belongs to this user.
+    remember(store.root, census.paths)
+    if now:
+        store.delete(save.root.name)
+        return Removed(info=info, trashed=None)
+    return Removed(info=info, trashed=store.remove(save.root.name))
+
+
+def restore_save(
+    name_or_id: str, paths: Paths, cwd: Path | None = None, *, new_name: str | None = None
+) -> Save:
+    """Bring a save back from the trash: the one with that id there, or the most recently removed
+    one with that name.
+
+    Raises SaveNotFoundError, SaveError if the name is taken, ConfigError for a bad new name,
+    HostError.
+    """
+    stores = known_stores(paths, cwd)
+    found = [(trashed, store) for store in stores for trashed in store.trash()]
+    wanted = [
+        (trashed, store)
+        for trashed, store in found
+        if name_or_id in (trashed.id, trashed.save.name)
+    ]
+    if not wanted:
+        raise _not_in_trash(name_or_id, [trashed for trashed, _ in found])
+    # If several stores have the name, those in which names are looked for come first.
+    near = {store.root for store in all_stores(paths, cwd)}
+    chosen, store = max(wanted, key=lambda pair: (pair[1].root in near, pair[0].removed))
+    was_own = fits(chosen.save.root, store.root / chosen.save.name, paths)
+    restored = store.restore(chosen.id, new_name)
+    remember(store.root, paths)
+    if was_own:  # the old mark names the old path
+        mark_made(restored.root, restored.root, paths)
+    return restored
+
+
+def _not_in_trash(name: str, trash: Iterable[Trashed]) -> SaveNotFoundError:
+    names = sorted({trashed.save.name for trashed in trash})
+    hint: str | Words = "it is empty"
+    if close := difflib.get_close_matches(name, names, n=1):
+        hint = f"did you mean {close[0]!r}?"
+    elif names:
+        lists = Remedy("list_trashed_saves")
+        there = ", ".join(map(repr, names))
+        hint = Words(lists, " lists what is in it", python=f"there are {there}")
+    return SaveNotFoundError(f"there is no save {name!r} in the trash", hint=hint)
+
+
+def choose_old(
+    saves: Sequence[SaveInfo],
+    *,
+    older_than_s: float | None = None,
+    keep: int | None = None,
+    now: float | None = None,
+) -> list[SaveInfo]:
+    """The saves older than ``older_than_s`` seconds, except the newest ``keep``; the oldest first.
+    Saves that cannot be read or on which others lie are left out."""
+    now = time.time() if now is None else now
+    usable = [info for info in saves if info.save.manifest is not None]
+    ordered = sorted(usable, key=lambda info: (info.created, info.name), reverse=True)
+    old = [info for info in ordered[keep or 0 :] if not info.above]
+    if older_than_s is not None:
+        old = [info for info in old if now - info.created > older_than_s]
+    return old[::-1]
+
+
+def remove_all(saves: Sequence[SaveInfo], paths: Paths) -> None:
+    """Move these saves to the trash. Raises HostError, SaveError, SaveNotFoundError."""
+    for info in saves:
+        remember(info.store.root, paths)
+        info.store.remove(info.save.root.name)
+
+
+def freed_together(saves: Iterable[SaveInfo]) -> int:
+    """Bytes that would be free if all these were removed for good."""
+    return freed_by(info.save.root for info in saves)
+
+
+def sweep(paths: Paths, cwd: Path | None = None) -> list[Trashed]:
+    """Remove for good the entries that have been in the trash for a week; commands that change
+    saves call this. Returns these entries. Raises HostError, SaveError."""
+    return expire_trash(known_stores(paths, cwd), time.time())

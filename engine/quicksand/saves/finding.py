@@ -1,19 +1,48 @@
-"""Finding a save by name or path. Saves that this user has made come before those of others."""
+"""Finding stores of saves, and a save by name or path. Saves that this user has made come before
+those of others.
+
+``<data>/workspaces/<digest>`` are symbolic links to the directories where this user has saved. Only
+there may the engine clean up; other directories may belong to other users. Before an image is
+removed, the saves in all of them are considered. A workspace that was moved or copied becomes known
+again with the next save in it.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import hashlib
+import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from quicksand.base.effort import best_effort
 from quicksand.base.errors import SaveNotFoundError
-from quicksand.base.paths import Paths
+from quicksand.base.paths import Paths, make_private_dir
 from quicksand.base.remedies import Remedy, Words
-from quicksand.saves.links import is_kept
 from quicksand.saves.ownership import is_own, was_made_at
 from quicksand.saves.save_manifest import MANIFEST, OVERLAYS
 from quicksand.saves.save_places import HOUSE, PLAIN, WORKSPACE
 from quicksand.saves.store import LOCK, Save, SaveStore, load_save
+
+LINKS = re.compile(r"[0-9a-f]{16}")
+"""The names of the links."""
+
+
+def workspaces_dir(places: Paths) -> Path:
+    return places.data / "workspaces"
+
+
+def link_of(root: Path, places: Paths) -> Path:
+    """The link to ``root``, which need not exist."""
+    return workspaces_dir(places) / hashlib.sha256(os.fsencode(root)).hexdigest()[:16]
+
+
+def is_kept(root: Path, places: Paths) -> bool:
+    """Whether this user has saved there."""
+    return root == places.saves or link_of(root, places).is_symlink()
+
 
 NEAR = 3
 
@@ -140,3 +169,31 @@ def _near(name: str, stores: tuple[SaveStore, ...]) -> str | Words:
     if names:
         return Words(Remedy("list_saves"), " lists them")
     return Words("there are no saves yet: ", Remedy("save"), " makes one")
+
+
+def remember(root: Path, places: Paths) -> None:
+    """Record that there are saves in ``root``. Failures are ignored: they must not prevent the
+    save."""
+    if root == places.saves:
+        return
+    directory, link = workspaces_dir(places), link_of(root, places)
+    with best_effort(f"note that there are saves in {root}", places.engine_log):
+        if link.is_symlink():
+            return
+        make_private_dir(directory)
+        for other in directory.iterdir():
+            if LINKS.fullmatch(other.name) and other.is_symlink() and not other.exists():
+                other.unlink()
+        link.symlink_to(root)
+
+
+def known_stores(places: Paths, cwd: Path | None = None) -> tuple[SaveStore, ...]:
+    """All known stores, those of `all_stores` first."""
+    found = {store.root: store for store in all_stores(places, cwd)}
+    with contextlib.suppress(OSError):
+        for link in sorted(workspaces_dir(places).iterdir()):
+            with contextlib.suppress(OSError):
+                root = link.readlink()
+                if root.is_dir():
+                    found.setdefault(root, store_at(root, places))
+    return tuple(found.values())

@@ -24,8 +24,8 @@ from quicksand.base.errors import ImageError
 from quicksand.base.files import JSON_MAX, map_os_errors, read_json, write_json
 from quicksand.base.paths import Paths, make_private_dir
 from quicksand.base.regular import open_file
+from quicksand.saves.portable import read_metadata
 from quicksand.saves.save_manifest import MANIFEST, OVERLAYS
-from quicksand.saves.trailer import read_metadata
 
 IMPORTED = "imported.json"
 """The file that marks a save which came in a bundle."""

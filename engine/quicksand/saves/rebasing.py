@@ -16,10 +16,10 @@ from quicksand.disks.images.resolve import ImageResolver
 from quicksand.disks.images.stored_image import sha256_file
 from quicksand.disks.images.visible import write_merged
 from quicksand.records.nodes import new_id
+from quicksand.saves.boot_disk import find_base, save_files
+from quicksand.saves.census import find_stored
 from quicksand.saves.ownership import is_own, mark_imported, mark_made
-from quicksand.saves.resuming import find_base, save_files
 from quicksand.saves.save_manifest import MANIFEST, OVERLAYS, Base, Parent, SavedLayer, SaveManifest
-from quicksand.saves.save_removal import find_stored
 from quicksand.saves.store import Save
 
 

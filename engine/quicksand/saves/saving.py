@@ -35,6 +35,7 @@ from quicksand.qemu.planning import resolve_image
 from quicksand.records.nodes import check_note, new_id
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record
+from quicksand.saves.finding import remember
 from quicksand.saves.ownership import mark_made
 from quicksand.saves.portable import write_portable
 from quicksand.saves.save_manifest import (
@@ -48,7 +49,6 @@ from quicksand.saves.save_manifest import (
     is_sha256,
 )
 from quicksand.saves.store import Save, SaveStore
-from quicksand.saves.workspaces import remember
 from quicksand.snapshots.history import History, history_of
 from quicksand.snapshots.keeping import locked_history
 from quicksand.snapshots.layers import Pivot, freeze_stopped

@@ -21,9 +21,9 @@ from quicksand.base.threads import Stopped, in_stoppable_thread
 from quicksand.disks.diff.chain import Layer
 from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.images.resolve import ResolvedImage
+from quicksand.saves.boot_disk import find_base, stack_of
 from quicksand.saves.finding import find_save
 from quicksand.saves.portable import find_portable
-from quicksand.saves.resuming import find_base, stack_of
 from quicksand.saves.save_manifest import MANIFEST, OVERLAYS
 from quicksand.saves.store import Save, overlay_paths
 

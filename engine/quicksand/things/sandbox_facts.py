@@ -2,39 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import field, fields
-from typing import Any, NamedTuple
-
+from quicksand.things.fact import fact, shown_of
 from quicksand.things.frozen import frozen
 from quicksand.things.status import Status
-
-
-class Shown(NamedTuple):
-    """Where a fact comes from, and where and how it is shown."""
-
-    part: str
-    """The part that has it: "entry", its "record", "config" or "run", or "running", the entry of
-    one that runs. A sandbox without that part lacks the fact."""
-    attribute: str
-    head: str = ""
-    """The head of its column in `ps`; "" for none."""
-    rare: bool = False
-    """Its column is there only if a sandbox has such a fact; it comes after the others."""
-    kind: str = ""
-    """"size" for bytes, "age" for Unix time, "words" for a name with "_" between its words."""
-    json: str = ""
-    """Its key in `ps --json`; "" for none."""
-    line: str = ""
-    """Its line in the app's details, with "{}" in place of the fact; "" for none."""
-    name: str = ""
-    """The name of the field."""
-
-
-def fact(source: str, default: Any = None, **shown: Any) -> Any:
-    """Makes a field of `SandboxFacts`. ``source`` is "PART.ATTRIBUTE"; ``shown`` are fields of
-    `Shown`."""
-    part, _, attribute = source.partition(".")
-    return field(default=default, metadata={"shown": Shown(part, attribute, **shown)})
 
 
 @frozen
@@ -86,7 +56,5 @@ class SandboxFacts:
         return self.state.is_live
 
 
-SHOWN: tuple[Shown, ...] = tuple(
-    one.metadata["shown"]._replace(name=one.name) for one in fields(SandboxFacts)
-)
+SHOWN = shown_of(SandboxFacts)
 """How the facts of a sandbox are shown, in their order in `ps`."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-
-from quicksand.extending import Paths
+from typing import TYPE_CHECKING
 
 from quicksand_fleet.keeping.book import Book, Kept, Phase
 from quicksand_fleet.keeping.running import is_running
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from quicksand.extending import Paths
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,10 +11,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from quicksand.errors import FleetError, HostError
 from quicksand.extending import (
@@ -40,6 +39,10 @@ from quicksand_fleet.over_ray.cluster_record import (
 )
 from quicksand_fleet.over_ray.ray_processes import processes_of_cluster
 from quicksand_fleet.remedies import GET_RAY
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
 LAUNCHING = "quicksand_fleet.over_ray.launching"
 OBJECT_STORE = 80_000_000

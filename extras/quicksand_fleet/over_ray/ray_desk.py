@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ray
 from ray.exceptions import RayError
@@ -25,6 +24,9 @@ from quicksand_fleet.over_ray.cluster_record import (
 from quicksand_fleet.over_ray.desk import DeskError, Place
 from quicksand_fleet.over_ray.host_actor import Host
 from quicksand_fleet.over_ray.launching import keep_address
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
 
 LITTLE = 0.0001
 """The amount of a machine's own resource that each of its places and its actor takes."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import click
 
-from quicksand_tui.cli.click_commands import command_of
-from quicksand_tui.cli.guests.executing import execute
-from quicksand_tui.cli.guests.relay import Wish
-from quicksand_tui.cli.options import parse_keys
+from quicksand_tui.cli.click_commands import command_of, parse_keys
+from quicksand_tui.cli.guests.executing import Wish, collect_command, execute, run_command
 
 
 @command_of("exec")
@@ -38,10 +38,6 @@ def exec_command(
     if tty and as_json:
         raise click.UsageError("--tty and --json do not go together")
     keys = parse_keys(detach_keys)
-    if tty:
-        from quicksand_tui.cli.guests.terminal import require_terminal  # noqa: PLC0415
-
-        require_terminal()
     wish = Wish(
         argv=argv,
         env=env,
@@ -51,4 +47,9 @@ def exec_command(
         stdin=interactive and not tty,
         entrypoint=entrypoint,
     )
-    return execute(name, wish, keys=keys if tty else None, as_json=as_json)
+    if not tty:
+        return execute(name, wish, collect_command if as_json else run_command)
+    from quicksand_tui.cli.guests.terminal import require_terminal, run_until_left  # noqa: PLC0415
+
+    require_terminal()
+    return execute(name, wish, partial(run_until_left, keys=keys))

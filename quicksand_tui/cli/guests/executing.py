@@ -1,33 +1,209 @@
-"""Runs a command in a running sandbox. Scripts do that in loops, so this imports neither the reader
-of command lines, nor anything that only a terminal needs."""
+"""Runs a command in a running sandbox, with our streams or in a terminal of a type that the guest
+knows. Scripts do that in loops, so this imports neither the reader of command lines, nor anything
+that only a terminal needs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import asyncio
+import contextlib
+import os
+import re
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from quicksand_tui.cli.guests.relay import Wish, collect_command, run_command
-from quicksand_tui.cli.output import Exit
-from quicksand_tui.cli.runner import attached, run_in_sandbox
+from quicksand.base.errors import AgentRefusedError, AgentUnreachableError, QuicksandError
+from quicksand.base.regular import read_at_most
+from quicksand.guest import execution
+from quicksand.guest.agent.wire import Stream
+
+from quicksand_tui.cli.fd_streams import FdReader, FdWriter, same_file
+from quicksand_tui.cli.output import Exit, complain, print_json
+from quicksand_tui.cli.runner import CannotStart, Signals, attached, run_in_sandbox, why_gone
 
 if TYPE_CHECKING:
+    from quicksand.guest.execution import Command, ExitStatus
     from quicksand.sandbox import Sandbox
 
-    from quicksand_tui.cli.runner import Signals
+
+CANCEL_S = 1.0
+"""Seconds to wait for the agent's confirmation. Closing the connection ends the command too."""
+
+STDIN, STDOUT, STDERR = 0, 1, 2
 
 
-def execute(name: str, wish: Wish, *, keys: bytes | None = None, as_json: bool = False) -> int:
-    """Runs a command in the sandbox ``name``: with our streams, in a terminal that the user leaves
-    with ``keys`` if there are any, or to be told as JSON. Returns the exit code. Raises as
+class Wish(NamedTuple):
+    """A command to run in a guest, and how to run it."""
+
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    user: str | None = None
+    cwd: str | None = None
+    timeout: float | None = None
+    stdin: bool = False
+    entrypoint: bool = False
+    """Whether the image's own command is run, with ``argv`` as further words."""
+
+    @property
+    def is_command(self) -> bool:
+        """Whether a command is run, and no shell asked for."""
+        return bool(self.argv) or self.entrypoint
+
+    def keywords(self) -> dict[str, Any]:
+        """The keyword arguments that `Sandbox.spawn` and `Sandbox.shell` share."""
+        return {
+            "env": self.env,
+            "user": self.user,
+            "cwd": self.cwd,
+            "entrypoint": self.entrypoint,
+        }
+
+
+@contextlib.contextmanager
+def starting() -> Any:
+    """Raises CannotStart, with the exit code that shells use, for a command that cannot be started;
+    other errors pass."""
+    try:
+        yield
+    except AgentRefusedError as error:
+        if error.parameter != "argv" or error.errno is None:
+            raise  # the user or the directory is at fault, not the command
+        code = Exit.NOT_FOUND if error.code == "not_found" else Exit.CANNOT_RUN
+        raise CannotStart(error, code) from error
+
+
+async def run_command(sandbox: Sandbox, wish: Wish, signals: Signals) -> int:
+    """Runs a command with our stdin, stdout and stderr; returns its exit code. Raises CannotStart,
+    QuicksandError, and OSError for our own streams."""
+    command = await _spawn(sandbox, wish)
+    out = FdWriter(STDOUT)
+    err = out if same_file(STDOUT, STDERR) else FdWriter(STDERR)
+    sinks = {Stream.STDOUT: out, Stream.STDERR: err}
+    async with _guarded(sandbox, command, signals), _feeding(command, wish):
+        async for stream, data in command.output():
+            await sinks[stream].write(data)
+    await out.close()
+    await err.close()
+    return _conclude(command.status, wish)
+
+
+async def collect_command(sandbox: Sandbox, wish: Wish, signals: Signals, **facts: Any) -> int:
+    """Runs a command, prints one JSON object with its output and ``facts``, and returns its exit
+    code. Raises CannotStart, QuicksandError."""
+    command = await _spawn(sandbox, wish)
+    async with _guarded(sandbox, command, signals):
+        stdin = FdReader(STDIN) if wish.stdin else None
+        result = await execution.run(command, stdin=stdin, on_stdout=None, on_stderr=None)
+    print_json(
+        {
+            **facts,
+            "stdout": result.stdout,
+            "stderr": result.stderr,
+            "exit_code": result.exit_code,
+            "signal": result.signal,
+            "timed_out": result.timed_out,
+            "truncated": result.truncated,
+            "duration_s": result.duration_s,
+        }
+    )
+    return _conclude(command.status, wish)
+
+
+async def _spawn(sandbox: Sandbox, wish: Wish) -> Command:
+    with starting():
+        return await sandbox.spawn(
+            list(wish.argv), timeout=wish.timeout, stdin=wish.stdin, **wish.keywords()
+        )
+
+
+def _conclude(status: ExitStatus | None, wish: Wish) -> int:
+    assert status is not None
+    if status.timed_out:
+        complain(f"timed out after {wish.timeout:g} s")
+        return Exit.TIMEOUT
+    return status.exit_code
+
+
+@contextlib.asynccontextmanager
+async def _guarded(sandbox: Sandbox, command: Command, signals: Signals) -> AsyncIterator[None]:
+    """Passes our signals to the command, and ends the command when we end."""
+    sending: set[asyncio.Task[None]] = set()
+
+    def send(name: str) -> None:
+        task = asyncio.create_task(_send(command, name), name="quicksand-signal")
+        sending.add(task)
+        task.add_done_callback(sending.discard)
+
+    try:
+        with signals.passed_on(send):
+            yield
+    except AgentUnreachableError as error:
+        raise await why_gone(sandbox, error) from error
+    finally:
+        for task in sending:
+            task.cancel()
+        if command.status is None:
+            await _end(command)
+
+
+async def _send(command: Command, name: str) -> None:
+    with contextlib.suppress(QuicksandError):
+        await command.signal(name)
+
+
+async def _end(command: Command) -> None:
+    """Ends the command, without waiting for a guest that does not answer."""
+    with contextlib.suppress(QuicksandError, TimeoutError):
+        async with asyncio.timeout(CANCEL_S):
+            await command.cancel()
+
+
+@contextlib.asynccontextmanager
+async def _feeding(command: Command, wish: Wish) -> AsyncIterator[None]:
+    """Passes our stdin on if the command wants it; the command need not read all of it."""
+    if not wish.stdin:
+        yield
+        return
+    task = asyncio.create_task(_feed(command, FdReader(STDIN)), name="quicksand-stdin")
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait((task,))
+    if not task.cancelled() and (error := task.exception()) is not None:
+        raise error
+
+
+async def _feed(command: Command, source: AsyncIterable[bytes]) -> None:
+    try:
+        await command.feed(source)
+    except AgentUnreachableError:
+        return  # the reader of the output gets the same error
+    except OSError:
+        # The command must not take half of its input for all of it.
+        await _end(command)
+        raise
+
+
+Run = Callable[["Sandbox", Wish, Signals], Awaitable[int]]
+"""Runs a command in a sandbox; returns its exit code."""
+
+
+def execute(name: str, wish: Wish, run: Run = run_command) -> int:
+    """Runs a command in the sandbox ``name``; returns the exit code. Raises as
     `run_in_sandbox`."""
 
     async def main(signals: Signals) -> int:
         with attached(name) as sandbox:
-            if keys is not None:
-                return await _run_in_terminal(sandbox, wish, keys, signals)
-            if as_json:
-                return await collect_command(sandbox, wish, signals)
-            return await run_command(sandbox, wish, signals)
+            return await run(sandbox, wish, signals)
 
     return run_in_sandbox(main)
 
@@ -42,11 +218,63 @@ def execute_plainly(argv: Sequence[str]) -> int | None:
     return None
 
 
-async def _run_in_terminal(sandbox: Sandbox, wish: Wish, keys: bytes, signals: Signals) -> int:
-    from quicksand_tui.cli.guests.shells import Left, run_in_terminal, say_left  # noqa: PLC0415
+KNOWN = frozenset({"linux", "screen-256color", "tmux-256color", "xterm", "xterm-256color"})
+"""Types that every Debian knows, so that the guest need not be asked."""
 
+USUAL = "xterm-256color"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}")
+
+DIRECTORIES = ("/usr/share/terminfo", "/lib/terminfo", "/etc/terminfo")
+BROUGHT = "/etc/terminfo"
+"""The place of an entry of this host's: ncurses looks there for types that the system's own entries
+lack (terminfo(5))."""
+
+MAGIC = (b"\x1a\x01", b"\x1e\x02")
+"""The beginnings of a compiled entry (term(5))."""
+SIZE_MAX = 32 * 1024
+"""The most bytes of an entry (term(5))."""
+
+
+async def choose_term(sandbox: Sandbox, wanted: str) -> str:
+    """Returns the type to tell a guest for a terminal of the type ``wanted``: that type if the
+    guest knows it, or can be given this host's entry of it; else a common one."""
+    if wanted in KNOWN:
+        return wanted
+    if not _NAME.fullmatch(wanted):
+        return USUAL
+    place = f"{wanted[0]}/{wanted}"
+    for directory in DIRECTORIES:
+        if await sandbox.files.exists(f"{directory}/{place}"):
+            return wanted
+    if (entry := _find_entry(wanted, os.environ)) is None:
+        return USUAL
     try:
-        return await run_in_terminal(sandbox, wish, keys, signals)
-    except Left as left:
-        say_left(sandbox, left.session)
-        return Exit.OK
+        await sandbox.files.write(f"{BROUGHT}/{place}", entry, mode=0o644, parents=True)
+    except AgentRefusedError:  # its disk is full, or not to be written
+        return USUAL
+    return wanted
+
+
+def _find_entry(name: str, environ: Mapping[str, str]) -> bytes | None:
+    """Returns this host's compiled entry of a type; None if it has none."""
+    for directory in _directories(environ):
+        for letter in (name[0], f"{ord(name[0]):x}"):  # as ncurses has it here, and on macOS
+            try:
+                entry = read_at_most(directory / letter / name, SIZE_MAX + 1)
+            except OSError:
+                continue
+            if len(entry) <= SIZE_MAX and entry.startswith(MAGIC):
+                return entry
+    return None
+
+
+def _directories(environ: Mapping[str, str]) -> Iterator[Path]:
+    """Yields the directories where ncurses looks: TERMINFO names those of terminals themselves."""
+    home = environ.get("HOME", "")
+    named = (
+        environ.get("TERMINFO", ""),
+        f"{home}/.terminfo",
+        *environ.get("TERMINFO_DIRS", "").split(":"),
+        *DIRECTORIES,
+    )
+    yield from (Path(one) for one in named if one.startswith("/"))

@@ -3,33 +3,39 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
 from quicksand.base.errors import ConfigError, MountError
 from quicksand.base.paths import paths
 from quicksand.mounts.known_mounts import known_mounts, read_left_out
 from quicksand.records.layout import sandbox_dir
 from quicksand.records.mount import CIFS, Mount
+from quicksand.records.port_forwards import Protocol, parse_forward
 from quicksand.records.registry import Registry
 from quicksand.things.status import MountState
 
 from quicksand_tui.cli.click_commands import command_of
-from quicksand_tui.cli.guests.mount_words import ORDER, is_directory, read_mount
-from quicksand_tui.cli.output import Exit, print_json, print_table, say
+from quicksand_tui.cli.machine import ORDER, is_directory, read_mount
+from quicksand_tui.cli.output import Exit, complain, print_json, print_table, say
 from quicksand_tui.cli.progress_display import shown
 from quicksand_tui.cli.runner import Signals, attached, run_async
 from quicksand_tui.model.specs import MountSpec
 from quicksand_tui.model.text import clean, did_you_mean
 from quicksand_tui.verbs import mounts
 from quicksand_tui.verbs.call import ignore
+from quicksand_tui.verbs.ports import address_of, forward, suffix
 from quicksand_tui.verbs.written import written_in, written_lines
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from quicksand.mounts.known_mounts import KnownMount
+    from quicksand.sandbox import Sandbox
+
 
 EXPLAINED = (MountState.NOT_SERVED, MountState.LEFT_OUT, MountState.MOVED)
 """States whose reason is printed."""
@@ -163,3 +169,44 @@ def _row(name: str, known: KnownMount) -> tuple[object, ...]:
     mode = f"{mode} protect" if mount.protect else mode
     mode = mode if mount.type == CIFS else f"{mode} {mount.type}"
     return name, mount.host, mount.guest, mode, known.state.value
+
+
+@command_of("forward")
+def forward_command(name: str, ports: tuple[str, ...], remove: bool, as_json: bool) -> int:
+    if remove and not ports:
+        raise click.UsageError("--remove needs the ports of this host")
+    for word in ports:
+        parse_forward(word)  # raises ConfigError before anything is done
+
+    async def main(signals: Signals) -> int:
+        with attached(name) as sandbox:
+            made = await forward(ports, remove=remove).act(sandbox, ignore)
+            if as_json or not ports:
+                _list(sandbox, as_json)
+            else:
+                for one in made:
+                    click.echo(f"{address_of(one.host)}{suffix(one.protocol)}")
+        return Exit.OK
+
+    return run_async(main)
+
+
+def _list(sandbox: Sandbox, as_json: bool) -> None:
+    entry = Registry(paths()).inspect(sandbox.id)
+    if entry is None:
+        found = []
+    else:
+        found = [(*pair, Protocol.TCP) for pair in entry.ports]
+        found += [(*pair, Protocol.UDP) for pair in entry.udp_ports]
+        if entry.error:
+            complain(entry.error)
+    if as_json:
+        print_json(
+            [{"host": host, "guest": guest, "protocol": spoken} for host, guest, spoken in found]
+        )
+    else:
+        rows = [
+            (f"{address_of(host)}{suffix(spoken)}", f"{guest}{suffix(spoken)}")
+            for host, guest, spoken in found
+        ]
+        print_table(("HOST", "GUEST"), rows)

@@ -10,15 +10,13 @@ import quicksand
 from quicksand.records.config import NetworkMode
 from quicksand.sandbox import Sandbox
 
-from quicksand_tui.cli.click_commands import command_of
-from quicksand_tui.cli.guests import relay
-from quicksand_tui.cli.guests.relay import Wish
+from quicksand_tui.cli.click_commands import command_of, parse_keys
+from quicksand_tui.cli.guests import executing
+from quicksand_tui.cli.guests.executing import Wish
+from quicksand_tui.cli.host_choice import has_terminal
 from quicksand_tui.cli.machine import machine_options
-from quicksand_tui.cli.open_app import has_terminal
-from quicksand_tui.cli.options import parse_keys
 from quicksand_tui.cli.output import Exit, print_json, say, say_notices
-from quicksand_tui.cli.progress_display import shown
-from quicksand_tui.cli.reported_progress import StartProgress
+from quicksand_tui.cli.progress_display import StartProgress, shown
 from quicksand_tui.cli.runner import Signals, run_in_sandbox
 from quicksand_tui.model.text import clean
 from quicksand_tui.verbs.launching import start_facts
@@ -180,7 +178,7 @@ async def _run_on(fleet: quicksand.Fleet | None, plan: _Plan, signals: Signals) 
 async def _use(sandbox: Sandbox, plan: _Plan, signals: Signals) -> tuple[int, bool]:
     """Runs the user's command; returns the exit code, and whether the sandbox is to stay."""
     if plan.in_terminal:
-        from quicksand_tui.cli.guests.shells import Left, run_in_terminal, say_left  # noqa: PLC0415
+        from quicksand_tui.cli.guests.terminal import Left, run_in_terminal, say_left  # noqa: PLC0415
 
         try:
             return await run_in_terminal(sandbox, plan.wish, plan.keys, signals), False
@@ -190,14 +188,14 @@ async def _use(sandbox: Sandbox, plan: _Plan, signals: Signals) -> tuple[int, bo
             return Exit.OK, True
     if plan.as_json:
         facts = start_facts(sandbox)
-        return await relay.collect_command(sandbox, plan.wish, signals, **facts), False
-    return await relay.run_command(sandbox, plan.wish, signals), False
+        return await executing.collect_command(sandbox, plan.wish, signals, **facts), False
+    return await executing.run_command(sandbox, plan.wish, signals), False
 
 
 async def _leave_running(sandbox: Sandbox, plan: _Plan) -> int:
     facts = start_facts(sandbox)
     if plan.wish.is_command:
-        with relay.starting():
+        with executing.starting():
             running = await sandbox.spawn(
                 list(plan.wish.argv),
                 timeout=plan.wish.timeout,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from quicksand.base.errors import QuicksandError
@@ -20,6 +19,9 @@ from quicksand_tui.home.host_file import HostsError, add_host, remove_host
 from quicksand_tui.home.host_table import problem_of
 from quicksand_tui.home.state import config_file
 from quicksand_tui.model.remedy_words import hint_of, text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @command_of("hosts")

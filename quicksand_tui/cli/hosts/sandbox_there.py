@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING
 
 from quicksand.sandbox import Sandbox
@@ -12,11 +11,13 @@ from quicksand.sandbox import Sandbox
 from quicksand_tui.cli.runner import attached
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
     from quicksand.base.errors import RemoteError
     from quicksand.hosted.remote_host import RemoteHost
     from quicksand.remote.shared_connection import Way
 
-    from quicksand_tui.cli.ssh.ssh_names import SshName
+    from quicksand_tui.cli.ssh.ssh_config import SshName
 
 
 @contextlib.asynccontextmanager

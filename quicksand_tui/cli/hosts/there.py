@@ -7,7 +7,6 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -16,14 +15,11 @@ from quicksand.base.errors import RemoteError
 from quicksand.guest.agent.wire import Stream
 from quicksand.remote.asking import AskedCommand, CommandLine
 from quicksand.remote.connection import Connection
-from quicksand.remote.destination import Destination
-from quicksand.remote.node import NodeDestination
 from quicksand.remote.sending import fetch_file, make_place, require_replaceable, send_file
 
-from quicksand_tui.cli.click_commands import is_carried, load
+from quicksand_tui.cli.click_commands import explain_usage, invoke, is_carried, load
 from quicksand_tui.cli.fd_streams import FdReader, FdWriter, same_file
-from quicksand_tui.cli.group import explain_usage, invoke
-from quicksand_tui.cli.host_choice import HERE, LOCAL, OPTION, VARIABLE
+from quicksand_tui.cli.host_choice import HERE, LOCAL, OPTION, VARIABLE, has_terminal, open_app
 from quicksand_tui.cli.hosts.destinations import find_destination
 from quicksand_tui.cli.hosts.sandbox_there import reached_host
 from quicksand_tui.cli.hosts.there_words import (
@@ -35,13 +31,16 @@ from quicksand_tui.cli.hosts.there_words import (
     terminal_env,
     words_of,
 )
-from quicksand_tui.cli.open_app import has_terminal, open_app
 from quicksand_tui.cli.output import PROGRAM, Exit, complain, say
 from quicksand_tui.cli.runner import Signals, run_async
 from quicksand_tui.verbs.index import find_verb
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
     from quicksand.hosted.remote_host import RemoteHost
+    from quicksand.remote.destination import Destination
+    from quicksand.remote.node import NodeDestination
 
     from quicksand_tui.cli.host_choice import Chosen
 

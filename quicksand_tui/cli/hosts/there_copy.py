@@ -4,7 +4,6 @@ agent there."""
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from quicksand.guest.guest_files import GuestFiles
@@ -14,6 +13,8 @@ from quicksand.remote.connection import Connection
 from quicksand_tui.cli.guests.copy import copy_files
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
     from quicksand.guest.agent.session import Session
     from quicksand.remote.destination import Destination
     from quicksand.remote.node import NodeDestination

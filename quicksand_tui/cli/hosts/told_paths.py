@@ -4,9 +4,12 @@ a directory of this one that only this one knows, with the files that it reads o
 from __future__ import annotations
 
 import os
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from quicksand.remote.client_files import ClientFiles
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def told(path: str | Path) -> str:

@@ -1,24 +1,27 @@
-"""`quicksand-tui ps`: lists sandboxes from their records on disk. Imports as little as possible."""
+"""`quicksand-tui ps, logs`: lists sandboxes from their records on disk, and shows their consoles.
+Imports as little as possible."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
 import click
 from quicksand.base.paths import paths
+from quicksand.base.regular import open_file
 from quicksand.records.registry import Registry
-from quicksand.records.sandboxes import Entry
-from quicksand.things.sandbox_facts import SHOWN, Shown
+from quicksand.things.sandbox_facts import SHOWN
 from quicksand.things.status import Status
 
 from quicksand_tui.cli.click_commands import command_of
 from quicksand_tui.cli.output import (
+    Exit,
     format_table,
     has_colour,
     is_terminal,
@@ -29,6 +32,14 @@ from quicksand_tui.cli.output import (
     show_size,
 )
 from quicksand_tui.model.amounts import fact_text
+from quicksand_tui.model.text import Plain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from quicksand.records.sandboxes import Entry
+    from quicksand.things.fact import Shown
 
 LOOK_EVERY_S = 0.5
 """Seconds between two looks of --watch at the disk."""
@@ -125,8 +136,6 @@ def _table(entries: list[Entry]) -> list[str]:
     told = [entry.told() for entry in entries]
     columns = [one for one in COLUMNS if not one.rare or any(facts.get(one.name) for facts in told)]
     rows = [tuple(_cell(one, facts, fancy) for one in columns) for facts in told]
-    # rich does not draw this table, unlike others: importing it takes 24 ms, and all of `ps` 108
-    # (medians of 20 runs on a pseudo-terminal).
     lines = format_table([one.head for one in columns], rows)
     return _coloured(lines, entries, fancy) if has_colour(sys.stdout) else lines
 
@@ -171,3 +180,105 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [{"host": host, "guest": guest} for host, guest in value]
     return value if value or value is False else None
+
+
+POLL_S = 0.2
+CHUNK = 64 * 1024
+
+
+@command_of("logs")
+def logs_command(name: str, follow: bool, qemu: bool, lines: int | None, plain: bool) -> int:
+    """Show a sandbox's console.
+
+    The last megabyte is kept, even after the sandbox has ended. A terminal gets only text, line
+    breaks and tabs. Pipes and files get the bytes as the guest wrote them, with escape sequences
+    that a terminal would obey later; --plain leaves those out there as well.
+    """
+    registry = Registry(paths())
+    sandbox = registry.find(name).id
+    place = registry.place(sandbox)
+    path = place.qemu_log if qemu else place.console_log
+    write = _plain_writer() if plain or sys.stdout.isatty() else _raw_writer()
+
+    with contextlib.closing(Log(path)) as log:
+        for data in last_lines(log.read_all(), lines):
+            write(data)
+        while follow:
+            # Asking before reading makes sure that the last output before the end is read.
+            ended = not registry.is_live(sandbox)
+            for data in log.read_new():
+                write(data)
+            if ended:
+                break
+            time.sleep(POLL_S)
+    return Exit.OK
+
+
+class Log:
+    """A log in two files, the older with ``.1`` behind its name (see the engine's keeper.py)."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: BinaryIO | None = None
+
+    def read_all(self) -> Iterator[bytes]:
+        """Yields the bytes of both files, the older file first."""
+        older = self._path.with_name(self._path.name + ".1")
+        with contextlib.suppress(FileNotFoundError), open_file(older) as file:
+            while data := file.read(CHUNK):
+                yield data
+        yield from self.read_new()
+
+    def read_new(self) -> Iterator[bytes]:
+        """Yields the bytes that were written since the last call."""
+        if self._file is None:
+            try:
+                self._file = open_file(self._path)
+            except FileNotFoundError:
+                return
+        while data := self._file.read(CHUNK):
+            yield data
+        if self._is_replaced(self._file):
+            # The log was rotated: read the rest of the old file, then the new one.
+            while data := self._file.read(CHUNK):
+                yield data
+            self.close()
+            yield from self.read_new()
+
+    def close(self) -> None:
+        """Closes the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _is_replaced(self, file: BinaryIO) -> bool:
+        try:
+            return not os.path.samestat(os.fstat(file.fileno()), self._path.stat())
+        except FileNotFoundError:
+            return False  # the log is being rotated, or was removed
+
+
+def last_lines(pieces: Iterator[bytes], count: int | None) -> Iterator[bytes]:
+    """Yields the bytes of the last ``count`` lines; all for None."""
+    if count is None:
+        yield from pieces
+    elif text := b"".join(pieces):
+        yield b"".join(text.splitlines(keepends=True)[-count:] if count else [])
+
+
+def _raw_writer() -> Callable[[bytes], None]:
+    def write(data: bytes) -> None:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+
+    return write
+
+
+def _plain_writer() -> Callable[[bytes], None]:
+    plain = Plain()
+
+    def write(data: bytes) -> None:
+        sys.stdout.write(plain.feed(data))
+        sys.stdout.flush()
+
+    return write

@@ -7,7 +7,6 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
@@ -19,13 +18,13 @@ from quicksand_tui.cli.click_commands import command_of
 from quicksand_tui.cli.hosts.sandbox_there import reached
 from quicksand_tui.cli.output import Exit, say
 from quicksand_tui.cli.runner import Signals, run_async
-from quicksand_tui.cli.ssh.ssh_config import is_installed
-from quicksand_tui.cli.ssh.ssh_files import prepare_files
-from quicksand_tui.cli.ssh.ssh_names import find_typed, there
+from quicksand_tui.cli.ssh.ssh_config import find_typed, is_installed, prepare_files, there
 from quicksand_tui.model.amounts import size_text
 from quicksand_tui.model.text import clean
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
     from quicksand.sandbox import Sandbox
 
 CODE, ZED, JETBRAINS = "code", "zed", "jetbrains"

@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes.util
 import os
 import re
 import shutil
 import sys
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 from quicksand.base.errors import HostError
 from quicksand.base.paths import paths
 
 from quicksand_tui.cli.click_commands import command_of
-from quicksand_tui.cli.ssh.ssh_files import SUFFIX, prepare_files, proxy_command
-from quicksand_tui.cli.ssh.ssh_names import find_typed, there
-from quicksand_tui.cli.ssh_server.asyncssh_import import no_search_for_libraries
+from quicksand_tui.cli.ssh.ssh_config import SUFFIX, find_typed, prepare_files, proxy_command, there
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+
+@contextlib.contextmanager
+def no_search_for_libraries() -> Iterator[None]:
+    """Has no library of C found by its name within the block. When asyncssh is imported it looks
+    for two, with algorithms that are not offered on a pipe, and where they are not installed Python
+    has gcc and ld look for them: a dozen processes and 0.1 s for each connection."""
+    find = ctypes.util.find_library
+    ctypes.util.find_library = lambda name: None
+    try:
+        yield
+    finally:
+        ctypes.util.find_library = find
+
 
 WITH_ARGUMENT = frozenset("BbcDEeFIiJLlmOoPpQRSWw")
 """Options of ssh that take an argument (ssh(1))."""
@@ -61,7 +78,7 @@ def run_ssh(stdio: bool, name: str, argv: Sequence[str], *, machine: str = "") -
                 f"--stdio is for ssh to call; `quicksand-tui ssh {name}` is for you"
             )
         with no_search_for_libraries():
-            from quicksand_tui.cli.ssh_server.stdio import serve_stdio  # noqa: PLC0415
+            from quicksand_tui.cli.ssh.server import serve_stdio  # noqa: PLC0415
 
         return serve_stdio(name, machine)
     user, _, host = name.rpartition("@")

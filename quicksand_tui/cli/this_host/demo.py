@@ -7,7 +7,6 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -21,7 +20,7 @@ from quicksand_tui.model.amounts import pause_text, seconds_text
 from quicksand_tui.model.remedy_words import hint_of, text_of
 
 if TYPE_CHECKING:
-    from quicksand.sandbox import Sandbox
+    from collections.abc import AsyncIterator, Callable
 
 
 WORK = "/root/work"

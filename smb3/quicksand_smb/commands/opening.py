@@ -26,12 +26,7 @@ from quicksand_smb.commands.lease_grants import (
     requested_lease,
     wait_for_breaks,
 )
-from quicksand_smb.commands.new_files import (
-    allocate_for,
-    empty_file,
-    finish_new,
-    set_attributes,
-)
+from quicksand_smb.commands.new_files import allocate_for, empty_file, finish_new, set_attributes
 from quicksand_smb.commands.open_plan import (
     CREATE,
     EMPTYING,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import signal
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,6 +13,9 @@ from tests.conftest import wait_for
 from tests.e2e.commands.conftest import IMAGE, PROGRAM, execute, quicksand
 from tests.e2e.tmux import Terminal
 from tests.unit.terminal.touching import EVERY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 pytestmark = pytest.mark.vm
 

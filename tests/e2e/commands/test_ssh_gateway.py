@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 import socket
 import subprocess
-from collections.abc import Iterator
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.conftest import wait_for
 from tests.e2e.commands.conftest import PROGRAM, in_vm, quicksand, succeed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 pytestmark = pytest.mark.vm
 

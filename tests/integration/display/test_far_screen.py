@@ -6,21 +6,25 @@ from __future__ import annotations
 import asyncio
 import io
 import tempfile
-from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from PIL import Image
 from quicksand import RemoteHost, Sandbox
-from quicksand.base.paths import Paths
 from quicksand.errors import DisplayError, StateError
 from quicksand.life.sandbox_desktop import Desktop
+from quicksand_pixels import parse_cells
 
+from quicksand_tui.door.screen_messages import ROWS
 from quicksand_tui.door.service import EngineService
-from quicksand_tui.pixels.encoder_messages import ROWS, parse_cells
 from tests.ssh_server import far_environ, find_sshd, with_sshd, without_sshd
 from tests.unit.pixels.test_engine_screen import Sink
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Coroutine
+
+    from quicksand.base.paths import Paths
 
 pytestmark = pytest.mark.vm
 

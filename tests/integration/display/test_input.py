@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import random
+from typing import TYPE_CHECKING
 
 import pytest
 from PIL import Image
@@ -17,9 +18,7 @@ from quicksand.base.errors import (
     NoDisplayError,
     StateError,
 )
-from quicksand.base.paths import Paths
 from quicksand.display.keys import STROKES
-from quicksand.qemu.process import StartedMachine
 from quicksand.records.registry import Registry
 from quicksand.warm import template_maker
 
@@ -34,6 +33,10 @@ from tests.integration.display.reports import (
     places_of,
     text_of,
 )
+
+if TYPE_CHECKING:
+    from quicksand.base.paths import Paths
+    from quicksand.qemu.process import StartedMachine
 
 pytestmark = pytest.mark.vm
 

@@ -6,11 +6,15 @@ import asyncio
 import os
 import signal
 import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from PIL import Image
-from quicksand import Sandbox
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from quicksand import Sandbox
 
 pytestmark = pytest.mark.vm
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from quicksand import Mount, Sandbox
-from quicksand.base.paths import Paths
 from quicksand.mounts.known_mounts import known_mounts
 from quicksand.qemu.qmp import Monitor
 from quicksand.records.layout import runtime_dir
@@ -18,6 +16,12 @@ from quicksand.things.status import MountState
 
 from tests.conftest import wait_for
 from tests.integration.guests import say
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from quicksand.base.paths import Paths
 
 pytestmark = pytest.mark.vm
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from quicksand import Mount, Sandbox
 from quicksand.base.errors import MountError
-from quicksand.base.paths import Paths
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from quicksand.base.paths import Paths
 
 pytestmark = pytest.mark.vm
 

@@ -4,12 +4,15 @@ for the names of directories and of the image."""
 from __future__ import annotations
 
 import os
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from quicksand import Mount, NetworkMode, Sandbox
 
 from tests.integration.guests import say
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 pytestmark = pytest.mark.vm
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from quicksand.base.paths import Paths
 
 from tests.conftest import fresh_places
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from quicksand.base.paths import Paths
 
 
 @pytest.fixture(autouse=True)

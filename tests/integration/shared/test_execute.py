@@ -7,13 +7,16 @@ import hashlib
 import os
 import resource
 import time
-from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
 
 import pytest
 from quicksand import Sandbox
 from quicksand.base.errors import AgentRefusedError, AgentUnreachableError, ConfigError
 
 from tests.conftest import in_time
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
 
 pytestmark = pytest.mark.vm
 

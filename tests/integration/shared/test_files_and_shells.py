@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
 
 import pytest
 from quicksand import Sandbox
 from quicksand.base.errors import AgentRefusedError, CommandFailedError
-from quicksand.guest.shell import Shell
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from quicksand.guest.shell import Shell
 
 pytestmark = pytest.mark.vm
 

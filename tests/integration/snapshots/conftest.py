@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
 
 import pytest
 from quicksand import Sandbox
-from quicksand.base.paths import Paths
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from quicksand.base.paths import Paths
 
 # So that a failure there says what differs, too.
 pytest.register_assert_rewrite("tests.integration.snapshots.files")

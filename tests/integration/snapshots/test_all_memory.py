@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
 
 import pytest
 from quicksand import Sandbox
@@ -23,6 +23,9 @@ from quicksand.snapshots.verified import Verified
 from quicksand.warm import templates
 
 from tests.kernel import promised_level
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
 
 pytestmark = pytest.mark.vm
 

@@ -5,13 +5,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from quicksand import Sandbox
-from quicksand.base.paths import Paths
 from quicksand.base.processes import ProcessKind, processes_of
 from quicksand.life import machinery
 from quicksand.qemu.keeper_link import KeeperLink
@@ -26,6 +23,12 @@ from quicksand.warm import starting
 from tests.cancelling import Awaits
 from tests.conftest import our_processes, wait_for
 from tests.integration.guests import say
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+    from pathlib import Path
+
+    from quicksand.base.paths import Paths
 
 pytestmark = pytest.mark.vm
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self
-
-from quicksand import Sandbox
+from typing import TYPE_CHECKING, Any, Self
 
 from tests.conftest import Patience
 from tests.integration.guests import say
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from quicksand import Sandbox
 
 PROGRAMS = Path(__file__).parent / "in_guest"
 

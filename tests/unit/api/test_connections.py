@@ -8,9 +8,7 @@ import contextlib
 import gzip
 import threading
 import zlib
-from collections.abc import AsyncIterator
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
@@ -23,6 +21,10 @@ from quicksand_e2b.server import Options, serving
 
 from tests.unit.api.fakes import USUAL, Api
 from tests.unit.api.test_hostile import routes
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
 
 BOMB = gzip.compress(bytes(32 * BODY_MAX))
 WAIT_S = 60.0

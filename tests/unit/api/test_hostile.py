@@ -8,8 +8,7 @@ import asyncio
 import io
 import json
 import urllib.parse
-from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
@@ -21,6 +20,9 @@ from quicksand_e2b.gate import LEFT, middleware
 from yarl import URL
 
 from tests.unit.api.fakes import Api, envelope, next_message, until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 BOMBS = {
     "deep lists": b"[" * (BODY_MAX - 1),

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
-from collections.abc import AsyncIterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from aiohttp import web
@@ -16,6 +15,9 @@ from quicksand_e2b.interpreter import ABSENT, IMAGE, PORT, TEMPLATE
 
 from tests.unit.api.fakes import Api, FakeGuest, until
 from tests.unit.api.test_ports import Connection
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
 
 
 class InGuest:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
@@ -12,6 +11,9 @@ from aiohttp import web
 from quicksand import AgentRefusedError
 
 from tests.unit.api.fakes import Api
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
 
 
 class Connection:

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from quicksand.saves.verifying import Verdict
-
-from quicksand_tui.model.shown_saves import (
-    SavesView,
-    SaveView,
-    TrashedView,
-    VerdictView,
+from quicksand.things.save import (
+    BaseState,
+    SaveFacts,
+    TrashFacts,
+    Verification,
     freed_together,
     total_size,
 )
+
+from quicksand_tui.model.shown_saves import SavesView
 from quicksand_tui.verbs.bundles import Sent
 from quicksand_tui.verbs.call import Call, Progress, Report
 from quicksand_tui.verbs.saved import Saved
 from quicksand_tui.verbs.saves import Discarded, Restored, Swept
 from quicksand_tui.verbs.verdicts import Verified
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 NOW = 1_800_000_000.0
 KIB, MIB = 1 << 10, 1 << 20
@@ -31,36 +34,37 @@ LAYER = (1, 77)
 """A file that DEV, DEV2 and one in the trash have."""
 
 
-def saved(name: str, **facts: Any) -> SaveView:
+def saved(name: str, **facts: Any) -> SaveFacts:
     """A save, an hour old unless ``facts`` say otherwise."""
     values: dict[str, Any] = {
-        "key": f"/saves/{name}",
         "address": name,
         "place": "user",
         "path": f"/saves/{name}",
         "id": name.encode().hex()[:12],
         "created": NOW - 3600,
         "own": 12 * KIB,
-        "base": "debian 13.1",
+        "base": "debian",
+        "base_version": "13.1",
         "base_digest": "9c1e5a77b0d2",
         "arch": "x86_64",
         "layers": 2,
-        "machine": "512M · 1 CPU · network mounts only",
+        "memory": 512 * MIB,
+        "cpus": 1,
+        "network": "mounts_only",
     }
     values |= facts
-    words = [name, values["base"], values.get("parent", ""), values.get("note", "")]
-    return SaveView(name=name, words="\n".join(words).lower(), **values)
+    return SaveFacts(name=name, **values)
 
 
-def trashed(name: str, **facts: Any) -> TrashedView:
+def trashed(name: str, **facts: Any) -> TrashFacts:
     values: dict[str, Any] = {
-        "key": f"/saves/.trash/{name}",
+        "path": f"/saves/.trash/{name}",
         "id": name.encode().hex()[:12],
         "removed": NOW - 2 * 86400,
         "until": NOW + 5 * 86400,
         "own": 40 * KIB,
     }
-    return TrashedView(name=name, **{**values, **facts})
+    return TrashFacts(name=name, **{**values, **facts})
 
 
 SHARED = {LAYER: (64 * MIB, 3, 1)}
@@ -88,17 +92,19 @@ APP = saved(
 LOST = saved(
     "lost",
     own=900 * MIB,
-    base="ubuntu 24.04",
-    trouble="no base",
+    base="ubuntu",
+    base_version="24.04",
+    base_state=BaseState.MISSING,
     problems=("its base 'ubuntu', version 24.04, digest 0000 is not here",),
 )
 DAMAGED = saved(
     "damaged",
     base="",
+    base_version="",
     base_digest="",
-    machine="",
+    memory=None,
     layers=None,
-    trouble="damaged",
+    is_readable=False,
     problems=("the save at /saves/damaged cannot be used: manifest.json: no JSON",),
 )
 LOW = saved("low", above=("top",), layers=None, id="")
@@ -106,7 +112,7 @@ GONE = trashed("dev", shared=64 * MIB, shared_files=SHARED, note="before gcc")
 SPOILT = trashed("spoilt", error="overlays/0.qcow2 has 3 bytes instead of 9")
 
 
-def view_of(*saves: SaveView, trash: Sequence[TrashedView] = ()) -> SavesView:
+def view_of(*saves: SaveFacts, trash: Sequence[TrashFacts] = ()) -> SavesView:
     return SavesView(
         saves=saves,
         trash=tuple(trash),
@@ -156,10 +162,10 @@ class FakeSaves:
             self.calls.append("read saves fresh")
         return self.kept
 
-    def _put_saves(self, *saves: SaveView, trash: Sequence[TrashedView] | None = None) -> None:
+    def _put_saves(self, *saves: SaveFacts, trash: Sequence[TrashFacts] | None = None) -> None:
         self.kept = view_of(*saves, trash=self.kept.trash if trash is None else trash)
 
-    def _without(self, keys: Sequence[str]) -> tuple[SaveView, ...]:
+    def _without(self, keys: Sequence[str]) -> tuple[SaveFacts, ...]:
         return tuple(save for save in self.kept.saves if save.key not in keys)
 
     async def save(self, sandbox_id: str, values: Mapping[str, Any], report: Report) -> Any:
@@ -169,7 +175,7 @@ class FakeSaves:
         await self.operate(f"save {sandbox_id} {name} {note!r}{how}", report)
         self._put_saves(*self.kept.saves, saved(name, note=note, created=NOW))
         manifest = SimpleNamespace(unsynced=False, volatile=())
-        return Saved(cast(Any, FakeSave(name, manifest)), 67 * MIB, 1.0)
+        return Saved(cast("Any", FakeSave(name, manifest)), 67 * MIB, 1.0)
 
     async def do_to_saves(self, verb: Call[Any], report: Report) -> Any:
         """Does what a verb about saves asks for; its result is what the engine's would be."""
@@ -208,7 +214,7 @@ class FakeSaves:
         gone = [] if now else [trashed(s.name) for s in self.kept.saves if s.key in keys]
         self._put_saves(*self._without(keys), trash=[*gone, *self.kept.trash])
         each = [SimpleNamespace(info=SimpleNamespace(name=Path(key).name)) for key in keys]
-        return Discarded(cast(Any, each), Swept())
+        return Discarded(cast("Any", each), Swept())
 
     async def _restore(self, places: Sequence[Path], report: Report, *, name: str) -> Any:
         keys = [str(place) for place in places]
@@ -229,7 +235,7 @@ class FakeSaves:
         report(Progress("", "writing", done=30 * MIB, total=64 * MIB))
         await self.operate(f"export {spec}", report)
         done = SimpleNamespace(name="dev", full=True, base="")
-        return Sent(cast(Any, done), Path(spec.file), 64 * MIB, 1.0)
+        return Sent(cast("Any", done), Path(spec.file), 64 * MIB, 1.0)
 
     async def _import(self, spec: Any, report: Report) -> Any:
         report(Progress("", "reading", done=MIB, total=2 * MIB))
@@ -239,9 +245,9 @@ class FakeSaves:
     async def _verify(self, keys: Sequence[str], report: Report, *, deep: bool) -> Any:
         report(Progress("", "reading", done=16 * MIB, total=64 * MIB))
         await self.operate(f"verify {' '.join(keys)}{' deep' if deep else ''}", report)
-        verdict = VerdictView(deep=deep, when=NOW)
+        verdict = Verification(deep=deep, when=NOW)
         self._put_saves(
             *(replace(s, verdict=verdict) if s.key in keys else s for s in self.kept.saves)
         )
-        verdicts = [Verdict(save=cast(Any, FakeSave(Path(key).name)), deep=deep) for key in keys]
+        verdicts = [Verdict(save=cast("Any", FakeSave(Path(key).name)), deep=deep) for key in keys]
         return Verified(verdicts, 64 * MIB, 1.0, NOW)

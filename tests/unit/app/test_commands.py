@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -33,6 +32,10 @@ from quicksand_tui.model.world import Selection
 from tests.unit.app.corpus import HOSTILE
 from tests.unit.app.fake_saves import SAVES
 from tests.unit.app.fakes import AGENT, CLEAN, DB, DB_PAST, KEPT, NOW, WEB, WEB_PAST, kept
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
 
 MAIN = verbs_of(Scope.MAIN)
 THEMES = ("nord", "quicksand", "quicksand-light")

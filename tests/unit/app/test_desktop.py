@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from PIL import Image
 from quicksand.things.status import Status
+from quicksand_pixels import Rect
+from quicksand_pixels.encoding.canvas import Canvas, Frame
+from quicksand_pixels.encoding.half_cells import PackedRows
 from textual.geometry import Offset
 
+from quicksand_tui.door.screen_messages import Drawn
 from quicksand_tui.home.config_file import ConfigFile, Settings
-from quicksand_tui.model.geometry import Rect
-from quicksand_tui.pixels.canvas import Canvas
-from quicksand_tui.pixels.encoder_messages import Drawn
-from quicksand_tui.pixels.halfcells import PackedRows
-from quicksand_tui.pixels.scaling import Frame
 from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.views.main_layout import Part, Tab
 from tests.unit.app.fakes import (
@@ -33,6 +30,10 @@ from tests.unit.app.fakes import (
     toasts,
     until,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
 
 LARGE = (120, 36)
 WATCHED = replace(FULL, sandboxes=(replace(WEB, has_display=True), DB))

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 from PIL import Image, ImageChops, ImageStat
+from quicksand_pixels.placeholders import MARKS, PLACEHOLDER
 
-from quicksand_tui.pixels.placeholders import MARKS, PLACEHOLDER
 from tests.conftest import wait_for
 from tests.pty_terminal import WHOLE, PtyTerminal
 from tests.unit.kit.test_probing import state_of
@@ -19,6 +18,9 @@ from tests.unit.pixels.decoders import KittyImages
 from tests.unit.pixels.fake_desktop import FakeDesktop
 from tests.unit.pixels.screens import desktop
 from tests.unit.pixels.test_view import pressed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
 
 APP = str(Path(__file__).with_name("desktop_app.py"))
 COLUMNS, ROWS = 110, 32

@@ -11,16 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from quicksand.base.typed_values import ForeignValueError
+from quicksand.things.save import Verification
 
 from quicksand_tui.door import far_lines
 from quicksand_tui.door.far_lines import ROUGHLY, SavesLearner, encode_line, saves_changes
 from quicksand_tui.forms.save_forms import restore
-from quicksand_tui.model.shown_saves import NO_SAVES, SavesView, VerdictView
+from quicksand_tui.model.shown_saves import NO_SAVES, SavesView
+from quicksand_tui.views.save_rows import arrange
 from tests.unit.app.fake_saves import DEV, GONE, SAVES, saved, trashed, view_of
 
 WS = saved("ws", place="workspace")
 HERE = saved("here", place="here")
-SANDBOX = trashed("web", kind="sandbox", key="/trash/web", until=None)
+SANDBOX = trashed("web", kind="sandbox", path="/trash/web", until=None)
 VIEW = view_of(WS, DEV, HERE, trash=(GONE, SANDBOX))
 
 
@@ -39,11 +41,11 @@ def test_all_that_is_shown_of_saves_and_the_trash_arrives() -> None:
     pairs: list[tuple[Any, Any]] = [*zip(seen.saves, VIEW.saves, strict=True)]
     pairs += zip(seen.trash, VIEW.trash, strict=True)
     for one, before in pairs:
-        assert (one.host, one.key, one.own_key) == ("box", f"box:{before.key}", before.key)
-        skipped = {"key", "host", "away", "words", "verdict"}
+        assert (one.host, one.key, one.path) == ("box", f"box:{before.key}", before.key)
+        skipped = {"host", "away", "verdict"}
         for name in (field.name for field in fields(one) if field.name not in skipped):
             assert getattr(one, name) == getattr(before, name), name
-    assert "box" in seen.saves[0].words
+    assert arrange(seen.saves, "box", "name") == list(seen.saves)
 
 
 def test_only_what_differs_is_told_and_what_is_gone() -> None:
@@ -62,7 +64,7 @@ def test_only_what_differs_is_told_and_what_is_gone() -> None:
 
 
 def test_verdicts_of_the_other_apps_are_not_ours() -> None:
-    marked = replace(DEV, verdict=VerdictView(deep=True, when=1.0))
+    marked = replace(DEV, verdict=Verification(deep=True, when=1.0))
     (save,) = told(SavesLearner("box"), None, view_of(marked)).saves
     assert save.verdict is None
 
@@ -153,7 +155,7 @@ def test_all_that_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_paths_that_cannot_be_sent_are_left_out() -> None:
-    odd = saved("odd", key="/saves/\udcff")
+    odd = saved("odd", path="/saves/\udcff")
     seen = told(SavesLearner("box"), None, view_of(DEV, odd))
     assert [save.name for save in seen.saves] == ["dev"]
 

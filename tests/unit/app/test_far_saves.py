@@ -7,16 +7,12 @@ import asyncio
 import json
 import os
 import signal
-from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
-from quicksand.base.paths import Paths
 from quicksand.records.fleet_files import fleet_file
 from quicksand.records.registry import Registry
-from quicksand.remote.peer_link import Request
-from quicksand.saves.save_manifest import Base
 from quicksand.saves.store import SaveStore
 from quicksand_fleet.node import NodeDestination
 from quicksand_fleet.nodes import end_fleet, make_nodes
@@ -36,6 +32,13 @@ from tests.unit.app.fakes import KEYMAP, until
 from tests.unit.app.test_far_hosts import Liar, liar, met
 from tests.unit.cli.run_cli import make_stopped
 from tests.unit.saves.making import make_save
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from quicksand.base.paths import Paths
+    from quicksand.remote.peer_link import Request
+    from quicksand.saves.save_manifest import Base
 
 __all__ = ["liar"]
 
@@ -116,7 +119,7 @@ async def test_nothing_is_asked_before_saves_are_shown_and_then_changes_come_by_
     assert not view.of(NODE).loaded and not view.of(NODE).saves
     found = await seen(service, lambda view: bool(view.saves))
     (dev,) = found.saves
-    assert (dev.name, dev.host, dev.note, dev.place, dev.own_key) == (
+    assert (dev.name, dev.host, dev.note, dev.place, dev.path) == (
         "dev",
         NODE,
         "gcc",
@@ -197,7 +200,7 @@ async def test_sandboxes_in_the_trash_there_come_back_or_go_for_good(
     assert trash["kept"].kind == "sandbox" and trash["kept"].id == kept.id
     assert await done(service, restore(trash["kept"])) == "kept is restored"
     assert [entry.name for entry in Registry(node).list()] == ["kept"]
-    verb = saves.purge([Path(trash["gone"].own_key)], shown=[gone.id], named=["gone"], host=NODE)
+    verb = saves.purge([Path(trash["gone"].path)], shown=[gone.id], named=["gone"], host=NODE)
     assert await done(service, verb) == "gone is deleted for good"
     assert not (await seen(service, lambda view: not view.trash)).trash
 
@@ -223,7 +226,7 @@ async def test_a_machine_that_is_away_keeps_its_list_and_comes_again(
         view = (await asyncio.to_thread(service.read_saves, there=True)).of(NODE)
         assert names(view) == ["dev"] and view.saves[0].away
         with pytest.raises(OperationError, match=f"{NODE} is away"):
-            await done(service, saves.discard([view.saves[0].own_key], shown=["dev"], host=NODE))
+            await done(service, saves.discard([view.saves[0].path], shown=["dev"], host=NODE))
         assert (node.saves / "dev").exists()
     make_save(SaveStore(node.saves), "dev2", b"2", base=base)
     await seen(service, lambda view: [save.away for save in view.saves] == [False, False])

@@ -3,21 +3,13 @@ and what is done where."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from textual.pilot import Pilot
+from quicksand.things.save import SaveFacts, TrashFacts, freed_together
 
-from quicksand_tui.model.shown_saves import (
-    SavesView,
-    SaveView,
-    TrashedView,
-    all_together,
-    freed_together,
-    key_at,
-)
+from quicksand_tui.model.shown_saves import SavesView, all_together
 from quicksand_tui.model.world import MachineState, World
 from quicksand_tui.screens.confirm import ConfirmScreen
 from quicksand_tui.screens.form import FormScreen
@@ -32,17 +24,22 @@ from tests.unit.app.fakes import FakeService, screen_text, shown, toasts, until
 from tests.unit.app.saves_screens import browsing, go_to, last_command, saves_shown
 from tests.unit.app.test_machines import BOX, LAB, WORLD, lines
 
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from textual.pilot import Pilot
+
 T = TypeVar("T")
 WIDE = (110, 34)
-Kept = TypeVar("Kept", SaveView, TrashedView)
+Kept = TypeVar("Kept", SaveFacts, TrashFacts)
 
 
 def there(view: Kept, host: str, **more: Any) -> Kept:
     """A thing as its machine tells it."""
-    return replace(view, key=key_at(view.key, host), host=host, **more)
+    return replace(view, host=host, **more)
 
 
-WEB_SANDBOX = trashed("web", key="/boxes/.trash/0123456789ab", id="0123456789ab", kind="sandbox")
+WEB_SANDBOX = trashed("web", path="/boxes/.trash/0123456789ab", id="0123456789ab", kind="sandbox")
 OF_BOX = view_of(there(DEV, "box"), there(DEV2, "box"), trash=(there(WEB_SANDBOX, "box"),))
 OF_LAB = view_of(there(APP, "lab", away=True), trash=(there(GONE, "lab", away=True),))
 PARTS = {"": view_of(APP, DEV, trash=(GONE,)), "box": OF_BOX, "lab": OF_LAB}
@@ -171,7 +168,7 @@ def test_files_of_two_machines_are_not_the_same_file() -> None:
     shared = {(1, 5): (100, 2, 1)}
     pair = [replace(view, shared_files=shared) for view in (one, other)]
     assert freed_together(pair) == 0
-    assert freed_together([pair[0], replace(pair[0], key="/b")]) == 100
+    assert freed_together([pair[0], replace(pair[0], path="/b")]) == 100
 
 
 async def test_verifying_tells_what_the_machine_has_found() -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from quicksand_tui.forms.presets import NAME, Last, recall_last
 from quicksand_tui.home.state import Remembered, StateFile
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 MACHINE = {"memory": "1G", "network_mode": "none", "disk_size": "20G"}
 VALUE = Last(begin="save:/a b/\udce9", image="dev", machine=MACHINE)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from quicksand.things.save import SaveFacts
 
 from quicksand_tui.forms.save_forms import chosen_of, prune_form
-from quicksand_tui.model.shown_saves import SavesView, SaveView
+from quicksand_tui.model.shown_saves import SavesView
 from quicksand_tui.model.world import World
 from quicksand_tui.screens.confirm import ConfirmScreen
 from quicksand_tui.screens.form import FormScreen
@@ -17,8 +18,8 @@ from tests.unit.app.saves_screens import saves_shown
 DAY = 86400
 
 
-def save(name: str, days: float, **facts: object) -> SaveView:
-    made = SaveView(key=f"/{name}", name=name, address=name, created=NOW - days * DAY, own=MIB)
+def save(name: str, days: float, **facts: object) -> SaveFacts:
+    made = SaveFacts(path=f"/{name}", name=name, address=name, created=NOW - days * DAY, own=MIB)
     return replace(made, **facts)  # type: ignore[arg-type]
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from quicksand.base.disk_changes import DiskChanges
@@ -24,6 +23,10 @@ from quicksand_tui.door.stamps import dir_stamp
 from quicksand_tui.model.world import World
 from tests.unit.app.fakes import until
 from tests.unit.app.test_reader import make
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 NOBODY: frozenset[str] = frozenset()
 TOLD_S = 60.0

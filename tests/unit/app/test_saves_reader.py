@@ -8,28 +8,34 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from quicksand.base.files import write_json
-from quicksand.base.paths import Paths
 from quicksand.records.layout import sandbox_dir
 from quicksand.records.sandboxes import SaveSource
 from quicksand.saves.census import Census
 from quicksand.saves.finding import all_stores
 from quicksand.saves.ownership import mark_made
 from quicksand.saves.save_manifest import MANIFEST, OVERLAYS, Base
-from quicksand.saves.store import SaveStore
+from quicksand.things.fact import json_of
+from quicksand.things.save import SAVE, TRASHED, SaveFacts, Verification
 
 from quicksand_tui.cli.main import run
 from quicksand_tui.door import saves_look as saves_reader
 from quicksand_tui.door.saves_look import SavesReader
-from quicksand_tui.model.shown_saves import SavesView, SaveView, VerdictView
+from quicksand_tui.model.shown_saves import SavesView
+from quicksand_tui.views.save_rows import path_text
 from tests.unit.app.corpus import HOSTILE
 from tests.unit.cli.run_cli import make_stopped
 from tests.unit.saves.making import make_published, make_save
 
+if TYPE_CHECKING:
+    from quicksand.base.paths import Paths
+    from quicksand.saves.store import SaveStore
 
-def by_name(view: SavesView) -> dict[str, SaveView]:
+
+def by_name(view: SavesView) -> dict[str, SaveFacts]:
     return {save.name: save for save in view.saves}
 
 
@@ -64,41 +70,12 @@ def test_a_store_is_read_as_the_command_lists_it(
     assert run(["saves", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
     view = SavesReader().read()
-    assert [
-        {
-            "name": save.name,
-            "path": save.key,
-            "from": save.place,
-            "own": save.own,
-            "shared": save.shared,
-            "created": save.created,
-            "note": save.note,
-            "base": save.base or None,
-            "parent": save.parent or None,
-            "children": list(save.children),
-            "above": list(save.above),
-            "sandboxes": list(save.sandboxes),
-            "made_here": save.is_own,
-            "left_out": [save.left_out] if save.left_out else [],
-            "problems": list(save.problems),
-        }
-        for save in view.saves
-    ] == [
-        {
-            **{key: told[key] for key in told if key not in ("id", "arch", "layers")},
-            "base": told["base"]
-            and " ".join(filter(None, (told["base"]["name"], told["base"]["version"]))),
-            "parent": told["parent"] and told["parent"]["name"],
-        }
-        for told in listed
-    ]
+    assert [json_of(save, SAVE) for save in view.saves] == listed
     assert run(["saves", "trash", "--json"]) == 0
     trash = json.loads(capsys.readouterr().out)
     assert view.trash_frees == trash["frees"]
-    assert [(t.id, t.name, t.removed, t.until, t.own, t.note) for t in reversed(view.trash)] == [
-        tuple(told[key] for key in ("id", "name", "removed", "until", "frees", "note"))
-        for told in trash["saves"]
-    ]
+    told = [json_of(found, TRASHED, without=("kind",)) for found in reversed(view.trash)]
+    assert told == trash["saves"]
 
 
 def test_what_a_command_calls_it_is_its_path_where_the_name_leads_elsewhere(
@@ -113,7 +90,7 @@ def test_what_a_command_calls_it_is_its_path_where_the_name_leads_elsewhere(
     near, own = (save for save in SavesReader().read().saves if save.name == "first")
     assert (near.is_own, near.address) == (True, "first")
     assert (own.is_own, own.address) == (True, str(store.root / "first"))
-    assert (own.machine, own.layers) == ("512M · 1 CPU · network mounts only", 1)
+    assert (own.memory, own.cpus, own.network, own.layers) == (512 << 20, 1, "mounts_only", 1)
 
 
 def test_troubles_have_their_words(places: Paths, store: SaveStore, base: Base) -> None:
@@ -155,7 +132,7 @@ def test_a_verdict_is_of_one_save_and_not_of_another_that_has_its_name(
     make_save(store, "other", b"2", base=base)
     looking = SavesReader()
     before = looking.read()
-    verdict = VerdictView(deep=True, when=5.0, problems=("0.qcow2 has changed",))
+    verdict = Verification(deep=True, when=5.0, problems=("0.qcow2 has changed",))
     looking.learn({str(made.root): (made.require().id, verdict)})
     after = looking.read()
     assert after is not before and after.trash is before.trash
@@ -187,7 +164,7 @@ def test_hostile_notes_names_and_paths_are_made_harmless(
     (store.root / "dev").rename(directory)
     (found,) = SavesReader().read().saves
     assert found.key == str(directory)
-    told = (found.name, found.address, found.path, found.note, found.parent, found.base)
+    told = (found.name, found.address, path_text(found), found.note, found.parent, found.base)
     for shown in (*told, found.base_digest, *found.volatile, *found.problems):
         assert all(char.isprintable() for char in shown), repr(shown)
         assert len(shown) <= 1000

@@ -8,11 +8,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from quicksand.things.save import Verification
 from textual import events
 from textual.command import CommandPalette
 from textual.widgets import Input
 
-from quicksand_tui.model.shown_saves import NO_SAVES, SavesView, VerdictView
+from quicksand_tui.model.shown_saves import NO_SAVES, SavesView
 from quicksand_tui.model.text import sanitise
 from quicksand_tui.screens.confirm import ConfirmScreen
 from quicksand_tui.screens.form import FormScreen
@@ -108,7 +109,7 @@ async def test_what_is_typed_behind_the_slash_in_one_burst_is_no_command() -> No
 
 
 async def test_a_save_that_verifying_has_found_damaged_is_not_begun_with() -> None:
-    verdict = VerdictView(deep=True, when=NOW, problems=("0.qcow2: it has changed",))
+    verdict = Verification(deep=True, when=NOW, problems=("0.qcow2: it has changed",))
     service = FakeService()
     service.kept = view_of(replace(DEV, verdict=verdict))
     async with saves_shown(service, "enter") as (app, pilot):
@@ -273,9 +274,9 @@ async def test_foreign_text_moves_nothing_at_any_size(
     saves, trash = [], []
     for number, text in enumerate(texts):
         note = sanitise(text)
-        named = {"key": f"k{number}", "note": note, "parent": note[:60], "children": (note,)}
+        named = {"path": f"k{number}", "note": note, "parent": note[:60], "children": (note,)}
         saves.append(saved(sanitise(text, limit=200) or "?", **named, problems=(note,)))
-        trash.append(trashed(sanitise(text, limit=200) or "?", key=f"t{number}", error=note))
+        trash.append(trashed(sanitise(text, limit=200) or "?", path=f"t{number}", error=note))
     service.kept = view_of(*saves, trash=trash)
     async with saves_shown(service, size=size, ascii_glyphs=ascii_glyphs) as (app, pilot):
         for prefix, key in (("k", "T"), ("t", "escape")):
@@ -297,7 +298,7 @@ async def test_without_colour_every_state_has_its_glyph_and_word(
 ) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     service = FakeService()
-    service.kept = view_of(*SAVES.saves, replace(DEV2, key="x", name="x"))
+    service.kept = view_of(*SAVES.saves, replace(DEV2, path="/x", name="x"))
     async with saves_shown(service, "j", "j", "F") as (app, _):
         await until(lambda: "✓ whole" in screen_text(app))
         text = screen_text(app)

@@ -5,15 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from quicksand.things.save import SaveFacts, Verification, freed_together
 
 from quicksand_tui.model.jobs import Job, JobVerb
-from quicksand_tui.model.shown_saves import (
-    NO_SAVES,
-    SavesView,
-    SaveView,
-    VerdictView,
-    freed_together,
-)
+from quicksand_tui.model.shown_saves import NO_SAVES, SavesView
 from quicksand_tui.model.world import World
 from quicksand_tui.views import losses
 from quicksand_tui.views.rows import PADDING, Column
@@ -55,8 +50,8 @@ from tests.unit.app.fake_saves import (
 )
 
 WORLD = World(taken=NOW, saves=SAVES)
-BAD = replace(DEV2, verdict=VerdictView(deep=True, when=NOW - 60, problems=("0.qcow2 changed",)))
-WHOLE = replace(DEV2, verdict=VerdictView(deep=True, when=NOW - 60))
+BAD = replace(DEV2, verdict=Verification(deep=True, when=NOW - 60, problems=("0.qcow2 changed",)))
+WHOLE = replace(DEV2, verdict=Verification(deep=True, when=NOW - 60))
 
 
 def found(query: str, order: str = ORDERS[0]) -> list[str]:
@@ -176,7 +171,7 @@ def test_what_was_read_whole_says_so_beside_its_note() -> None:
     assert (cell.text, cell.role, cell.note) == ("✓ whole", "success", "mine")
 
 
-def lines(view: SaveView, world: World = WORLD) -> dict[str, str]:
+def lines(view: SaveFacts, world: World = WORLD) -> dict[str, str]:
     return {
         label: "".join(text for text, _ in parts) for label, parts in describe_save(view, world)
     }
@@ -200,7 +195,7 @@ def test_the_details_tell_everything() -> None:
     assert lines(DAMAGED)["Why"] == DAMAGED.problems[0]
     assert lines(WHOLE)["State"].startswith("✓ whole")
     assert lines(BAD)["State"].endswith("every byte read 1m ago")
-    assert "quick check" in lines(replace(DEV, verdict=VerdictView(deep=False, when=NOW)))["State"]
+    assert "quick check" in lines(replace(DEV, verdict=Verification(deep=False, when=NOW)))["State"]
 
 
 def test_the_details_say_that_a_guest_could_not_write_out_its_memory() -> None:
@@ -211,7 +206,7 @@ def test_the_details_say_that_a_guest_could_not_write_out_its_memory() -> None:
 
 
 def test_the_details_say_who_has_not_made_it() -> None:
-    offered = replace(DEV, is_own=False, place="workspace", left_out="network full")
+    offered = replace(DEV, is_own=False, place="workspace", left_out=("network full",))
     assert lines(offered)["Origin"] == "it came with this directory: left out, network full"
     assert lines(replace(DEV, is_own=False))["Origin"] == "it was imported"
     assert "Origin" not in lines(DEV)
@@ -252,7 +247,7 @@ def test_names_are_few_and_short() -> None:
     assert len(names_text(["x" * 500])) < 60
     assert came_from_text([DEV]) == "the save dev2 and the sandbox web"
     assert came_from_text([DEV], but=[DEV2]) == "the sandbox web"
-    assert came_from_text([DEV, replace(DEV, key="again")]) == came_from_text([DEV])
+    assert came_from_text([DEV, replace(DEV, path="/again")]) == came_from_text([DEV])
     many = replace(DEV, children=("a", "b"), sandboxes=("x", "y"))
     assert came_from_text([many]) == "the saves a, b and the sandboxes x, y"
 

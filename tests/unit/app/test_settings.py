@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from textual.pilot import Pilot
 from textual.widgets import Static
 
 from quicksand_tui.home.config_file import ConfigFile, Settings
@@ -29,6 +28,11 @@ from tests.unit.app.fakes import (
     toasts,
     until,
 )
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from textual.pilot import Pilot
 
 
 @pytest.fixture

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from quicksand.base.errors import RemoteUnansweredError
@@ -18,6 +17,10 @@ from quicksand_tui.screens.ssh_question import SshQuestionScreen
 from quicksand_tui.ui.app import QuicksandApp
 from tests.ssh_server import FarHost, far_environ, find_sshd, lock_key, with_sshd
 from tests.unit.app.fakes import FakeService, screen_text, shown, until
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+    from pathlib import Path
 
 PASSPHRASE = "sesame"
 

@@ -6,13 +6,15 @@ import asyncio
 import contextlib
 import errno
 import socket
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from quicksand.base import listening
 from quicksand.base.listening import Acceptor, bind_private
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 CONNECTIONS = 3
 

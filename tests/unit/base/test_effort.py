@@ -7,11 +7,14 @@ import os
 import re
 import stat
 import threading
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from quicksand.base.effort import LINE_MAX, LOG_MAX, best_effort, note
 from quicksand.base.errors import HostError, MachineError, QemuDiedError, StateError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.fixture

@@ -10,9 +10,8 @@ import os
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -32,6 +31,9 @@ from quicksand.base.files import (
 )
 
 from tests.conftest import wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 HOLD = """
 import fcntl, os, sys

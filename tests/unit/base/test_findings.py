@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from quicksand.base.tools import KEPT_MAX, Findings, program_key
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.fixture

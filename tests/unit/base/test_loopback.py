@@ -5,11 +5,14 @@ from __future__ import annotations
 import contextlib
 import errno
 import socket
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from quicksand.base import listening
 from quicksand.base.errors import PortInUseError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 def has_ipv6() -> bool:

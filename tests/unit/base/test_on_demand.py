@@ -6,12 +6,15 @@ import ast
 import subprocess
 import sys
 from importlib import import_module
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from quicksand.base.on_demand import homes_of
 
 from tests.unit.test_house import PACKAGES, modules
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 TABLE = '''"""Some names."""
 

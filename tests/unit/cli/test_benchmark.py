@@ -5,17 +5,20 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from quicksand.base.paths import Paths
 from quicksand.things.checkpoint import Checkpoint
 
-from quicksand_tui.cli.measuring import checkpoint_times, measured
-from quicksand_tui.cli.measuring.figure import WIDTH, Figure, describe, figure_lines
+from quicksand_tui.cli.this_host import benchmark, measured
+from quicksand_tui.cli.this_host.measured import WIDTH, Figure, describe, figure_lines
 from tests.conftest import wait_for
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from quicksand.base.paths import Paths
 
 BUSY = "while True: pass"
 SPARED, COLD = "warm start, with a spare", "warm start"
@@ -50,7 +53,7 @@ def test_all_forms_of_the_reverts_are_told() -> None:
         ("new QEMU", "the guest's processor is not an x86_64"),
         ("warm", ""),
     ):
-        checkpoint_times._note_form(figure, reached(form, why))
+        benchmark._note_form(figure, reached(form, why))
     assert figure.facts == {
         "tier": "pages",
         "form": "warm + new QEMU",
@@ -95,7 +98,7 @@ def test_the_processor_time_is_that_of_all_who_take_part(monkeypatch: pytest.Mon
 
 def test_a_plain_write_leaves_nothing(places: Paths) -> None:
     before = sorted(places.data.iterdir())
-    assert checkpoint_times.write_plainly(checkpoint_times.STEP + 1) > 0
+    assert benchmark.write_plainly(benchmark.STEP + 1) > 0
     assert sorted(places.data.iterdir()) == before
 
 
@@ -111,4 +114,4 @@ def test_a_plain_write_goes_to_any_file_system(
         return real(path, flags, mode, **more)
 
     monkeypatch.setattr(os, "open", refuse)
-    assert checkpoint_times.write_plainly(1) > 0
+    assert benchmark.write_plainly(1) > 0

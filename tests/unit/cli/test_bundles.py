@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from quicksand.base.paths import Paths, paths
@@ -15,6 +15,9 @@ from quicksand_tui.cli.output import Exit
 from tests.unit.cli.run_cli import make_stopped
 from tests.unit.cli.test_main import complete
 from tests.unit.saves.bundles.making import Home
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.fixture(autouse=True)

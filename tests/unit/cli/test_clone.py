@@ -6,11 +6,10 @@ import asyncio
 import json
 import os
 import signal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from quicksand.base.errors import MachineError
-from quicksand.base.paths import Paths
 from quicksand.base.progress import BootTiming
 from quicksand.records.config import SandboxConfig
 from quicksand.records.port_forwards import PortForward
@@ -21,6 +20,9 @@ from quicksand_tui.cli.output import Exit
 from tests.unit.cli.histories import add, history_of
 from tests.unit.cli.run_cli import make_stopped
 from tests.unit.cli.test_main import complete
+
+if TYPE_CHECKING:
+    from quicksand.base.paths import Paths
 
 
 class FakeClone:

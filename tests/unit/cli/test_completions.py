@@ -6,14 +6,17 @@ import os
 import stat
 import subprocess
 import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from quicksand_tui.cli.completions import LOADERS, place_for
+from quicksand_tui.cli.completing import LOADERS, place_for
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
 from tests.unit.cli.run_cli import quicksand
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 Output = pytest.CaptureFixture[str]
 

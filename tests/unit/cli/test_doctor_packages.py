@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from quicksand_tui.cli.this_host import doctor
-from quicksand_tui.cli.this_host.doctor_findings import Clash, Level, find_clashes
+from quicksand_tui.cli.this_host.doctor import Clash, Level, find_clashes
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def make_package(place: Path, name: str, *modules: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quicksand_tui.cli import group, main
+from quicksand_tui.cli import click_commands, main
 from quicksand_tui.cli.guests import exec as exec_module
 from quicksand_tui.cli.guests import executing
 
@@ -26,8 +26,8 @@ class Runs:
         patch.setattr(executing, "execute", self)
         patch.setattr(exec_module, "execute", self)
 
-    def __call__(self, name: str, wish: Any, *, keys: Any = None, as_json: bool = False) -> int:
-        self.said.append((name, wish, keys, as_json))
+    def __call__(self, name: str, wish: Any, run: Any = executing.run_command) -> int:
+        self.said.append((name, wish, run))
         return 7
 
 
@@ -40,7 +40,7 @@ def test_the_plain_line_means_what_it_means_to_click(name: str, command: list[st
         if plain is None:
             assert name.startswith("-") or not command
             return
-        assert (plain, group.invoke(argv)) == (7, 7)
+        assert (plain, click_commands.invoke(argv)) == (7, 7)
         assert runs.said[0] == runs.said[1]
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import TYPE_CHECKING
 
 import pytest
-from quicksand.base.paths import Paths
 
 from quicksand_tui.verbs.index import all_verbs
 from tests.unit.app.test_reader import make
+
+if TYPE_CHECKING:
+    from quicksand.base.paths import Paths
 
 MODULES = sorted({verb.module for verb in all_verbs()})
 
@@ -20,8 +23,6 @@ from pathlib import Path
 import quicksand_tui.cli
 root = Path(quicksand_tui.cli.__file__).parent
 for path in root.rglob("*.py"):
-    if path.stem.startswith("rich_") or path.stem == "app_screenshot":
-        continue  # imported when something is drawn
     name = ".".join(path.relative_to(root).with_suffix("").parts)
     import_module(f"quicksand_tui.cli.{name}")
 """

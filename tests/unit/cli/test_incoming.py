@@ -5,19 +5,22 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from quicksand.base.errors import AgentRefusedError, QuicksandError
 from quicksand.guest.agent import extents
-from quicksand.guest.agent.extents import Extent
 from quicksand.guest.guest_files import GuestFile
 
-from quicksand_tui.cli.guests import incoming
+from quicksand_tui.cli.guests import copy
 from quicksand_tui.cli.guests import transfer as survey
 from quicksand_tui.cli.guests.transfer import Tally, TransferError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from quicksand.guest.agent.extents import Extent
 
 
 def entry(name: str, kind: str = "file", **facts: object) -> GuestFile:
@@ -90,7 +93,7 @@ def outside(target: Path) -> dict[str, object]:
 
 async def fetch(files: HostileFiles, target: Path, source: str = "/src/.") -> Tally:
     tally = Tally()
-    await incoming.fetch(files, source, str(target), tally, follow=False)
+    await copy.fetch(files, source, str(target), tally, follow=False)
     return tally
 
 
@@ -167,7 +170,7 @@ async def test_the_target_itself_may_be_a_link_of_the_guest(target: Path) -> Non
     before = outside(target)
     files = HostileFiles({"/": [entry("x")]})
     tally = Tally()
-    await incoming.fetch(files, "/x", str(target / "x"), tally, follow=False)
+    await copy.fetch(files, "/x", str(target / "x"), tally, follow=False)
     assert (target / "x").read_bytes() == b"evil"
     assert not (target / "x").is_symlink()
     assert outside(target) == before
@@ -213,7 +216,7 @@ async def test_times_come_to_the_nanosecond(target: Path) -> None:
     found = [entry(kind, kind, mtime_ns=time_ns, target="x") for kind in kinds]
     files = HostileFiles({"/src": found, "/src/dir": [entry("inner")]})
     tally = Tally()
-    await incoming.fetch(files, "/src/.", str(target), tally, follow=False)
+    await copy.fetch(files, "/src/.", str(target), tally, follow=False)
     assert [(target / kind).lstat().st_mtime_ns for kind in kinds] == [time_ns] * 3
     # The directory of the copy was there already, and is not the guest's.
     assert target.stat().st_mtime_ns > time_ns
@@ -283,7 +286,7 @@ async def test_what_has_many_names_needs_space_once(target: Path) -> None:
 
 
 async def test_an_endless_file_ends(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(incoming, "SURPLUS_MAX", 1000)
+    monkeypatch.setattr(copy, "SURPLUS_MAX", 1000)
 
     class Endless(HostileFiles):
         async def stream(self, path: str) -> AsyncIterator[bytes]:
@@ -354,7 +357,7 @@ async def test_things_go_where_cp_would_put_them(
 ) -> None:
     files = HostileFiles({"/": [entry("src", "dir")], "/src": [entry("x")]}, x=b"data")
     tally = Tally()
-    await incoming.fetch(files, source, str(target.parent) + "/" + goal, tally, follow=False)
+    await copy.fetch(files, source, str(target.parent) + "/" + goal, tally, follow=False)
     assert (target.parent / made).read_bytes() == b"data"
 
 
@@ -362,12 +365,12 @@ async def test_things_go_where_cp_would_put_them(
 async def test_a_target_that_cannot_be_is_named(goal: str, target: Path) -> None:
     files = HostileFiles({"/": [entry("x")]})
     with pytest.raises(TransferError, match=goal):
-        await incoming.fetch(files, "/x", f"{target.parent}/{goal}", Tally(), follow=False)
+        await copy.fetch(files, "/x", f"{target.parent}/{goal}", Tally(), follow=False)
 
 
 async def test_a_device_is_written_to_and_never_replaced(target: Path) -> None:
     files = HostileFiles({"/": [entry("x")]})
-    await incoming.fetch(files, "/x", "/dev/null", Tally(), follow=False)
+    await copy.fetch(files, "/x", "/dev/null", Tally(), follow=False)
     assert Path("/dev/null").is_char_device()
 
 
@@ -375,7 +378,7 @@ async def test_a_link_to_a_device_is_neither_followed_nor_replaced(target: Path)
     (target / "x").symlink_to("/dev/null")
     with pytest.raises(QuicksandError, match="symlink"):
         files = HostileFiles({"/": [entry("x")]})
-        await incoming.fetch(files, "/x", str(target / "x"), Tally(), follow=False)
+        await copy.fetch(files, "/x", str(target / "x"), Tally(), follow=False)
     assert (target / "x").is_symlink()
 
 

@@ -11,9 +11,8 @@ import errno
 import os
 import secrets
 import subprocess
-from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from quicksand.base.arch import Architecture
@@ -22,12 +21,16 @@ from quicksand.base.errors import AgentUnreachableError, DiskSpaceError
 from quicksand.disks.images.boot_files import find_agent
 from quicksand.guest.agent.channel import ALL_OUTPUT, Channel
 from quicksand.guest.agent.session import Session, connect
-from quicksand.guest.agent.wire import Stream
 from quicksand.guest.guest_files import GuestFiles
 
-from quicksand_tui.cli.guests import incoming
+from quicksand_tui.cli.guests import copy
 from quicksand_tui.cli.guests import transfer as survey
 from quicksand_tui.cli.guests.transfer import NotEnoughSpaceError, Tally
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from quicksand.guest.agent.wire import Stream
 
 MIB = 1024 * 1024
 START_S = 60.0
@@ -93,9 +96,7 @@ async def fetch(
     files: GuestFiles, source: Path | str, target: Path, *, to_the_full: bool = False
 ) -> Tally:
     tally = Tally()
-    await incoming.fetch(
-        files, str(source), str(target), tally, follow=False, to_the_full=to_the_full
-    )
+    await copy.fetch(files, str(source), str(target), tally, follow=False, to_the_full=to_the_full)
     return tally
 
 
@@ -157,7 +158,7 @@ class Disk:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, spare: int) -> None:
         self.spare = spare
         monkeypatch.setattr(survey, "spare", lambda _: self.spare)
-        monkeypatch.setattr(incoming, "spare", lambda _: self.spare)
+        monkeypatch.setattr(copy, "spare", lambda _: self.spare)
 
 
 async def test_what_does_not_fit_is_told_before_anything_is_written(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from quicksand.base.errors import ConfigError
 
+from quicksand_tui.cli.click_commands import parse_keys
 from quicksand_tui.cli.guests.terminal import DetachKeys
-from quicksand_tui.cli.options import parse_keys
 from quicksand_tui.verbs.parameters import DEFAULT_KEYS
 
 SEQUENCE = parse_keys(DEFAULT_KEYS)

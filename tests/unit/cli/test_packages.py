@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import QemuNotFound
-from quicksand.base.paths import Paths
 from quicksand.disks.images.image_store import ImageStore
 from quicksand.qemu.binaries import QemuBinaries
 
-from quicksand_tui.cli.completing import Completer
-from quicksand_tui.cli.completing.image_names import complete_recipes, complete_stored
-from quicksand_tui.cli.completing.package_names import complete_installed, complete_packages
-from quicksand_tui.cli.images import install_uninstall
+from quicksand_tui.cli.click_commands import Completer
+from quicksand_tui.cli.completing import (
+    complete_installed,
+    complete_packages,
+    complete_recipes,
+    complete_stored,
+)
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
+from quicksand_tui.cli.this_host import install_uninstall
 from tests.unit.disks.packages.wheels import make_overlay, make_stub, make_wheel
+
+if TYPE_CHECKING:
+    from quicksand.base.paths import Paths
 
 Output = pytest.CaptureFixture[str]
 Patch = pytest.MonkeyPatch

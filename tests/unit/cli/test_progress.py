@@ -11,8 +11,7 @@ import pytest
 from quicksand.base.progress import WHOLE
 
 from quicksand_tui.cli import progress_display
-from quicksand_tui.cli.images.building import BuildProgress
-from quicksand_tui.cli.reported_progress import Rate, StartProgress
+from quicksand_tui.cli.progress_display import BuildProgress, Rate, StartProgress
 from quicksand_tui.verbs.telling import TELL, TELL_JSON
 from tests.conftest import wait_for
 from tests.pty_terminal import PtyTerminal
@@ -22,9 +21,9 @@ JOB = """
 import asyncio, os, sys
 from quicksand_tui.cli import progress_display as progress
 from quicksand_tui.cli.output import Exit, say, tell
-from quicksand_tui.cli.images.building import BuildProgress
+from quicksand_tui.cli.progress_display import BuildProgress
 from quicksand_tui.cli.runner import run_async
-from quicksand_tui.cli.reported_progress import Rate
+from quicksand_tui.cli.progress_display import Rate
 from quicksand_tui.model import pace
 from quicksand.base.progress import WHOLE
 

@@ -12,7 +12,7 @@ import pytest
 from quicksand.base.errors import AgentCode, AgentRefusedError, ConfigError, QemuDiedError
 
 from quicksand_tui.cli import runner
-from quicksand_tui.cli.guests.relay import starting
+from quicksand_tui.cli.guests.executing import starting
 from quicksand_tui.cli.output import Exit
 from quicksand_tui.cli.runner import Signals, run_async, run_in_sandbox
 

@@ -7,29 +7,29 @@ import os
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from quicksand import saves as api
 from quicksand.base.errors import SaveNotFoundError
 from quicksand.base.files import write_json
-from quicksand.base.paths import Paths
 from quicksand.records.layout import sandbox_dir
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import SaveSource
 from quicksand.records.trash import TRASH_KEPT_S
-from quicksand.saves.finding import all_stores
+from quicksand.saves.finding import all_stores, remember
 from quicksand.saves.ownership import mark_imported, mark_made
 from quicksand.saves.save_manifest import MANIFEST, OVERLAYS, Base
-from quicksand.saves.store import SaveStore
-from quicksand.saves.workspaces import remember
 
-from quicksand_tui.cli.keeping.list_saves import HEADS
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
 from tests.unit.aged import make_overdue
 from tests.unit.cli.run_cli import make_stopped, quicksand
 from tests.unit.saves.making import make_published, make_save, workspace_of
+
+if TYPE_CHECKING:
+    from quicksand.base.paths import Paths
+    from quicksand.saves.store import SaveStore
 
 Output = pytest.CaptureFixture[str]
 
@@ -57,7 +57,8 @@ def began_with(places: Paths, name: str, save_id: str, *, committed: bool = True
 def test_without_saves_the_way_to_one_is_told(store: SaveStore, capsys: Output) -> None:
     assert run(["saves"]) == Exit.OK
     out, err = capsys.readouterr()
-    assert out.split() == list(HEADS)
+    heads = ["NAME", "OWN", "SHARED", "BASE", "AGE", "PARENT", "CHILDREN", "FROM", "NOTE"]
+    assert out.split() == heads
     assert "quicksand-tui save " in err
     assert read_json(capsys, "saves") == []
     assert not Path(".quicksand").exists()
@@ -322,7 +323,7 @@ def test_a_signal_while_the_trash_is_emptied_is_the_exit_code(
     make_save(store, "web", base=base)
     store.remove("web")
     monkeypatch.setattr(
-        "quicksand_tui.cli.keeping.list_saves.run_async", lambda _: Exit.INTERRUPTED
+        "quicksand_tui.cli.keeping.saves_trash.run_async", lambda _: Exit.INTERRUPTED
     )
     assert run([*words, "--empty"]) == Exit.INTERRUPTED
     assert capsys.readouterr() == ("", "")

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from quicksand.base.arch import Architecture
-from quicksand.base.paths import Paths
 from quicksand.disks.images.image_store import ImageStore
-from quicksand.disks.images.stored_image import StoredImage
 from quicksand.qemu.accelerator import AcceleratorStatus
 from quicksand.qemu.binaries import QemuBinaries
 from quicksand.records.config import Accelerator
 
-from quicksand_tui.cli.images.building import BuildProgress
+from quicksand_tui.cli import lazy_commands
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
-from quicksand_tui.cli.this_host import info_setup
+from quicksand_tui.cli.progress_display import BuildProgress
 from quicksand_tui.verbs import packages
 from tests.unit.disks.packages.wheels import make_wheel
 from tests.unit.saves.making import publish_image
+
+if TYPE_CHECKING:
+    from quicksand.base.paths import Paths
+    from quicksand.disks.images.stored_image import StoredImage
 
 Output = pytest.CaptureFixture[str]
 
@@ -43,9 +46,9 @@ def built(places: Paths, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         names.append(name)
         return publish_image(places)
 
-    monkeypatch.setattr(info_setup, "ensure_qemu", get_qemu)
-    monkeypatch.setattr(info_setup, "find_accelerator", find_accelerator)
-    monkeypatch.setattr(info_setup, "ensure_image", build)
+    monkeypatch.setattr(lazy_commands, "ensure_qemu", get_qemu)
+    monkeypatch.setattr(lazy_commands, "find_accelerator", find_accelerator)
+    monkeypatch.setattr(lazy_commands, "ensure_image", build)
     return names
 
 
@@ -73,7 +76,7 @@ def test_a_published_image_is_installed(
     built: list[str], places: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output
 ) -> None:
     make_wheel(tmp_path / "wheels", requires=())
-    monkeypatch.setattr(info_setup, "recipe_names", tuple)
+    monkeypatch.setattr(lazy_commands, "recipe_names", tuple)
     install = packages.install
     source = str(tmp_path / "wheels")
     monkeypatch.setattr(
@@ -94,8 +97,8 @@ def test_a_name_that_nobody_knows_is_said_with_the_recipes_that_there_are(
     async def find_accelerator(binaries: object, arch: object) -> AcceleratorStatus:
         return AcceleratorStatus(available=Accelerator.TCG)
 
-    monkeypatch.setattr(info_setup, "ensure_qemu", get_qemu)
-    monkeypatch.setattr(info_setup, "find_accelerator", find_accelerator)
+    monkeypatch.setattr(lazy_commands, "ensure_qemu", get_qemu)
+    monkeypatch.setattr(lazy_commands, "find_accelerator", find_accelerator)
     assert run(["setup", "--image", "debina"]) == Exit.FAILURE
     err = capsys.readouterr().err
     assert "there is no recipe 'debina'" in err and "hint: there are recipes for agent, " in err

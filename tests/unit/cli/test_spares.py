@@ -8,24 +8,26 @@ import json
 import os
 import signal
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from quicksand.base.errors import MachineError
-from quicksand.base.paths import Paths
 from quicksand.base.settings import SPARES
 from quicksand.records.config import SandboxConfig
 from quicksand.records.layout import sandbox_dir
 from quicksand.records.registry import Registry
-from quicksand.records.sandboxes import Record
 from quicksand.warm.spares import stock
 from quicksand.warm.spares.orders import Orders
 from quicksand.warm.spares.spare import Spare
 
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import BY_SIGNAL, Exit
-from quicksand_tui.cli.this_host.doctor_findings import Level, check_spares
+from quicksand_tui.cli.this_host.doctor import Level, check_spares
 from tests.unit.records.making import RUN
+
+if TYPE_CHECKING:
+    from quicksand.base.paths import Paths
+    from quicksand.records.sandboxes import Record
 
 DEBIAN = SandboxConfig(image="debian")
 LARGE = SandboxConfig(image="debian", memory="1024M")
@@ -92,7 +94,7 @@ async def no_template(*words: object, **options: object) -> None:
 def test_what_can_never_wait_is_refused_first(
     places: Paths, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("quicksand_tui.cli.images.stored_images.warm_up", no_template)
+    monkeypatch.setattr("quicksand_tui.cli.this_host.image_making.warm_up", no_template)
     assert warm("debian", "--display", "--vnc-port", "0", "--spares", "2") == Exit.FAILURE
     assert "hint: leave out --vnc-port" in capsys.readouterr().err
     assert ordered(places) == {}
@@ -101,7 +103,7 @@ def test_what_can_never_wait_is_refused_first(
 def test_too_little_memory_is_told_with_the_reason(
     places: Paths, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("quicksand_tui.cli.images.stored_images.warm_up", no_template)
+    monkeypatch.setattr("quicksand_tui.cli.this_host.image_making.warm_up", no_template)
     monkeypatch.setattr("quicksand.warm.spares.spare_making.available_memory", lambda: 1 << 30)
     Orders(places).set(DEBIAN, 1)
     assert warm("debian", "--spares", "3") == Exit.FAILURE
@@ -118,7 +120,9 @@ def test_a_save_is_no_image(
     class Meaning:
         save = "a save"
 
-    monkeypatch.setattr("quicksand_tui.cli.this_host.spares.find_meaning", lambda *_: Meaning())
+    monkeypatch.setattr(
+        "quicksand_tui.cli.this_host.image_making.find_meaning", lambda *_: Meaning()
+    )
     assert warm("sv", "--spares", "1") != Exit.OK
     told = capsys.readouterr().err
     assert "'sv' is a save, and only images are warmed up" in told
@@ -191,7 +195,7 @@ def test_an_interrupted_order_says_what_stands(
         os.kill(os.getpid(), signal.SIGINT)
         await asyncio.sleep(60)
 
-    monkeypatch.setattr("quicksand_tui.cli.images.stored_images.warm_up", warmed)
+    monkeypatch.setattr("quicksand_tui.cli.this_host.image_making.warm_up", warmed)
     monkeypatch.setattr(stock, "make_spare", make_spare)
     assert warm("debian", "--memory", "1G", "--spares", "4") == BY_SIGNAL + signal.SIGINT
     told = capsys.readouterr().err

@@ -20,8 +20,15 @@ from quicksand.records.sandboxes import Record, new_id
 
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.ssh import ssh_config
-from quicksand_tui.cli.ssh.ssh_config import BEGIN, END, with_include, without_include
-from quicksand_tui.cli.ssh.ssh_files import config_text, prepare_files, sockets_dir
+from quicksand_tui.cli.ssh.ssh_config import (
+    BEGIN,
+    END,
+    config_text,
+    prepare_files,
+    sockets_dir,
+    with_include,
+    without_include,
+)
 from tests.unit.cli.run_cli import quicksand
 
 
@@ -162,7 +169,7 @@ def test_printed_it_can_be_used_at_once(places: Paths) -> None:
 
 
 def test_processes_that_make_the_key_at_the_same_time_end_up_with_one(places: Paths) -> None:
-    code = "from quicksand_tui.cli.ssh.ssh_files import prepare_files; prepare_files()"
+    code = "from quicksand_tui.cli.ssh.ssh_config import prepare_files; prepare_files()"
 
     def make(_: int) -> str:
         subprocess.run([sys.executable, "-c", code], check=True)

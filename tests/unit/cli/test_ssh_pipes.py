@@ -10,10 +10,8 @@ import pytest
 from quicksand.base.errors import AgentRefusedError
 from quicksand.life import forwarder
 
-from quicksand_tui.cli.ssh_server.common import Tasks
-from quicksand_tui.cli.ssh_server.pipes import QUEUE_MAX
-from quicksand_tui.cli.ssh_server.server import GuestServer
-from quicksand_tui.cli.ssh_server.tunnels import ForwardedTcp
+from quicksand_tui.cli.ssh.server import ForwardedTcp, GuestServer
+from quicksand_tui.cli.ssh.sessions import QUEUE_MAX, Tasks
 
 LIMIT_S = 60
 MIB = 1024 * 1024

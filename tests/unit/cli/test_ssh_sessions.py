@@ -10,8 +10,7 @@ from quicksand.guest import execution
 from quicksand.guest.agent import wire
 from quicksand.guest.execution import command_params
 
-from quicksand_tui.cli.ssh_server.common import Tasks
-from quicksand_tui.cli.ssh_server.sessions import HANG_UP_S, hang_up
+from quicksand_tui.cli.ssh.sessions import HANG_UP_S, Tasks, hang_up
 from tests.unit.guest.agent.fake_agent import FakeAgent, session_with
 
 

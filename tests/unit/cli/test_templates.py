@@ -6,8 +6,7 @@ import json
 import os
 import re
 import sys
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from quicksand.base import sharing
@@ -17,20 +16,22 @@ from quicksand.base.paths import Paths, paths
 from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.images.qcow2_writing import create_overlay
 from quicksand.records.config import SandboxConfig
-from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record
 from quicksand.saves.bundle.exporting import export_image
 from quicksand.snapshots import paged
 from quicksand.snapshots.guest_ram import GuestRam
-from quicksand.snapshots.history import Origin
 from quicksand.warm.templates import list_templates, templates_dir
 
-from quicksand_tui.cli.images import stored_images
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
-from quicksand_tui.cli.this_host import doctor
-from quicksand_tui.cli.this_host.doctor import check_checkpoints
-from quicksand_tui.cli.this_host.doctor_findings import Level, check_templates
+from quicksand_tui.cli.this_host import doctor, image_making
+from quicksand_tui.cli.this_host.doctor import Level, check_checkpoints, check_templates
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from quicksand.records.registry import Registry
+    from quicksand.snapshots.history import Origin
 
 
 @pytest.fixture(autouse=True)
@@ -141,7 +142,7 @@ def test_a_bundle_is_unpacked_and_warmed(
     store = ImageStore(places.images)
     export_image("tiny", tmp_path / "t.quicksand", places)
     store.remove("tiny")
-    monkeypatch.setattr(stored_images, "warm_up", warmed)
+    monkeypatch.setattr(image_making, "warm_up", warmed)
     monkeypatch.chdir(tmp_path)
     assert run(["images", "warm", "t.quicksand", "--memory", "300M"]) == Exit.FAILURE
     assert f"it would boot tiny@{image[:12]} with 300M" in capsys.readouterr().err
@@ -161,9 +162,7 @@ async def test_doctor_tells_of_templates(monkeypatch: pytest.MonkeyPatch) -> Non
     (check,) = await check_templates()
     assert check.found.startswith("1, 1")
     assert check.found.endswith("on the file system of the sandboxes")
-    monkeypatch.setattr(
-        "quicksand_tui.cli.this_host.doctor_findings._device", lambda path: len(str(path))
-    )
+    monkeypatch.setattr("quicksand_tui.cli.this_host.doctor._device", lambda path: len(str(path)))
     (check,) = await check_templates()
     assert check.level is Level.NOTE
     assert "each start copies" in check.found

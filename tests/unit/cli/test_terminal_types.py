@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from quicksand.base.errors import AgentRefusedError
 
-from quicksand_tui.cli.guests import terminal_types
-from quicksand_tui.cli.guests.terminal_types import SIZE_MAX, choose_term
+from quicksand_tui.cli.guests import executing
+from quicksand_tui.cli.guests.executing import SIZE_MAX, choose_term
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 ENTRY = b"\x1a\x01" + bytes(40)
 
@@ -44,7 +46,7 @@ async def chosen(files: Files, wanted: str) -> str:
 @pytest.fixture(autouse=True)
 def entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where a terminal has put entries of its own."""
-    monkeypatch.setattr(terminal_types, "DIRECTORIES", ("/lib/terminfo",))
+    monkeypatch.setattr(executing, "DIRECTORIES", ("/lib/terminfo",))
     monkeypatch.setenv("TERMINFO", str(tmp_path))
     monkeypatch.setenv("HOME", "/nonexistent")
     for name in ("x/xterm-ghostty", "78/xterm-other", "x/xterm-broken", "x/xterm-long"):

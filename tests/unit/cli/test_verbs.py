@@ -7,10 +7,9 @@ import inspect
 import re
 import shlex
 import string
-from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import pytest
@@ -21,11 +20,13 @@ import quicksand_tui
 from quicksand_tui.actions.all_actions import ACTIONS, Scope
 from quicksand_tui.actions.line import MORE, SANDBOX, verbs_of
 from quicksand_tui.cli.carrying import EVERYTHING
-from quicksand_tui.cli.click_commands import load
-from quicksand_tui.cli.group import cli
+from quicksand_tui.cli.click_commands import cli, load
 from quicksand_tui.verbs.call import AS_JSON, command_line
 from quicksand_tui.verbs.index import all_verbs, find_verb
 from quicksand_tui.verbs.verb import AnyVerb, Kind, Parameter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 ROOT = Path(quicksand_tui.__file__).parent
 ALL = [found for verb in all_verbs() for found in verb.walk()]

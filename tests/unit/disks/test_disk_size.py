@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from quicksand.base.errors import ConfigError
@@ -14,6 +14,9 @@ from quicksand.saves.boot_disk import prepare_disk
 
 from tests.conftest import blank_record
 from tests.unit.snapshots.boxes import image_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 MIB = 1024 * 1024
 

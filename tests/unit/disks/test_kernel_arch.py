@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from quicksand.base.arch import Architecture
@@ -23,6 +22,10 @@ from tests.unit.disks.kernels import (
     make_zboot,
     pack_gzip,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
 
 X86, ARM = Architecture.X86_64, Architecture.ARM64
 

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Iterable
 from itertools import pairwise
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from quicksand.base.errors import ConfigError, DisplayError, StateError
@@ -27,6 +24,11 @@ from quicksand.display.keys import STROKES
 from quicksand.qemu.qemu_hypervisor import Qemu
 from quicksand.qemu.qmp import Monitor
 from quicksand.records.layout import MachineDir
+
+if TYPE_CHECKING:
+    import contextlib
+    from collections.abc import Iterable
+    from pathlib import Path
 
 QUEUE = 64
 """Buffers of a virtio-input device's queue (QEMU, hw/input/virtio-input.c)."""

@@ -4,9 +4,7 @@ screen, keyboard and pointer. What it has more takes nothing away."""
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 import quicksand
@@ -14,6 +12,10 @@ from quicksand import Sandbox, SandboxConfig
 from quicksand.base.errors import ConfigError
 from quicksand.desktop import Desktop
 from quicksand.display.hands import place_on
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
 
 
 class Specified(Protocol):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import stat
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from quicksand.base.errors import ConfigError, PortInUseError, StateError
@@ -14,6 +13,9 @@ from quicksand.records.config import SandboxConfig
 from quicksand.records.layout import MachineDir
 
 from quicksand_tui.model.remedy_words import hint_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class FakeMonitor:

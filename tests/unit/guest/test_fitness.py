@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 import time
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from quicksand.base.errors import UnfitGuestError
 from quicksand.guest import fitness as guest_clock
-from quicksand.guest.agent.session import Session
 from quicksand.guest.fitness import (
     START_TOLERANCE,
     TOLERANCE,
@@ -21,6 +20,9 @@ from quicksand.guest.fitness import (
     require_fit,
 )
 from quicksand.records.config import NetworkMode
+
+if TYPE_CHECKING:
+    from quicksand.guest.agent.session import Session
 
 SAID = """256
 MemTotal:         490000 kB

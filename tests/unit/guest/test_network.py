@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from quicksand import NetworkMode
 from quicksand.guest import network
 from quicksand.guest.network import network_notices, why_no_names
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.fixture

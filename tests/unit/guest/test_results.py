@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import quicksand
@@ -15,6 +13,10 @@ import quicksand.errors
 from quicksand import CommandFailedError, ExecuteResult, GuestFiles
 from quicksand.base.errors import AgentCode, AgentRefusedError
 from quicksand.guest.execution import LAST_LINES
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
 
 FAILED = ExecuteResult(stdout="out\n", stderr="one\n\x1b[2Jtwo\n", exit_code=2)
 

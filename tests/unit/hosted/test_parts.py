@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from quicksand import Mount, RemoteHost, Sandbox
@@ -14,6 +13,9 @@ from quicksand.hosted.life import FarLife
 from quicksand.hosted.remote_parts import FarParts
 from quicksand.life.parts import LocalParts, Parts
 from quicksand.records.config import SandboxConfig
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 HOST = "ssh://nobody@nowhere.invalid"
 NOT_THERE = ("vnc_socket", "logs", "save_on_stop")

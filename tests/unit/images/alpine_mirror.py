@@ -11,7 +11,10 @@ import random
 import subprocess
 import tarfile
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 KEY_NAME = "test-0123abcd.rsa.pub"
 

@@ -8,9 +8,8 @@ import io
 import tarfile
 import time
 import tracemalloc
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -33,6 +32,10 @@ from quicksand_images.packages import package_cache
 
 from tests.unit.images.alpine_mirror import KEY_NAME, AlpineSigner, make_alpine_mirror, make_apk
 from tests.unit.images.mirrors import Served, serve
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 INDEX = """\
 C:Q1abc=

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncGenerator, AsyncIterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
@@ -16,6 +15,9 @@ from quicksand_interpreter import cells, contexts, server
 from quicksand_interpreter.contexts import Contexts, KernelGoneError
 from quicksand_interpreter.messages import DATA, Line, line_of
 from quicksand_interpreter.service import Service
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator
 
 
 class FakeKernel:

@@ -5,13 +5,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from textual.events import Key, MouseDown, MouseUp
-from textual.pilot import Pilot
 
 from quicksand_tui.kit.key_handling import ANSWER_AFTER_S, GAP_S, LETTERS, Clock, Hands
 from quicksand_tui.panes.pending_shell import WaitingShell
@@ -32,6 +30,11 @@ from tests.unit.app.fakes import (
     toasts,
     until,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+
+    from textual.pilot import Pilot
 
 WORDS = tuple(
     """

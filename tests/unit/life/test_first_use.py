@@ -8,8 +8,7 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from quicksand import Sandbox
@@ -28,6 +27,9 @@ from quicksand_images import builder as real
 from quicksand_tui.door.look import Reader
 from quicksand_tui.model.remedy_words import hint_of
 from tests.unit.cli.run_cli import quicksand
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class Builder:

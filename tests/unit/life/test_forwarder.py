@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from quicksand.base.errors import AgentRefusedError
@@ -16,6 +15,9 @@ from quicksand.life.forwarder import LOOPBACK, Forwarder
 from quicksand.life.guest import InGuest
 from quicksand.records.config import GUEST_IP, NetworkMode
 from quicksand.records.dialled import ForwarderFiles
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 async def test_one_that_cannot_see_the_end_of_its_sandbox_ends(

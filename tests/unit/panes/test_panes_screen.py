@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from quicksand.things.status import Status
 from textual.events import Key, Paste
-from textual.geometry import Region
-from textual.pilot import Pilot
 from textual.screen import Screen
 
 from quicksand_tui.door.service_protocol import ShellView
@@ -38,6 +34,13 @@ from tests.unit.app.fakes import (
     toasts,
     until,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from textual.geometry import Region
+    from textual.pilot import Pilot
 
 PREFIX = "ctrl+right_square_bracket"
 

@@ -8,13 +8,13 @@ from weakref import ref
 
 import pytest
 from PIL import Image
+from quicksand_pixels.decoding.places import Part, Placed, Stored
+from quicksand_pixels.text_cells import UPPER
 
 from quicksand_tui.panes import pictures
 from quicksand_tui.panes.content import LinkState, LinkStatus, Said
 from quicksand_tui.panes.pane import Pane
 from quicksand_tui.panes.pictures import HalfRows, PanePictures
-from quicksand_tui.pixels.cells import UPPER
-from quicksand_tui.pixels.placed import Part, Placed, Stored
 from tests.unit.app.fakes import FakeService, until
 from tests.unit.panes.test_panes_screen import opened, says
 from tests.unit.pixels.guest import chunked, command, noise, packed
@@ -77,7 +77,7 @@ async def test_a_picture_of_the_terminal_before_does_not_end_the_replay() -> Non
 
 
 def test_pictures_of_a_terminal_that_is_replaced_are_freed_at_once() -> None:
-    made = PanePictures(cast(Pane, None), None, lambda _: None)
+    made = PanePictures(cast("Pane", None), None, lambda _: None)
     terminal = made.terminal(20, 5)
     terminal.feed(command("a=T,f=24,s=1,v=1,i=1", b"abc"))
     assert made._graphics is not None

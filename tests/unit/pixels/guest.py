@@ -9,10 +9,9 @@ from base64 import standard_b64encode
 from typing import Any
 
 from PIL import Image
+from quicksand_pixels.decoding.guest_graphics import Elsewhere, GuestGraphics, here
+from quicksand_pixels.decoding.places import Budget
 from quicksand_vt import Surface, Terminal
-
-from quicksand_tui.pixels.guest_graphics import Elsewhere, GuestGraphics, here
-from quicksand_tui.pixels.picture_budget import Budget
 
 CELL = (10, 20)
 RED, GREEN, BLUE = (255, 0, 0), (0, 255, 0), (0, 0, 255)

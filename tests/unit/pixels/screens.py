@@ -5,9 +5,8 @@ from __future__ import annotations
 import random
 
 from PIL import Image, ImageDraw
-
-from quicksand_tui.model.geometry import Rect
-from quicksand_tui.pixels.scaling import Frame
+from quicksand_pixels import Rect
+from quicksand_pixels.encoding.canvas import Frame
 
 
 def desktop(width: int = 640, height: int = 400, *, windows: int = 6, seed: int = 1) -> Image.Image:

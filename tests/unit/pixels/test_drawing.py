@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pytest
 from PIL import Image, ImageChops, ImageDraw, ImageStat
+from quicksand_pixels import Rect
+from quicksand_pixels.encoding.canvas import Canvas, Encoder, Frame
+from quicksand_pixels.encoding.half_cells import HalfCells
+from quicksand_pixels.encoding.kitty import KittyEncoder
+from quicksand_pixels.encoding.sixel import SixelEncoder
+from quicksand_pixels.viewport import Grid, Viewport
+from quicksand_pixels.ways import Colours
 from quicksand_vt import Terminal
 
-from quicksand_tui.model.geometry import Rect
-from quicksand_tui.pixels.canvas import Canvas, Encoder
-from quicksand_tui.pixels.halfcells import HalfCells
-from quicksand_tui.pixels.kitty import KittyEncoder
-from quicksand_tui.pixels.picture_way import Colours
-from quicksand_tui.pixels.scaling import Frame
-from quicksand_tui.pixels.sixel import SixelEncoder
-from quicksand_tui.pixels.viewport import Grid, Viewport
 from tests.unit.pixels.decoders import KittyTerminal, SixelTerminal, half_cells
 from tests.unit.pixels.screens import desktop, frame_of, whole
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 COLUMNS, ROWS = 50, 20
 CELL = (8, 16)

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from PIL import Image
 from quicksand.display.rfb import RfbClient
+from quicksand_pixels import parse_cells
+from quicksand_pixels.user_input import Chord
 
 from quicksand_tui.door import engine_screen as door
 from quicksand_tui.door.engine_screen import EngineScreen
+from quicksand_tui.door.screen_messages import ROWS, Drawn
 from quicksand_tui.door.service import EngineService
-from quicksand_tui.pixels.encoder_messages import ROWS, Drawn, parse_cells
-from quicksand_tui.pixels.keysyms import Chord
 from tests.conftest import wait_for
 from tests.unit.pixels.fake_desktop import FakeDesktop
 from tests.unit.pixels.screens import desktop
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 RED, BLUE = b"\xff\x00\x00", b"\x00\x00\xff"
 

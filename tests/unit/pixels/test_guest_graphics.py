@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageChops
+from quicksand_pixels.decoding import kitty_reading, places
+from quicksand_pixels.decoding.guest_graphics import Decode, Decoded, here
+from quicksand_pixels.decoding.places import Budget
 from quicksand_vt import Terminal
 
-from quicksand_tui.pixels import kitty_reading, placed
-from quicksand_tui.pixels.guest_graphics import Decode, Decoded, here
-from quicksand_tui.pixels.picture_budget import Budget
 from tests.conftest import examples
 from tests.unit.pixels.guest import (
     BLUE,
@@ -28,6 +28,9 @@ from tests.unit.pixels.guest import (
     png,
 )
 from tests.unit.terminal.soundness import check_sound
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SIXELS = b'\x1bP0;1q"1;1;30;40#1;2;100;0;0#1' + b"!30~-" * 6 + b"!30N\x1b\\"
 """A red picture of three columns and two rows."""
@@ -465,9 +468,9 @@ def test_the_number_of_places_is_bounded() -> None:
     drawing = Drawing(40, 10)
     control, data = rgb(solid(RED, (1, 1)), "a=t,i=1")
     drawing.kitty(control, data)
-    for _ in range(3 * placed.COUNT_MAX):
+    for _ in range(3 * places.COUNT_MAX):
         drawing.kitty("a=p,i=1,C=1,q=2")
-    assert len(drawing.graphics.places.placed) <= placed.COUNT_MAX
+    assert len(drawing.graphics.places.placed) <= places.COUNT_MAX
     drawing.feed(b"\x1bc")
     assert drawing.graphics.places.pixels == 0
 
@@ -532,7 +535,7 @@ def test_covering_cells_again_and_again_comes_to_an_end() -> None:
 def test_a_name_for_parts_is_never_larger_than_the_scrollback_holds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(placed, "NUMBERS_MAX", 20)
+    monkeypatch.setattr(places, "NUMBERS_MAX", 20)
     drawing = Drawing()
     for _ in range(9):
         drawing.feed(SIXELS + b"\r\n")
@@ -540,7 +543,7 @@ def test_a_name_for_parts_is_never_larger_than_the_scrollback_holds(
 
 
 def test_commands_that_are_refused_use_up_no_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(placed, "NUMBERS_MAX", 2_000_000)
+    monkeypatch.setattr(places, "NUMBERS_MAX", 2_000_000)
     drawing = Drawing(clock=lambda: 0.0)
     control, data = rgb(solid(RED), "a=T,i=1,q=1,C=1")
     drawing.kitty(control, data)

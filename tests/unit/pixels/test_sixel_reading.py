@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageChops
+from quicksand_pixels.decoding import sixel_reading
+from quicksand_pixels.decoding.sixel_reading import SixelPicture, SixelReader
+from quicksand_pixels.encoding.sixel import encode_sixels
 
-from quicksand_tui.pixels import sixel_reading
-from quicksand_tui.pixels.sixel import encode_sixels
-from quicksand_tui.pixels.sixel_reading import SixelPicture, SixelReader
 from tests.conftest import examples
 from tests.unit.pixels.guest import BLUE, GREEN, RED, noise
 

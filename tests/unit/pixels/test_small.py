@@ -10,9 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
-
-from quicksand_tui.pixels.halfcells import KEPT_BITS
-from quicksand_tui.pixels.small import PIXELS_MAX, fit, read_png
+from quicksand_pixels.encoding.half_cells import KEPT_BITS, PIXELS_MAX, fit, read_png
 
 
 def png(image: Image.Image, form: str = "PNG") -> bytes:

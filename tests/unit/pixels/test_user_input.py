@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import pytest
-
-from quicksand_tui.pixels.keysyms import ALT, CONTROL, SHIFT, Chord, Stroke, keysym_of, strokes
-from quicksand_tui.pixels.picture_way import (
-    Colours,
-    Way,
-    choose_colours,
-    choose_way,
-    choose_way_in_text,
-)
-from quicksand_tui.pixels.user_input import (
+from quicksand_pixels.user_input import (
+    ALT,
+    CONTROL,
     PASTE_MAX,
+    SHIFT,
+    Chord,
     Command,
     Event,
     Focus,
     Pasted,
     Pointer,
     ScreenInput,
+    Stroke,
+    keysym_of,
+    strokes,
 )
+from quicksand_pixels.ways import Colours, Way, choose_colours, choose_way, choose_way_in_text
+
 from quicksand_tui.verbs.index import find_verb
 
 PREFIX = Chord("]", control=True)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from quicksand_tui.model.geometry import Rect
-from quicksand_tui.pixels.viewport import Grid, Viewport
+from quicksand_pixels import Rect
+from quicksand_pixels.viewport import Grid, Viewport
 
 
 def view(width: int = 1280, height: int = 800, grid: Grid | None = None) -> Viewport:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from PIL import Image
@@ -17,14 +15,18 @@ from quicksand.display import screendump as display
 from quicksand.display.picture import Framebuffer, Rect
 from quicksand.display.rfb import RfbClient
 from quicksand.records.layout import MachineDir
+from quicksand_pixels.ways import Colours
 
 from quicksand_tui.door import screen_worker
+from quicksand_tui.door.screen_messages import TILES, Drawn, Kind, Order
 from quicksand_tui.door.screen_worker import Worker
-from quicksand_tui.pixels.encoder_messages import TILES, Drawn, Kind, Order
-from quicksand_tui.pixels.picture_way import Colours
 from tests.unit.pixels.decoders import KittyImages
 from tests.unit.pixels.fake_desktop import FakeDesktop
 from tests.unit.pixels.screens import desktop
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
 
 ORDER = Order(way=TILES, first_id=1 << 16, grid=(60, 20, 10, 20), sharp=True)
 

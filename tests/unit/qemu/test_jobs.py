@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Iterator
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from quicksand.base.errors import MachineError, QemuDiedError, StateError
 from quicksand.qemu.qmp import Monitor, run_job
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Iterator
 
 STEPS = ("created", "running", "waiting", "pending", "concluded")
 
@@ -32,7 +34,7 @@ class FakeQemu:
 
     @property
     def monitor(self) -> Monitor:
-        return cast(Monitor, self)
+        return cast("Monitor", self)
 
     @contextlib.contextmanager
     def listen(self, *names: str) -> Iterator[AsyncGenerator[dict[str, Any], None]]:

@@ -14,9 +14,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
@@ -44,6 +43,9 @@ from quicksand.records.layout import (
 )
 
 from tests.conftest import in_time, wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator, Mapping
 
 ID = "b0c5b0c5b0c5"
 FOR_EVER = "exec tail -f /dev/null"

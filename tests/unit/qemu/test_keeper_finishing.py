@@ -6,15 +6,18 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from quicksand.base.errors import MachineError
-from quicksand.records.layout import MachineDir
 
 from tests.conftest import wait_for
 from tests.unit.qemu.test_keeper_machines import Scene, scene
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from quicksand.records.layout import MachineDir
 
 __all__ = ["scene"]
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from quicksand.base.effort import LOG_MAX
 from quicksand.records.command_log import COMMAND_MAX, CommandLogReader, note_command
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def note(log: Path, command: str | list[str], code: int = 0) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from quicksand.base.errors import PathError
@@ -32,6 +31,9 @@ from tests.unit.records.making import (
     runtime_of,
     write_record,
 )
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def test_what_dead_owners_left_is_removed(registry: Registry) -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -36,6 +35,9 @@ from tests.unit.records.making import (
     place_of,
     runtime_of,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 # Records
 

@@ -8,10 +8,13 @@ import shlex
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from quicksand.remote.peer_link import Answer, Link
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+    from pathlib import Path
 
 FAR_END = """
 import asyncio, sys

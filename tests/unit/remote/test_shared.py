@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pytest
-from quicksand.base.errors import RemoteError
 from quicksand.remote import shared_connection
 from quicksand.remote.destination import Destination
+
+if TYPE_CHECKING:
+    import pytest
+    from quicksand.base.errors import RemoteError
 
 
 class Lost:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from quicksand.base.errors import HostError
 from quicksand.remote.destination import Destination
 from quicksand.remote.ssh import start_ssh
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 BOX = Destination.parse("ssh://box")
 

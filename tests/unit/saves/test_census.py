@@ -6,7 +6,7 @@ import os
 import shutil
 import time
 from dataclasses import replace
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -15,27 +15,33 @@ from quicksand.base.ageing import CONFIRMED_S
 from quicksand.base.errors import SaveError, SaveNotFoundError
 from quicksand.base.files import try_lock, write_json
 from quicksand.base.footprint import Footprint
-from quicksand.base.paths import Paths
 from quicksand.records.layout import sandbox_dir
 from quicksand.records.sandboxes import Record, SaveSource
 from quicksand.saves.census import (
-    BaseState,
     Census,
+    Removed,
     SaveInfo,
     base_state,
+    choose_old,
     expire_trash,
     freed_by,
     list_trash,
+    remove_each,
+    remove_save,
 )
-from quicksand.saves.links import workspaces_dir
+from quicksand.saves.finding import known_stores, workspaces_dir
 from quicksand.saves.save_manifest import MANIFEST, OVERLAYS, Base
-from quicksand.saves.save_removal import Removed, choose_old, remove_each, remove_save
 from quicksand.saves.store import SaveStore
-from quicksand.saves.workspaces import known_stores
+from quicksand.things.save import BaseState
 
 from tests.unit.aged import age
 from tests.unit.cli.run_cli import make_stopped
 from tests.unit.saves.making import make_published, make_save, publish_image, workspace_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from quicksand.base.paths import Paths
 
 CLUSTER = 65536
 

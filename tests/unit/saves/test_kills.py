@@ -5,15 +5,14 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Collection
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from quicksand.base.paths import Paths
 from quicksand.base.removal import make_marked
 from quicksand.saves import store as store_module
-from quicksand.saves.own_directories import GONE
 from quicksand.saves.ownership import fits, is_own
+from quicksand.saves.proof import GONE
 from quicksand.saves.save_manifest import OVERLAYS
 from quicksand.saves.save_places import HOUSE, READY
 from quicksand.saves.saving import _publish
@@ -21,6 +20,10 @@ from quicksand.saves.store import MAKING, Save, SaveStore
 
 from tests.kills import kill_at_each
 from tests.unit.saves.making import fill_save, make_save
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+    from pathlib import Path
 
 NAME = "env"
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from quicksand.base.errors import HistoryError
-from quicksand.base.paths import Paths
 from quicksand.records.layout import SandboxDir
-from quicksand.saves.finding import store_at
+from quicksand.saves.census import remove_save, restore_save
+from quicksand.saves.finding import remember, store_at
 from quicksand.saves.ownership import (
     IMPORTED,
     MARKS_KEPT,
@@ -21,13 +20,17 @@ from quicksand.saves.ownership import (
     was_made_at,
 )
 from quicksand.saves.save_manifest import MANIFEST, OVERLAYS
-from quicksand.saves.save_removal import remove_save, restore_save
 from quicksand.saves.store import Save, SaveStore
-from quicksand.saves.workspaces import remember
 from quicksand.snapshots.layers import read_seal, seal_layers
 from quicksand.snapshots.pages import verify
 
 from tests.unit.saves.making import make_save
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from quicksand.base.paths import Paths
 
 
 def marks(places: Paths) -> list[Path]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from quicksand.base.paths import Paths
 from quicksand.saves.save_places import HOUSE, PLAIN, READY, WORKSPACE, may_be_save
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from quicksand.base.paths import Paths
 
 
 @pytest.fixture(autouse=True)

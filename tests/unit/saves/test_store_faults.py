@@ -7,24 +7,26 @@ import multiprocessing
 import os
 import random
 import time
-from collections.abc import Callable
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from quicksand.base.errors import DiskSpaceError, QuicksandError, SaveError, SaveNotFoundError
 from quicksand.base.paths import Paths
 from quicksand.base.removal import make_marked
 from quicksand.records.trash import TRASH
-from quicksand.saves import save_trash
 from quicksand.saves import store as store_module
 from quicksand.saves.ownership import is_own
-from quicksand.saves.save_facts import identity_of
+from quicksand.saves.save_manifest import identity_of
 from quicksand.saves.save_places import HOUSE, READY
 from quicksand.saves.saving import _publish
 from quicksand.saves.store import Save, SaveStore
 
 from tests.faults import Fault, fault
 from tests.unit.saves.making import fill_save, make_save
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
 
 __all__ = ["fault"]
 
@@ -156,9 +158,8 @@ def test_removing_for_good_needs_no_space(
         raise DiskSpaceError(f"no space left for {path}")
 
     with monkeypatch.context() as patch:
-        for module in (store_module, save_trash):
-            patch.setattr(module, "write_json", is_full)
-            patch.setattr(module, "make_marked", is_full)
+        patch.setattr(store_module, "write_json", is_full)
+        patch.setattr(store_module, "make_marked", is_full)
         with pytest.raises(DiskSpaceError):
             store.remove("env")
         assert store.find("env").error == ""

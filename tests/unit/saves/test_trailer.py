@@ -9,9 +9,8 @@ import random
 import struct
 import subprocess
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
@@ -19,7 +18,7 @@ from hypothesis import strategies as st
 from quicksand.base.errors import ConfigError, DiskSpaceError, ImageError, PathError
 from quicksand.disks.images.qcow2_writing import CLUSTER, create_overlay
 from quicksand.disks.images.visible import write_merged
-from quicksand.saves.trailer import (
+from quicksand.saves.portable import (
     DEPTH_MAX,
     MAGIC,
     TRAILER_MAX,
@@ -33,6 +32,9 @@ from tests.faults import Fault, fault
 from tests.unit.disks.diff.disks import write_clusters
 from tests.unit.disks.test_overlay import QemuImg, qemu_img
 from tests.unit.qcow2_layers import read_disk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["fault", "qemu_img"]
 

@@ -7,24 +7,28 @@ import hashlib
 import os
 import shutil
 import threading
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from quicksand.base.paths import Paths
 from quicksand.base.threads import Stopped
 from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.images.qcow2_writing import create_overlay
 from quicksand.records.config import SandboxConfig
 from quicksand.saves import verifying
+from quicksand.saves.portable import write_metadata
 from quicksand.saves.save_manifest import MANIFEST, OVERLAYS, Base, SavedLayer, SaveManifest
 from quicksand.saves.store import Save, SaveStore, load_save
-from quicksand.saves.trailer import write_metadata
 from quicksand.saves.verifying import BASE, Verdict, Verifier, find_any, verify_saves
 
 from tests.unit.disks.diff.disks import write_clusters
 from tests.unit.saves.making import MIB, make_layer, make_published, make_save, publish_image
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from quicksand.base.paths import Paths
 
 DATA = 5 * 65536
 """Where `create_overlay` and `write_clusters` put the first cluster's content."""

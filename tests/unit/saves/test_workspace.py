@@ -7,29 +7,38 @@ import json
 import os
 import stat
 import subprocess
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from quicksand.base.errors import HostError, SaveError
-from quicksand.base.paths import Paths
 from quicksand.base.removal import MARK
 from quicksand.life.cleaning import Cleaner
 from quicksand.life.disk_usage import UsageKind, measure
 from quicksand.records.trash import TRASH, TRASH_KEPT_S
-from quicksand.saves import precious
+from quicksand.saves import proof
 from quicksand.saves import store as store_module
-from quicksand.saves.census import Census, expire_trash, list_trash
-from quicksand.saves.finding import all_stores, store_at, workspace_store
-from quicksand.saves.own_directories import GONE
+from quicksand.saves.census import (
+    Census,
+    expire_trash,
+    list_trash,
+    remove_save,
+    restore_save,
+    sweep,
+)
+from quicksand.saves.finding import all_stores, known_stores, remember, store_at, workspace_store
 from quicksand.saves.ownership import is_own
+from quicksand.saves.proof import GONE
 from quicksand.saves.save_places import HOUSE, READY
-from quicksand.saves.save_removal import remove_save, restore_save, sweep
 from quicksand.saves.store import MAKING, SaveStore
-from quicksand.saves.workspaces import known_stores, remember
 
 from tests.unit.saves.making import make_published, make_save
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from quicksand.base.paths import Paths
 
 HEX = "0123456789ab"
 
@@ -205,7 +214,7 @@ def mount(path: Path) -> None:
     """As the system tells of it."""
     place = str(path).replace(" ", "\\040").encode()
     line = b"36 35 98:0 / " + place + b" rw,noatime - ext4 /dev/sda1 rw\n"
-    precious.MOUNTS.write_bytes(precious.MOUNTS.read_bytes() + line)
+    proof.MOUNTS.write_bytes(proof.MOUNTS.read_bytes() + line)
 
 
 @pytest.mark.parametrize(
@@ -233,7 +242,7 @@ def test_what_must_stay_is_refused(
     monkeypatch.setenv("QUICKSAND_DATA_DIR", os.environ["QUICKSAND_DATA_DIR"])
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mountinfo").write_bytes(Path("/proc/self/mountinfo").read_bytes())
-    monkeypatch.setattr(precious, "MOUNTS", tmp_path / "mountinfo")
+    monkeypatch.setattr(proof, "MOUNTS", tmp_path / "mountinfo")
     make(work / "thing")
     before, store = tree(work), SaveStore(work, is_shared=True)
     with pytest.raises(SaveError, match=says) as caught:

@@ -15,10 +15,8 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 from quicksand_smb import walk
@@ -34,6 +32,10 @@ from quicksand_smb.store import (
 )
 
 from tests.unit.smb.naive import NaiveStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from types import FrameType
 
 SECRET = b"secret of the host"
 READ = OpenOptions(read=True)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from quicksand_smb.node import Node
+from typing import TYPE_CHECKING
+
 from quicksand_smb.store import Action, Disposition, OpenOptions, Reason, Store, StoreError
+
+if TYPE_CHECKING:
+    from quicksand_smb.node import Node
 
 RW = OpenOptions(read=True, write=True)
 

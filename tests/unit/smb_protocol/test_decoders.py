@@ -7,8 +7,7 @@ import importlib
 import inspect
 import pkgutil
 import struct
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import quicksand_smb
@@ -23,6 +22,10 @@ from quicksand_smb.wire import ProtocolError, decode_text
 
 from tests.unit.smb_protocol import client as c
 from tests.unit.smb_protocol.client import Client
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 
 def of_view(decode: Callable[[memoryview], object]) -> Callable[[bytes], object]:

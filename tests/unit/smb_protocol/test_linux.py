@@ -7,8 +7,7 @@ import ctypes
 import os
 import stat
 import struct
-from collections.abc import Iterator
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from quicksand_smb import posix
@@ -18,6 +17,10 @@ from quicksand_smb.wire import filetime
 from tests.conftest import wait_for
 from tests.unit.smb_protocol import client as c
 from tests.unit.smb_protocol.client import Client
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 SET_REPARSE, GET_REPARSE = 0x000900A4, 0x000900A8
 SYMLINK = 0xA000000C

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import struct
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.unit.smb_protocol import client as c
 from tests.unit.smb_protocol.client import Answer, Client
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 PENDING, GONE = 0x103, 0xC0000056
 EVERYTHING = 0xFFF

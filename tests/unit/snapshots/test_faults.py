@@ -5,13 +5,11 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from quicksand.base.errors import DiskSpaceError
 from quicksand.base.files import is_locked
-from quicksand.base.paths import Paths
 from quicksand.life import cloning
 from quicksand.records.layout import SandboxDir, sandbox_dir
 from quicksand.records.registry import Registry
@@ -24,6 +22,12 @@ from quicksand.snapshots.storing import memory_files
 from tests.faults import Fault, fault
 from tests.unit.snapshots.boxes import check_whole, image_of, make_base, make_box, tree
 from tests.unit.snapshots.test_storing import Sandbox
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from quicksand.base.paths import Paths
 
 __all__ = ["fault"]
 

@@ -7,9 +7,8 @@ import itertools
 import os
 import struct
 import zlib
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -27,6 +26,10 @@ from quicksand.snapshots.pages import (
     overlay_runs,
     write_file,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 FILES = (64, 200, 1)
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from quicksand.base.errors import DiskSpaceError, HistoryError, MachineError
@@ -13,6 +12,9 @@ from quicksand.qemu.command import AGENT_HTTP_PORT
 from quicksand.snapshots import successor
 from quicksand.snapshots.present import Present
 from quicksand.snapshots.taking import RunningSandbox
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class Failing:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections.abc import Iterator
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from quicksand.base.checksum import crc32
@@ -14,6 +13,10 @@ from quicksand.base.errors import DiskSpaceError
 from quicksand.snapshots.guest_ram import PAGE
 from quicksand.snapshots.pages import CHUNK
 from quicksand.snapshots.stepwise import BUFFERS, THREAD, StepWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 STEPS = 3 * BUFFERS
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import TYPE_CHECKING
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from quicksand_vt.cell_rows import Row
@@ -10,6 +11,9 @@ from quicksand_vt.packing import Packed, Packer
 from quicksand_vt.style import PLAIN, Attribute, Styles
 
 from tests.conftest import examples
+
+if TYPE_CHECKING:
+    import pytest
 
 STYLES = (
     PLAIN,

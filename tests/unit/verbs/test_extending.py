@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from quicksand_tui.verbs.index import SECTIONS
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 VERB = """
 from quicksand_tui.plugins import Kind, argument, command

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from quicksand.base.errors import AgentError, GuestPanicError
-from quicksand.base.paths import Paths
 from quicksand.base.progress import COLD, Stopwatch
 from quicksand.qemu.planning import Found
 from quicksand.records.config import Accelerator, SandboxConfig
@@ -18,6 +17,9 @@ from quicksand.records.registry import Registry
 from quicksand.warm import starting
 
 from tests.conftest import blank_record
+
+if TYPE_CHECKING:
+    from quicksand.base.paths import Paths
 
 
 class Running:

@@ -7,10 +7,10 @@ from pathlib import Path
 from quicksand import Architecture, ResolvedImage, Sandbox, SaveManifest
 from quicksand.base.paths import Paths, paths
 from quicksand.disks.images import resolve
+from quicksand.saves.boot_disk import find_base, save_files
 from quicksand.saves.finding import find_save
 from quicksand.saves.ownership import is_own
 from quicksand.saves.resolving import find_meaning
-from quicksand.saves.resuming import find_base, save_files
 from quicksand.saves.save_manifest import VERSION as SAVE_VERSION
 from quicksand.saves.store import Save
 

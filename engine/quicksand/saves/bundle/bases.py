@@ -27,7 +27,6 @@ from quicksand.disks.images.stored_image import (
 )
 from quicksand.disks.images.stored_image import KEY as PACKAGE
 from quicksand.disks.packages.names import PUBLISHED, plain
-from quicksand.saves.bundle.hostile_parts import DiskWatch, check_disk, check_layer
 from quicksand.saves.bundle.manifest import (
     IMAGE_FILES,
     Bundle,
@@ -36,7 +35,7 @@ from quicksand.saves.bundle.manifest import (
     image_names,
     image_part,
 )
-from quicksand.saves.bundle.receiving import Members
+from quicksand.saves.bundle.receiving import DiskWatch, Members, check_disk, check_layer
 
 PART_MAX = {"image.kernel": KERNEL_MAX, "image.initrd": INITRD_MAX}
 

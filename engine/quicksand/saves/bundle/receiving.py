@@ -1,24 +1,40 @@
-"""Writes the members of a bundle to disk and checks them meanwhile."""
+"""Writes the members of a bundle to disk and checks them meanwhile.
+
+Whatever could reach this host is refused: in its configuration and in the headers of its disks.
+Only our own code reads them, before any QEMU program sees a file.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
+from quicksand.base.arch import Architecture
 from quicksand.base.capacity import DISK_RESERVE
 from quicksand.base.error_text import mib_text
-from quicksand.base.errors import DiskSpaceError
+from quicksand.base.errors import BundleError, DiskSpaceError, ImageError
 from quicksand.base.files import map_os_errors
 from quicksand.base.progress import Progress
+from quicksand.base.remedies import Words
 from quicksand.base.sharing import write_at
+from quicksand.disks.images.qcow2 import (
+    ForeignDisk,
+    Qcow2Header,
+    check_backing_name,
+    check_qcow2,
+    check_snapshots,
+)
+from quicksand.records.config import NetworkMode, SandboxConfig
 from quicksand.records.nodes import File
 from quicksand.saves.bundle.manifest import BundleKind, Member
-from quicksand.saves.bundle.tar import Header, TarReader
+from quicksand.saves.bundle.streams import Header, TarReader
+from quicksand.saves.resolving import left_out_of
 from quicksand.snapshots.pages import CHUNK, seal
 from quicksand.snapshots.verified import Verified
 
@@ -305,3 +321,96 @@ def require_space(root: Path, need: int) -> None:
             "free space",
             hint="free some disk space if you trust the bundle",
         )
+
+
+def check_config(config: SandboxConfig, other: Mapping[str, Any] | None = None) -> None:
+    """Raise BundleError if a configuration from elsewhere reaches this host."""
+    reason = dangers(config, other)
+    if reason:
+        raise BundleError(
+            f"the bundle {reason}",
+            hint=Words(
+                "if you know who made it, ",
+                Words("`import --trust`", python="`trusted=True`"),
+                " takes it all the same",
+            ),
+        )
+
+
+def dangers(config: SandboxConfig, other: Mapping[str, Any] | None = None) -> str:
+    """Return the options of a configuration that only a trusted file may choose, or ""."""
+    if config.extra_qemu_args:
+        words = " ".join(config.extra_qemu_args)
+        return f"has QEMU arguments of its own, which can read and run anything here: {words[:200]}"
+    if mounts := config.mounts or (other or {}).get("mounts"):
+        return f"mounts directories of this host: {str(mounts)[:200]}"
+    return ""
+
+
+def warnings(config: SandboxConfig, arch: str, *, trusted: bool) -> Iterator[str]:
+    """Yield warnings before a start: that this host is of another architecture than ``arch``;
+    options that reach this host, or that are left out."""
+    yield from foreign(arch)
+    if not trusted:
+        if left_out := left_out_of(config):
+            yield (
+                f"what it asks for is left out ({'; '.join(left_out)}): give it yourself at the "
+                "start, or `import --trust` if you know who made it"
+            )
+        return
+    if config.network_mode is NetworkMode.FULL:
+        yield "its network mode is full: what runs in it reaches this host's own services"
+    if config.port_forwards:
+        ports = ", ".join(forward.between(" -> ") for forward in config.port_forwards)
+        yield f"it forwards ports of this host: {ports}"
+
+
+def foreign(arch: str) -> Iterator[str]:
+    """Yield the warning that a machine of ``arch`` must be emulated, if so."""
+    host = Architecture.host()
+    if Architecture.parse(arch) is not host:
+        yield (
+            f"it is for {arch}, and this host is {host.value}: it starts only with QEMU for "
+            f"{arch}, and everything in it is slow"
+        )
+
+
+class DiskWatch(ForeignDisk):
+    """Checks a disk of a bundle while it is written. `check_disk` or `check_layer` check it again
+    when it is complete."""
+
+    def look(self, data: bytes) -> None:
+        """Check the next piece of the file. Raises BundleError."""
+        try:
+            super().look(data)
+        except ImageError as error:
+            raise BundleError(error.words, hint=error.advice) from error
+
+
+def check_layer(path: Path, name: str, *, snapshots: bool = False) -> Qcow2Header:
+    """Check the header of a layer that is called ``name`` in the bundle. ``snapshots`` allows
+    internal snapshots. Raises BundleError.
+    """
+    header = check_disk(path, name, allow_backing=True)
+    try:
+        check_backing_name(header.backing_file)
+        if header.snapshots and not snapshots:
+            raise ValueError(f"it holds {header.snapshots} snapshots")
+    except (ValueError, struct.error) as error:
+        raise BundleError(f"{name} is refused: {error}") from error
+    return header
+
+
+def check_disk(path: Path, name: str, *, allow_backing: bool = False) -> Qcow2Header:
+    """Check a qcow2 header as `check_qcow2` does, naming the bundle's file. Raises BundleError."""
+    try:
+        header = check_qcow2(path, allow_backing=allow_backing)
+    except ImageError as error:
+        reason = error.__cause__ or error
+        message = f"{name} is not a usable qcow2 image: {reason}"
+        raise BundleError(message, hint=error.advice) from error
+    try:
+        check_snapshots(path)
+    except (ValueError, struct.error) as error:
+        raise BundleError(f"{name} is refused: {error}") from error
+    return header

@@ -29,7 +29,14 @@ from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record, new_id
 from quicksand.records.trash import remove_tree
 from quicksand.saves.bundle.bases import IncomingBase
-from quicksand.saves.bundle.hostile_parts import DiskWatch, check_disk, check_layer, warnings
+from quicksand.saves.bundle.exporting import (
+    layer_files,
+    memory_files,
+    node_files,
+    record_name,
+    sealed_layers,
+    start_at,
+)
 from quicksand.saves.bundle.manifest import (
     Bundle,
     BundledSandbox,
@@ -38,14 +45,15 @@ from quicksand.saves.bundle.manifest import (
     image_part,
     parse_json,
 )
-from quicksand.saves.bundle.receiving import Imported, ImportOptions, Receiver, require_space
-from quicksand.saves.bundle.tree_export import (
-    layer_files,
-    memory_files,
-    node_files,
-    record_name,
-    sealed_layers,
-    start_at,
+from quicksand.saves.bundle.receiving import (
+    DiskWatch,
+    Imported,
+    ImportOptions,
+    Receiver,
+    check_disk,
+    check_layer,
+    require_space,
+    warnings,
 )
 from quicksand.saves.resolving import confine
 from quicksand.snapshots.guest_ram import PAGE

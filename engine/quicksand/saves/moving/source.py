@@ -9,8 +9,7 @@ from pathlib import Path
 from quicksand.base.errors import PathError, SaveError
 from quicksand.base.paths import Paths
 from quicksand.base.progress import Progress
-from quicksand.saves.bundle.bundle_writer import Outgoing, encode_manifest
-from quicksand.saves.bundle.exporting import planned_save
+from quicksand.saves.bundle.exporting import Outgoing, encode_manifest, planned_save
 from quicksand.saves.bundle.manifest import Member
 from quicksand.saves.finding import find_save
 

@@ -12,7 +12,10 @@ import json
 import mmap
 import os
 import time
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 PAGE = 4096
 PAGES = 24

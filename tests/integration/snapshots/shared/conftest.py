@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from quicksand import Checkpoint, Sandbox
@@ -11,6 +10,9 @@ from quicksand.snapshots.in_place import BOOTED
 from quicksand.snapshots.reverting import Form
 
 from tests.integration.shared.conftest import places, vm, vm_name, vm_options
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 __all__ = ["IN_PLACE", "places", "vm", "vm_name", "vm_options"]
 

@@ -7,9 +7,8 @@ import asyncio
 import contextlib
 import sys
 import time
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 from quicksand import NetworkMode, PortForward, Sandbox
@@ -18,6 +17,9 @@ from quicksand.base.errors import RevertedError
 from tests.conftest import free_port, in_time
 from tests.integration.guests import say
 from tests.integration.snapshots.witnesses import Witness
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
 
 pytestmark = pytest.mark.vm
 

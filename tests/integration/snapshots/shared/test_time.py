@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from quicksand import Sandbox
@@ -15,6 +14,9 @@ from quicksand.guest.fitness import TOLERANCE, compare, read_clock
 from tests.conftest import in_time
 from tests.integration.guests import say
 from tests.integration.snapshots.witnesses import State, Witness
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
 
 pytestmark = [pytest.mark.vm, pytest.mark.usefixtures("patient"), pytest.mark.timeout(600)]
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Iterator
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from quicksand_images.disk import require_filesystem_tools
-from quicksand_images.toolbox import Tool
 
 from tests.unit.disks.diff.disks import Maker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from quicksand_images.toolbox import Tool
 
 
 @pytest.fixture(scope="session")

@@ -5,15 +5,19 @@ from __future__ import annotations
 import os
 import struct
 import subprocess
-from collections.abc import Mapping
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from quicksand.disks.diff.chain import Chain, Layer, Ranges
-from quicksand.disks.diff.changes import FileChange
 from quicksand.disks.diff.compare import compare
 from quicksand.disks.diff.ext4.filesystem import FileSystem
 from quicksand.disks.images.qcow2_writing import CLUSTER
-from quicksand_images.toolbox import Tool
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from quicksand.disks.diff.changes import FileChange
+    from quicksand_images.toolbox import Tool
 
 MIB = 1024 * 1024
 TIME = 1_700_000_000
@@ -153,7 +157,7 @@ def write_clusters(path: Path, clusters: Mapping[int, bytes | None]) -> None:
 def _append(file: object, data: bytes) -> int:
     from typing import BinaryIO, cast
 
-    stream = cast(BinaryIO, file)
+    stream = cast("BinaryIO", file)
     place = stream.seek(0, os.SEEK_END)
     stream.write(data)
     return place

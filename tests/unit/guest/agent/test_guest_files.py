@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from quicksand.base.errors import AgentRefusedError
 from quicksand.guest.agent.extents import HOLE, Extent
-from quicksand.guest.agent.session import Session
 from quicksand.guest.guest_files import GuestFile, GuestFiles
 
 from tests.unit.guest.agent.fake_agent import FakeAgent, session_with
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from quicksand.guest.agent.session import Session
 
 
 async def sparse() -> AsyncIterator[Extent]:

@@ -6,8 +6,7 @@ import asyncio
 import io
 import re
 import resource
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from quicksand.base.errors import (
@@ -24,6 +23,9 @@ from quicksand.guest.agent.wire import Stream
 from quicksand.guest.execution import command_params, iterate_chunks, spawn
 
 from tests.unit.guest.agent.fake_agent import FakeAgent, session_with, silent
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 WINDOW = WINDOWS[0][1]
 HALF = "\ud83d"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from quicksand.base.paths import Paths, paths
 from quicksand.records import machine_options
 
 from tests.unit.saves.bundles.making import Home
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.fixture(autouse=True)

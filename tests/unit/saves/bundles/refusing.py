@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from quicksand.base.errors import QuicksandError
 
 from tests.unit.saves.bundles.making import Home, contents
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SECONDS = 1.0
 SECRET = "the secret of the host"

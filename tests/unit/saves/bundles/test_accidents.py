@@ -5,9 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from quicksand.base.errors import DiskSpaceError, PathError
@@ -18,6 +17,9 @@ from quicksand.saves.store import check_save
 
 from tests.faults import Fault, fault
 from tests.unit.saves.bundles.making import Home, contents, digests
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["fault"]
 

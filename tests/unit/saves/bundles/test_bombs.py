@@ -10,21 +10,22 @@ import struct
 import subprocess
 import threading
 import time
-from collections.abc import Callable
-from pathlib import Path
 from subprocess import PIPE
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from quicksand.base.errors import ConfigError, PathError
 from quicksand.saves.bundle import streams
-from quicksand.saves.bundle.hostile_parts import DiskWatch
-from quicksand.saves.bundle.streams import open_source
-from quicksand.saves.bundle.tar import END, encode_header, padding
+from quicksand.saves.bundle.receiving import DiskWatch
+from quicksand.saves.bundle.streams import END, encode_header, open_source, padding
 
 from tests.unit.disks.test_qcow2 import header
 from tests.unit.saves.bundles.making import Home, forge, gzipped, members, sign
 from tests.unit.saves.bundles.refusing import refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
 
 GIB = 1 << 30
 SIZE = 3 * GIB

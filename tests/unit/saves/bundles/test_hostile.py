@@ -10,16 +10,18 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import BundleError, DiskSpaceError
-from quicksand.saves.bundle.tar import END, encode_header, padding
+from quicksand.saves.bundle.streams import END, encode_header, padding
 
 from tests.unit.saves.bundles.making import Home, contents, forge, gzipped, members, pack, sign
 from tests.unit.saves.bundles.refusing import SECRET, refusal
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 TIB = 1024**4
 

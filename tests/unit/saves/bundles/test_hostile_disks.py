@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,6 +11,9 @@ from tests.unit.disks.test_qcow2 import header
 from tests.unit.saves.bundles.disks import backed, entry, extension, snapshots
 from tests.unit.saves.bundles.making import Home, forge
 from tests.unit.saves.bundles.refusing import SECRET, refusal
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 TIB = 1024**4
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from quicksand.base.arch import Architecture
@@ -17,6 +16,9 @@ from quicksand_tui.model.remedy_words import hint_of
 from tests.unit.disks.test_qcow2 import header
 from tests.unit.saves.bundles.disks import backed
 from tests.unit.saves.bundles.making import Home, contents, members, pack, sign
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 GOOD: dict[str, Any] = {"name": "theirs", "version": "24.04", "arch": "amd64", "cmdline": "quiet"}
 

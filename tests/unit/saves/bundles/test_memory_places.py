@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from quicksand import saves
 from quicksand.base.errors import BundleError, ConfigError
 from quicksand.records.layout import memory_directories, sandbox_dir
-from quicksand.saves.bundle.exporting import export_save
-from quicksand.saves.bundle.heads import read_head
-from quicksand.saves.bundle.receiving import Imported
-from quicksand.saves.bundle.tree_export import export_tree
+from quicksand.saves.bundle.exporting import export_save, export_tree
+from quicksand.saves.bundle.unpacked import read_head
 
 from tests.unit.saves.bundles.boxes import check_whole, make_box
 from tests.unit.saves.bundles.making import Home
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from quicksand.saves.bundle.receiving import Imported
 
 
 @pytest.fixture
@@ -65,7 +68,7 @@ def test_python_and_the_command_take_it(
     async def no_reasons(*_: object) -> list[str]:
         return []
 
-    monkeypatch.setattr("quicksand.saves.bundle.by_name.find_reasons", no_reasons)
+    monkeypatch.setattr("quicksand.saves.public.find_reasons", no_reasons)
     done = asyncio.run(saves.import_(bundle, memory_dir=fast))
     arrived(there, done, fast)
 

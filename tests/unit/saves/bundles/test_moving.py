@@ -7,9 +7,8 @@ import asyncio
 import contextlib
 import json
 import os
-from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -25,7 +24,6 @@ from quicksand.base.errors import (
 from quicksand.hosted import save_moving
 from quicksand.hosted.save_moving import Mover, Terms
 from quicksand.hosted.save_offer import MovingSaves
-from quicksand.remote.peer_link import Link, Request
 from quicksand.saves.bundle import receiving
 from quicksand.saves.bundle.manifest import Bundle, parse_json
 from quicksand.saves.moving import depot as depots
@@ -35,6 +33,11 @@ from quicksand.saves.moving.source import SaveSource
 
 from tests.unit.remote.far import links
 from tests.unit.saves.bundles.making import Home, contents, digests, places_in
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from quicksand.remote.peer_link import Link, Request
 
 LAYER = os.urandom(64 * 1024)
 

@@ -7,32 +7,39 @@ import asyncio
 import json
 import os
 import threading
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import BundleError, ImageError, ImageNotFound, PathError, QuicksandError
-from quicksand.base.paths import Paths
 from quicksand.base.threads import Stopped
 from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.images.resolve import ImageResolver, is_bundle
 from quicksand.life.basis import find_basis
 from quicksand.life.cleaning import Cleaner, Waste
 from quicksand.life.image_users import find_unneeded
-from quicksand.saves.bundle import heads, unpacked
-from quicksand.saves.bundle.exporting import export_image
-from quicksand.saves.bundle.heads import read_contents, read_head
+from quicksand.saves.bundle import unpacked
+from quicksand.saves.bundle.exporting import export_image, export_tree
 from quicksand.saves.bundle.importing import import_bundle
 from quicksand.saves.bundle.manifest import BundleKind
-from quicksand.saves.bundle.tar import encode_header, padding
-from quicksand.saves.bundle.tree_export import export_tree
-from quicksand.saves.bundle.unpacked import Unpacked, find_unpacked, unpack
+from quicksand.saves.bundle.streams import encode_header, padding
+from quicksand.saves.bundle.unpacked import (
+    Unpacked,
+    find_unpacked,
+    read_contents,
+    read_head,
+    unpack,
+)
 
 from quicksand_tui.model.remedy_words import hint_of
 from tests.unit.saves.bundles.boxes import make_box
 from tests.unit.saves.bundles.making import Home, contents, digests, forge, gzipped, pack
 from tests.unit.saves.bundles.test_images import image
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from quicksand.base.paths import Paths
 
 _MANIFEST = image()["manifest.json"]
 HEAD = encode_header("manifest.json", len(_MANIFEST), 1.0) + _MANIFEST + padding(len(_MANIFEST))
@@ -44,7 +51,7 @@ IMPORT = "quicksand.saves.bundle.unpacked.import_bundle"
 @pytest.fixture
 def settled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files that were just written count as settled."""
-    monkeypatch.setattr(heads, "SETTLED_S", -3600.0)
+    monkeypatch.setattr(unpacked, "SETTLED_S", -3600.0)
 
 
 @pytest.fixture

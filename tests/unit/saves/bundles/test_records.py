@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from quicksand.base.errors import BundleError, QuicksandError
-from quicksand.saves.bundle import bundle_writer, receiving
-from quicksand.saves.bundle.tree_export import export_tree
+from quicksand.saves.bundle import exporting, receiving
+from quicksand.saves.bundle.exporting import export_tree
 
 from tests.unit.saves.bundles.boxes import make_box
 from tests.unit.saves.bundles.making import Home
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 async def test_too_many_records_are_neither_taken_nor_made(
@@ -23,7 +26,7 @@ async def test_too_many_records_are_neither_taken_nor_made(
     with pytest.raises(QuicksandError, match="its records have more than"):
         there.import_(bundle)
     assert there.registry.list() == []
-    monkeypatch.setattr(bundle_writer, "RECORDS_MAX", 1000)
+    monkeypatch.setattr(exporting, "RECORDS_MAX", 1000)
     with pytest.raises(BundleError, match="the records of its checkpoints"):
         await export_tree(here.registry, record, tmp_path / "other", full=True)
     assert not (tmp_path / "other").exists()

@@ -10,8 +10,7 @@ import json
 import os
 import tarfile
 import threading
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from quicksand import saves
@@ -34,6 +33,9 @@ from quicksand.saves.store import check_save, load_save
 from quicksand_tui.model.remedy_words import hint_of
 from tests.unit.saves.bundles.making import Home, contents, digests, forge, members, pack, sign
 from tests.unit.saves.making import make_save
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.mark.parametrize("compress", [False, True])

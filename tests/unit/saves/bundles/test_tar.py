@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import io
 import tarfile
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from quicksand.saves.bundle.tar import (
+from quicksand.saves.bundle.streams import (
     END,
     OCTAL_MAX,
     PAX_MAX,
@@ -18,6 +18,9 @@ from quicksand.saves.bundle.tar import (
     encode_header,
     padding,
 )
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 NAMES = st.from_regex(r"[a-z0-9./-]{0,99}[a-z]", fullmatch=True)
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from quicksand.base.arch import Architecture
-from quicksand.base.paths import Paths
 from quicksand.life import spare_names
 from quicksand.life.spare_names import machine_name, name_of, order_command
 from quicksand.records.config import NetworkMode, SandboxConfig
@@ -18,6 +16,11 @@ from quicksand.warm.spares.orders import plain
 
 from quicksand_tui.cli.main import run
 from tests.conftest import blank_record
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from quicksand.base.paths import Paths
 
 MACHINES: Sequence[tuple[dict[str, Any], str]] = [
     ({}, "debian"),
@@ -57,14 +60,14 @@ def test_the_command_orders_that_very_machine(
     """Also where the image suggests other options than usual, which the command would take."""
     monkeypatch.setattr(spare_names, "suggested_options", lambda *_: suggested)
     monkeypatch.setattr(
-        "quicksand_tui.cli.images.stored_images.suggested_options", lambda *_: suggested
+        "quicksand_tui.cli.this_host.stored_images.suggested_options", lambda *_: suggested
     )
     ended: list[SandboxConfig] = []
 
     async def end_order(registry: object, config: SandboxConfig, *, as_json: bool) -> None:
         ended.append(config)
 
-    monkeypatch.setattr("quicksand_tui.cli.images.stored_images.end_order", end_order)
+    monkeypatch.setattr("quicksand_tui.cli.this_host.stored_images.end_order", end_order)
     wanted = SandboxConfig.parse({"image": "debian", **options})
     program, *words = shlex.split(order_command(places, wanted, 0))
     assert (program, run(words)) == ("quicksand-tui", 0)

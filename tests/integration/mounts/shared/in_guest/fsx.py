@@ -7,7 +7,10 @@ import mmap
 import os
 import random
 import sys
-from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 NAME = "fsx"
 LARGEST = 512 << 10

@@ -1,1 +1,0 @@
-"""Commands of images, and of the packages that images come in."""

@@ -1,0 +1,536 @@
+"""`quicksand-tui saves, rm, trash, restore`: lists, checks, sends and removes saves, which are
+disks that outlive their sandbox; removes sandboxes; and brings both back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Coroutine, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+import quicksand
+from quicksand.base.errors import (
+    QuicksandError,
+    SandboxNotFoundError,
+    SaveNotFoundError,
+    StateError,
+)
+from quicksand.base.footprint import Footprint
+from quicksand.base.paths import paths
+from quicksand.base.threads import in_thread_to_the_end
+from quicksand.life.sandbox_removal import SandboxTrash
+from quicksand.records.registry import Registry
+from quicksand.records.trash import TRASH_KEPT_S
+from quicksand.saves.census import (
+    Census,
+    choose_old,
+    freed_by,
+    freed_together,
+    list_trash,
+    remove_all,
+)
+from quicksand.saves.finding import all_stores, find_save, known_stores
+from quicksand.saves.rebasing import rebase as rebase_save
+from quicksand.saves.verifying import find_any
+from quicksand.things.fact import json_of
+from quicksand.things.save import SAVE, TRASHED
+from quicksand.things.status import Status
+
+from quicksand_tui.cli.carrying import do_each, names_of, names_or_all
+from quicksand_tui.cli.click_commands import command_of
+from quicksand_tui.cli.output import (
+    Exit,
+    complain,
+    complain_of,
+    print_json,
+    print_table,
+    say,
+    show_age,
+    show_size,
+)
+from quicksand_tui.cli.progress_display import Rate, shown
+from quicksand_tui.cli.runner import Signals, run_async
+from quicksand_tui.model.amounts import date_text, fact_text, megabytes_text, seconds_text
+from quicksand_tui.model.text import clean
+from quicksand_tui.verbs import saves, trashing, verdicts
+from quicksand_tui.verbs.saves import Swept, sweep_trash
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from quicksand.hosted.save_moving import MovedSave
+    from quicksand.life.sandbox_removal import RemovedSandbox
+    from quicksand.records.trash import TrashedSandbox
+    from quicksand.saves.census import Removed
+    from quicksand.saves.store import Save, SaveStore, Trashed
+    from quicksand.saves.verifying import Verdict
+    from quicksand.things.fact import Shown
+
+
+DAY_S = 86400
+
+
+@command_of("saves rm")
+def remove(names: tuple[str, ...], now: bool) -> int:
+    """Move saves to the trash, which keeps them for a week.
+
+    Sandboxes and saves that share data with them keep those data, and are named.
+    """
+    chosen = list(dict.fromkeys(names))
+    asked = iter(chosen)
+
+    def tell(found: Removed | QuicksandError) -> None:
+        name = next(asked)
+        if isinstance(found, QuicksandError):
+            complain_of(name, found)
+        else:
+            print(found.info.name, flush=True)
+            _explain(found)
+
+    verb = saves.discard(chosen, now=now, each=tell)
+
+    async def main(signals: Signals) -> int:
+        discarded = await verb.carry_out("")
+        _say_swept(discarded.swept)
+        failed = any(isinstance(found, QuicksandError) for found in discarded.each)
+        return Exit.FAILURE if failed else Exit.OK
+
+    return run_async(main)
+
+
+def _explain(removed: Removed) -> None:
+    info, size = removed.info, show_size(removed.info.own)
+    name = clean(info.name)
+    if removed.trashed is None:
+        say(f"{name}: {size} are free again")
+    else:
+        until = date_text(removed.trashed.removed + TRASH_KEPT_S)
+        say(
+            f"{name}: in the trash until {until}, {size} are free then; "
+            f"`quicksand-tui saves restore {name}` restores it"
+        )
+    heirs = [f"the save {clean(child)}" for child in info.children]
+    heirs += [f"the sandbox {clean(sandbox)}" for sandbox in info.sandboxes]
+    if heirs:
+        say(f"{name}: {', '.join(heirs)} came from it, and keep what they share with it")
+
+
+@command_of("saves restore")
+def restore(name: str, new_name: str | None) -> int:
+    """Restore a save from the trash.
+
+    It is the one with this id, or the one of this name that was removed last. `saves trash` lists
+    them.
+    """
+    return restore_save(name, new_name)
+
+
+def restore_save(name: str, new_name: str | None) -> int:
+    """Brings a save back, and prints its name. Returns the exit code."""
+
+    async def main(signals: Signals) -> int:
+        restored = await saves.bring_back([name], name=new_name or "").carry_out("")
+        _say_swept(restored.swept)
+        for error in restored.failed:
+            raise error
+        print(*restored.names, flush=True)
+        return Exit.OK
+
+    return run_async(main)
+
+
+def purge(places: Sequence[Path]) -> int:
+    """Removes entries of the trash for good; returns the exit code."""
+
+    async def main(signals: Signals) -> int:
+        await saves.purge(places).carry_out("")
+        return Exit.OK
+
+    return run_async(main)
+
+
+@command_of("saves prune")
+def prune(older_than: float | None, keep: int | None, dry_run: bool, as_json: bool) -> None:
+    """Move old saves to the trash.
+
+    These are saves in ./.quicksand and your own, as `saves` lists them. Saves that cannot be read
+    stay: `saves rm` removes them by name.
+    """
+    if older_than is None and keep is None:
+        raise click.UsageError("say which may go: --older-than DAYS, --keep N, or both")
+    seconds = None if older_than is None else older_than * DAY_S
+    old = choose_old(Census(paths()).list(), older_than_s=seconds, keep=keep)
+    total = freed_together(old)
+    if not dry_run:
+        remove_all(old, paths())
+    if as_json:
+        told = [
+            {"name": i.name, "path": str(i.save.root), "created": i.created, "own": i.own}
+            for i in old
+        ]
+        print_json({"removed": not dry_run, "frees": total, "saves": told})
+    else:
+        if old:
+            rows = [(i.name, show_size(i.own), show_age(i.created), i.note) for i in old]
+            print_table(("NAME", "OWN", "AGE", "NOTE"), rows)
+        where = (
+            "would be free once they are gone for good"
+            if dry_run
+            else ("will be free in a week; `quicksand-tui saves trash --empty` frees them now")
+        )
+        say(f"{show_size(total)} {where}" if old else "there are no such saves")
+    if not dry_run:
+        _say_swept(sweep_trash())
+
+
+def _say_swept(swept: Swept) -> None:
+    """Names the things that have been in the trash for long enough, and are gone now."""
+    if swept.error is not None:
+        complain(swept.error, about="the trash")
+    elif swept.gone:
+        names = ", ".join(clean(trashed.save.name) for trashed in swept.gone)
+        say(f"a week in the trash has passed for {names}: gone for good")
+
+
+@command_of("saves rebase")
+def rebase(name: str, onto: str | None, as_json: bool) -> int:
+    """Move a save to another image, or another version of its own.
+
+    Its whole disk is copied. The disk's contents stay as they are; guests boot it with the new
+    image's kernel. The old save goes to the trash, and `images prune` may remove the old image.
+    """
+    save = find_save(name, paths())
+    manifest = save.require()
+    image = onto or (manifest.base.name if manifest.base else manifest.config.image)
+    rate = Rate(f"{save.name}: onto {image}")
+
+    async def main(signals: Signals) -> int:
+        async with shown(rate.look):
+            made = await in_thread_to_the_end(
+                lambda: rebase_save(save, image, paths(), report=rate.report)
+            )
+        found = made.require()
+        if as_json:
+            print_json({"path": str(made.root), **found.to_json()})
+        else:
+            size = show_size(sum(layer.size for layer in found.layers or ()))
+            print(f"{made.name}  {size}  {found.base}")
+        return Exit.OK
+
+    return run_async(main)
+
+
+@command_of("saves verify")
+def verify(names: tuple[str, ...], deep: bool, as_json: bool) -> int:
+    """Check the files, sizes, headers and images of saves.
+
+    Without names, all saves are checked. NAME can also be the file of a snapshot. The exit status
+    is 1 if a save is damaged or its image is missing.
+    """
+    rate = Rate("verifying")
+
+    def find() -> list[Save]:
+        if names:
+            return [find_any(name, paths()) for name in dict.fromkeys(names)]
+        return [save for store in all_stores(paths()) for save in store.list()]
+
+    async def main(signals: Signals) -> int:
+        verb = verdicts.verify([], deep=deep, find=find)
+        async with shown(rate.look):
+            verified = await verb.carry_out("", rate.take)
+        found = verified.verdicts
+        if as_json:
+            print_json(verb.facts("", verified))
+        else:
+            _print(found)
+            if deep:
+                read, took = megabytes_text(verified.size), seconds_text(verified.seconds)
+                say(f"read {read} in {took}")
+            elif found:
+                say("quick check; --deep reads every byte")
+        is_good = all(verdict.is_whole for verdict in found)
+        return Exit.OK if is_good else Exit.FAILURE
+
+    return run_async(main)
+
+
+def _print(verdicts: Sequence[Verdict]) -> None:
+    rows: list[tuple[object, ...]] = []
+    for verdict in verdicts:
+        name = verdict.save.name
+        if verdict.is_whole:
+            rows.append((name, "whole" if verdict.deep else "ok", "", ""))
+        rows += [(name, "BAD", file, text) for file, text in verdict.problems.items()]
+    print_table(("NAME", "STATE", "FILE", "PROBLEM"), rows)
+
+
+NAMES_SHOWN = 2
+
+
+def print_things(
+    things: Sequence[Any], facts: Sequence[Shown], without: Collection[str] = ()
+) -> None:
+    """Prints the table of things, ``without`` the columns of these facts."""
+    columns = [one for one in facts if one.head and one.name not in without]
+    columns = [c for c in columns if not c.rare or any(getattr(one, c.name) for one in things)]
+    rows = [tuple(_cell(column, one) for column in columns) for one in things]
+    print_table(tuple(column.head for column in columns), rows)
+
+
+def _cell(column: Shown, thing: Any) -> str:
+    value = getattr(thing, column.drawn or column.name)
+    match column.kind:
+        case "names":
+            more = len(value) - NAMES_SHOWN
+            return ", ".join(value[:NAMES_SHOWN]) + (f" +{more}" if more > 0 else "")
+        case "until":
+            return "kept" if value is None else date_text(value)
+        case "freed":
+            return show_size(value)
+    return fact_text(column.kind, value, time.time(), wide=True) if value else ""
+
+
+@command_of("saves")
+@click.pass_context
+def saves_command(ctx: click.Context, everywhere: bool, as_json: bool) -> None:
+    """List, remove, restore, verify, prune, rebase, send and fetch saves.
+
+    Without a further word the saves are listed: those in ./.quicksand, your own, and those in this
+    directory. Deleting one frees its OWN bytes; SHARED ones belong to other saves or sandboxes,
+    too.
+    """
+    if ctx.invoked_subcommand is None:
+        _list(everywhere, as_json)
+    elif as_json:
+        raise click.UsageError(f"--json goes behind {ctx.invoked_subcommand}", ctx)
+    elif everywhere:
+        raise click.UsageError("--all goes with the list", ctx)
+
+
+@command_of("saves list")
+def list_saves(everywhere: bool, as_json: bool) -> None:
+    """List saves."""
+    _list(everywhere, as_json)
+
+
+def _list(everywhere: bool, as_json: bool) -> None:
+    found = Census(paths()).list(everywhere=everywhere)
+    if as_json:
+        print_json([json_of(info, SAVE) for info in found])
+        return
+    print_things(found, SAVE)
+    if not found:
+        say("there are no saves yet: `quicksand-tui save SANDBOX NAME` makes one")
+
+
+@command_of("saves trash")
+def trash(ids: tuple[str, ...], empty: bool, as_json: bool) -> int:
+    """List removed and replaced saves, which can be restored for a week."""
+    stores = known_stores(paths())
+    found = _chosen(list_trash(stores), ids)
+    total = freed_by(trashed.root for trashed in found)
+    told = [trashed.facts for trashed in found]
+    if empty and (code := purge([trashed.root for trashed in found])):
+        return code
+    if as_json:
+        saves_ = [json_of(one, TRASHED, without=("kind",)) for one in told]
+        print_json({"emptied": empty, "frees": total, "saves": saves_})
+        return Exit.OK
+    print_things(told, TRASHED, without=("kind",))
+    if empty:
+        say(f"{show_size(total)} are free again" if found else "there was nothing in it")
+    else:
+        say(f"{show_size(total)} will be free" if found else "there is nothing in it")
+    return Exit.OK
+
+
+def _chosen(found: Sequence[Trashed], ids: Sequence[str]) -> Sequence[Trashed]:
+    """Returns the entries that the ids name, or all of the trash without ids."""
+    if missing := set(ids) - {trashed.id for trashed in found}:
+        raise SaveNotFoundError(
+            f"there is no {min(missing)!r} in the trash", hint="`saves trash` lists the ids"
+        )
+    return [trashed for trashed in found if not ids or trashed.id in ids]
+
+
+Move = Callable[..., Coroutine[Any, Any, "MovedSave"]]
+
+
+@command_of("saves send")
+def send(
+    name: str, to: str, new_name: str | None, replace: bool, trust: bool, as_json: bool
+) -> int:
+    """Send a save of this machine and its image to another one.
+
+    Only what is not there yet is sent: of a save that lies on one that was sent before, its own
+    layer. If the connection breaks, it goes on where it was. HOST is a name of `hosts`, or an
+    address.
+    """
+    move = quicksand.RemoteHost(to).send_save
+    return _move(move, name, f"to {to}", new_name, replace, trust, as_json)
+
+
+@command_of("saves fetch")
+def fetch(
+    name: str, source: str, new_name: str | None, replace: bool, trust: bool, as_json: bool
+) -> int:
+    """Fetch a save and its image from another machine.
+
+    Only what is not here yet is fetched. HOST is a name of `hosts`, or an address.
+    """
+    move = quicksand.RemoteHost(source).fetch_save
+    return _move(move, name, f"from {source}", new_name, replace, trust, as_json)
+
+
+def _move(
+    move: Move,
+    name: str,
+    way: str,
+    new_name: str | None,
+    replace: bool,
+    trust: bool,
+    as_json: bool,
+) -> int:
+    rate = Rate(f"{name}: {way}")
+
+    async def main(signals: Signals) -> int:
+        async with shown(rate.look):
+            moved = await move(
+                name,
+                new_name=new_name or "",
+                replace=replace,
+                trusted=trust,
+                progress=rate.report,
+            )
+        if as_json:
+            print_json(asdict(moved))
+            return Exit.OK
+        print(moved.name, flush=True)
+        for note in (_how(moved), *moved.notes):
+            say(clean(f"{moved.name}: {note}"))
+        return Exit.OK
+
+    return run_async(main)
+
+
+def _how(moved: MovedSave) -> str:
+    if moved.was_there:
+        return "it was there already"
+    return (
+        f"{show_size(moved.sent)} were sent" if moved.sent else "all its files were there already"
+    )
+
+
+@command_of("rm")
+def rm_command(names: tuple[str, ...], force: bool, now: bool, all_stopped: bool) -> int:
+    """Move sandboxes to the trash, which keeps them and their checkpoints for a week.
+
+    The last moment of a running one is kept as a checkpoint, and `restore --start` continues from
+    it. Sandboxes without a name are deleted for good. No question is asked.
+    """
+    ended = (Status.STOPPED, Status.CRASHED)
+    stopped = names_of(lambda entry: entry.status in ended) if all_stopped else []
+    verb = trashing.remove(stop=force, now=now, why="removed while it ran" if force else "")
+
+    async def work(name: str) -> None:
+        _explain_removed(await verb.carry_out(name))
+
+    chosen = names_or_all(names, all_stopped, "--all-stopped", stopped)
+    return do_each(chosen, work, doing=verb.doing)
+
+
+def _explain_removed(removed: RemovedSandbox) -> None:
+    """Tells where a removed sandbox is, and which parts of it are not in the trash."""
+    name = clean(removed.name)
+    if removed.trashed is None:
+        say(f"{name}: gone for good")
+        return
+    if removed.not_kept:
+        why = clean(removed.not_kept)
+        say(f"{name}: only its disk and its checkpoints are kept, not what ran: {why}")
+    start = " --start" if removed.trashed.instant else ""
+    until = date_text(removed.trashed.until)
+    say(f"{name}: in the trash until {until}; `quicksand-tui restore{start} {name}` restores it")
+
+
+def _sandbox_trash() -> SandboxTrash:
+    return SandboxTrash(Registry(paths()))
+
+
+def _stores() -> tuple[SaveStore, ...]:
+    return tuple(known_stores(paths()))
+
+
+@command_of("trash")
+def trash_command(ids: tuple[str, ...], empty: bool, as_json: bool) -> int:
+    """List removed sandboxes and saves, which can be restored for a week."""
+    sandboxes, stores = _sandbox_trash(), _stores()
+    removed = [found for found in sandboxes.list() if not ids or found.id in ids]
+    saves = [found for found in list_trash(stores) if not ids or found.id in ids]
+    if missing := set(ids) - {found.id for found in removed} - {found.id for found in saves}:
+        raise SandboxNotFoundError(
+            f"there is no {min(missing)!r} in the trash", hint="`quicksand-tui trash` lists the ids"
+        )
+    places = [place for found in removed for place in found.places]
+    total = Footprint(*places, *(found.root for found in saves)).own
+    told = [*(found.facts for found in removed), *(found.facts for found in saves)]
+    told.sort(key=lambda found: found.removed)
+    places_of_all = [*(found.root for found in removed), *(found.root for found in saves)]
+    if empty and (code := purge(places_of_all)):
+        return code
+    if as_json:
+        print_json(
+            {"emptied": empty, "frees": total, "removed": [json_of(one, TRASHED) for one in told]}
+        )
+        return Exit.OK
+    print_things(told, TRASHED)
+    if empty:
+        say(f"{show_size(total)} are free again" if told else "there was nothing in it")
+    else:
+        say(_outlook(total) if told else "there is nothing in it")
+    return Exit.OK
+
+
+def _outlook(total: int) -> str:
+    return (
+        f"{show_size(total)} will be free; `quicksand-tui restore NAME` brings one back, "
+        "`quicksand-tui trash --empty` removes all for good"
+    )
+
+
+@command_of("restore")
+def restore_command(name: str, new_name: str | None, start: bool) -> int:
+    """Restore a sandbox or a save from the trash: the one with this id, or the one of this name
+    that was removed last.
+
+    `trash` lists them. A sandbox comes back stopped, with its disk and its checkpoints.
+    """
+    sandboxes = [found for found in _sandbox_trash().list() if name in (found.id, found.name)]
+    saves_ = [t.id for t in list_trash(_stores()) if name in (t.id, t.save.name)]
+    if sandboxes and saves_:
+        raise _ambiguous(name, sandboxes, saves_)
+    if saves_:
+        if start:
+            raise click.UsageError(f"{name} is a save: `quicksand-tui run {name}` begins with it")
+        return restore_save(name, new_name)
+
+    async def main(signals: Signals) -> int:
+        back = await trashing.bring_back(new_name=new_name, start=start).carry_out(name)
+        print(back.name, flush=True)
+        if not start:
+            at = f" --at {back.instant}" if back.instant else ""
+            say(f"it is stopped: `quicksand-tui start{at} {clean(back.name)}` resumes it")
+        return Exit.OK
+
+    return run_async(main)
+
+
+def _ambiguous(
+    name: str, sandboxes: Sequence[TrashedSandbox], saves: Sequence[str]
+) -> QuicksandError:
+    return StateError(
+        f"both a sandbox and a save called {name!r} are in the trash",
+        hint=f"`quicksand-tui restore {sandboxes[-1].id}` brings the sandbox back, "
+        f"`quicksand-tui restore {saves[-1]}` the save",
+    )

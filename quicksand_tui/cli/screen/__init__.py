@@ -1,1 +1,0 @@
-"""Commands of a sandbox's screen, keyboard and mouse."""

@@ -1,0 +1,287 @@
+"""`quicksand-tui events, stats`: what happens to sandboxes, and how much they use, for people and
+for scripts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from quicksand.base.errors import QuicksandError
+from quicksand.base.paths import paths
+
+from quicksand_tui.cli import lazy_commands as lazy
+from quicksand_tui.cli.click_commands import command_of
+from quicksand_tui.cli.output import Exit, complain, print_json, print_table, show_size
+from quicksand_tui.model.amounts import clock_text, percent_text
+from quicksand_tui.model.happened import Happened, HappenedKind, words_of
+from quicksand_tui.model.remedy_words import text_of
+from quicksand_tui.model.text import clean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from quicksand.life.sandbox_stats import SandboxStats
+    from quicksand.records.sandboxes import Entry
+    from quicksand.sandbox import Sandbox
+
+    from quicksand_tui.cli.runner import Signals
+    from quicksand_tui.door.event_watch import EventWatch
+
+
+LOOK_EVERY_S = 0.5
+"""Seconds between two looks at the disk."""
+
+
+@command_of("events")
+def events_command(
+    names: tuple[str, ...], follow: bool, lines: int | None, since: Path | None, as_json: bool
+) -> int:
+    """Show what happened to sandboxes, or with -f what happens.
+
+    Sandboxes that are created, change their state, are renamed or deleted; checkpoints; reverts;
+    mounts; and commands that end (of `exec`, of the app and of Python). It does not matter which
+    process does it. Without -f it shows what is known of the past: when sandboxes were created and
+    started, checkpoints, and the last commands of those that run.
+
+    With --json each event is an object on a line of its own, with "time" (Unix), "event", "id",
+    "name", and what belongs to the event. With -f the first one is {"event": "watching"}: what
+    happens after it is told. The disk is looked at twice a second; of states that follow each other
+    faster, only the last one is told.
+
+    With --since, what happened while no reader ran is told first: FILE keeps how far the reader
+    before has come. It is written after each event, so one that is killed in between is told again.
+    The first time, when there is no FILE, it begins as without it.
+    """
+    cursor = None if since is None else lazy.read_cursor(since)
+    watch = lazy.EventWatch(cursor)
+    past = watch.look()
+    wanted = (0 if follow and cursor is None else len(past)) if lines is None else lines
+    chosen = _of(past, names)
+    _show_events(chosen[max(0, len(chosen) - wanted) :], as_json=as_json)
+    _note(watch, since)
+    if follow:
+        if as_json:
+            _show_events([Happened(kind=HappenedKind.WATCHING, time=time.time())], as_json=True)
+        _follow(watch, names, since, as_json=as_json)
+    return Exit.OK
+
+
+def _note(watch: EventWatch, since: Path | None) -> None:
+    """Notes the position of the watch. Raises HostError."""
+    if since is not None and watch.cursor is not None:
+        lazy.write_cursor(since, watch.cursor)
+
+
+def _follow(
+    watch: EventWatch, names: tuple[str, ...], since: Path | None, *, as_json: bool
+) -> None:
+    """Shows the events, until it is interrupted."""
+    is_told = False
+    while True:
+        time.sleep(LOOK_EVERY_S)
+        try:
+            happened = watch.look()
+        except (OSError, QuicksandError) as error:
+            # It is tried again; the trouble is told once.
+            if not is_told:
+                complain(error, about="the sandboxes cannot be read now")
+            is_told = True
+            continue
+        is_told = False
+        _show_events(_of(happened, names), as_json=as_json)
+        if happened:
+            _note(watch, since)
+
+
+def _of(events: Iterable[Happened], names: tuple[str, ...]) -> list[Happened]:
+    """Returns the events of the sandboxes with these names or ids; all without names."""
+    return [event for event in events if not names or event.name in names or event.id in names]
+
+
+def _show_events(events: list[Happened], *, as_json: bool) -> None:
+    if as_json:
+        lines = [json.dumps(event.to_json()) for event in events]
+    else:
+        now = time.time()
+        lines = [
+            f"{clock_text(event.time, now)}  {event.name}  {clean(words_of(event))}"
+            for event in events
+        ]
+    for line in lines:
+        # DEL is the only character that a terminal acts on and JSON does not escape.
+        print(line.replace("\x7f", "\\u007f"))
+    sys.stdout.flush()
+
+
+SAMPLE_S = 0.5
+"""Seconds between the two readings from which a CPU rate is calculated."""
+
+GUEST_S = 5.0
+"""Seconds to wait for a guest to answer."""
+
+HEADS = ("NAME", "CPU", "RSS", "DISK", "GUEST MEMORY", "GUEST DISK", "LOAD", "PROCESSES", "NET I/O")
+HOME = "\x1b[H\x1b[J"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """The figures of one sandbox at one moment."""
+
+    name: str
+    cpu_percent: float
+    """CPU time in percent of one core."""
+    rss: int
+    memory: int
+    """Bytes of the machine's own memory, without pages of files."""
+    memory_bound: int | None
+    """Bytes of memory beyond which the sandbox is paused; None if unknown."""
+    oversized: str
+    """The reason why it is beyond its size, or ""."""
+    disk: int
+    guest: SandboxStats | None
+    error: str
+    """The reason why ``guest`` is None."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the fields of `--json`: sizes in bytes, traffic in bytes since the boot."""
+        facts: dict[str, Any] = {
+            "name": self.name,
+            "cpu_percent": round(self.cpu_percent, 1),
+            "rss": self.rss,
+            "memory": self.memory,
+            "memory_bound": self.memory_bound,
+            "oversized": self.oversized or None,
+            "disk": self.disk,
+            "error": self.error or None,
+            "guest": None,
+        }
+        if (guest := self.guest) is not None:
+            traffic = guest.guest_traffic
+            facts["guest"] = {
+                "memory_total": guest.guest_memory_total,
+                "memory_available": guest.guest_memory_available,
+                "disk_total": guest.guest_disk_total,
+                "disk_free": guest.guest_disk_free,
+                "load": guest.guest_load,
+                "processes": guest.guest_processes,
+                "uptime_s": guest.guest_uptime_s,
+                "received": None if traffic is None else traffic.received,
+                "sent": None if traffic is None else traffic.sent,
+            }
+        return facts
+
+    def to_row(self) -> tuple[object, ...]:
+        """Returns the cells of a row of the table."""
+        cpu = percent_text(self.cpu_percent, wide=True)
+        rss = f"{show_size(self.rss)}, too much" if self.oversized else show_size(self.rss)
+        host = (self.name, cpu, rss, show_size(self.disk))
+        if (guest := self.guest) is None:
+            return (*host, self.error or "-", "", "", "", "")
+        traffic = guest.guest_traffic
+        moved = traffic and f"{show_size(traffic.received)} / {show_size(traffic.sent)}"
+        memory = guest.guest_memory_total - guest.guest_memory_available
+        disk = guest.guest_disk_total - guest.guest_disk_free
+        return (
+            *host,
+            f"{show_size(memory)} of {show_size(guest.guest_memory_total)}",
+            f"{show_size(disk)} of {show_size(guest.guest_disk_total)}",
+            f"{guest.guest_load:.2f}",
+            guest.guest_processes,
+            moved or "-",
+        )
+
+
+@command_of("stats")
+def stats_command(names: tuple[str, ...], watch: float | None, as_json: bool) -> int:
+    """Show how much sandboxes use, on the host and inside.
+
+    CPU is in percent of one core. The host measures CPU, RSS and DISK; the guest reports the rest.
+    Without names, all running sandboxes are shown.
+    """
+
+    async def main(signals: Signals) -> int:
+        reader = Reader()
+        try:
+            await reader.read(names)
+            await asyncio.sleep(SAMPLE_S)
+            while True:
+                _show_readings(await reader.read(names), as_json=as_json, again=watch is not None)
+                if watch is None:
+                    return 0
+                await asyncio.sleep(watch)
+        finally:
+            reader.close()
+
+    return lazy.run_async(main)
+
+
+def _show_readings(readings: list[Reading], *, as_json: bool, again: bool) -> None:
+    if as_json:
+        print_json([reading.to_json() for reading in readings])
+        return
+    if again and sys.stdout.isatty():
+        sys.stdout.write(HOME)
+    print_table(HEADS, [reading.to_row() for reading in readings])
+
+
+class Reader:
+    """Takes readings. Keeps connections and the last CPU times between readings."""
+
+    def __init__(self) -> None:
+        self._sandboxes: dict[str, Sandbox] = {}
+        self._cpu: dict[str, tuple[float, float]] = {}
+        """The time and the CPU seconds of the last reading, by the sandbox's id."""
+
+    async def read(self, names: tuple[str, ...]) -> list[Reading]:
+        """Reads each of the sandboxes. Raises SandboxNotFoundError for an unknown name."""
+        registry = lazy.Registry(paths())
+        if names:
+            entries = [registry.find(name) for name in names]
+        else:
+            entries = [entry for entry in registry.list() if entry.is_live]
+        return list(await asyncio.gather(*(self._read(entry) for entry in entries)))
+
+    async def _read(self, entry: Entry) -> Reading:
+        host = await asyncio.to_thread(lazy.host_usage, entry)
+        now = time.monotonic()
+        before, cpu = self._cpu.get(entry.id, (now, host.cpu_seconds))
+        self._cpu[entry.id] = now, host.cpu_seconds
+        percent = 100 * (host.cpu_seconds - cpu) / (now - before) if now > before else 0.0
+        guest, error = await self._ask(entry)
+        return Reading(
+            name=entry.name,
+            cpu_percent=max(0.0, percent),
+            rss=host.rss,
+            memory=host.memory,
+            memory_bound=host.memory_bound,
+            oversized=host.oversized,
+            disk=host.disk,
+            guest=guest,
+            error=error,
+        )
+
+    async def _ask(self, entry: Entry) -> tuple[SandboxStats | None, str]:
+        """Returns the guest's own figures, or None and the reason why there are none."""
+        if entry.status is not lazy.Status.RUNNING:
+            return None, entry.status.value
+        try:
+            if entry.id not in self._sandboxes:
+                self._sandboxes[entry.id] = lazy.Sandbox.attach(entry.id)
+            async with asyncio.timeout(GUEST_S):
+                return await self._sandboxes[entry.id].stats(), ""
+        except TimeoutError:
+            return None, "the guest does not answer"
+        except QuicksandError as error:
+            if (gone := self._sandboxes.pop(entry.id, None)) is not None:
+                gone.close()
+            return None, text_of(error)
+
+    def close(self) -> None:
+        """Closes the connections to all sandboxes."""
+        for sandbox in self._sandboxes.values():
+            sandbox.close()
