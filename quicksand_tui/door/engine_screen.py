@@ -239,11 +239,6 @@ class Screen:
                 pass
         await process.wait()
 
-    from quicksand_pixels import Chord
-
-    from quicksand_tui.door.engine_screen import ScreenPlace
-    from quicksand_tui.door.service_protocol import ScreenSink
-
 
 RETRY_S = 2.0
 """Seconds until a display that could not be reached is tried again."""
