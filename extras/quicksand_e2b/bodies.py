@@ -6,15 +6,12 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 from aiohttp import web
 
 from quicksand_e2b.errors import ApiError
 from quicksand_e2b.fields import BODY_MAX
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 PIECE = 256 * 1024
 """Bytes that are unpacked at once."""

@@ -4,12 +4,10 @@ ended, and those whose request was refused."""
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 from aiohttp import web
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
 
 SILENT_S = 10.0
 """Seconds that a new connection may take for TLS, and then until its first request is there."""

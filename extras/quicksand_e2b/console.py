@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 _STAMP = re.compile(r"\[ *(\d{1,9}\.\d{6})\]")
 """The beginning of Linux's own lines: seconds since it has booted."""

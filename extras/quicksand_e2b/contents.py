@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
 
 from aiohttp import BodyPartReader, web
 from quicksand import GuestFileNotFoundError, Login, QuicksandError
@@ -20,9 +21,6 @@ from quicksand_e2b.rpc import Streams
 from quicksand_e2b.sandboxes import Sandboxes
 from quicksand_e2b.signatures import READ, WRITE, check_expiration, is_signed
 from quicksand_e2b.users import user_of
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
 
 FILES_MAX = 1000
 """The most files of one upload."""

@@ -8,8 +8,9 @@ gone, by two texts: `NOT_FOUND` and `PORT_CLOSED` are part of the protocol.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from quicksand import (
     AgentError,
@@ -32,9 +33,6 @@ from quicksand import (
 )
 
 from quicksand_tui.plugins import hint_of, text_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 NOT_FOUND = "The sandbox was not found"
 PORT_CLOSED = "The sandbox is running but port is not open"

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Any, Protocol
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator
+from typing import Any, Protocol
 
 HELD_MAX = 1024 * 1024
 """The most bytes of output that wait for one listener. With more, the process is blocked."""

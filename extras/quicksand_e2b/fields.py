@@ -6,12 +6,10 @@ import base64
 import binascii
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from quicksand_e2b.errors import ApiError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 BODY_MAX = 1024 * 1024
 """The most bytes of a JSON body, and of one message of a stream."""

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from typing import Any
 
 from quicksand import (
     Checkpoint,
@@ -47,9 +48,6 @@ from quicksand_e2b.machines import (
 )
 from quicksand_e2b.records import SandboxRecord
 from quicksand_e2b.tasks import Tasks
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Sequence
 
 WAIT_S = 45.0
 """Seconds for which a new sandbox waits for a place. The SDK gives a request 60; a host that has

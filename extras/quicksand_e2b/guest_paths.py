@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import posixpath
-from typing import TYPE_CHECKING
+
+from quicksand import Login
 
 from quicksand_e2b.errors import RpcError
-
-if TYPE_CHECKING:
-    from quicksand import Login
 
 PATH_MAX = 4096
 """The most bytes of a path; Linux's own limit."""

@@ -10,14 +10,11 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
 from quicksand import AgentRefusedError, GuestConnection, Sandbox
 
 from quicksand_e2b.errors import ApiError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 PORT = 49999
 TEMPLATE = "code-interpreter-v1"

@@ -6,19 +6,16 @@ again. Who can read that file can as well use the sandboxes themselves.
 
 from __future__ import annotations
 
+import builtins
 import hashlib
 import os
 import re
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from quicksand import ConfigError, PathError
 from quicksand.extending import Fields, make_private_dir, read_json, write_json
-
-if TYPE_CHECKING:
-    import builtins
-    from pathlib import Path
 
 SCHEMA = 1
 FIRST_OWNER = "default"

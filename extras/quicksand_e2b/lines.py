@@ -3,12 +3,9 @@ carries some 150 processes, and would have no room for readers of files beside t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from quicksand import Sandbox
+from quicksand import Sandbox
 
 EACH_MAX = 100
 """Processes over one connection."""

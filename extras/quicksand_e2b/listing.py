@@ -5,16 +5,14 @@ from __future__ import annotations
 import base64
 import binascii
 import urllib.parse
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from quicksand_e2b.errors import ApiError
 from quicksand_e2b.fields import whole
 from quicksand_e2b.records import SandboxRecord, SnapshotRecord, State
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 VERSION = "0.6.4"
 """The version of the guest's daemon that clients know: its promises are kept here. From 0.6.2 on it

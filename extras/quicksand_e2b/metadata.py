@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from quicksand_e2b.errors import ApiError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 PREFIX = "x-metadata-"
 """The beginning of the headers that carry it; the rest, in lower case, are the keys."""

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from quicksand.extending import Paths
+from quicksand.extending import Paths
 
 
 def api_dir(paths: Paths) -> Path:

@@ -6,13 +6,11 @@ import asyncio
 import contextlib
 import time
 from collections import deque
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from quicksand import QuicksandError, Sandbox
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable
 
 EVERY_S = 15.0
 """Seconds between two looks of the server."""

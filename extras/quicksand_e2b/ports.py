@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import re
 import socket
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -27,8 +28,6 @@ from quicksand_e2b.sandboxes import Sandboxes
 from quicksand_e2b.tasks import Tasks
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from aiohttp.client_proto import ResponseHandler
 
 PIECE = 64 * 1024

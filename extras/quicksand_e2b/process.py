@@ -6,8 +6,9 @@ import asyncio
 import base64
 import contextlib
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from quicksand import (
     AgentRefusedError,
@@ -21,9 +22,6 @@ from quicksand.extending import ExitStatus, Stream
 
 from quicksand_e2b.errors import RpcError
 from quicksand_e2b.fanout import Cut, Fanout, Listener
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 LOOK_S = 1.0
 """Seconds between two looks whether a process that was found again still runs."""

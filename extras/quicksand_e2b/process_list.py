@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from quicksand import QuicksandError
 from quicksand.extending import Fields, in_thread_to_the_end, read_json, write_json
 
 from quicksand_e2b.process import Facts
 from quicksand_e2b.tasks import Tasks
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 SCHEMA = 1
 PROCESSES_MAX = 500

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from quicksand import AgentRefusedError, QuicksandError, Sandbox
 
@@ -24,9 +25,6 @@ from quicksand_e2b.process import (
 )
 from quicksand_e2b.process_list import PROCESSES_MAX, ProcessList
 from quicksand_e2b.tasks import Tasks
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 REMEMBERED_S = 30.0
 """Seconds for which the end of a process is told to clients that connect late."""

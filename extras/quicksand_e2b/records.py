@@ -10,9 +10,11 @@ import contextlib
 import hashlib
 import secrets
 import string
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
 
 from quicksand.extending import (
     Fields,
@@ -21,10 +23,6 @@ from quicksand.extending import (
     read_json,
     write_json,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 SCHEMA = 1
 SANDBOX_SCHEMA = 2

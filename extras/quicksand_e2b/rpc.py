@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, TypeVar
 
 from aiohttp import web
 from quicksand import QuicksandError
@@ -15,9 +16,6 @@ from quicksand_e2b.bodies import pieces, read_body
 from quicksand_e2b.errors import ApiError, RpcError, rpc_error
 from quicksand_e2b.fanout import Cut, Event, LeftBehind, Source, events
 from quicksand_e2b.fields import Body, parse_json
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
 
 T = TypeVar("T")
 

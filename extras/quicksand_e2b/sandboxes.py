@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 from quicksand import QuicksandError, RemoteError
 from quicksand.extending import to_the_end
@@ -19,9 +19,6 @@ from quicksand_e2b.live import Live
 from quicksand_e2b.machines import Machines
 from quicksand_e2b.records import Records, SandboxRecord, SnapshotRecord, State
 from quicksand_e2b.tasks import Tasks
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 AGAIN_S = 60.0
 """Seconds after which a failed end or pause is tried again."""

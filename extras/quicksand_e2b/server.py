@@ -6,9 +6,11 @@ import asyncio
 import contextlib
 import errno
 import os
+import ssl
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aiohttp import web
 from quicksand import HostError, PortInUseError, StateError
@@ -30,10 +32,6 @@ from quicksand_e2b.records import Records
 from quicksand_e2b.rpc import Streams
 from quicksand_e2b.sandboxes import Sandboxes
 from quicksand_e2b.tls import DOMAIN, Certificates
-
-if TYPE_CHECKING:
-    import ssl
-    from collections.abc import AsyncIterator, Callable, Mapping
 
 BACKLOG = 1024
 """Connections that wait until they are taken; the kernel's own limit is 4096 (listen(2))."""

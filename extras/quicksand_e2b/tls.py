@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ssl
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -16,9 +16,6 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from quicksand import PathError
 from quicksand.extending import make_private_dir, write_word
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 DOMAIN = "qs.localhost"
 """The domain of all names. Clients take a wildcard below two names, and not below one."""

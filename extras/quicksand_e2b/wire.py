@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from quicksand_e2b.errors import RpcError
 from quicksand_e2b.fields import BODY_MAX, parse_json
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 COMPRESSED = 0x01
 END = 0x02

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from quicksand import ExecuteResult
 from quicksand.errors import (
     AgentUnreachableError,
     ConfigError,
@@ -21,11 +23,6 @@ from quicksand_fleet.desk import Desk
 from quicksand_fleet.interface import FleetEventKind, FleetHost, HostState, Need
 from quicksand_fleet.life import FleetLife, need_of
 from quicksand_fleet.placing import wanted_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
-
-    from quicksand import ExecuteResult
 
 LOST_S = 30.0
 """Seconds without an answer after which a machine counts as lost for a command that runs there. The

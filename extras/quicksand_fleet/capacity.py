@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from quicksand.extending import HEX32, ForeignValueError, decode, encode
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 FLEET = "fleet"
 """The capability of a machine that can be part of a fleet."""

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import weakref
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from collections.abc import AsyncIterator, MutableMapping, Sequence
+from types import TracebackType
+from typing import Any, ClassVar, Self
 
+from quicksand import HostedSandbox, RemoteHost
 from quicksand.errors import ConfigError, RemoteError
 from quicksand.extending import paths
 
@@ -15,12 +18,6 @@ from quicksand_fleet.keeping.kept import KeptSandbox, list_kept
 from quicksand_fleet.keeping.running import ensure_coordinator
 from quicksand_fleet.opening import open_back_end
 from quicksand_fleet.waiting import seen_waiting
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, MutableMapping, Sequence
-    from types import TracebackType
-
-    from quicksand import HostedSandbox, RemoteHost
 
 WAIT_S = 300.0
 """Seconds for which a sandbox waits for a place, unless its fleet says otherwise."""

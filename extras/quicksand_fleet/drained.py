@@ -5,13 +5,10 @@ this user.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 from quicksand.extending import DiskChanges, best_effort, paths
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 LOOK_EVERY_S = 30.0
 """The longest time in seconds between two looks, where the system does not report changes."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
 
 from quicksand.errors import RemoteRefusedError
 from quicksand.extending import (
@@ -31,10 +33,6 @@ from quicksand_fleet.capacity import (
     Capacity,
     encode_capacity,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from pathlib import Path
 
 PAUSES_S = (0.2, 5.0)
 """The first and the longest time in seconds between two looks at this machine. The time doubles

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from typing import Any
 
 from quicksand_fleet.batch import Batch, BatchResult, Work
 from quicksand_fleet.desk import Desk
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterable, Sequence
 
 
 class Fleet(Desk):

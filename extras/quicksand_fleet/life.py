@@ -8,17 +8,15 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from quicksand import SandboxConfig
 from quicksand.errors import MemoryBudgetError
 from quicksand.extending import ENDING_METHODS, MAKING_METHODS, FarLife, Known, Progress, paths
 
 from quicksand_fleet.desk import Desk, SharedDesks
 from quicksand_fleet.interface import Need, Reservation
 from quicksand_fleet.keeping.running import ensure_coordinator
-
-if TYPE_CHECKING:
-    from quicksand import SandboxConfig
 
 CLONES_MAX = 1000
 """The most clones that one call makes (`Sandbox.clone`)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from quicksand.errors import FleetError
 from quicksand.extending import (
@@ -22,9 +22,6 @@ from quicksand.extending import (
 
 from quicksand_fleet.record import NODE_ID, NodeRecord, read_fleet
 from quicksand_fleet.waiting_list import WaitingList
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def nodes_of(paths: Paths) -> tuple[NodeRecord, ...]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
+from typing import Protocol
 
+from quicksand import RemoteHost
 from quicksand.errors import (
     HostError,
     MemoryBudgetError,
@@ -25,11 +27,6 @@ from quicksand.extending import (
 
 from quicksand_fleet.capacity import CAPACITY, CLAIM, FLEET, LINE_MAX, Capacity, decode_capacity
 from quicksand_fleet.interface import HostState
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from quicksand import RemoteHost
 
 PAUSES_S = (1.0, 30.0)
 """The first and the longest pause in seconds between two attempts to connect; the pause doubles."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from quicksand.errors import ConfigError
 from quicksand.extending import FarParts, Parts, Progress, describe, paths
@@ -13,9 +14,6 @@ from quicksand_fleet.keeping.book import find_kept
 from quicksand_fleet.keeping.life import KeptLife
 from quicksand_fleet.keeping.restart import Restart, find_restart
 from quicksand_fleet.life import FleetLife
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 def make_in_fleet(

@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from quicksand.errors import RemoteUnreachableError
 from quicksand.extending import (
@@ -22,9 +22,6 @@ from quicksand.extending import (
 )
 
 from quicksand_fleet.record import NODE_NAME, NodeRecord, read_fleet, require_node
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PROGRAM = ("-P", "-m", "quicksand_tui", "serve", "--stdio")
 """-P keeps the working directory off the import path."""

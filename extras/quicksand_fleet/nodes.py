@@ -10,8 +10,9 @@ import contextlib
 import functools
 import os
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
+from quicksand import Entry
 from quicksand.errors import ConfigError, FleetError, MemoryBudgetError, StateError
 from quicksand.extending import (
     NODE_HOME,
@@ -49,11 +50,6 @@ from quicksand_fleet.record import (
     write_fleet,
 )
 from quicksand_fleet.remedies import ADD_MACHINES, BRING_UP, END_IT
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from quicksand import Entry
 
 LEAST = 256 * 1024**2 + OVERHEAD
 """The least bytes of a node: room for one small guest."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from importlib import import_module
-from typing import TYPE_CHECKING
 
 from quicksand import RemoteHost
 from quicksand.errors import ConfigError, FleetError
@@ -21,9 +21,6 @@ from quicksand_fleet.machine import FarMachine, Machine
 from quicksand_fleet.over_ssh import OverSsh
 from quicksand_fleet.record import RAY, FleetRecord, read_fleet, set_drained
 from quicksand_fleet.remedies import ADD_MACHINES, GET_RAY
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 OVER_RAY = "quicksand_fleet.over_ray.lifecycle"
 """The module that has ``open_back_end(record, paths) -> BackEnd``. Only a fleet over Ray needs

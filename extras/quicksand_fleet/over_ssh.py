@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+from quicksand import RemoteHost
 from quicksand.errors import (
     FleetError,
     FleetHostNotFoundError,
@@ -34,12 +36,6 @@ from quicksand_fleet.machine import Claim, Machine
 from quicksand_fleet.placing import candidates, wanted_bytes
 from quicksand_fleet.telling import Telling
 from quicksand_fleet.waiting import Attempt, place_within
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-    from pathlib import Path
-
-    from quicksand import RemoteHost
 
 REFUSED_S = 5.0
 """Seconds for which a machine that has refused a sandbox is not asked again for one of that size,

@@ -8,8 +8,10 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from quicksand.errors import FleetError, PathError, StateError
 from quicksand.extending import (
@@ -29,10 +31,6 @@ from quicksand.extending import (
     require_ours,
     write_json,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 SCHEMA = 1
 SSH, RAY = "ssh", "ray"

@@ -5,12 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from quicksand_fleet.interface import FleetEvent, FleetEventKind, FleetHost
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
 
 KEPT_MAX = 1000
 """The most events kept for a slow watcher, besides the last one of each machine."""

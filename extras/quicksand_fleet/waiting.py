@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from quicksand.extending import best_effort, paths
 
@@ -14,9 +14,6 @@ from quicksand_fleet.interface import FleetEventKind, FleetHost, Need, Reservati
 from quicksand_fleet.placing import can_ever_fit, full_error, lacks_of
 from quicksand_fleet.telling import Telling
 from quicksand_fleet.waiting_list import WaitingList
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 SEEN_AFTER_S = 0.2
 """Seconds after which a sandbox counts as waiting: most have a place at once."""

@@ -6,7 +6,7 @@ Each is an empty file that its process holds locked: it ends with that process a
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from quicksand.errors import StateError
 from quicksand.extending import (
@@ -20,9 +20,6 @@ from quicksand.extending import (
     map_os_errors,
     try_named_lock,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 WAITING_MAX = 5000
 """The most waiting sandboxes that are counted."""

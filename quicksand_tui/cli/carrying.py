@@ -12,6 +12,8 @@ import click
 from quicksand.base.errors import QuicksandError, StateError
 from quicksand.base.paths import paths
 from quicksand.records.registry import Registry
+from quicksand.records.sandboxes import Entry
+from quicksand.sandbox import Sandbox
 from quicksand.things.status import HAS_MACHINE, RUNS
 
 from quicksand_tui.cli.output import (
@@ -29,9 +31,6 @@ from quicksand_tui.cli.runner import Signals, attached, opened, run_async
 from quicksand_tui.model.text import clean
 from quicksand_tui.verbs.call import AS_JSON, Call, Table, UsageError, ignore
 from quicksand_tui.verbs.verb import Kind
-
-if TYPE_CHECKING:
-    from quicksand.records.sandboxes import Entry
 
 AT_ONCE = 8
 """The number of sandboxes that are worked on at the same time."""
@@ -87,7 +86,6 @@ def names_or_all(names: tuple[str, ...], chosen: bool, option: str, among: list[
 
 if TYPE_CHECKING:
     from quicksand.hosted.remote_host import RemoteHost
-    from quicksand.sandbox import Sandbox
 
     from quicksand_tui.verbs.verb import AnyVerb, Parameter
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,8 +24,6 @@ from quicksand_tui.home.state import config_file
 from quicksand_tui.model.text import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from quicksand.records.nodes import Node
 
 

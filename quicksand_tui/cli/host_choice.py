@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from quicksand_tui.cli.output import Exit, complain
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 OPTION = "--host"
 VARIABLE = "QUICKSAND_HOST"

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +21,6 @@ from quicksand_tui.model.remedy_words import hint_of
 from quicksand_tui.verbs.verb import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-
     from quicksand_tui.cli.click_commands import Decorator
 
 

@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import warnings
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from quicksand_tui.cli.host_choice import find_host, has_terminal, open_app
 from quicksand_tui.cli.output import (
@@ -21,9 +21,6 @@ from quicksand_tui.cli.output import (
 )
 from quicksand_tui.model.text import similar
 from quicksand_tui.opening.asyncio_alone import import_asyncio
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 SIMILAR = "quicksand-similar"
 """The name of the error handler of the standard streams (codecs.register_error)."""

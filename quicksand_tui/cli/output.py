@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
 from itertools import zip_longest
@@ -14,8 +15,6 @@ from typing import TYPE_CHECKING, Any
 from quicksand_tui.model.text import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from quicksand.base.errors import DiskSpaceError
 
 from quicksand_tui.model.amounts import age_text, size_text

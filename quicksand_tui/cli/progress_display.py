@@ -9,6 +9,7 @@ import math
 import sys
 import time
 from collections import deque
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -30,8 +31,6 @@ from quicksand_tui.model.text import clean, clip_middle, plain
 from quicksand_tui.verbs.call import stage_text
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
     from quicksand_tui.verbs.call import Progress
 
 

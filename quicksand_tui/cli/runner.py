@@ -8,6 +8,7 @@ import logging
 import math
 import signal
 import sys
+from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING
 
 from quicksand.base.errors import (
@@ -31,8 +32,6 @@ from quicksand_tui.model.remedy_words import hint_of, text_of, worded
 from quicksand_tui.model.text import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
-
     from quicksand.records.sandboxes import Entry
 
 

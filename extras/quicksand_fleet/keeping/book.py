@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from quicksand.errors import ConfigError, NameTakenError, StateError
 from quicksand.extending import (
@@ -27,10 +29,6 @@ from quicksand.extending import (
     read_json,
     write_json,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 SCHEMA = 1
 LOCK_WAIT_S = 10.0

@@ -8,9 +8,11 @@ once, and on disk before anything is done or granted because of it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from quicksand.errors import FleetError, QuicksandError
 from quicksand.extending import best_effort, printable
@@ -20,10 +22,6 @@ from quicksand_fleet.keeping.exports import HERE, Copy, new_name
 from quicksand_fleet.keeping.judging import Judge, Step, starting
 from quicksand_fleet.keeping.unneeded import Unneeded
 from quicksand_fleet.keeping.wire import Line, Told
-
-if TYPE_CHECKING:
-    import contextlib
-    from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 
 LOOK_S = 0.5
 """Seconds between two looks for work."""

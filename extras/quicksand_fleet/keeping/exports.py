@@ -7,8 +7,9 @@ copy is forgotten, whichever machine is lost and when. The book says which of th
 from __future__ import annotations
 
 import os
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from quicksand.errors import FleetError
 from quicksand.extending import (
@@ -23,9 +24,6 @@ from quicksand.extending import (
 )
 
 from quicksand_fleet.keeping.wire import KEPT_SAVE
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
 
 SCHEMA = 1
 HERE = ""

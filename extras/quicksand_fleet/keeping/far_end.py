@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from quicksand.errors import QuicksandError, RemoteProtocolError
 from quicksand.extending import (
@@ -53,9 +53,6 @@ from quicksand_fleet.keeping.wire import (
     decode_told,
     encode_line,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
 
 NAME_MAX = 63
 """Characters of a sandbox's name (`check_name`)."""

@@ -9,15 +9,12 @@ before ours does.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum, auto
-from typing import TYPE_CHECKING
 
 from quicksand_fleet.keeping.book import Kept, Older, Phase
 from quicksand_fleet.keeping.wire import Grant, Held, Line, State, Superseded, Told
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 MARGIN_S, MARGIN_SHARE = 5.0, 0.1
 """Seconds, and the share of a lease, that are waited beyond its end: clocks may run differently,

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+from quicksand.extending import Paths
 
 from quicksand_fleet.keeping.book import Book, Kept, Phase
 from quicksand_fleet.keeping.running import is_running
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from quicksand.extending import Paths
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

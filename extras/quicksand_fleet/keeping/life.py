@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable, Mapping
+from typing import Any, Self
 
 from quicksand import SandboxConfig
 from quicksand.errors import FleetError, QuicksandError, RemoteError, RemoteRefusedError
@@ -23,9 +24,6 @@ from quicksand_fleet.keeping.book import Book, Kept, Phase, Wish
 from quicksand_fleet.keeping.restart import Restart
 from quicksand_fleet.keeping.running import ensure_coordinator
 from quicksand_fleet.life import FleetLife
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 FENCED_S, EXPORTED_S = 60.0, 900.0
 """Seconds within which the machine must take a lease, and the first save must be elsewhere."""

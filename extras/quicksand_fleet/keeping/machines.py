@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import json
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any
 
 from quicksand import RemoteHost, SandboxConfig
 from quicksand.errors import FleetError, RemoteError, SaveError, StateError
@@ -29,9 +30,6 @@ from quicksand_fleet.keeping.tidying import remove_exported
 from quicksand_fleet.keeping.wire import KEEPING, LEASES, LINE_MAX, Line, Told, decode_line
 from quicksand_fleet.life import FleetLife
 from quicksand_fleet.placing import candidates
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine
 
 PLACE_S = 30.0
 """Seconds to wait for a place before the next attempt begins."""

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from quicksand.errors import ConfigError
 
 from quicksand_fleet.keeping.wire import LEASE_LEAST_S, LEASE_MOST_S
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 EVERY_LEAST_S = 10.0
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from quicksand.extending import Paths, is_locked, run_later
 
 from quicksand_fleet.keeping.book import Book
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PROCESS = "quicksand_fleet.keeping.process"
 END_S, LOOK_S = 15.0, 0.1

@@ -4,16 +4,13 @@ saves have, and pages of the book."""
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Collection
 
 from quicksand.errors import SaveNotFoundError
 from quicksand.extending import Paths, best_effort, remove_save
 
 from quicksand_fleet.keeping.book import Book
 from quicksand_fleet.keeping.wire import KEPT_SAVE
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
 
 
 def remove_exported(paths: Paths, name: str) -> None:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Iterable
 
 from quicksand.extending import Paths, best_effort
 
 from quicksand_fleet.keeping.book import Kept, Phase
 from quicksand_fleet.keeping.exports import HERE, Copy, read_copies, write_copies
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
 
 TOLD_MAX = 100
 """The most saves that one message tells a machine to remove."""

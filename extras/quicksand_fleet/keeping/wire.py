@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from quicksand.errors import ConfigError
 from quicksand.extending import ForeignValueError, check_name, decode, encode, is_id
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 KEEPING = "keeping"
 """The capability of a machine that takes leases."""

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from pathlib import Path
+from typing import Any, Protocol
 
 from quicksand import RemoteHost
 from quicksand.errors import FleetError, FleetHostNotFoundError
@@ -30,10 +32,6 @@ from quicksand_fleet.over_ray.desk_client import State
 from quicksand_fleet.placing import candidates, wanted_bytes
 from quicksand_fleet.telling import Telling
 from quicksand_fleet.waiting import Attempt, place_within
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-    from pathlib import Path
 
 TAKE_S = 2.0
 """Seconds in which Ray must keep a place, or say that it has no room; it takes 2 to 10 ms."""

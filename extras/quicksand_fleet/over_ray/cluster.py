@@ -11,9 +11,10 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from quicksand.errors import FleetError, HostError
 from quicksand.extending import (
@@ -39,10 +40,6 @@ from quicksand_fleet.over_ray.cluster_record import (
 )
 from quicksand_fleet.over_ray.ray_processes import processes_of_cluster
 from quicksand_fleet.remedies import GET_RAY
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
 LAUNCHING = "quicksand_fleet.over_ray.launching"
 OBJECT_STORE = 80_000_000

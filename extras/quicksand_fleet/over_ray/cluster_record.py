@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from quicksand.errors import FleetError
 from quicksand.extending import Fields, Remedy, Words
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 NAMESPACE = "quicksand"
 """The namespace of Ray in which our actors and placement groups have their names."""

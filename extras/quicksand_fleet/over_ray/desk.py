@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from quicksand.errors import FleetError
 
 from quicksand_fleet.over_ray.cluster_record import MACHINE_ID
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
 
 PLACE = "place-"
 """The beginning of the names of our placement groups; id and Unix time of expiry follow."""

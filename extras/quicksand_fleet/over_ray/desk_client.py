@@ -9,17 +9,15 @@ import itertools
 import json
 import os
 import sys
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from quicksand.errors import QuicksandError
 from quicksand.extending import best_effort, paths, printable
 
 from quicksand_fleet.over_ray.cluster_record import ClusterRecord
 from quicksand_fleet.over_ray.desk import DeskError, Place
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 PROGRAM = ("-P", "-m", "quicksand_fleet.over_ray.desk_process")
 LINE_MAX = 32 * 1024 * 1024

@@ -11,17 +11,15 @@ import asyncio
 import json
 import os
 import sys
+from collections.abc import Awaitable
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from quicksand.extending import no_core_files, note, paths
 
 from quicksand_fleet.over_ray.cluster_record import ClusterRecord
 from quicksand_fleet.over_ray.desk import DeskError, Place
 from quicksand_fleet.over_ray.ray_desk import RayDesk, connect
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable
 
 LOOK_S = 0.5
 """Seconds between two looks at Ray's state."""

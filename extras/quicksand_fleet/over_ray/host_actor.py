@@ -6,7 +6,8 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from quicksand.extending import OVERHEAD, best_effort, encode, paths
 
@@ -15,9 +16,6 @@ from quicksand_fleet.over_ray.cluster_record import ADDRESS_VARIABLE, NAME_VARIA
 from quicksand_fleet.over_ray.desk import Desk, Place
 from quicksand_fleet.over_ray.places import Kept, Places
 from quicksand_fleet.over_ray.reconciling import plan_repair
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 EVERY_S = 10.0
 """Seconds between two comparisons of Ray's books with the disk."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from quicksand.extending import (
     HEX32,
@@ -24,9 +24,6 @@ from quicksand.extending import (
     read_json,
     write_json,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PLACES_MAX = 10_000
 

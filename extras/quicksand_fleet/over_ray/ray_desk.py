@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Sequence
+from typing import Any
 
 import ray
 from ray.exceptions import RayError
@@ -24,9 +25,6 @@ from quicksand_fleet.over_ray.cluster_record import (
 from quicksand_fleet.over_ray.desk import DeskError, Place
 from quicksand_fleet.over_ray.host_actor import Host
 from quicksand_fleet.over_ray.launching import keep_address
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
 
 LITTLE = 0.0001
 """The amount of a machine's own resource that each of its places and its actor takes."""

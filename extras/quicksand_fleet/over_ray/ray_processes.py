@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from quicksand.extending import PROC, start_of
 
 from quicksand_fleet.over_ray.cluster_record import MARK, ClusterRecord
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
 
 def processes_of_cluster(

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from quicksand_fleet.over_ray.desk import Place
 from quicksand_fleet.over_ray.places import Kept
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

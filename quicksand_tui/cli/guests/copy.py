@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 from quicksand.base.errors import AgentRefusedError, DiskSpaceError
+from quicksand.guest.guest_files import GuestFile, GuestFiles
 
 from quicksand_tui.cli.click_commands import command_of
 from quicksand_tui.cli.fd_streams import FdWriter
@@ -39,8 +40,6 @@ from quicksand_tui.cli.runner import attached, run_async
 from quicksand_tui.model.text import clean
 
 if TYPE_CHECKING:
-    from quicksand.guest.guest_files import GuestFile, GuestFiles
-
     from quicksand_tui.cli.runner import Signals
 
 

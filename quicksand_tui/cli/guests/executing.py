@@ -24,13 +24,14 @@ from quicksand.base.errors import AgentRefusedError, AgentUnreachableError, Quic
 from quicksand.base.regular import read_at_most
 from quicksand.guest import execution
 from quicksand.guest.agent.wire import Stream
+from quicksand.guest.execution import ExitStatus
 
 from quicksand_tui.cli.fd_streams import FdReader, FdWriter, same_file
 from quicksand_tui.cli.output import Exit, complain, print_json
 from quicksand_tui.cli.runner import CannotStart, Signals, attached, run_in_sandbox, why_gone
 
 if TYPE_CHECKING:
-    from quicksand.guest.execution import Command, ExitStatus
+    from quicksand.guest.execution import Command
     from quicksand.sandbox import Sandbox
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -31,8 +32,6 @@ from quicksand_tui.verbs.ports import address_of, forward, suffix
 from quicksand_tui.verbs.written import written_in, written_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from quicksand.mounts.known_mounts import KnownMount
     from quicksand.sandbox import Sandbox
 

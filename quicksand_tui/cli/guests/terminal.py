@@ -11,6 +11,7 @@ import signal
 import termios
 import time
 import tty
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
@@ -29,8 +30,6 @@ from quicksand_tui.door.terminal_place import AnswerRight
 from quicksand_tui.model.text import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from quicksand.guest.execution import ExitStatus
     from quicksand.guest.shell import Piece, Shell, ShellInfo
     from quicksand.sandbox import Sandbox

@@ -7,21 +7,17 @@ import errno
 import io
 import os
 import stat
+from collections.abc import AsyncIterable, AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from quicksand.base.capacity import DISK_RESERVE
 from quicksand.base.errors import AgentRefusedError, DiskSpaceError, QuicksandError
 from quicksand.guest.agent.extents import FILE_MAX, Extent
+from quicksand.guest.guest_files import GuestFile, GuestFiles
 
 from quicksand_tui.cli.fd_streams import READ_SIZE, FdReader
 from quicksand_tui.cli.output import complain, complain_of, show_size
 from quicksand_tui.cli.progress_display import Standing
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, AsyncIterator
-
-    from quicksand.guest.guest_files import GuestFile, GuestFiles
 
 COMPLAINTS_MAX = 100
 """The most files that are reported as not copied; a guest can have a million."""

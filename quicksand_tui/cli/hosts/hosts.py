@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import click
 from quicksand.base.errors import QuicksandError
@@ -19,9 +20,6 @@ from quicksand_tui.home.host_file import HostsError, add_host, remove_host
 from quicksand_tui.home.host_table import problem_of
 from quicksand_tui.home.state import config_file
 from quicksand_tui.model.remedy_words import hint_of, text_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @command_of("hosts")

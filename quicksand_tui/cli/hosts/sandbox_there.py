@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING
 
 from quicksand.sandbox import Sandbox
@@ -11,8 +12,6 @@ from quicksand.sandbox import Sandbox
 from quicksand_tui.cli.runner import attached
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
     from quicksand.base.errors import RemoteError
     from quicksand.hosted.remote_host import RemoteHost
     from quicksand.remote.shared_connection import Way

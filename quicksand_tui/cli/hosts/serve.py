@@ -6,7 +6,7 @@ import asyncio
 import os
 import stat
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import click
 import quicksand
@@ -21,9 +21,6 @@ from quicksand_tui.cli.output import Exit
 from quicksand_tui.door.far_end import WatchOffer
 from quicksand_tui.door.far_end_saves import SavesOffer
 from quicksand_tui.verbs.index import is_verb
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 PROGRAM = (sys.executable, "-P", "-m", "quicksand_tui")
 """The beginning of a command line of ours. -P: nothing of the working directory is imported."""

@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 import sys
+from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -15,6 +16,8 @@ from quicksand.base.errors import RemoteError
 from quicksand.guest.agent.wire import Stream
 from quicksand.remote.asking import AskedCommand, CommandLine
 from quicksand.remote.connection import Connection
+from quicksand.remote.destination import Destination
+from quicksand.remote.node import NodeDestination
 from quicksand.remote.sending import fetch_file, make_place, require_replaceable, send_file
 
 from quicksand_tui.cli.click_commands import explain_usage, invoke, is_carried, load
@@ -36,11 +39,7 @@ from quicksand_tui.cli.runner import Signals, run_async
 from quicksand_tui.verbs.index import find_verb
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-
     from quicksand.hosted.remote_host import RemoteHost
-    from quicksand.remote.destination import Destination
-    from quicksand.remote.node import NodeDestination
 
     from quicksand_tui.cli.host_choice import Chosen
 

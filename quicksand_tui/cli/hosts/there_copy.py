@@ -4,6 +4,7 @@ agent there."""
 from __future__ import annotations
 
 import contextlib
+from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from quicksand.guest.guest_files import GuestFiles
@@ -13,8 +14,6 @@ from quicksand.remote.connection import Connection
 from quicksand_tui.cli.guests.copy import copy_files
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
-
     from quicksand.guest.agent.session import Session
     from quicksand.remote.destination import Destination
     from quicksand.remote.node import NodeDestination

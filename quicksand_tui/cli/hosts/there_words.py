@@ -4,8 +4,9 @@ streams."""
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import click
 from quicksand.base.errors import PathError
@@ -13,9 +14,6 @@ from quicksand.base.errors import PathError
 from quicksand_tui.cli.click_commands import SETTINGS, load, parse_env, part_of
 from quicksand_tui.verbs.index import find_verb, is_verb
 from quicksand_tui.verbs.verb import AnyVerb, Kind, Parameter
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
 
 WITH_US = frozenset(
     {"run", "exec", "shell", "ssh", "ssh-gateway", "view", "record", "demo", "benchmark"}

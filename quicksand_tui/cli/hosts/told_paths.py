@@ -4,12 +4,9 @@ a directory of this one that only this one knows, with the files that it reads o
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from quicksand.remote.client_files import ClientFiles
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def told(path: str | Path) -> str:

@@ -4,8 +4,9 @@ in one file. `info FILE` tells its facts from its manifest."""
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import click
 from quicksand.base.errors import PathError
@@ -26,9 +27,6 @@ from quicksand_tui.model.specs import ExportSpec, ImportSpec
 from quicksand_tui.model.text import clean
 from quicksand_tui.verbs import bundles
 from quicksand_tui.verbs.saved import UNSYNCED
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 STREAM = "-"
 """Stands for stdout or stdin in place of FILE."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -57,8 +58,6 @@ from quicksand_tui.verbs import saves, trashing, verdicts
 from quicksand_tui.verbs.saves import Swept, sweep_trash
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from quicksand.hosted.save_moving import MovedSave
     from quicksand.life.sandbox_removal import RemovedSandbox
     from quicksand.records.trash import TrashedSandbox

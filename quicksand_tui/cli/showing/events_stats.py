@@ -7,7 +7,9 @@ import asyncio
 import json
 import sys
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quicksand.base.errors import QuicksandError
@@ -22,9 +24,6 @@ from quicksand_tui.model.remedy_words import text_of
 from quicksand_tui.model.text import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
     from quicksand.life.sandbox_stats import SandboxStats
     from quicksand.records.sandboxes import Entry
     from quicksand.sandbox import Sandbox

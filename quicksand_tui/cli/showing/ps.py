@@ -9,13 +9,17 @@ import os
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
+from pathlib import Path
+from typing import Any, BinaryIO, NoReturn
 
 import click
 from quicksand.base.paths import paths
 from quicksand.base.regular import open_file
 from quicksand.records.registry import Registry
+from quicksand.records.sandboxes import Entry
+from quicksand.things.fact import Shown
 from quicksand.things.sandbox_facts import SHOWN
 from quicksand.things.status import Status
 
@@ -33,13 +37,6 @@ from quicksand_tui.cli.output import (
 )
 from quicksand_tui.model.amounts import fact_text
 from quicksand_tui.model.text import Plain
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
-
-    from quicksand.records.sandboxes import Entry
-    from quicksand.things.fact import Shown
 
 LOOK_EVERY_S = 0.5
 """Seconds between two looks of --watch at the disk."""

@@ -10,6 +10,7 @@ import termios
 import time
 import tty
 from collections import deque
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Self
 
 import click
@@ -44,8 +45,6 @@ from quicksand_tui.kit.terminal_queries import DRAWN_QUESTION, in_multiplexer, t
 from quicksand_tui.model.text import ascii_only, clean, error_text
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
     from quicksand.records.layout import MachineDir
     from quicksand.sandbox import Sandbox
     from quicksand_pixels import Event

@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 import sys
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
@@ -23,8 +24,6 @@ from quicksand_tui.model.amounts import size_text
 from quicksand_tui.model.text import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from quicksand.sandbox import Sandbox
 
 CODE, ZED, JETBRAINS = "code", "zed", "jetbrains"

@@ -11,8 +11,10 @@ import re
 import stat
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import asyncssh
@@ -30,6 +32,7 @@ from quicksand.base.listening import close_server
 from quicksand.base.paths import paths
 from quicksand.base.regular import open_regular, read_file
 from quicksand.records.registry import Registry
+from quicksand.sandbox import Sandbox
 
 from quicksand_tui.cli.click_commands import command_of, parse_address
 from quicksand_tui.cli.output import Exit, say
@@ -40,11 +43,6 @@ from quicksand_tui.cli.ssh.ssh_config import key_file, prepare_files, ssh_dir
 from quicksand_tui.model.text import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from quicksand.sandbox import Sandbox
-
     from quicksand_tui.cli.runner import Signals
     from quicksand_tui.cli.ssh.sessions import Guest
 

@@ -5,24 +5,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import asyncssh
 from quicksand.base.errors import QuicksandError
 from quicksand.guest.agent.wire import Stream
 from quicksand.guest.execution import Command, ExitStatus
 from quicksand.guest.shell import Shell
+from quicksand.guest.users import Login
+from quicksand.sandbox import Sandbox
 
 from quicksand_tui.cli.guests.executing import choose_term
 from quicksand_tui.model.remedy_words import text_of
 from quicksand_tui.model.text import clean
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
-
-    from quicksand.guest.users import Login
-    from quicksand.sandbox import Sandbox
 
 QUEUE_MAX = 128 * 1024
 """Bytes that wait to be read before the channel is paused. The channel itself then holds as much as

@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 import click
 from quicksand.base.errors import HostError
@@ -16,9 +16,6 @@ from quicksand.base.paths import paths
 
 from quicksand_tui.cli.click_commands import command_of
 from quicksand_tui.cli.ssh.ssh_config import SUFFIX, find_typed, prepare_files, proxy_command, there
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 
 @contextlib.contextmanager

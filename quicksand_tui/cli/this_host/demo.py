@@ -7,6 +7,7 @@ import asyncio
 import json
 import sys
 import time
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -20,7 +21,7 @@ from quicksand_tui.model.amounts import pause_text, seconds_text
 from quicksand_tui.model.remedy_words import hint_of, text_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from quicksand.sandbox import Sandbox
 
 
 WORK = "/root/work"

@@ -7,9 +7,11 @@ import contextlib
 import os
 import shutil
 import sys
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from importlib.metadata import packages_distributions
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from quicksand.base.arch import Architecture
@@ -52,9 +54,6 @@ from quicksand_tui.model.remedy_words import hint_of, text_of, worded
 from quicksand_tui.model.text import clean_lines, error_text
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from pathlib import Path
-
     from quicksand.records.sandboxes import Entry
     from quicksand.warm.spares.stock import Stocked
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -37,8 +38,6 @@ from quicksand_tui.model.text import clean
 from quicksand_tui.verbs.parameters import DEFAULT_IMAGE
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-
     from quicksand.base.progress import Progress
     from quicksand.disks.images.stored_image import StoredImage
     from quicksand.life.basis import Basis

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import shlex
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from quicksand.base.paths import paths
 from quicksand.disks.images.bill import bill_of, packages_of
 from quicksand.disks.images.image_store import ImageStore, read_manifest, tag_image
 from quicksand.disks.images.resolve import ImageResolver
+from quicksand.disks.images.stored_image import StoredImage
 from quicksand.life.image_users import ImageUsers, drop_prepared, find_unneeded, templates_of
 from quicksand.records.registry import Registry
 from quicksand_images.scaffold import make_scaffold
@@ -27,9 +29,6 @@ from quicksand_tui.cli.this_host import image_making  # noqa: F401 - has parts o
 from quicksand_tui.model.text import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from quicksand.disks.images.stored_image import StoredImage
     from quicksand.life.image_users import Users
 
 

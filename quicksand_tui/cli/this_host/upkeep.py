@@ -9,6 +9,8 @@ import os
 import platform
 import sys
 from collections import Counter
+from collections.abc import Collection
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -25,9 +27,6 @@ from quicksand_tui.model.text import clean
 from quicksand_tui.verbs import packages
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-    from pathlib import Path
-
     from quicksand.base.arch import Architecture
     from quicksand.base.processes import Process
     from quicksand.base.progress import Course
