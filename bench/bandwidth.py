@@ -13,20 +13,16 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from typing import TYPE_CHECKING
-
 from quicksand_tui.model.shown_sandboxes import SandboxView
 from quicksand_tui.model.world import World
 from tests.pty_terminal import WHOLE, PtyTerminal
 from tests.unit.app.fakes import HOST, MIB, WEB, FakeService
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
 
 ROWS, COLUMNS, LINES = 40, 140, 45
 QUIET_S = 0.6

@@ -22,10 +22,11 @@ import re
 import statistics
 import sys
 import time
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from quicksand import Checkpoint, QuicksandError, Sandbox
 from quicksand.records.machine_options import parse_memory
@@ -34,9 +35,6 @@ from quicksand.snapshots.tracking import ANONYMOUS, LEVELS, VARIABLE, find_level
 from quicksand_tui.cli.output import complain, print_table
 from quicksand_tui.cli.this_host.benchmark import revert_times, write_plainly
 from quicksand_tui.cli.this_host.measured import MIB, warm_sandbox, write_memory
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 HEADS = ("GUEST", "LEVEL", "WRITTEN", "PAUSE ms", "CALL s", "PLAIN s", "STORED MiB")
 REVERT_HEADS = ("GUEST", "LEVEL", "WRITTEN", "REVERT s", "PAUSE ms", "FORM")

@@ -23,9 +23,10 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
@@ -38,17 +39,13 @@ from quicksand.life.all_processes import OurProcess, Role, list_all
 from quicksand.records.registry import Registry
 from quicksand.remote.connection import Connection
 from quicksand.remote.destination import Destination
+from quicksand.remote.peer_channel import Channel
 
 from bench.commands import record_of
 from quicksand_tui.cli.this_host.measured import make_warm
 from quicksand_tui.door.far_lines import Learner, Lines
 from tests.conftest import fresh_places
 from tests.ssh_server import FarHost, far_environ, with_sshd
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-
-    from quicksand.remote.peer_channel import Channel
 
 MIB = 1024 * 1024
 PARTS = ("running", "disk", "listing", "clients", "watching")

@@ -14,14 +14,12 @@ import argparse
 import json
 import math
 import statistics
+from collections.abc import Callable, Sequence
 from itertools import cycle
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from quicksand.records.machine_options import parse_memory
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 GIB = 1 << 30
 MIB = 1 << 20

@@ -13,17 +13,13 @@ import argparse
 import asyncio
 import statistics
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
 
+from quicksand import Sandbox
 from quicksand.base.processes import process_usage
 
 from quicksand_tui.cli.output import print_table
 from quicksand_tui.cli.this_host.measured import qemu_pid, warm_sandbox, write_memory
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from quicksand import Sandbox
 
 HEADS = (
     "DEPTH",

@@ -14,14 +14,12 @@ import json
 import statistics
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from quicksand import Sandbox
 from quicksand.qemu import planning
+from quicksand.qemu.command import MachinePlan
 from quicksand.warm import starting
-
-if TYPE_CHECKING:
-    from quicksand.qemu.command import MachinePlan
 
 WAYS = ("threads", "io_uring")
 

@@ -11,13 +11,10 @@ import random
 import statistics
 import sys
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
 
 from quicksand import Sandbox
 from quicksand.display.picture import Format, Picture
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
 
 RUNS = 15
 TEXT = "The quick brown fox jumps over 13 lazy dogs. " * 5

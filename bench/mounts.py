@@ -32,18 +32,16 @@ import sys
 import tarfile
 import tempfile
 import time
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from quicksand import Mount, Sandbox
 from quicksand.base.paths import paths
 from quicksand.mounts import mounting
 from quicksand.records.config import SHARE_IP, SHARE_PORT
 from quicksand.records.layout import SHARES, runtime_dir
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
 
 LARGE, SMALL, FILES, TREE = 64, 8, 700, 20_000
 """MiB of a large file, and of one written in pieces of 4 KiB; files to unpack, and those of a tree

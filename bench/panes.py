@@ -27,8 +27,8 @@ import sys
 import tempfile
 import termios
 import time
+from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from quicksand.things.status import Status
 from quicksand_vt import Terminal
@@ -39,9 +39,6 @@ from quicksand_tui.model.shown_sandboxes import SandboxView
 from quicksand_tui.model.world import World
 from quicksand_tui.panes.content import UNREAD_MAX, LinkState, LinkStatus, Said, Sink
 from quicksand_tui.ui.app import QuicksandApp
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
 
 COLUMNS, ROWS = 160, 45
 KEYS_WITHOUT_FLOOD = 100

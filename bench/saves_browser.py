@@ -17,8 +17,8 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from quicksand.disks.images.qcow2_writing import create_overlay
 from quicksand.records.config import SandboxConfig
@@ -27,9 +27,6 @@ from quicksand.saves.save_manifest import MANIFEST, OVERLAYS, Base, Parent, Save
 from quicksand_tui.door.service import EngineService
 from quicksand_tui.screens.saves_and_trash import SavesScreen
 from quicksand_tui.ui.app import QuicksandApp
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 SIZE = (120, 36)
 WAIT_S = 120.0

@@ -18,22 +18,18 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from typing import TYPE_CHECKING
-
 from quicksand.base.paths import paths
 
 from tests.conftest import fresh_places
 from tests.pty_terminal import PtyTerminal
 from tests.ssh_server import FarHost, far_environ, with_sshd
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
 
 PROGRAM = [sys.executable, "-m", "quicksand_tui"]
 NAME = "bench"

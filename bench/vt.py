@@ -13,12 +13,9 @@ import statistics
 import sys
 import time
 import tracemalloc
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from quicksand_vt import Terminal
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 COLUMNS, ROWS = 120, 40
 CHUNK = 64 * 1024

@@ -24,8 +24,9 @@ import sys
 import tempfile
 import termios
 import time
+from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from quicksand.things.status import Status
 
@@ -36,9 +37,6 @@ from quicksand_tui.model.shown_sandboxes import SandboxView
 from quicksand_tui.model.wall_plan import Heard, WatchedTerminal
 from quicksand_tui.model.world import World
 from quicksand_tui.ui.app import QuicksandApp
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
 
 COLUMNS, ROWS = 160, 45
 TILES = 12

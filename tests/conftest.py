@@ -15,9 +15,9 @@ import sys
 import tempfile
 import time
 import zlib
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
@@ -29,12 +29,8 @@ from quicksand.qemu.stopping import find_orphans
 from quicksand.records.config import SandboxConfig
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record
+from quicksand.snapshots.history import Origin
 from quicksand.warm import template_maker
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
-
-    from quicksand.snapshots.history import Origin
 
 PREFIX = f"qst-{os.getpid()}-"
 """Of every directory that this run makes in /tmp; others may be running beside it. Not in

@@ -7,15 +7,13 @@ import hashlib
 import io
 import json
 import tarfile
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from quicksand.base import zstd
 from quicksand.base.arch import Architecture
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from pathlib import Path
 
 OCI = "application/vnd.oci.image"
 MANIFEST, INDEX = f"{OCI}.manifest.v1+json", f"{OCI}.index.v1+json"

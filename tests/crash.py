@@ -18,9 +18,10 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from quicksand import PortForward, Sandbox
 from quicksand.base.errors import QuicksandError, RevertedError
@@ -30,6 +31,7 @@ from quicksand.base.processes import Process, ProcessKind, processes_of
 from quicksand.base.removal import MARK
 from quicksand.records.dialled import ForwarderFiles
 from quicksand.records.layout import SandboxDir, runtime_dir, sandbox_dir
+from quicksand.records.nodes import Node
 from quicksand.records.registry import Registry
 from quicksand.snapshots import finisher
 from quicksand.snapshots.history import AUTO_KEPT, History
@@ -38,11 +40,6 @@ from quicksand.snapshots.taking import working_on
 from tests.conftest import fresh_places, listens, our_processes, wait_for
 from tests.crash_client import Order
 from tests.integration.snapshots.files import check_files, check_litter
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-
-    from quicksand.records.nodes import Node
 
 NAME = "box"
 KIB = 1024

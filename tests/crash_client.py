@@ -17,9 +17,10 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest import mock
 
 from quicksand import Sandbox
@@ -33,9 +34,6 @@ from quicksand.records.layout import sandbox_dir
 from quicksand.snapshots import image, in_place, layers, memory_copying, reverting
 from quicksand.snapshots.guest_ram import GuestRam
 from quicksand.snapshots.stepwise import StepWriter
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
 
 FILE_EVENTS = {"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.truncate"}
 

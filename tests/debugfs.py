@@ -5,14 +5,10 @@ from __future__ import annotations
 import asyncio
 import subprocess
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from quicksand_images.oci.ext4 import quoted
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from quicksand_images.toolbox import Tool
+from quicksand_images.toolbox import Tool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

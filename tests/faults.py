@@ -7,14 +7,12 @@ import errno
 import os
 import sys
 import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from quicksand.snapshots.stepwise import THREAD
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 AUDITED = {"os.rename", "os.mkdir", "os.link", "os.symlink", "os.truncate"}
 CALLS = ("write", "pwrite", "fsync", "fdatasync", "ftruncate", "copy_file_range")

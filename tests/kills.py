@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 BY_DESCRIPTOR = {"os.remove", "os.rmdir", "ctypes.dlsym"}
 """Events that name no path: within `shutil.rmtree`, and before renameat2."""

@@ -7,21 +7,19 @@ import fcntl
 import os
 import re
 import select
+import signal
 import struct
 import subprocess
 import termios
 import threading
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Self
 
 from quicksand_vt import Terminal as Emulator
 
 from tests.conftest import wait_for
-
-if TYPE_CHECKING:
-    import signal
-    from collections.abc import Iterator, Mapping, Sequence
 
 QUIT_AGAIN_S = 0.5
 METERED, METERED_S = 256, 0.05

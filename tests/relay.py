@@ -8,10 +8,7 @@ import contextlib
 import random
 import socket
 import threading
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from collections.abc import Iterator
 
 SEGMENT = 1448
 """Bytes of a TCP segment on Ethernet."""

@@ -11,14 +11,11 @@ import shutil
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tests.conftest import free_port, wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 BIN = Path(sys.executable).parent
 DIRECTORIES = ("/usr/sbin", "/usr/local/sbin", "/sbin")

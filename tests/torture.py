@@ -13,17 +13,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import quicksand_smb
 
 from tests.conftest import free_port, listens
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 LIST = Path(__file__).with_name("smbtorture.txt")
 PASSWORD = "Pa55word"

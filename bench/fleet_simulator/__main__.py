@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from bench.fleet_simulator.report import run
 from bench.fleet_simulator.scenario import Choice, Design, Scenario
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def count(text: str) -> int:

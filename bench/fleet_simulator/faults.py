@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from bench.fleet_simulator.over_ray import OverRay
 from bench.fleet_simulator.over_ssh import OverSsh
 from bench.fleet_simulator.simulation import Simulation
 from bench.fleet_simulator.world import State
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 REPAIR_S = 600.0
 """Until a host that lost its power is there again."""

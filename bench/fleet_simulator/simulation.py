@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from bench.fleet_simulator.clock import Clock
 from bench.fleet_simulator.scenario import Scenario
 from bench.fleet_simulator.world import OVER, Host, Sandbox, State, Vm, World
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class Placing(Protocol):

@@ -8,21 +8,17 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from quicksand import QuicksandError, Sandbox
+from quicksand.base.paths import Paths
 from quicksand.records.registry import Registry
 from quicksand.things.status import Status
 
 from tests.conftest import our_processes, wait_for
 from tests.e2e.tmux import Terminal
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from quicksand.base.paths import Paths
 
 APP = [sys.executable, "-m", "quicksand_tui"]
 BOOT_S = 90.0

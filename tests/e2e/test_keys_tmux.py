@@ -4,16 +4,13 @@ guest."""
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from tests.e2e.test_app_tmux import APP, BOOT_S, left_clean, nothing_runs_on
 from tests.e2e.tmux import Terminal
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 __all__ = ["nothing_runs_on"]
 

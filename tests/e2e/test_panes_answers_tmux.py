@@ -6,19 +6,16 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from typing import TYPE_CHECKING
 
 import pytest
 from quicksand.base.errors import RevertedError
+from quicksand.base.paths import Paths
 from quicksand.records.registry import Registry
 
 from tests.conftest import wait_for
 from tests.e2e.test_app_tmux import APP, in_guest, left_clean, nothing_runs_on
 from tests.e2e.test_panes_tmux import terminal
 from tests.e2e.tmux import Terminal
-
-if TYPE_CHECKING:
-    from quicksand.base.paths import Paths
 
 __all__ = ["nothing_runs_on", "terminal"]
 

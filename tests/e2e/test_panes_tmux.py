@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 from quicksand import Sandbox
+from quicksand.base.paths import Paths
 from quicksand.records.registry import Registry
 
 from tests.e2e.test_app_tmux import (
@@ -19,11 +20,6 @@ from tests.e2e.test_app_tmux import (
     start_sandbox,
 )
 from tests.e2e.tmux import Terminal
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from quicksand.base.paths import Paths
 
 __all__ = ["nothing_runs_on"]
 

@@ -6,16 +6,13 @@ from __future__ import annotations
 import statistics
 import sys
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.conftest import wait_for
 from tests.pty_terminal import WHOLE, PtyTerminal
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 BYTES_PER_S = 20_000
 FIRST_PAINT_MAX = 16_000

@@ -5,17 +5,14 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from quicksand.base.paths import Paths
 
 from tests.conftest import wait_for
 from tests.e2e.test_app_tmux import APP, left_clean
 from tests.e2e.tmux import Terminal
 from tests.unit.app.test_reader import make
-
-if TYPE_CHECKING:
-    from quicksand.base.paths import Paths
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 36), (200, 50)])

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import shutil
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
+
+from quicksand.base.paths import Paths
 
 from tests.conftest import wait_for
 from tests.e2e.test_app_tmux import left_clean
 from tests.e2e.tmux import Terminal
 from tests.integration.test_upgrade import copy_of_the_package, search_path
 from tests.unit.app.test_reader import make
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from quicksand.base.paths import Paths
 
 
 def test_the_app_goes_on_and_ends_well_when_its_package_is_gone(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import pytest
+from quicksand.guest.shell import ShellInfo
 from quicksand.sandbox import Sandbox
 
 from tests.conftest import wait_for
@@ -18,9 +18,6 @@ from tests.e2e.test_app_tmux import (
     take_checkpoint,
 )
 from tests.e2e.tmux import Terminal
-
-if TYPE_CHECKING:
-    from quicksand.guest.shell import ShellInfo
 
 __all__ = ["nothing_runs_on"]
 

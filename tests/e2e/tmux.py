@@ -9,14 +9,12 @@ import secrets
 import shlex
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from tests.conftest import PATIENCE_S, wait_for
 from tests.unit.terminal.tmux import FACTS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 ENVIRONMENT = (
     "QUICKSAND_RUNTIME_DIR",

@@ -6,8 +6,9 @@ import asyncio
 import json
 import os
 import re
+import signal
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import aiohttp
 from quicksand.base.paths import paths
@@ -15,9 +16,6 @@ from quicksand_e2b.keys import Keys
 from quicksand_e2b.places import api_dir
 
 from tests.unit.api.fakes import decode, envelope, next_message, text_of
-
-if TYPE_CHECKING:
-    import signal
 
 STREAM = "application/connect+json"
 

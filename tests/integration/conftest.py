@@ -3,20 +3,16 @@ tests that do with one VM for all of a module."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
+from quicksand.base.paths import Paths
 from quicksand.display import hands
 from quicksand.qemu import guest_resume
 from quicksand.snapshots import recognition
 from quicksand.warm.spares import claiming, handover
 
 from tests.conftest import fresh_places, our_processes, wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from quicksand.base.paths import Paths
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -8,16 +8,12 @@ import shlex
 import subprocess
 import sys
 import venv
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from quicksand.base.paths import Paths
 from quicksand.records.registry import Registry
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from quicksand.base.paths import Paths
 
 PROGRAM = shlex.join([sys.executable, "-m", "quicksand_tui"])
 

@@ -6,13 +6,10 @@ import contextlib
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from quicksand import EventKind, Sandbox
 from quicksand.base.processes import running_modules
 from quicksand.warm.publishing import FORWARDER
-
-if TYPE_CHECKING:
-    from quicksand import EventKind, Sandbox
 
 CLOCK_S = 0.3
 """Seconds; a busy host may let a guest wait while it sets its clock. Checkpoints are older."""

@@ -5,14 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from quicksand_images.recipe import load_recipe
 from quicksand_images.sources import KEYRINGS, find_mirrors
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 USER = 4711
 HOME = "/home/plain"

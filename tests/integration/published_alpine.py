@@ -9,8 +9,9 @@ import re
 import shutil
 import subprocess
 import tarfile
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from quicksand.qemu.binaries import QemuBinaries, find_binaries
 from quicksand_images.recipe import find_recipe
@@ -24,10 +25,6 @@ from tests.unit.images.alpine_mirror import (
     pack_apk,
 )
 from tests.unit.images.mirrors import serve
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 PACKAGES = ("ca-certificates", "curl", "kmod", "sudo")
 """Those of our recipe that the published image has, besides the basic ones."""

@@ -6,16 +6,13 @@ import contextlib
 import os
 import shutil
 import subprocess
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from quicksand.base.paths import Paths, paths
 
 from tests.conftest import link_images, our_processes, wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 MIB = 1024 * 1024
 

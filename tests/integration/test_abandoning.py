@@ -6,20 +6,17 @@ import os
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from quicksand import NetworkMode, PortForward, Sandbox
 from quicksand.base.files import is_locked
+from quicksand.base.paths import Paths
 from quicksand.base.processes import ProcessKind, processes_of
 from quicksand.records.layout import runtime_dir, sandbox_dir
 
 from tests.conftest import wait_for
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from quicksand.base.paths import Paths
 
 pytestmark = [pytest.mark.vm, pytest.mark.usefixtures("template")]
 

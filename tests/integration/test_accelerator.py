@@ -6,7 +6,7 @@ import asyncio
 import subprocess
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand import (
@@ -28,9 +28,6 @@ from quicksand.qemu.accelerator import PROBE_TIMEOUT_S, find_accelerator, probe,
 from quicksand.qemu.binaries import QemuBinaries, find_binaries
 
 from tests.conftest import our_processes, share_findings, wait_for
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.vm
 

@@ -9,12 +9,14 @@ import shlex
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 from quicksand import PortForward, Sandbox
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import HostError, ImageError
+from quicksand.base.paths import Paths
 from quicksand.base.tools import run_tool
 from quicksand.disks.images.bill import bill_of
 from quicksand.disks.images.boot_files import find_agent
@@ -34,12 +36,6 @@ from tests.integration.published_alpine import published_mirror
 from tests.unit.images.alpine_mirror import KEY_NAME, AlpineSigner, make_alpine_mirror, make_apk
 from tests.unit.images.mirrors import serve
 from tests.unit.images.oci.test_writing import LAYER
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-    from pathlib import Path
-
-    from quicksand.base.paths import Paths
 
 pytestmark = [
     pytest.mark.vm,

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import signal
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import pytest
+from quicksand.base.paths import Paths
 from quicksand.records.registry import Registry
 from quicksand_e2b.places import api_dir
 from quicksand_e2b.records import engine_name
@@ -15,11 +16,6 @@ from quicksand_e2b.records import engine_name
 from tests.conftest import wait_for
 from tests.integration.api_client import Box, Server
 from tests.unit.api.fakes import decode, next_message, text_of, until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from quicksand.base.paths import Paths
 
 pytestmark = pytest.mark.vm
 

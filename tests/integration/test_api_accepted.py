@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import re
 from email import message_from_string
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.integration.e2b_sdk import install, listening, run_script
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 __all__ = ["listening"]
 

@@ -7,25 +7,22 @@ import contextlib
 import json
 import re
 import signal
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
+from quicksand.base.paths import Paths
 from quicksand_e2b.places import api_dir
 from quicksand_e2b.records import engine_name
 from quicksand_e2b.sandboxes import LATE_S
 from quicksand_fleet.nodes import end_fleet, make_nodes, sandboxes_of
+from quicksand_fleet.record import NodeRecord
 
 from tests.integration.api_client import Box, Server
 from tests.integration.e2b_sdk import install, run_script
 from tests.integration.shared.kept import Nodes
 from tests.unit.api.fakes import decode, next_message, text_of
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-    from pathlib import Path
-
-    from quicksand.base.paths import Paths
-    from quicksand_fleet.record import NodeRecord
 
 pytestmark = pytest.mark.vm
 

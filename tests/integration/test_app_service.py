@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 from quicksand.base.files import is_leased
+from quicksand.base.paths import Paths
 from quicksand.records.layout import AGENT_PORTS, runtime_dir
 from quicksand.things.status import MountState, Status
 
@@ -19,12 +21,6 @@ from quicksand_tui.verbs import checkpoints, launching, mounts, trashing
 from quicksand_tui.verbs.halting import kill
 from tests.conftest import free_port, our_processes, wait_for
 from tests.unit.app.carrying import carry_out
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from quicksand.base.paths import Paths
 
 pytestmark = pytest.mark.vm
 

@@ -7,12 +7,14 @@ import struct
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from quicksand import Sandbox
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import ImageError
+from quicksand.base.paths import Paths
 from quicksand.disks.images.image_store import ImageStore
 from quicksand.snapshots.reverting import Form
 from quicksand_images import build_image
@@ -22,12 +24,6 @@ from tests.container_images import Image, docker_files, file, tar, write_archive
 from tests.integration.guests import say
 from tests.integration.published_alpine import published_mirror
 from tests.integration.test_kernels import boot_again
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from quicksand.base.paths import Paths
 
 pytestmark = [
     pytest.mark.vm,

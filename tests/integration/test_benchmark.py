@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from typing import TYPE_CHECKING
 
 import pytest
+from quicksand.base.paths import Paths
 
 from quicksand_tui.cli.this_host import benchmark
-
-if TYPE_CHECKING:
-    from quicksand.base.paths import Paths
 
 pytestmark = pytest.mark.vm
 

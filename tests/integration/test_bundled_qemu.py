@@ -8,8 +8,8 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from packaging.utils import parse_wheel_filename
@@ -20,14 +20,10 @@ from qemu_bundler.empty_root import furnish, how_to_enter
 from qemu_bundler.glibc import manylinux_tag
 from qemu_bundler.linux import Unpacked, check
 from quicksand.base.arch import Architecture
+from quicksand.base.paths import Paths
 from quicksand.disks.images.image_store import ImageStore
 
 from tests.integration.minimal_machine import HOME, USER, Machine, make_machine
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from quicksand.base.paths import Paths
 
 pytestmark = [pytest.mark.soak, pytest.mark.vm, pytest.mark.timeout(900)]
 

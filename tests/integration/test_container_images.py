@@ -6,12 +6,13 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from quicksand import Sandbox
 from quicksand.base.arch import Architecture
+from quicksand.base.paths import Paths
 from quicksand.disks.images.boot_files import find_agent
 from quicksand.disks.images.image_store import ImageStore
 from quicksand.qemu import debs
@@ -29,11 +30,6 @@ from tests.container_images import (
     tar,
     write_archive,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
-    from quicksand.base.paths import Paths
 
 pytestmark = [pytest.mark.vm, pytest.mark.timeout(600)]
 

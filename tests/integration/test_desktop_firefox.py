@@ -5,19 +5,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
 
 import pytest
 from quicksand import Sandbox
+from quicksand.base.paths import Paths
 from quicksand.life.image_building import build_if_missing, suggested_options
 from quicksand.records.config import SandboxConfig
 from quicksand.records.registry import Registry
 from quicksand.warm.template_maker import warm
 
 from tests.integration.test_desktop_image import BACKGROUND, IMAGE, Pixels
-
-if TYPE_CHECKING:
-    from quicksand.base.paths import Paths
 
 pytestmark = [pytest.mark.vm, pytest.mark.soak, pytest.mark.timeout(3600)]
 

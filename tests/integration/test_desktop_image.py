@@ -5,18 +5,15 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from typing import TYPE_CHECKING
 
 import pytest
 from quicksand import DebianDesktopSandbox, Sandbox, UbuntuDesktopSandbox
+from quicksand.base.paths import Paths
 from quicksand.life import machinery
 from quicksand.life.image_building import build_if_missing, suggested_options
 from quicksand.records.config import SandboxConfig
 from quicksand.records.registry import Registry
 from quicksand.warm.template_maker import READY, READY_S, warm, with_desktop
-
-if TYPE_CHECKING:
-    from quicksand.base.paths import Paths
 
 pytestmark = [pytest.mark.vm, pytest.mark.soak, pytest.mark.timeout(3600)]
 

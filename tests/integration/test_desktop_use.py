@@ -6,23 +6,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 from quicksand import DebianDesktopSandbox, Sandbox
 from quicksand.base.errors import DisplayError, DisplayTimeoutError
+from quicksand.base.paths import Paths
 from quicksand.life.image_building import build_if_missing, suggested_options
 from quicksand.records.config import SandboxConfig
 from quicksand.records.registry import Registry
 from quicksand.warm.template_maker import warm
 
 from tests.integration.test_desktop_image import IMAGE, say
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from quicksand.base.paths import Paths
 
 pytestmark = [pytest.mark.vm, pytest.mark.soak, pytest.mark.timeout(3600)]
 

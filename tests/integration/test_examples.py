@@ -7,14 +7,11 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from quicksand.base.paths import Paths
 
 from tests.conftest import left_when_reaped, wait_for
-
-if TYPE_CHECKING:
-    from quicksand.base.paths import Paths
 
 pytestmark = [pytest.mark.vm, pytest.mark.usefixtures("template", "places")]
 

@@ -4,21 +4,17 @@ buffers. Each attack leaves a sandbox that still answers."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from quicksand import NetworkMode, Sandbox
+from quicksand.base.paths import Paths
 from quicksand.qemu.host_usage import host_usage
 from quicksand.qemu.keeper_parts.bounds import FILES, THREADS
 
 from tests.integration.guests import say
 from tests.integration.test_network import Service
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from quicksand.base.paths import Paths
 
 pytestmark = pytest.mark.vm
 

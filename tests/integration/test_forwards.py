@@ -9,12 +9,13 @@ import signal
 import socket
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from quicksand import PortForward, Sandbox
 from quicksand.base.errors import PortInUseError, StateError
 from quicksand.base.files import is_locked
+from quicksand.base.paths import Paths
 from quicksand.life.forwarder import reset
 from quicksand.records.layout import sandbox_dir
 from quicksand.records.port_forwards import Protocol
@@ -22,11 +23,6 @@ from quicksand.records.registry import Registry
 
 from tests.conftest import free_port, listens, wait_for
 from tests.integration.guests import forwarders, say
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
-    from quicksand.base.paths import Paths
 
 pytestmark = pytest.mark.vm
 

@@ -9,21 +9,17 @@ import os
 import shutil
 import stat
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from quicksand.base.paths import Paths
 from quicksand.disks.images.image_store import ImageStore
+from quicksand.disks.images.stored_image import StoredImage
 from quicksand.qemu.binaries import find_binaries
 
 from tests.integration.minimal_machine import HOME, Machine, make_machine
 from tests.integration.small_disks import loop_device
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from quicksand.base.paths import Paths
-    from quicksand.disks.images.stored_image import StoredImage
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("git", "make", "python3", "ca-certificates")

@@ -10,7 +10,8 @@ import signal
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from quicksand import Sandbox
@@ -29,10 +30,6 @@ from quicksand.warm.templates import CHECKED, list_templates, prune
 
 from tests.conftest import in_time, share_findings
 from tests.integration.guests import is_on_time, say
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = [pytest.mark.vm, pytest.mark.usefixtures("patient")]
 

@@ -8,23 +8,19 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from quicksand import EventKind, Sandbox, Status
 from quicksand.base.errors import AgentRefusedError, DiskSpaceError
+from quicksand.base.paths import Paths
 from quicksand.base.processes import ProcessKind, processes_of
 from quicksand.records.layout import sandbox_dir
 
 from tests.conftest import PATIENCE_S, Patience, our_processes
 from tests.integration.guests import watch
 from tests.integration.small_disks import MIB, small_disk
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    from quicksand.base.paths import Paths
 
 pytestmark = pytest.mark.vm
 

@@ -7,8 +7,9 @@ import base64
 import http.client
 import json
 import re
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from openapi_schema_validator import OAS31Validator
@@ -16,11 +17,7 @@ from openapi_spec_validator import validate
 from openapi_spec_validator.readers import read_from_filename
 from quicksand import Sandbox
 from quicksand.base.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from quicksand.base.paths import Paths
+from quicksand.base.paths import Paths
 
 pytestmark = pytest.mark.vm
 

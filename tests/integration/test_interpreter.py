@@ -5,18 +5,16 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import aiohttp
 import pytest
+from quicksand.base.paths import Paths
 from quicksand.disks.images.image_store import ImageStore
 from quicksand_images.build import ensure_image
 
 from tests.integration.api_client import Box, Server
 from tests.integration.test_api import server
-
-if TYPE_CHECKING:
-    from quicksand.base.paths import Paths
 
 __all__ = ["server"]
 

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from quicksand.base.paths import Paths
 from quicksand.disks.images.image_store import ImageStore
 from quicksand_images.build import ensure_image
 
 from tests.integration.e2b_sdk import install, listening, run_script
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from quicksand.base.paths import Paths
 
 __all__ = ["listening"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 import subprocess
+from collections.abc import Callable
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING
 
 import pytest
 from quicksand import Sandbox
@@ -22,16 +22,12 @@ from quicksand.disks.images.boot_files import (
     start_kernel,
 )
 from quicksand.disks.images.image_store import ImageStore
+from quicksand.disks.images.stored_image import StoredImage
 from quicksand_images import build_image
 
 from tests.conftest import share_findings
 from tests.integration.guests import say
 from tests.unit.disks.kernels import pack_zstd
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from quicksand.disks.images.stored_image import StoredImage
 
 pytestmark = pytest.mark.vm
 

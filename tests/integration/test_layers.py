@@ -11,14 +11,17 @@ import signal
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pytest
 from quicksand import Sandbox
 from quicksand.base.errors import DiskSpaceError, HostError
+from quicksand.base.paths import Paths
 from quicksand.base.sharing import share_file
 from quicksand.disks.images.bill import bill_of
 from quicksand.disks.images.image_store import MANIFEST, ImageStore
+from quicksand.disks.images.stored_image import StoredImage
 from quicksand.qemu import debs
 from quicksand_images import build_image, ensure_image, toolbox
 from quicksand_images.bases import system_facts
@@ -36,13 +39,6 @@ from tests.unit.images.mirrors import (
     make_wheel,
     serve,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from quicksand.base.paths import Paths
-    from quicksand.disks.images.stored_image import StoredImage
 
 BUILD_S = 240.0
 SCRIPT = 'test "$(id -u)" = 0; mkdir -p /srv/probe; chown 1:12 /srv/probe'

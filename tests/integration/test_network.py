@@ -8,19 +8,17 @@ import os
 import socket
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import pytest
 from quicksand import NetworkMode, PortForward, Sandbox
+from quicksand.base.paths import Paths
 from quicksand.base.processes import ProcessKind, processes_of
 from quicksand.qemu.disconnecting import end_forwarded
 from quicksand.records.layout import runtime_dir, sandbox_dir
 
 from tests.conftest import everything_below, wait_for
 from tests.integration.guests import forwarders
-
-if TYPE_CHECKING:
-    from quicksand.base.paths import Paths
 
 pytestmark = pytest.mark.vm
 

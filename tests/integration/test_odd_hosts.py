@@ -8,8 +8,8 @@ import json
 import stat
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from quicksand.base.paths import Paths, paths
@@ -23,9 +23,6 @@ from tests.conftest import (
     share_findings,
     wait_for,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = pytest.mark.vm
 

@@ -5,18 +5,15 @@ from __future__ import annotations
 import asyncio
 import resource
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from quicksand import EventKind, Sandbox, Status
+from quicksand.base.paths import Paths
 from quicksand.qemu.host_usage import host_usage
+from quicksand.records.sandboxes import Entry
 
 from tests.conftest import wait_for
 from tests.integration.guests import watch
-
-if TYPE_CHECKING:
-    from quicksand.base.paths import Paths
-    from quicksand.records.sandboxes import Entry
 
 pytestmark = pytest.mark.vm
 

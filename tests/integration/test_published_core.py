@@ -6,19 +6,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from quicksand.base.arch import Architecture
+from quicksand.base.paths import Paths
 
 from tests.conftest import fresh_places, share_findings
 from tests.unit.compat.shims import CORE, PROJECT, install
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from quicksand.base.paths import Paths
 
 pytestmark = [
     pytest.mark.vm,

@@ -6,11 +6,12 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import HostError
+from quicksand.base.paths import Paths
 from quicksand.disks.images.image_store import ImageStore
 from quicksand.qemu.binaries import QemuBinaries, find_binaries
 from quicksand_images import disk, in_vm
@@ -19,11 +20,6 @@ from quicksand_images.recipe import Disk
 from quicksand_images.rootfs import WORK, unpack_tree
 
 from tests.unit.images.test_rootless_build import make_package
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from quicksand.base.paths import Paths
 
 GIB = 1024**3
 KEPT = ("bin", "etc", "lib", "lib64", "sbin", "tmp", "usr", "var")

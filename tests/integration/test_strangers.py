@@ -7,16 +7,12 @@ import os
 import stat
 import sys
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from quicksand.base.paths import Paths
 
 from tests.conftest import wait_for
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from quicksand.base.paths import Paths
 
 pytestmark = [pytest.mark.vm, pytest.mark.usefixtures("template")]
 

@@ -7,14 +7,11 @@ import os
 import shutil
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from quicksand import Mount, Sandbox
 
 from tests.unit.test_house import ROOT
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PARTS = ("engine/quicksand", "quicksand_tui", "smb3", "terminal", "images", "guest-agent/prebuilt")
 

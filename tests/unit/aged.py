@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from quicksand.base.ageing import CONFIRMED_S, NOTE
 from quicksand.base.files import read_json, write_json
 from quicksand.records.trash import TRASH_KEPT_S
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def age(entry: Path, seconds: float = TRASH_KEPT_S + 60) -> None:

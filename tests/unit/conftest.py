@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from quicksand.base import regular
+from quicksand.base.paths import Paths
 from quicksand.saves.save_manifest import Base
 from quicksand.saves.store import SaveStore
 
 from tests.unit import quick_apps
 from tests.unit.saves.making import publish_image
-
-if TYPE_CHECKING:
-    from quicksand.base.paths import Paths
 
 quick_apps.install()
 

@@ -5,14 +5,11 @@ from __future__ import annotations
 import random
 import struct
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from quicksand.disks.diff.chain import Chain, Layer
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 COPIED = 1 << 63
 COMPRESSED = 1 << 62

@@ -4,19 +4,16 @@ the style sheets, which are the same for every test, are parsed once."""
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 from time import process_time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import textual.app
 import textual.pilot
+from textual.css.model import RuleSet
 from textual.css.stylesheet import Stylesheet
-
-if TYPE_CHECKING:
-    import threading
-
-    from textual.css.model import RuleSet
-    from textual.css.types import CSSLocation
+from textual.css.types import CSSLocation
 
 SOON_S = 0.01
 """A timer due within this is waited for, as that of Textual's screen: it draws every 1/120 s."""

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import re
 from graphlib import CycleError, TopologicalSorter
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.unit.test_house import ROOT, Drawing, Graph, rooms
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SOURCES = ROOT / "guest-agent" / "src"
 DRAWING = Drawing("agent", "Rooms of the guest agent")

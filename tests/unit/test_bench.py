@@ -3,21 +3,19 @@ or draw, and name what they have measured."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from quicksand import QuicksandError
 
 from bench import checkpoints, costs, curves
-
-if TYPE_CHECKING:
-    import argparse
-    from pathlib import Path
 
 Output = pytest.CaptureFixture[str]
 

@@ -4,14 +4,11 @@ for the few that tell nothing."""
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from quicksand.base import errors
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ENGINE = Path(__file__).parents[2] / "engine/quicksand"
 HOMES = (ENGINE, Path(__file__).parents[2] / "extras/quicksand_fleet")

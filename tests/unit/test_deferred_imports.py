@@ -6,18 +6,16 @@ import ast
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from quicksand.base.on_demand import homes_of
 
 from tests.unit.test_house import PACKAGES, ROOT, modules
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
 LIST = tomllib.loads((ROOT / "scripts" / "deferred_imports.toml").read_text())
 PATHS: Mapping[str, str] = {name: path["begin"] for name, path in LIST["paths"].items()}

@@ -10,9 +10,10 @@ import sys
 import tarfile
 import tomllib
 import zipfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from email.parser import HeaderParser
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -20,10 +21,6 @@ from quicksand_tui import __version__
 from quicksand_tui.cli.completing import LOADERS
 from quicksand_tui.verbs.index import all_verbs
 from tests.unit.test_house import PACKAGES, ROOT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 WHEEL_MAX = 5 * 1000 * 1000
 """Bytes. It is without QEMU and images."""

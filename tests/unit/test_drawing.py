@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-if TYPE_CHECKING:
-    import pytest
 
 
 def test_the_same_examples_are_drawn_in_each_run(request: pytest.FixtureRequest) -> None:

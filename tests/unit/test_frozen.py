@@ -7,15 +7,13 @@ import pickle
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping
 from dataclasses import FrozenInstanceError, asdict, dataclass, field, fields, is_dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 from quicksand.things.frozen import frozen
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 @frozen

@@ -6,9 +6,9 @@ import ast
 import re
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 import quicksand
@@ -20,9 +20,6 @@ import quicksand_smb
 import quicksand_vt
 
 import quicksand_tui
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 ROOT = Path(quicksand_tui.__file__).parents[1]
 ARCHITECTURE = ROOT / "docs" / "internals" / "architecture.md"

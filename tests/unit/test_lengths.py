@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import pytest
 
 from tests.unit.test_house import PACKAGES, modules
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
 MODULE_MAX = 700
 """Lines, documentation and all. A module is one idea, which is seldom longer."""

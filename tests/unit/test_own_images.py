@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand.base.errors import QuicksandError
+from quicksand.base.paths import Paths
 from quicksand.disks.images.image_store import ImageStore
+from quicksand.disks.images.stored_image import StoredImage
 
 from tests.conftest import fresh_places, images_of
 from tests.unit.saves.making import publish_image
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from quicksand.base.paths import Paths
-    from quicksand.disks.images.stored_image import StoredImage
 
 
 @pytest.fixture

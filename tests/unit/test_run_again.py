@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from scripts import run_again
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TEST = """
 from pathlib import Path

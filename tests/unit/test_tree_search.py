@@ -7,16 +7,14 @@ import random
 import subprocess
 import sys
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from quicksand.base.paths import Paths
 
 from examples import tree_search
 from examples.tree_search import NO_WAY, NODES, START, GuestError, Search
 from tests.unit.test_house import ROOT
-
-if TYPE_CHECKING:
-    from quicksand.base.paths import Paths
 
 
 class Puzzle:

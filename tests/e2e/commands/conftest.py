@@ -9,18 +9,15 @@ import asyncio
 import signal
 import subprocess
 import sys
-from typing import IO, TYPE_CHECKING
+from collections.abc import Iterator
+from typing import IO
 
 import pytest
 from quicksand import Sandbox
+from quicksand.base.paths import Paths
+from quicksand.guest.execution import ExecuteResult
 
 from tests.conftest import fresh_places
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from quicksand.base.paths import Paths
-    from quicksand.guest.execution import ExecuteResult
 
 IMAGE = "debian"
 PROGRAM = (sys.executable, "-m", "quicksand_tui")

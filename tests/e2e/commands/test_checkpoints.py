@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
@@ -12,9 +12,6 @@ from tests.conftest import wait_for
 from tests.e2e.commands.conftest import in_vm, pipe_of, quicksand, start_quicksand, succeed
 from tests.e2e.commands.test_shell_tmux import HERE, Person
 from tests.e2e.tmux import Terminal
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = pytest.mark.vm
 

@@ -13,9 +13,9 @@ import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from quicksand.base.paths import Paths
 
 from quicksand_tui.cli.output import show_size
 from tests.conftest import our_processes, wait_for
@@ -28,9 +28,6 @@ from tests.e2e.commands.conftest import (
     quicksand,
     start_quicksand,
 )
-
-if TYPE_CHECKING:
-    from quicksand.base.paths import Paths
 
 pytestmark = pytest.mark.vm
 

@@ -6,18 +6,14 @@ import json
 import shutil
 import signal
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from quicksand.base.paths import Paths
 
 from tests.conftest import PREFIX, our_processes, share_findings, wait_for
 from tests.e2e.commands.conftest import IMAGE, in_vm, quicksand, start_quicksand, succeed
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from quicksand.base.paths import Paths
 
 pytestmark = pytest.mark.vm
 

@@ -5,18 +5,14 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from quicksand.base.paths import Paths
 from quicksand.records.host_sockets import ssh_masters
 
 from tests.conftest import free_port, wait_for
 from tests.e2e.commands.conftest import in_vm, quicksand, succeed
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from quicksand.base.paths import Paths
 
 pytestmark = pytest.mark.vm
 

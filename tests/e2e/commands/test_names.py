@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
+from quicksand.base.paths import Paths
 
 from tests.conftest import free_port
 from tests.e2e.commands.conftest import IMAGE, in_vm, quicksand
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from quicksand.base.paths import Paths
 
 pytestmark = pytest.mark.vm
 

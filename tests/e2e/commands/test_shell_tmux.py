@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import signal
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
@@ -13,9 +13,6 @@ from tests.conftest import wait_for
 from tests.e2e.commands.conftest import IMAGE, PROGRAM, execute, quicksand
 from tests.e2e.tmux import Terminal
 from tests.unit.terminal.touching import EVERY
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = pytest.mark.vm
 

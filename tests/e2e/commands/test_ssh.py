@@ -7,21 +7,17 @@ import os
 import socket
 import stat
 import subprocess
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from quicksand.base.paths import Paths
 
 from quicksand_tui.cli.ssh.ssh_config import sockets_dir
 from tests.conftest import free_port, wait_for
 from tests.e2e.commands.conftest import execute, in_vm, quicksand, start_quicksand, succeed
 from tests.pty_terminal import PtyTerminal
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from quicksand.base.paths import Paths
 
 pytestmark = pytest.mark.vm
 

@@ -7,16 +7,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from quicksand.base.paths import Paths
 
 from quicksand_tui.cli.ssh.ssh_config import sockets_dir
 from tests.conftest import wait_for
 from tests.e2e.commands.conftest import succeed
-
-if TYPE_CHECKING:
-    from quicksand.base.paths import Paths
 
 pytestmark = pytest.mark.vm
 

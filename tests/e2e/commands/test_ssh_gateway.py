@@ -5,16 +5,13 @@ from __future__ import annotations
 import re
 import socket
 import subprocess
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.conftest import wait_for
 from tests.e2e.commands.conftest import PROGRAM, in_vm, quicksand, succeed
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = pytest.mark.vm
 

@@ -9,12 +9,13 @@ import os
 import signal
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from quicksand.base.listing import own_sockets
+from quicksand.base.paths import Paths
 from quicksand.records.host_sockets import HOST_SOCKETS
 
 from quicksand_tui.cli.ssh.ssh_config import sockets_dir
@@ -24,11 +25,6 @@ from tests.e2e.tmux import Terminal
 from tests.pty_terminal import PtyTerminal
 from tests.relay import relay
 from tests.ssh_server import FarHost, far_environ, find_sshd, with_sshd, without_sshd
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from quicksand.base.paths import Paths
 
 pytestmark = pytest.mark.vm
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import NamedTuple, Self
 
+from quicksand import Command, Sandbox
 from quicksand.base.errors import RevertedError
 
 from tests.integration.guests import say
-
-if TYPE_CHECKING:
-    from quicksand import Command, Sandbox
 
 FIND = "grep -l {name} /sys/class/input/event*/device/name | cut -d/ -f5"
 DEVICES = {"keyboard": "Keyboard", "pointer": "Tablet"}

@@ -6,12 +6,14 @@ from __future__ import annotations
 import asyncio
 import io
 import tempfile
+from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from PIL import Image
 from quicksand import RemoteHost, Sandbox
+from quicksand.base.paths import Paths
 from quicksand.errors import DisplayError, StateError
 from quicksand.life.sandbox_desktop import Desktop
 from quicksand_pixels import parse_cells
@@ -20,11 +22,6 @@ from quicksand_tui.door.screen_messages import ROWS
 from quicksand_tui.door.service import EngineService
 from tests.ssh_server import far_environ, find_sshd, with_sshd, without_sshd
 from tests.unit.pixels.test_engine_screen import Sink
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine
-
-    from quicksand.base.paths import Paths
 
 pytestmark = pytest.mark.vm
 

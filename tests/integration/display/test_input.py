@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import io
 import random
-from typing import TYPE_CHECKING
 
 import pytest
 from PIL import Image
@@ -18,7 +17,9 @@ from quicksand.base.errors import (
     NoDisplayError,
     StateError,
 )
+from quicksand.base.paths import Paths
 from quicksand.display.keys import STROKES
+from quicksand.qemu.process import StartedMachine
 from quicksand.records.registry import Registry
 from quicksand.warm import template_maker
 
@@ -33,10 +34,6 @@ from tests.integration.display.reports import (
     places_of,
     text_of,
 )
-
-if TYPE_CHECKING:
-    from quicksand.base.paths import Paths
-    from quicksand.qemu.process import StartedMachine
 
 pytestmark = pytest.mark.vm
 

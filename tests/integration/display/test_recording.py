@@ -6,15 +6,11 @@ import asyncio
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from PIL import Image
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from quicksand import Sandbox
+from quicksand import Sandbox
 
 pytestmark = pytest.mark.vm
 

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import resource
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from quicksand import Mount, Sandbox
+from quicksand.base.paths import Paths
 from quicksand.base.processes import processes_of
 from quicksand.mounts.shares import read_shares
 from quicksand.records.layout import runtime_dir, sandbox_dir
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from quicksand.base.paths import Paths
 
 pytestmark = pytest.mark.vm
 

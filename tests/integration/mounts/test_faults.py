@@ -7,12 +7,13 @@ import os
 import shutil
 import signal
 import subprocess
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from quicksand import Mount, Sandbox
 from quicksand.base.errors import ConfigError, StateError
+from quicksand.base.paths import Paths
 from quicksand.mounts.shares import Share, list_shares
 from quicksand.qemu.disconnecting import end_streams
 from quicksand.qemu.qmp import Monitor
@@ -22,11 +23,6 @@ from quicksand.records.registry import Registry
 from tests.conftest import our_processes, wait_for
 from tests.integration.guests import say
 from tests.integration.small_disks import require_root
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
-    from quicksand.base.paths import Paths
 
 pytestmark = pytest.mark.vm
 

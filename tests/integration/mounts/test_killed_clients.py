@@ -8,18 +8,14 @@ import contextlib
 import random
 import signal
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand import Sandbox
+from quicksand.base.paths import Paths
 
 from tests.conftest import PATIENCE_S, Patience, our_processes
 from tests.integration.guests import say
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from quicksand.base.paths import Paths
 
 pytestmark = pytest.mark.vm
 

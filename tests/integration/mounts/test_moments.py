@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 from quicksand import Mount, Sandbox
+from quicksand.base.paths import Paths
 from quicksand.mounts.known_mounts import known_mounts
 from quicksand.qemu.qmp import Monitor
 from quicksand.records.layout import runtime_dir
@@ -16,12 +18,6 @@ from quicksand.things.status import MountState
 
 from tests.conftest import wait_for
 from tests.integration.guests import say
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from quicksand.base.paths import Paths
 
 pytestmark = pytest.mark.vm
 

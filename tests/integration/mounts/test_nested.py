@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand import Mount, Sandbox
@@ -12,9 +12,6 @@ from quicksand.records.registry import Registry
 from quicksand.things.status import MountState
 
 from tests.integration.guests import say
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.vm
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand import Mount, Sandbox
 from quicksand.base.errors import MountError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from quicksand.base.paths import Paths
+from quicksand.base.paths import Paths
 
 pytestmark = pytest.mark.vm
 

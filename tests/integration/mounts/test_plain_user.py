@@ -10,19 +10,15 @@ import asyncio
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 from quicksand import Sandbox
+from quicksand.guest.execution import ExecuteResult
 
 from tests.conftest import wait_for
 from tests.integration.guests import say
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from quicksand.guest.execution import ExecuteResult
 
 pytestmark = pytest.mark.vm
 

@@ -4,15 +4,12 @@ for the names of directories and of the image."""
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand import Mount, NetworkMode, Sandbox
 
 from tests.integration.guests import say
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.vm
 

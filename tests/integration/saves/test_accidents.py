@@ -12,23 +12,19 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from quicksand import Sandbox, Status
 from quicksand.base.errors import DiskSpaceError, QuicksandError
+from quicksand.base.paths import Paths
 from quicksand.saves.finding import workspace_store
 from quicksand.saves.save_places import HOUSE
 from quicksand.saves.store import check_save
 
 from tests.conftest import our_processes, wait_for
 from tests.integration.saves.test_saves import say
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from quicksand.base.paths import Paths
 
 CLIENT = Path(__file__).with_name("accidents_client.py")
 STEPS_MAX = 130

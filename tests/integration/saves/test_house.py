@@ -7,12 +7,13 @@ import json
 import os
 import shutil
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand import Sandbox, saves
 from quicksand.base.paths import Paths, paths
 from quicksand.disks.images.image_store import ImageStore
+from quicksand.disks.images.stored_image import StoredImage
 from quicksand.life import image_users
 
 from quicksand_tui.cli.main import run
@@ -20,11 +21,6 @@ from quicksand_tui.cli.output import Exit
 from tests.conftest import share_findings
 from tests.integration.guests import say
 from tests.unit.saves.making import publish_image
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from quicksand.disks.images.stored_image import StoredImage
 
 Output = pytest.CaptureFixture[str]
 

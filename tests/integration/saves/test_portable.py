@@ -6,20 +6,17 @@ import json
 import shutil
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from quicksand import Sandbox, Snapshot
 from quicksand.base.errors import SaveError, SaveNotFoundError
+from quicksand.base.paths import Paths
 from quicksand.disks.images.image_store import ImageStore
 from quicksand.qemu.binaries import find_binaries
 from quicksand.saves.portable import sidecar
 
 from tests.integration.saves.conftest import digests
 from tests.integration.saves.test_saves import say, write_random
-
-if TYPE_CHECKING:
-    from quicksand.base.paths import Paths
 
 
 async def test_a_disk_as_one_file(tmp_path: Path) -> None:

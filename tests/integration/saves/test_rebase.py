@@ -5,19 +5,16 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from quicksand import Sandbox
 from quicksand.base.errors import SaveError
+from quicksand.base.paths import Paths
 from quicksand.disks.images.image_store import ImageStore
 from quicksand.saves.finding import store_at
 from quicksand.saves.rebasing import rebase
 
 from tests.integration.saves.test_saves import say
-
-if TYPE_CHECKING:
-    from quicksand.base.paths import Paths
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import asyncio
 import json
 import secrets
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand import Sandbox
@@ -18,9 +18,6 @@ from quicksand.saves.save_places import HOUSE
 
 from quicksand_tui.model.remedy_words import hint_of
 from tests.integration.saves.conftest import digests
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MIB = 1024 * 1024
 

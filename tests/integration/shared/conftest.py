@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import pytest
 from quicksand import Sandbox
+from quicksand.base.paths import Paths
 
 from tests.conftest import fresh_places
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
-    from quicksand.base.paths import Paths
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -8,18 +8,14 @@ import json
 import os
 import signal
 import threading
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import pytest
+from quicksand.base.paths import Paths
 from quicksand_fleet.keeping import process
 from quicksand_fleet.node import NodeDestination
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
-    import pytest
-    from quicksand.base.paths import Paths
-    from quicksand_fleet.record import NodeRecord
+from quicksand_fleet.record import NodeRecord
 
 PIPE = asyncio.subprocess.PIPE
 

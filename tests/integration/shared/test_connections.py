@@ -6,16 +6,14 @@ import asyncio
 import hashlib
 import os
 import socket
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from quicksand import Sandbox
 from quicksand.base.errors import AgentRefusedError
+from quicksand.guest.connections import GuestConnection
 
 from tests.integration.guests import say
-
-if TYPE_CHECKING:
-    from quicksand import Sandbox
-    from quicksand.guest.connections import GuestConnection
 
 pytestmark = pytest.mark.vm
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import pytest
+from quicksand import Sandbox
+from quicksand.base.paths import Paths
 from quicksand.disks.images.image_store import ImageStore
-
-if TYPE_CHECKING:
-    from quicksand import Sandbox
-    from quicksand.base.paths import Paths
 
 pytestmark = pytest.mark.vm
 

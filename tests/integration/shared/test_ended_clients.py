@@ -6,22 +6,18 @@ import asyncio
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import pytest
 from quicksand import Sandbox
 from quicksand.base.errors import AgentUnreachableError
+from quicksand.base.paths import Paths
 from quicksand.base.processes import ProcessKind, processes_of
 from quicksand.qemu.disconnecting import end_streams, why_not
 from quicksand.qemu.qmp import Monitor
 from quicksand.records.layout import AGENT_PORTS, runtime_dir, sandbox_dir
 
 from tests.integration.guests import say
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from quicksand.base.paths import Paths
 
 pytestmark = [
     pytest.mark.vm,

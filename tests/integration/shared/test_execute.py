@@ -7,16 +7,13 @@ import hashlib
 import os
 import resource
 import time
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import pytest
 from quicksand import Sandbox
 from quicksand.base.errors import AgentRefusedError, AgentUnreachableError, ConfigError
 
 from tests.conftest import in_time
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 pytestmark = pytest.mark.vm
 

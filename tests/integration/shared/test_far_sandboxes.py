@@ -11,12 +11,13 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from quicksand import EventKind, RemoteHost, Sandbox
 from quicksand.base.listing import own_sockets
+from quicksand.base.paths import Paths
 from quicksand.errors import (
     CheckpointNotFoundError,
     ConfigError,
@@ -36,11 +37,6 @@ from quicksand_tui.model.shown_sandboxes import SandboxView
 from tests.conftest import wait_for
 from tests.ssh_server import FarHost, far_environ, find_sshd, with_sshd, without_sshd
 from tests.unit.remote.far import until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
-    from quicksand.base.paths import Paths
 
 pytestmark = pytest.mark.vm
 

@@ -5,16 +5,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import pytest
 from quicksand import Sandbox
 from quicksand.base.errors import AgentRefusedError, CommandFailedError
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from quicksand.guest.shell import Shell
+from quicksand.guest.shell import Shell
 
 pytestmark = pytest.mark.vm
 

@@ -7,24 +7,20 @@ import contextlib
 import os
 import signal
 import sys
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from quicksand import BatchResult, Fleet, Sandbox
+from quicksand.base.paths import Paths
 from quicksand.errors import FleetFullError, SandboxNotFoundError, StateError
 from quicksand.records.registry import Registry
 from quicksand_fleet.interface import FleetEventKind
 from quicksand_fleet.nodes import end_fleet, make_nodes, sandboxes_of
+from quicksand_fleet.record import NodeRecord
 
 from tests.conftest import wait_for
 from tests.unit.remote.far import until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
-    from quicksand.base.paths import Paths
-    from quicksand_fleet.record import NodeRecord
 
 pytestmark = pytest.mark.vm
 

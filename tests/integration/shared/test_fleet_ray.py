@@ -12,11 +12,12 @@ import os
 import signal
 import time
 from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import pytest
 from quicksand.base.files import try_lock
+from quicksand.base.paths import Paths
 from quicksand.base.processes import PROC
 from quicksand.records.layout import sandbox_dir
 from quicksand_fleet.fleet import Fleet
@@ -27,11 +28,6 @@ from quicksand_fleet.over_ray.cluster_record import ClusterRecord
 from quicksand_fleet.over_ray.lifecycle import end_ray, seat_of, start_ray
 from quicksand_fleet.over_ray.ray_processes import parent_of, processes_of_cluster
 from quicksand_fleet.record import FleetRecord, read_fleet, write_fleet
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-
-    from quicksand.base.paths import Paths
 
 pytestmark = [
     pytest.mark.soak,

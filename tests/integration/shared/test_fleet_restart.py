@@ -7,10 +7,12 @@ import asyncio
 import contextlib
 import functools
 import time
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
 
 import pytest
 from quicksand import Fleet, Restart, Sandbox
+from quicksand.base.paths import Paths
 from quicksand.errors import StateError
 from quicksand.records.registry import Registry
 from quicksand_fleet.keeping import judging
@@ -20,12 +22,6 @@ from quicksand_fleet.over_ray.lifecycle import end_ray, start_ray
 
 from tests.conftest import fresh_places
 from tests.integration.shared.kept import Nodes, Onlooker, coordinator
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
-    from pathlib import Path
-
-    from quicksand.base.paths import Paths
 
 pytestmark = pytest.mark.vm
 

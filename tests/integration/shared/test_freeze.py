@@ -5,18 +5,15 @@ from __future__ import annotations
 import asyncio
 import base64
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 import pytest
 from quicksand import Sandbox
 from quicksand.base.errors import AgentRefusedError, AgentUnreachableError
+from quicksand.guest.execution import ExecuteResult
 
 from tests.conftest import PATIENCE_S, Patience, in_time
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-
-    from quicksand.guest.execution import ExecuteResult
 
 pytestmark = pytest.mark.vm
 

@@ -12,12 +12,9 @@ import sysconfig
 import tarfile
 from importlib.util import cache_from_source
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
-
-if TYPE_CHECKING:
-    from quicksand import Sandbox
+from quicksand import Sandbox
 
 pytestmark = pytest.mark.vm
 

@@ -13,18 +13,15 @@ import random
 import signal
 import subprocess
 import sys
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from quicksand.snapshots import memory_copying
 from quicksand.snapshots.guest_ram import PAGE, GuestRam, Runs, count_pages
+from quicksand.snapshots.image import PageSource
 from quicksand.snapshots.memory_copying import Copier, Fate
 from quicksand.snapshots.tracking import SOFT_DIRTY, VARIABLE, WRITE_PROTECT
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    from quicksand.snapshots.image import PageSource
 
 PAGES = 1024
 SIZE = PAGES * PAGE

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import pytest
 from quicksand import Sandbox
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from quicksand.base.paths import Paths
+from quicksand.base.paths import Paths
 
 # So that a failure there says what differs, too.
 pytest.register_assert_rewrite("tests.integration.snapshots.files")

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from quicksand.base.removal import MARK
+from quicksand.records.layout import SandboxDir
+from quicksand.records.nodes import Node
 from quicksand.snapshots.history import LAYER_FILES, History
 from quicksand.snapshots.layers import read_seal
 from quicksand.snapshots.pages import verify
 from quicksand.snapshots.storing import find_image, load_index
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from quicksand.records.layout import SandboxDir
-    from quicksand.records.nodes import Node
 
 
 def check_files(place: SandboxDir, node: Node) -> None:

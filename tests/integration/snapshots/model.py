@@ -5,17 +5,13 @@ that remembers what memory, disk and processes were at each checkpoint, beside t
 from __future__ import annotations
 
 import random
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+from quicksand import Checkpoint, Sandbox
 from quicksand.snapshots.history import AUTO_KEPT
 
 from tests.integration.guests import say
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from quicksand import Checkpoint, Sandbox
 
 LOOK = (
     "cat /dev/shm/model; dd if=/root/model bs=512 count=1 iflag=direct status=none | head -n 1"

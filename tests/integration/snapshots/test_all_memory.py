@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import pytest
 from quicksand import Sandbox
@@ -23,9 +23,6 @@ from quicksand.snapshots.verified import Verified
 from quicksand.warm import templates
 
 from tests.kernel import promised_level
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 pytestmark = pytest.mark.vm
 

@@ -6,19 +6,16 @@ import asyncio
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from quicksand import Sandbox
+from quicksand.base.paths import Paths
 from quicksand.records.layout import sandbox_dir
 from quicksand.snapshots.history import History
 
 from tests.integration.guests import say
 from tests.integration.small_disks import MIB
 from tests.integration.snapshots.files import check_files
-
-if TYPE_CHECKING:
-    from quicksand.base.paths import Paths
 
 pytestmark = pytest.mark.vm
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from quicksand import Sandbox
+from quicksand.base.paths import Paths
 from quicksand.base.processes import ProcessKind, processes_of
 from quicksand.life import machinery
 from quicksand.qemu.keeper_link import KeeperLink
@@ -23,12 +26,6 @@ from quicksand.warm import starting
 from tests.cancelling import Awaits
 from tests.conftest import our_processes, wait_for
 from tests.integration.guests import say
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
-    from pathlib import Path
-
-    from quicksand.base.paths import Paths
 
 pytestmark = pytest.mark.vm
 

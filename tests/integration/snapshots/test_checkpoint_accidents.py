@@ -7,11 +7,12 @@ import os
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand import Sandbox, Status
 from quicksand.base.errors import DiskSpaceError, HistoryError, MachineError, StateError
+from quicksand.base.paths import Paths
 from quicksand.records.layout import runtime_dir, sandbox_dir
 from quicksand.snapshots.history import History
 from quicksand.snapshots.layers import Pivot
@@ -22,11 +23,6 @@ from tests.conftest import everything_below, our_processes, wait_for
 from tests.integration.guests import say
 from tests.integration.small_disks import MIB, small_disk
 from tests.integration.snapshots.files import flip_bit
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from quicksand.base.paths import Paths
 
 pytestmark = pytest.mark.vm
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand import EventKind, PortForward, Sandbox, Status
@@ -16,17 +16,13 @@ from quicksand.base.errors import (
     RevertedError,
     StateError,
 )
+from quicksand.base.paths import Paths
 from quicksand.qemu.qmp import Monitor
 from quicksand.records.layout import sandbox_dir
 from quicksand.records.registry import Registry
 from quicksand.snapshots.layers import Pivot
 
 from tests.integration.guests import say, watch
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from quicksand.base.paths import Paths
 
 pytestmark = pytest.mark.vm
 

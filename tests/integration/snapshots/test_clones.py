@@ -6,21 +6,17 @@ import asyncio
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import pytest
 from quicksand import PortForward, Sandbox, Status
 from quicksand.base.errors import CheckpointNotFoundError, ConfigError, HistoryError, NameTakenError
+from quicksand.base.paths import Paths
 from quicksand.records.layout import sandbox_dir
 from quicksand.records.registry import Registry
 
 from tests.conftest import everything_below, left_when_reaped, our_processes, wait_for
 from tests.integration.guests import IDENTITY, say
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from quicksand.base.paths import Paths
 
 pytestmark = pytest.mark.vm
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from quicksand import FileChange, FileType, Sandbox
 from quicksand.base.errors import CheckpointNotFoundError
+from quicksand.base.paths import Paths
 from quicksand.disks.diff.chain import Chain, Layer, Ranges
 from quicksand.disks.diff.compare import compare
 from quicksand.disks.diff.ext4.filesystem import FileSystem
@@ -20,9 +20,6 @@ from quicksand_images.disk import require_filesystem_tools
 
 from tests.unit.disks.diff.disks import MemoryDisk, close_chain
 from tests.unit.disks.diff.test_layers import qemu_img
-
-if TYPE_CHECKING:
-    from quicksand.base.paths import Paths
 
 pytestmark = pytest.mark.vm
 

@@ -6,12 +6,13 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from quicksand import Sandbox
 from quicksand.base.errors import QuicksandError
 from quicksand.base.files import try_lock
+from quicksand.base.paths import Paths
 from quicksand.qemu import stopping
 from quicksand.qemu.keeper_link import KeeperLink
 from quicksand.qemu.qmp import Monitor
@@ -20,9 +21,6 @@ from quicksand.snapshots.reverting import Form
 
 from tests.conftest import wait_for
 from tests.integration.guests import say
-
-if TYPE_CHECKING:
-    from quicksand.base.paths import Paths
 
 pytestmark = [pytest.mark.vm, pytest.mark.usefixtures("template", "patient")]
 

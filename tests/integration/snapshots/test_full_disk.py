@@ -6,16 +6,20 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from quicksand import Sandbox
 from quicksand.base.errors import DiskSpaceError, HistoryError
+from quicksand.base.paths import Paths
+from quicksand.guest.agent.link import AgentLink
 from quicksand.records.config import SandboxConfig
 from quicksand.records.layout import SandboxDir, sandbox_dir
 from quicksand.saves import boot_disk
 from quicksand.snapshots import paged, reverting, storing, taking
 from quicksand.snapshots.history import History
+from quicksand.snapshots.present import Present
 from quicksand.snapshots.successor import Successor
 from quicksand.warm.templates import templates_dir
 
@@ -23,14 +27,6 @@ from tests.conftest import make_template
 from tests.integration.guests import say
 from tests.integration.small_disks import MIB, small_disk, small_ext4
 from tests.integration.snapshots.files import check_files, check_litter
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from quicksand.base.paths import Paths
-    from quicksand.guest.agent.link import AgentLink
-    from quicksand.snapshots.present import Present
 
 pytestmark = pytest.mark.vm
 

@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from quicksand import Sandbox, Status
@@ -19,6 +19,7 @@ from quicksand.base.errors import (
     QemuDiedError,
     RevertedError,
 )
+from quicksand.base.paths import Paths
 from quicksand.qemu import qemu_hypervisor, qmp
 from quicksand.qemu.qmp import Monitor
 from quicksand.records.layout import runtime_dir, sandbox_dir
@@ -29,9 +30,6 @@ from tests.conftest import wait_for
 from tests.integration.guests import say
 from tests.integration.small_disks import MIB, small_disk
 from tests.integration.snapshots.files import flip_bit
-
-if TYPE_CHECKING:
-    from quicksand.base.paths import Paths
 
 pytestmark = pytest.mark.vm
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import pytest
+from quicksand import Sandbox
 from quicksand.base.errors import DiskSpaceError, HistoryError
 
 from quicksand_tui.model.remedy_words import hint_of
 from tests.integration.guests import say
-
-if TYPE_CHECKING:
-    from quicksand import Sandbox
 
 pytestmark = pytest.mark.vm
 

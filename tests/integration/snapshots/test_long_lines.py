@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from quicksand import Sandbox
 from quicksand.base.errors import MachineError
+from quicksand.base.paths import Paths
 from quicksand.qemu.qmp import Monitor
 from quicksand.records.layout import runtime_dir, sandbox_dir
 from quicksand.snapshots import layers
@@ -13,10 +15,6 @@ from quicksand.snapshots.history import History
 from quicksand.snapshots.layers import Pivot
 
 from tests.integration.guests import say
-
-if TYPE_CHECKING:
-    from quicksand import Sandbox
-    from quicksand.base.paths import Paths
 
 pytestmark = pytest.mark.vm
 

@@ -6,16 +6,13 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from typing import TYPE_CHECKING
 
 import pytest
 from quicksand import Sandbox
+from quicksand.base.paths import Paths
 
 from tests.conftest import left_when_reaped, our_processes, wait_for
 from tests.integration.guests import is_on_time, say
-
-if TYPE_CHECKING:
-    from quicksand.base.paths import Paths
 
 pytestmark = pytest.mark.vm
 

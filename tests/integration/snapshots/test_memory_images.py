@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from quicksand import Sandbox
 from quicksand.base.errors import HistoryError
+from quicksand.base.paths import Paths
 from quicksand.records.layout import SandboxDir, sandbox_dir
 from quicksand.snapshots.history import History
 
 from tests.integration.guests import say
 from tests.integration.small_disks import MIB
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from quicksand.base.paths import Paths
 
 pytestmark = pytest.mark.vm
 

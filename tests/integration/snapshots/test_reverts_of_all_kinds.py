@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import pytest
 from quicksand import Sandbox, Status
 from quicksand.base.errors import AgentError
+from quicksand.base.paths import Paths
 
 from tests.conftest import Patience
 from tests.integration.guests import IDENTITY, is_on_time, say
 from tests.integration.spares.conftest import Make, make, mode_of
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from quicksand.base.paths import Paths
 
 __all__ = ["make"]
 

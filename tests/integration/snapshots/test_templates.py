@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from quicksand import Sandbox
@@ -20,9 +20,6 @@ from quicksand.warm.templates import MAKER, VARIABLE, list_templates
 from tests.conftest import make_template, our_processes, share_findings, wait_for
 from tests.integration.guests import IDENTITY, is_on_time, say
 from tests.integration.snapshots.files import flip_bit
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = pytest.mark.vm
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
+
+from quicksand import Sandbox
 
 from tests.conftest import Patience
 from tests.integration.guests import say
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from quicksand import Sandbox
 
 PROGRAMS = Path(__file__).parent / "in_guest"
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from quicksand import Sandbox, SandboxConfig
+from quicksand.base.paths import Paths
 from quicksand.base.settings import SPARES
 from quicksand.records.registry import Registry
 from quicksand.warm.spares import claiming
@@ -16,11 +18,6 @@ from quicksand.warm.spares.spare_making import make_spare
 from quicksand.warm.spares.stock import record_for
 
 from tests.conftest import wait_for
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from quicksand.base.paths import Paths
 
 Make = Callable[..., Awaitable[Spare]]
 

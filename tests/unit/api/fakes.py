@@ -6,10 +6,13 @@ import asyncio
 import base64
 import json
 import time
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
+from aiohttp import ClientResponse
 from aiohttp.test_utils import TestClient, TestServer
 from quicksand import (
     AgentRefusedError,
@@ -26,18 +29,12 @@ from quicksand import (
 from quicksand.guest.agent.wire import Stream
 from quicksand.guest.execution import ExitStatus
 from quicksand_e2b.errors import HostAwayError
+from quicksand_e2b.keys import Keys
 from quicksand_e2b.machines import Figures, HostFigures, Made, Usage
 from quicksand_e2b.making import Usual
 from quicksand_e2b.records import Records, SandboxRecord, engine_name
 from quicksand_e2b.sandboxes import Sandboxes
 from quicksand_e2b.server import HTTP, Options, make_app
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
-    from pathlib import Path
-
-    from aiohttp import ClientResponse
-    from quicksand_e2b.keys import Keys
 
 USUAL = Usual(image="debian", memory_mb=512, cpus=1, internet=False)
 
@@ -530,7 +527,7 @@ async def until(condition: Any, *, within_s: float = 60.0) -> None:
 
 
 def make_sandboxes(machines: FakeMachines, place: Path, told: list[str]) -> Sandboxes:
-    return Sandboxes(cast("Any", machines), Records(place, told.append), told.append)
+    return Sandboxes(cast(Any, machines), Records(place, told.append), told.append)
 
 
 async def make_client(
@@ -546,4 +543,4 @@ async def make_client(
 
 
 def as_sandbox(guest: FakeGuest) -> Sandbox:
-    return cast("Sandbox", guest)
+    return cast(Sandbox, guest)

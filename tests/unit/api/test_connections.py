@@ -8,7 +8,9 @@ import contextlib
 import gzip
 import threading
 import zlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -21,10 +23,6 @@ from quicksand_e2b.server import Options, serving
 
 from tests.unit.api.fakes import USUAL, Api
 from tests.unit.api.test_hostile import routes
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 BOMB = gzip.compress(bytes(32 * BODY_MAX))
 WAIT_S = 60.0

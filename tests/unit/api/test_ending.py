@@ -5,16 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from typing import TYPE_CHECKING
 
 import pytest
 from quicksand.base.errors import PortInUseError
+from quicksand.base.paths import Paths
 from quicksand_e2b.server import Options, serving
 
 from tests.unit.api.fakes import USUAL
-
-if TYPE_CHECKING:
-    from quicksand.base.paths import Paths
 
 
 @pytest.mark.parametrize("rounds", range(6))

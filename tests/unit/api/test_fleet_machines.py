@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import AsyncIterator
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 from quicksand import FleetFullError, RemoteUnreachableError, SandboxNotFoundError
@@ -19,9 +20,6 @@ from quicksand_e2b.records import SandboxRecord, State, new_id
 from quicksand_fleet.interface import FleetEvent, FleetEventKind, FleetHost, HostState
 
 from tests.unit.api.fakes import until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 
 class FakeTable:
@@ -141,9 +139,9 @@ def life(monkeypatch: pytest.MonkeyPatch) -> type[FakeLife]:
 
 @contextlib.asynccontextmanager
 async def _machines(told: list[str]) -> AsyncIterator[tuple[FleetMachines, dict[str, FakeTable]]]:
-    machines = FleetMachines(cast("Any", FakeFleet()), cast("Any", Here()), told.append)
+    machines = FleetMachines(cast(Any, FakeFleet()), cast(Any, Here()), told.append)
     async with machines:
-        yield machines, cast("Any", machines._tables)
+        yield machines, cast(Any, machines._tables)
 
 
 @pytest.fixture
@@ -255,7 +253,7 @@ async def test_those_of_this_machine_go_on_as_they_are(both: Both) -> None:
     record = _record("")
     assert machines.is_live(record)
     await machines.pause(record, memory=True)
-    assert cast("Any", machines._here).asked == ["is_live", "pause"]
+    assert cast(Any, machines._here).asked == ["is_live", "pause"]
     assert await machines.running([record]) == {record.id}
 
 
@@ -287,7 +285,7 @@ async def test_what_a_resume_starts_is_let_go_of_before_it_is_told(
     record = _record("two", "aa")
     tables["two"].has("aa", record.name)
     monkeypatch.setattr(machines, "_sandbox", lambda host, id_: f"{id_} of {host}")
-    assert cast("Any", await machines.resume(record, memory=True)) == "aa of two"
+    assert cast(Any, await machines.resume(record, memory=True)) == "aa of two"
     names = [name for _, name, _ in life.calls]
     assert names == ["checkpoints", "leave", "start", "detach", "checkpoints", "leave"]
 
@@ -321,7 +319,7 @@ async def test_figures_are_what_was_told_last_and_none_of_a_host_that_is_away(bo
 
 async def test_a_host_that_comes_later_is_followed_too(both: Both) -> None:
     machines, tables = both
-    cast("Any", machines._fleet).coming.put_nowait("three")
+    cast(Any, machines._fleet).coming.put_nowait("three")
     await until(lambda: "three" in tables)
 
 

@@ -8,7 +8,8 @@ import asyncio
 import io
 import json
 import urllib.parse
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import aiohttp
 import pytest
@@ -20,9 +21,6 @@ from quicksand_e2b.gate import LEFT, middleware
 from yarl import URL
 
 from tests.unit.api.fakes import Api, envelope, next_message, until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 BOMBS = {
     "deep lists": b"[" * (BODY_MAX - 1),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -15,9 +16,6 @@ from quicksand_e2b.interpreter import ABSENT, IMAGE, PORT, TEMPLATE
 
 from tests.unit.api.fakes import Api, FakeGuest, until
 from tests.unit.api.test_ports import Connection
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 
 class InGuest:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
+import pytest
+from quicksand.base.paths import Paths
 from quicksand_e2b import machines as module
 from quicksand_e2b.machines import PAUSE_TAG, LocalMachines
-
-if TYPE_CHECKING:
-    import pytest
-    from quicksand.base.paths import Paths
 
 
 class Recorder:
@@ -39,5 +37,5 @@ async def test_a_pause_of_the_disk_alone_first_deletes_what_would_be_taken_for_i
     monkeypatch.setattr(module, "Sandbox", SimpleNamespace(open=lambda id_: sandbox))
     machines = LocalMachines(places)
     monkeypatch.setattr(machines, "_id", lambda record: "0123456789ab")
-    await machines.pause(cast("Any", None), memory=False)
+    await machines.pause(cast(Any, None), memory=False)
     assert sandbox.calls == ["delete 2", "stop", "close"]

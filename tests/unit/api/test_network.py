@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Callable
 from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from quicksand_e2b.keys import Keys
@@ -12,10 +14,6 @@ from quicksand_e2b.network import masked
 from quicksand_e2b.records import engine_name
 
 from tests.unit.api.fakes import USUAL, Api, FakeMachines, make_client, make_sandboxes
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-    from pathlib import Path
 
 ALL = "0.0.0.0/0"
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from typing import Any
 
 import aiohttp
 import pytest
@@ -11,9 +12,6 @@ from aiohttp import web
 from quicksand import AgentRefusedError
 
 from tests.unit.api.fakes import Api
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 
 class Connection:

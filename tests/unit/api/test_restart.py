@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand import MachineError
@@ -14,13 +14,9 @@ from quicksand_e2b.asked import Asked
 from quicksand_e2b.making import Making
 from quicksand_e2b.processes import Order
 from quicksand_e2b.records import SandboxRecord, State
+from quicksand_e2b.sandboxes import Sandboxes
 
 from tests.unit.api.fakes import USUAL, FakeMachines, make_sandboxes, until
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from quicksand_e2b.sandboxes import Sandboxes
 
 
 @pytest.fixture

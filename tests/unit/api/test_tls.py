@@ -5,16 +5,13 @@ from __future__ import annotations
 import asyncio
 import ssl
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from cryptography import x509
 from quicksand import PathError
 from quicksand_e2b import tls
 from quicksand_e2b.tls import Certificates
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 async def _hello(certificates: Certificates, name: str, trusted: Path) -> bytes:

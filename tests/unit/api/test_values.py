@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
@@ -32,9 +32,6 @@ from quicksand_e2b.signatures import check_expiration, is_signed, sign
 from quicksand_e2b.users import user_of
 
 from tests.conftest import examples
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 LOGIN = Login(name="user", uid=1000, gid=1000, home="/home/user", shell="/bin/bash")
 _objects = st.dictionaries(st.text(), st.none() | st.booleans() | st.integers() | st.text())

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from quicksand.base.files import anything, write_json
@@ -15,10 +17,6 @@ from quicksand_e2b.process_list import WORDS_MAX, ProcessList
 from quicksand_e2b.tasks import Tasks
 
 from tests.unit.api.fakes import Api, next_message, until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 SLEEP = {"cmd": "/bin/bash", "args": ["-l", "-c", "sleep"]}
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from quicksand.saves.verifying import Verdict
 from quicksand.things.save import (
@@ -23,9 +24,6 @@ from quicksand_tui.verbs.call import Call, Progress, Report
 from quicksand_tui.verbs.saved import Saved
 from quicksand_tui.verbs.saves import Discarded, Restored, Swept
 from quicksand_tui.verbs.verdicts import Verified
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 NOW = 1_800_000_000.0
 KIB, MIB = 1 << 10, 1 << 20
@@ -175,7 +173,7 @@ class FakeSaves:
         await self.operate(f"save {sandbox_id} {name} {note!r}{how}", report)
         self._put_saves(*self.kept.saves, saved(name, note=note, created=NOW))
         manifest = SimpleNamespace(unsynced=False, volatile=())
-        return Saved(cast("Any", FakeSave(name, manifest)), 67 * MIB, 1.0)
+        return Saved(cast(Any, FakeSave(name, manifest)), 67 * MIB, 1.0)
 
     async def do_to_saves(self, verb: Call[Any], report: Report) -> Any:
         """Does what a verb about saves asks for; its result is what the engine's would be."""
@@ -214,7 +212,7 @@ class FakeSaves:
         gone = [] if now else [trashed(s.name) for s in self.kept.saves if s.key in keys]
         self._put_saves(*self._without(keys), trash=[*gone, *self.kept.trash])
         each = [SimpleNamespace(info=SimpleNamespace(name=Path(key).name)) for key in keys]
-        return Discarded(cast("Any", each), Swept())
+        return Discarded(cast(Any, each), Swept())
 
     async def _restore(self, places: Sequence[Path], report: Report, *, name: str) -> Any:
         keys = [str(place) for place in places]
@@ -235,7 +233,7 @@ class FakeSaves:
         report(Progress("", "writing", done=30 * MIB, total=64 * MIB))
         await self.operate(f"export {spec}", report)
         done = SimpleNamespace(name="dev", full=True, base="")
-        return Sent(cast("Any", done), Path(spec.file), 64 * MIB, 1.0)
+        return Sent(cast(Any, done), Path(spec.file), 64 * MIB, 1.0)
 
     async def _import(self, spec: Any, report: Report) -> Any:
         report(Progress("", "reading", done=MIB, total=2 * MIB))
@@ -249,5 +247,5 @@ class FakeSaves:
         self._put_saves(
             *(replace(s, verdict=verdict) if s.key in keys else s for s in self.kept.saves)
         )
-        verdicts = [Verdict(save=cast("Any", FakeSave(Path(key).name)), deep=deep) for key in keys]
+        verdicts = [Verdict(save=cast(Any, FakeSave(Path(key).name)), deep=deep) for key in keys]
         return Verified(verdicts, 64 * MIB, 1.0, NOW)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from quicksand_tui.model.wall_plan import NOTHING_HEARD, Heard, WatchedTerminal
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
 
 
 class FakeWall:

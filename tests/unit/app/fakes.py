@@ -6,17 +6,22 @@ import asyncio
 import contextlib
 import re
 import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
 from dataclasses import fields, replace
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
+from PIL import Image
 from quicksand.guest.network import GuestTraffic
 from quicksand.records.port_forwards import PortForward
 from quicksand.things.checkpoint import Checkpoint, CheckpointFacts
 from quicksand.things.status import MountState, Status
 from quicksand_pixels.encoding.half_cells import fit
+from quicksand_pixels.text_cells import Cells
 from quicksand_pixels.user_input import Chord, strokes
 from textual.events import Key
+from textual.pilot import Pilot
 
 from quicksand_tui.actions.all_actions import default_keymap
 from quicksand_tui.door.screen_messages import Order
@@ -53,14 +58,6 @@ from tests.conftest import PATIENCE_S, Patience
 from tests.unit.app import fake_saves
 from tests.unit.app.fake_saves import FakeSaves
 from tests.unit.app.fake_wall import FakeWall
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
-    from pathlib import Path
-
-    from PIL import Image
-    from quicksand_pixels.text_cells import Cells
-    from textual.pilot import Pilot
 
 T = TypeVar("T")
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+
+from textual.pilot import Pilot
 
 from quicksand_tui.screens.browsing import BrowsingScreen
 from quicksand_tui.screens.saves_and_trash import SavesScreen
 from quicksand_tui.ui.app import QuicksandApp
 from tests.unit.app.fakes import SIZE, FakeService, app_of, shown, until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from textual.pilot import Pilot
 
 
 def browsing(app: QuicksandApp) -> BrowsingScreen:  # type: ignore[type-arg]

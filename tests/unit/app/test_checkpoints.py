@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 from quicksand.things.status import Status
+from textual.pilot import Pilot
 from textual.widgets import Button, Input
 
 from quicksand_tui.cockpit.tree_panel import TreePanel
@@ -42,9 +42,6 @@ from tests.unit.app.fakes import (
     toasts,
     until,
 )
-
-if TYPE_CHECKING:
-    from textual.pilot import Pilot
 
 SIZES = pytest.mark.parametrize("size", [SIZE, (60, 20), (40, 12)], ids=str)
 

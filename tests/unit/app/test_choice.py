@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pytest
 from quicksand.things.status import Status
 
 from quicksand_tui.cockpit import revert_preview
@@ -29,9 +30,6 @@ from tests.unit.app.fakes import (
 )
 from tests.unit.app.test_checkpoints import go_to, open_tree
 from tests.unit.app.test_diff_screen import PATHS
-
-if TYPE_CHECKING:
-    import pytest
 
 LARGE = (120, 36)
 LOST = Losing(

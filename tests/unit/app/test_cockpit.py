@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand.things.status import Status
 from textual import events
 from textual.events import Key, Resize
+from textual.pilot import Pilot
 
 from quicksand_tui.door.service_protocol import ShellView
 from quicksand_tui.home.state import Remembered, StateFile
@@ -39,11 +40,6 @@ from tests.unit.app.fakes import (
     toasts,
     until,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from textual.pilot import Pilot
 
 LARGE, WIDE = (120, 36), (200, 50)
 PREFIX = "ctrl+right_square_bracket"

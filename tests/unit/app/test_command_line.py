@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 from quicksand.things.status import Status
 from textual import events
+from textual.pilot import Pilot
 from textual.widgets import Input
 
 from quicksand_tui.actions.all_actions import Scope
@@ -24,9 +24,6 @@ from quicksand_tui.verbs.index import find_verb as find_record
 from quicksand_tui.verbs.verb import Kind
 from quicksand_tui.views.main_layout import Part, Tab
 from tests.unit.app.fakes import DB, KEPT, WEB, FakeService, screen_text, select, shown, until
-
-if TYPE_CHECKING:
-    from textual.pilot import Pilot
 
 KEYS = {
     " ": "space",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -32,10 +33,6 @@ from quicksand_tui.model.world import Selection
 from tests.unit.app.corpus import HOSTILE
 from tests.unit.app.fake_saves import SAVES
 from tests.unit.app.fakes import AGENT, CLEAN, DB, DB_PAST, KEPT, NOW, WEB, WEB_PAST, kept
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 MAIN = verbs_of(Scope.MAIN)
 THEMES = ("nord", "quicksand", "quicksand-light")

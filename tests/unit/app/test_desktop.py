@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -30,10 +32,6 @@ from tests.unit.app.fakes import (
     toasts,
     until,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 LARGE = (120, 36)
 WATCHED = replace(FULL, sandboxes=(replace(WEB, has_display=True), DB))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import pytest
 from PIL import Image, ImageChops, ImageStat
@@ -18,9 +19,6 @@ from tests.unit.pixels.decoders import KittyImages
 from tests.unit.pixels.fake_desktop import FakeDesktop
 from tests.unit.pixels.screens import desktop
 from tests.unit.pixels.test_view import pressed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
 
 APP = str(Path(__file__).with_name("desktop_app.py"))
 COLUMNS, ROWS = 110, 32

@@ -5,16 +5,21 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from quicksand.base.files import read_json, write_json
 from quicksand.base.footprint import Footprint
+from quicksand.base.paths import Paths
 from quicksand.base.threads import Stopped, in_thread_to_the_end
 from quicksand.saves import verifying
 from quicksand.saves.save_manifest import MANIFEST, OVERLAYS, Base
+from quicksand.saves.saving import SaveOptions
+from quicksand.saves.store import Save, SaveStore
+from quicksand.things.save import SaveFacts
 
 from quicksand_tui.door.service import EngineService
 from quicksand_tui.model.amounts import size_text
@@ -25,14 +30,6 @@ from quicksand_tui.verbs.call import Progress
 from tests.unit.aged import make_overdue
 from tests.unit.app.carrying import carry_out, told_of
 from tests.unit.saves.making import make_published, make_save
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from quicksand.base.paths import Paths
-    from quicksand.saves.saving import SaveOptions
-    from quicksand.saves.store import Save, SaveStore
-    from quicksand.things.save import SaveFacts
 
 
 @pytest.fixture

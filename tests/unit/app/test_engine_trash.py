@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from quicksand.base.files import read_json
+from quicksand.base.paths import Paths
 from quicksand.life.sandbox_removal import SandboxTrash
 from quicksand.records.layout import sandbox_dir
 from quicksand.records.registry import Registry
@@ -17,9 +17,6 @@ from quicksand_tui.model.shown_sandboxes import RemovedView
 from quicksand_tui.verbs import saves, trashing
 from quicksand_tui.verbs.call import Progress, ignore
 from tests.unit.cli.run_cli import make_stopped
-
-if TYPE_CHECKING:
-    from quicksand.base.paths import Paths
 
 
 async def delete(sandbox_id: str) -> RemovedView:

@@ -10,12 +10,16 @@ import errno
 import io
 import os
 import threading
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from quicksand.base.errors import ConfigError
+from quicksand.base.paths import Paths
+from quicksand.saves.save_manifest import Base
+from quicksand.saves.store import SaveStore
 
 import quicksand_tui
 from quicksand_tui.door import lazy_door
@@ -46,13 +50,6 @@ from tests.unit.app.fakes import (
 from tests.unit.app.test_reader import make
 from tests.unit.cli.histories import add, history_of, stand_at
 from tests.unit.saves.making import make_save
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from quicksand.base.paths import Paths
-    from quicksand.saves.save_manifest import Base
-    from quicksand.saves.store import SaveStore
 
 CALLS = (
     (os, "stat"),

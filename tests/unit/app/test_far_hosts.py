@@ -7,11 +7,13 @@ import json
 import os
 import signal
 import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from quicksand.base.errors import RemoteError, RemoteUnreachableError
+from quicksand.base.paths import Paths
 from quicksand.records.registry import Registry
 from quicksand.remote.hello import read_hello, welcome
 from quicksand.remote.peer_link import Link, Request
@@ -36,11 +38,6 @@ from tests.conftest import wait_for
 from tests.ssh_server import far_environ, without_sshd
 from tests.unit.app.fakes import until
 from tests.unit.cli.run_cli import make_stopped
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-
-    from quicksand.base.paths import Paths
 
 
 @pytest.fixture

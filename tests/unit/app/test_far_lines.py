@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from quicksand.base.errors import RemoteError
+from quicksand.base.paths import Paths
 from quicksand.base.typed_values import ForeignValueError
 from quicksand.guest.agent.wire import Stream
+from quicksand.remote.peer_channel import Channel
+from quicksand.remote.peer_link import Request
 from quicksand.things.status import Status
 
 from quicksand_tui.door import far_lines
@@ -30,13 +34,6 @@ from quicksand_tui.model.world import World
 from tests.unit.app.fakes import FULL, KEPT, NOW, WEB, WEB_MOUNTS, WEB_PAST
 from tests.unit.cli.run_cli import make_stopped
 from tests.unit.remote.far import links, until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from quicksand.base.paths import Paths
-    from quicksand.remote.peer_channel import Channel
-    from quicksand.remote.peer_link import Request
 
 LATER = replace(
     KEPT,

@@ -7,12 +7,16 @@ import asyncio
 import json
 import os
 import signal
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import pytest
+from quicksand.base.paths import Paths
 from quicksand.records.fleet_files import fleet_file
 from quicksand.records.registry import Registry
+from quicksand.remote.peer_link import Request
+from quicksand.saves.save_manifest import Base
 from quicksand.saves.store import SaveStore
 from quicksand_fleet.node import NodeDestination
 from quicksand_fleet.nodes import end_fleet, make_nodes
@@ -32,13 +36,6 @@ from tests.unit.app.fakes import KEYMAP, until
 from tests.unit.app.test_far_hosts import Liar, liar, met
 from tests.unit.cli.run_cli import make_stopped
 from tests.unit.saves.making import make_save
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    from quicksand.base.paths import Paths
-    from quicksand.remote.peer_link import Request
-    from quicksand.saves.save_manifest import Base
 
 __all__ = ["liar"]
 

@@ -3,11 +3,13 @@ and what is done where."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from quicksand.things.save import SaveFacts, TrashFacts, freed_together
+from textual.pilot import Pilot
 
 from quicksand_tui.model.shown_saves import SavesView, all_together
 from quicksand_tui.model.world import MachineState, World
@@ -23,11 +25,6 @@ from tests.unit.app.fake_saves import APP, DEV, DEV2, GONE, NOW, SAVES, trashed,
 from tests.unit.app.fakes import FakeService, screen_text, shown, toasts, until
 from tests.unit.app.saves_screens import browsing, go_to, last_command, saves_shown
 from tests.unit.app.test_machines import BOX, LAB, WORLD, lines
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-
-    from textual.pilot import Pilot
 
 T = TypeVar("T")
 WIDE = (110, 34)

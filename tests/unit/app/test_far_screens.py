@@ -8,14 +8,15 @@ import os
 import queue
 import signal
 import tempfile
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from PIL import Image
 from quicksand import RemoteHost, Sandbox
 from quicksand.base.errors import NoDisplayError, StateError
 from quicksand.base.listing import own_sockets
+from quicksand.base.paths import Paths
 from quicksand.records.host_sockets import SCREEN_SOCKETS
 from quicksand_pixels.user_input import Chord
 
@@ -29,11 +30,6 @@ from tests.unit.app.fakes import until
 from tests.unit.hosted.running import Running, running
 from tests.unit.pixels.fake_desktop import FakeDesktop
 from tests.unit.pixels.test_engine_screen import BLUE, RED, Sink, colours, plain
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
-    from quicksand.base.paths import Paths
 
 SIZE = (320, 200)
 

@@ -4,10 +4,11 @@ waits."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
+from quicksand.base.paths import Paths
 from quicksand.records.fleet_files import fleet_file
 from quicksand.records.memory_budget import Claims
 from quicksand_fleet.nodes import end_fleet, make_nodes
@@ -22,11 +23,6 @@ from quicksand_tui.views.counts import host_text
 from quicksand_tui.views.machine_groups import describe_machine, listed_row
 from tests.unit.app.fakes import FULL, GIB, FakeService, screen_text, shown, until
 from tests.unit.app.test_machines import BOX, WIDE, WORLD
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from quicksand.base.paths import Paths
 
 MIB = 1024**2
 NODE = replace(

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from quicksand_tui.home.config_file import parse_config
 from quicksand_tui.home.host_file import HostsError, add_host, read_hosts, remove_host
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 BOX = "ssh://me@box:2222"
 

@@ -3,10 +3,9 @@ that: they are for whatever has the focus then."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from textual.events import Key
+from textual.pilot import Pilot
 
 from quicksand_tui.screens.command_line import CommandScreen
 from quicksand_tui.screens.form import FormScreen
@@ -15,9 +14,6 @@ from quicksand_tui.ui import key_routing
 from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.widgets.inputs import LineInput
 from tests.unit.app.fakes import KEPT, FakeService, shown, toasts, until
-
-if TYPE_CHECKING:
-    from textual.pilot import Pilot
 
 NAMES = {" ": "space", ":": "colon", ".": "full_stop", "\x1b": "escape", "\r": "enter"}
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from quicksand_tui.forms.presets import NAME, Last, recall_last
 from quicksand_tui.home.state import Remembered, StateFile
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MACHINE = {"memory": "1G", "network_mode": "none", "disk_size": "20G"}
 VALUE = Last(begin="save:/a b/\udce9", image="dev", machine=MACHINE)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
+from textual.pilot import Pilot
 
 from quicksand_tui.door.service_protocol import LogKind
 from quicksand_tui.jobs.run_many import RunMany
@@ -30,9 +30,6 @@ from tests.unit.app.fakes import (
     select,
     until,
 )
-
-if TYPE_CHECKING:
-    from textual.pilot import Pilot
 
 CONSOLE = LogKind.CONSOLE
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import AsyncIterator, Iterable
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand.things.status import Status
+from rich.segment import Segment
+from rich.style import Style
+from textual.pilot import Pilot
 from textual.screen import ModalScreen
 
 from quicksand_tui.home.state import StateFile, ThemeChoice, theme_wish
@@ -29,14 +33,6 @@ from tests.unit.app.fakes import (
     toasts,
     until,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
-    from pathlib import Path
-
-    from rich.segment import Segment
-    from rich.style import Style
-    from textual.pilot import Pilot
 
 Rgb = tuple[int, int, int]
 

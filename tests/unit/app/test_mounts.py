@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand.things.status import MountState
+from textual.pilot import Pilot
 from textual.widgets import Button, Input
 
 from quicksand_tui.actions.all_actions import Scope, find_action
@@ -51,11 +52,6 @@ from tests.unit.app.fakes import (
     toasts,
     until,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from textual.pilot import Pilot
 
 
 @pytest.fixture

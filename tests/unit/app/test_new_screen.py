@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import threading
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from textual.pilot import Pilot
 from textual.widgets import Input, Static
 
 from quicksand_tui.forms import new_sandbox
@@ -37,11 +38,6 @@ from tests.unit.app.fakes import (
 )
 from tests.unit.saves.bundles.making import pack
 from tests.unit.saves.bundles.test_images import image
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from textual.pilot import Pilot
 
 USUAL = {"memory": "512M", "cpus": "1", "network_mode": "mounts_only"}
 ALPINE = replace(DEBIAN, name="alpine")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+import pytest
 from textual.widgets import Input
 
 from quicksand_tui.forms.verb_forms import complete_package, install_form, install_of
@@ -21,11 +22,6 @@ from tests.unit.app.fakes import (
     until,
 )
 from tests.unit.app.test_command_line import type_line
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pytest
 
 
 async def test_an_image_is_installed_by_a_form_as_a_job() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from PIL import Image
@@ -19,9 +19,6 @@ from tests.unit.app.fakes import FakeService, app_of
 from tests.unit.app.test_desktop_terminals import CELL, NO_IMAGES, box_of, leave, places, shows
 from tests.unit.panes.test_panes_screen import opened, says
 from tests.unit.pixels.guest import chunked, noise, png
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 APP = str(Path(__file__).with_name("pictures_app.py"))
 COLUMNS, ROWS = 110, 32

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import socket
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
+from textual.pilot import Pilot
 from textual.widgets import Input
 
 from quicksand_tui.actions import reasons
@@ -37,9 +37,6 @@ from tests.unit.app.fakes import (
     toasts,
     until,
 )
-
-if TYPE_CHECKING:
-    from textual.pilot import Pilot
 
 MADE = replace(WEB, ports=((8080, 80), (9000, 90), (9001, 91)), forwards=((9000, 90), (9001, 91)))
 WITH_MADE = replace(FULL, sandboxes=(MADE, DB, PAUSED))

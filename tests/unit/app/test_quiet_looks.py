@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand.base.disk_changes import DiskChanges
@@ -23,10 +24,6 @@ from quicksand_tui.door.stamps import dir_stamp
 from quicksand_tui.model.world import World
 from tests.unit.app.fakes import until
 from tests.unit.app.test_reader import make
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 NOBODY: frozenset[str] = frozenset()
 TOLD_S = 60.0

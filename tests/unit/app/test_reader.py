@@ -7,9 +7,11 @@ import os
 import shutil
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+import pytest
 from quicksand.base.files import try_lock, write_json
+from quicksand.base.paths import Paths
 from quicksand.base.processes import start_of
 from quicksand.mounts.shares import Share
 from quicksand.records.config import SandboxConfig
@@ -23,12 +25,6 @@ from quicksand.things.status import MountState, Status
 from quicksand_tui.door import look as reader
 from quicksand_tui.door.look import Reader
 from quicksand_tui.model.shown_sandboxes import SandboxView
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pytest
-    from quicksand.base.paths import Paths
 
 VISIBLE: frozenset[str] = frozenset({"0" * 12})
 

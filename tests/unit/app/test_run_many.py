@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 from quicksand.things.status import Status
+from textual.pilot import Pilot
 
 from quicksand_tui.actions import reasons
 from quicksand_tui.jobs.run_many import AT_ONCE, exec_command
@@ -40,11 +41,6 @@ from tests.unit.app.fakes import (
     toasts,
     until,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from textual.pilot import Pilot
 
 OTHER = replace(WEB, id="ee55ff667788", name="other")
 THREE = (WEB, OTHER, PAUSED)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from textual.widgets import Button, Input
@@ -18,9 +18,6 @@ from quicksand_tui.screens.saves_and_trash import SavesScreen
 from tests.unit.app.fake_saves import APP, DAMAGED, DEV, LOST, LOW, SAVES, saved, view_of
 from tests.unit.app.fakes import DB, WEB, FakeService, screen_text, select, shown, toasts, until
 from tests.unit.app.saves_screens import browsing, go_to, last_command, rows, saves_shown
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 # Starting
 

@@ -8,16 +8,17 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from quicksand.base.files import write_json
+from quicksand.base.paths import Paths
 from quicksand.records.layout import sandbox_dir
 from quicksand.records.sandboxes import SaveSource
 from quicksand.saves.census import Census
 from quicksand.saves.finding import all_stores
 from quicksand.saves.ownership import mark_made
 from quicksand.saves.save_manifest import MANIFEST, OVERLAYS, Base
+from quicksand.saves.store import SaveStore
 from quicksand.things.fact import json_of
 from quicksand.things.save import SAVE, TRASHED, SaveFacts, Verification
 
@@ -29,10 +30,6 @@ from quicksand_tui.views.save_rows import path_text
 from tests.unit.app.corpus import HOSTILE
 from tests.unit.cli.run_cli import make_stopped
 from tests.unit.saves.making import make_published, make_save
-
-if TYPE_CHECKING:
-    from quicksand.base.paths import Paths
-    from quicksand.saves.store import SaveStore
 
 
 def by_name(view: SavesView) -> dict[str, SaveFacts]:

@@ -7,11 +7,12 @@ import html
 import io
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 from PIL import Image, ImageColor
+from quicksand.base.paths import Paths
 from rich.cells import cell_len
 
 from quicksand_tui.cli.output import Exit
@@ -26,11 +27,6 @@ from quicksand_tui.ui.drawing import CELL_HEIGHT, CELL_WIDTH, MARGIN, TITLE_HEIG
 from quicksand_tui.ui.shots import SHOTS, SIZE_MAX, ShotSpec, parse_screen, parse_size
 from tests.unit.app.fakes import EMPTY, KEPT, FakeService
 from tests.unit.cli.run_cli import make_stopped, quicksand
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from quicksand.base.paths import Paths
 
 GLYPHS_DRAWN = "●○◐◌‖✗✓▸▾◆▣│─└├╭╮╰╯┏┓┗┛━┃←→↑↓…·–−▁▂▃▄▅▆▇█░⋯äöüßéñЖλ€"
 """What the app draws, and letters of some alphabets."""

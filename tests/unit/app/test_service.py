@@ -6,8 +6,9 @@ import asyncio
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 from unittest.mock import AsyncMock, Mock
 
 import pytest
@@ -24,10 +25,6 @@ from quicksand_tui.verbs import launching
 from quicksand_tui.verbs.call import Progress
 from quicksand_tui.verbs.halting import kill, stop
 from tests.unit.app.carrying import carry_out
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 
 @pytest.fixture

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from textual.pilot import Pilot
 from textual.widgets import Static
 
 from quicksand_tui.home.config_file import ConfigFile, Settings
@@ -28,11 +29,6 @@ from tests.unit.app.fakes import (
     toasts,
     until,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from textual.pilot import Pilot
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 from quicksand.base.files import try_lock
+from quicksand.base.paths import Paths
 from quicksand.base.processes import is_stopped
 from quicksand.guest.network import GuestTraffic
 from quicksand.records.layout import runtime_dir, sandbox_dir
@@ -28,9 +28,6 @@ from quicksand_tui.door.typed import Typed
 from tests.unit.app.fakes import FakeService, app_of, screen_text, until
 from tests.unit.app.test_reader import VISIBLE, make, only, run_state
 from tests.unit.panes.test_panes_screen import opened
-
-if TYPE_CHECKING:
-    from quicksand.base.paths import Paths
 
 DISK_FULL = "the host's disk is full; the sandbox resumes when there is space"
 

@@ -6,10 +6,12 @@ import asyncio
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from textual.notifications import Notification
+from textual.pilot import Pilot
 from textual.widgets import Input
 
 from quicksand_tui.door.service_protocol import LogKind, ShellView
@@ -48,11 +50,6 @@ from tests.unit.app.fakes import (
 from tests.unit.app.test_choice import LOST as LOST_FILES
 from tests.unit.app.test_diff_screen import PATHS, DiffService
 from tests.unit.quick_apps import usual_wait
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from textual.pilot import Pilot
 
 SMALL, LARGE, WIDE = (80, 24), (120, 36), (200, 50)
 SIZES = pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "120x36"])

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
 
 import pytest
 from quicksand.base.errors import RemoteUnansweredError
@@ -17,10 +18,6 @@ from quicksand_tui.screens.ssh_question import SshQuestionScreen
 from quicksand_tui.ui.app import QuicksandApp
 from tests.ssh_server import FarHost, far_environ, find_sshd, lock_key, with_sshd
 from tests.unit.app.fakes import FakeService, screen_text, shown, until
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
-    from pathlib import Path
 
 PASSPHRASE = "sesame"
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pytest
 from PIL import Image
 from quicksand.things.status import Status
 
@@ -28,11 +30,6 @@ from tests.unit.app.fakes import (
     until,
 )
 from tests.unit.app.test_checkpoints import go_to, open_tree
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    import pytest
 
 LARGE = (140, 44)
 WITH_SCREEN = replace(WEB_PAST, has_display=True)

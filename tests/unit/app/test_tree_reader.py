@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand.base.files import read_json as read_json_file
 from quicksand.base.paths import Paths, paths
 from quicksand.records.registry import Registry
 from quicksand.snapshots import history as history_module
+from quicksand.snapshots.history import History
 
 from quicksand_tui.cockpit.tree_panel import tree_title
 from quicksand_tui.door.look import Reader, TreeReader
 from quicksand_tui.model.shown_checkpoints import NO_TREE
 from tests.unit.app.test_reader import make
 from tests.unit.cli.histories import add, history_of, id_of, spoil, stand_at
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from quicksand.snapshots.history import History
 
 NOBODY_SEES: frozenset[str] = frozenset()
 

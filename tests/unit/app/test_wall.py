@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from PIL import Image
 from quicksand.things.status import Status
 from textual.events import Key
+from textual.pilot import Pilot
 
 from quicksand_tui.door.service_protocol import LogKind, ShellView
 from quicksand_tui.home.config_file import Settings
@@ -34,11 +36,6 @@ from tests.unit.app.fakes import (
     toasts,
     until,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from textual.pilot import Pilot
 
 NINE = tuple(replace(WEB, id=f"{n:012x}", name=f"agent-{n}") for n in range(1, 10))
 

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 from quicksand.things.status import Status
+from textual.pilot import Pilot
 
 from quicksand_tui.model.wall_plan import Heard
 from quicksand_tui.screens.wall_screen import WallScreen
 from tests.unit.app.fakes import WEB, app_of, make_app, ready, until
 from tests.unit.app.test_snapshots import ALL_SIZES, Compare, unhurried
 from tests.unit.app.test_wall import WallService, terminal
-
-if TYPE_CHECKING:
-    from textual.pilot import Pilot
 
 __all__ = ["unhurried"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from textual.events import Key
@@ -28,9 +28,6 @@ from tests.unit.app.fakes import (
     toasts,
     until,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def has_letter(app: QuicksandApp, code: str) -> bool:

@@ -6,15 +6,13 @@ import asyncio
 import contextlib
 import errno
 import socket
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from quicksand.base import listening
 from quicksand.base.listening import Acceptor, bind_private
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 CONNECTIONS = 3
 

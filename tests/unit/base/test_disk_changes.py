@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import errno
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 from quicksand.base.disk_changes import DiskChanges
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 TOLD_S = 60.0
 """The kernel tells at once; this is for a busy machine."""

@@ -7,14 +7,11 @@ import os
 import re
 import stat
 import threading
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand.base.effort import LINE_MAX, LOG_MAX, best_effort, note
 from quicksand.base.errors import HostError, MachineError, QemuDiedError, StateError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture

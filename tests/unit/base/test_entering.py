@@ -5,11 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING
 
 import pytest
 import quicksand
 from quicksand.base import entering
+from quicksand.base.paths import Paths
 from quicksand.errors import ConfigError
 from quicksand.records.fleet_files import (
     NodesView,
@@ -20,9 +20,6 @@ from quicksand.records.fleet_files import (
     useless_nodes,
 )
 from quicksand.remote.node import parse_address
-
-if TYPE_CHECKING:
-    from quicksand.base.paths import Paths
 
 WITHOUT = """
 import importlib.metadata

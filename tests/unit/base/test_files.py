@@ -10,8 +10,9 @@ import os
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -31,9 +32,6 @@ from quicksand.base.files import (
 )
 
 from tests.conftest import wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 HOLD = """
 import fcntl, os, sys

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand.base.tools import KEPT_MAX, Findings, program_key
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture

@@ -5,14 +5,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import socket
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 from quicksand.base import listening
 from quicksand.base.errors import PortInUseError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 def has_ipv6() -> bool:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand.base import capacity
 from quicksand.base.capacity import OVERHEAD, available_memory, check_memory
 from quicksand.base.errors import MemoryBudgetError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MIB = 1024 * 1024
 GIB = 1024 * MIB

@@ -6,15 +6,12 @@ import ast
 import subprocess
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand.base.on_demand import homes_of
 
 from tests.unit.test_house import PACKAGES, modules
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TABLE = '''"""Some names."""
 

@@ -6,8 +6,8 @@ import ast
 import errno
 import os
 import socket
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 import quicksand
@@ -19,9 +19,6 @@ from quicksand.disks.images.stored_image import sha256_file
 from quicksand_tui.door.log_tail import FileLog
 from quicksand_tui.home.config_file import read_config
 from quicksand_tui.home.state import StateFile
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 from quicksand.base.threads import in_stoppable_thread, in_thread_to_the_end, to_the_end
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @pytest.mark.parametrize("cancellations", [1, 3])

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import platform
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand.base import tick_rate
 from quicksand.base.processes import boot_id
 from quicksand.base.tick_rate import NANOSECONDS_KHZ, forget_tick_rate, tick_rate_khz
 from quicksand.base.tools import Findings
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture(autouse=True)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from quicksand.base.files import write_json
+from quicksand.base.paths import Paths
 from quicksand.records.layout import sandbox_dir
 from quicksand.records.nodes import File, Head, Node
+from quicksand.records.sandboxes import Record
 from quicksand.snapshots.history import History
 from quicksand.things.tier import find_tier
-
-if TYPE_CHECKING:
-    from quicksand.base.paths import Paths
-    from quicksand.records.sandboxes import Record
 
 
 def history_of(places: Paths, record: Record) -> History:

@@ -6,17 +6,13 @@ import os
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from quicksand.base.files import write_json
+from quicksand.base.paths import Paths
 from quicksand.records.config import SandboxConfig
 from quicksand.records.layout import sandbox_dir
 from quicksand.records.sandboxes import Record
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from quicksand.base.paths import Paths
 
 MODULE = (sys.executable, "-m", "quicksand_tui")
 

@@ -8,8 +8,8 @@ import os
 import shlex
 import subprocess
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from quicksand.base.errors import HostError
@@ -20,9 +20,6 @@ from quicksand_e2b.places import api_dir
 
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 WITHOUT = """
 import sys

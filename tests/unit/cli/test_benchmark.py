@@ -5,20 +5,17 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from quicksand.base.paths import Paths
 from quicksand.things.checkpoint import Checkpoint
 
 from quicksand_tui.cli.this_host import benchmark, measured
 from quicksand_tui.cli.this_host.measured import WIDTH, Figure, describe, figure_lines
 from tests.conftest import wait_for
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from quicksand.base.paths import Paths
 
 BUSY = "while True: pass"
 SPARED, COLD = "warm start, with a spare", "warm start"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand.base.paths import Paths, paths
@@ -15,9 +15,6 @@ from quicksand_tui.cli.output import Exit
 from tests.unit.cli.run_cli import make_stopped
 from tests.unit.cli.test_main import complete
 from tests.unit.saves.bundles.making import Home
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture(autouse=True)

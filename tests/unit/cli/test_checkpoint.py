@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import click
 import pytest
 from quicksand.base.errors import RevertedError
+from quicksand.base.paths import Paths
 from quicksand.guest.shell import ShellInfo
+from quicksand.snapshots.history import History
 from quicksand.snapshots.tier_choice import WAYS
 
 from quicksand_tui.cli.click_commands import load
@@ -21,10 +23,6 @@ from quicksand_tui.verbs.index import find_verb, sections
 from tests.unit.cli.histories import add, history_of, spoil, stand_at
 from tests.unit.cli.run_cli import make_stopped
 from tests.unit.cli.test_main import complete
-
-if TYPE_CHECKING:
-    from quicksand.base.paths import Paths
-    from quicksand.snapshots.history import History
 
 
 @pytest.fixture

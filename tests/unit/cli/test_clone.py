@@ -6,10 +6,11 @@ import asyncio
 import json
 import os
 import signal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from quicksand.base.errors import MachineError
+from quicksand.base.paths import Paths
 from quicksand.base.progress import BootTiming
 from quicksand.records.config import SandboxConfig
 from quicksand.records.port_forwards import PortForward
@@ -20,9 +21,6 @@ from quicksand_tui.cli.output import Exit
 from tests.unit.cli.histories import add, history_of
 from tests.unit.cli.run_cli import make_stopped
 from tests.unit.cli.test_main import complete
-
-if TYPE_CHECKING:
-    from quicksand.base.paths import Paths
 
 
 class FakeClone:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import pytest
 from quicksand.records.machine_options import parse_memory
 
 from quicksand_tui.cli.ssh.code import Guest, advice, command_of_editor, home_in, problems
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 FINE = {
     **{"os": "Linux", "arch": "x86_64", "glibc": "2.41", "disk": "4000000"},

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+
+import pytest
 
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
 from quicksand_tui.home.config_file import read_config
 from quicksand_tui.home.state import config_file
 from tests.unit.cli.run_cli import quicksand
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pytest
 
 
 def test_without_a_config_there_is_nothing_to_complain_of(

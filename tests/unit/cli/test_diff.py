@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from quicksand import ChangeKind, Difference, FileChange, FileType, PackageChange, Patch, Sandbox
+from quicksand.base.paths import Paths
+from quicksand.snapshots.history import History
 
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
 from tests.unit.cli.histories import add, history_of, stand_at
 from tests.unit.cli.run_cli import make_stopped
-
-if TYPE_CHECKING:
-    from quicksand.base.paths import Paths
-    from quicksand.snapshots.history import History
 
 FILE, DIRECTORY, LINK = FileType.FILE, FileType.DIRECTORY, FileType.SYMLINK
 

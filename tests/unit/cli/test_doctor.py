@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING
 
 import pytest
+from quicksand.base.paths import Paths
 
 from quicksand_tui.cli.this_host import doctor
 from quicksand_tui.cli.this_host.doctor import Level
-
-if TYPE_CHECKING:
-    from quicksand.base.paths import Paths
 
 
 @pytest.mark.parametrize("kind", ["file", "fifo", "link", "directory", "fifo in it"])

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from quicksand_tui.cli.this_host import doctor
 from quicksand_tui.cli.this_host.doctor import Clash, Level, find_clashes
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def make_package(place: Path, name: str, *modules: str) -> None:

@@ -7,21 +7,18 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING
+from pathlib import Path
+from typing import IO
 
+import pytest
+from quicksand.base.paths import Paths
 from quicksand.records.layout import sandbox_dir
 
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
 from tests.unit.cli.run_cli import make_stopped
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    import pytest
-    from quicksand.base.paths import Paths
 
 
 @contextmanager

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from quicksand.base.listing import own_sockets
+from quicksand.base.paths import Paths
 from quicksand.records.config import SandboxConfig
 from quicksand.records.fleet_files import fleet_file, machine_id
 from quicksand.records.host_sockets import HOST_SOCKETS
@@ -28,11 +29,6 @@ from quicksand_tui.cli.output import Exit
 from tests.conftest import blank_record, wait_for
 from tests.ssh_server import FarHost, far_environ, without_sshd
 from tests.unit.cli.test_main import complete
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from quicksand.base.paths import Paths
 
 
 def test_from_up_to_down(places: Paths, capfd: pytest.CaptureFixture[str]) -> None:

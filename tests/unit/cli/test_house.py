@@ -6,7 +6,8 @@ import json
 import os
 import shutil
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from quicksand.base.files import try_lock, try_named_lock, write_json
@@ -15,9 +16,11 @@ from quicksand.base.paths import Paths, make_private_dir, paths
 from quicksand.base.removal import make_marked
 from quicksand.disks.images.boot_files import start_kernel
 from quicksand.disks.images.image_store import CURRENT, ImageStore
+from quicksand.disks.images.stored_image import StoredImage
 from quicksand.life import cleaning, image_users
 from quicksand.records.layout import sandbox_dir
 from quicksand.records.registry import Registry, publish_state
+from quicksand.records.sandboxes import Record
 from quicksand.saves.save_manifest import OVERLAYS, Base
 from quicksand.saves.store import SaveStore
 
@@ -32,12 +35,6 @@ from tests.unit.disks.test_store import publish
 from tests.unit.records.making import RUN, machine_of
 from tests.unit.records.making import make as make_running
 from tests.unit.saves.making import make_save, workspace_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from quicksand.disks.images.stored_image import StoredImage
-    from quicksand.records.sandboxes import Record
 
 Output = pytest.CaptureFixture[str]
 

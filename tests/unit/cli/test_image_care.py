@@ -6,7 +6,7 @@ import json
 import os
 import re
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand.base.arch import Architecture
@@ -15,14 +15,10 @@ from quicksand.base.files import try_lock
 from quicksand.base.paths import Paths, paths
 from quicksand.disks.images.bill import bill_of
 from quicksand.disks.images.image_store import ImageStore, tag_image
+from quicksand.disks.images.stored_image import StoredImage
 from quicksand.life.cleaning import Cleaner, Waste
 
 from tests.unit.cli.run_cli import quicksand
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from quicksand.disks.images.stored_image import StoredImage
 
 PACKAGES = {"bash": "5.2-1", "libstdc++6": "1:14.2~1"}
 

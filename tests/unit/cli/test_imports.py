@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from typing import TYPE_CHECKING
 
 import pytest
+from quicksand.base.paths import Paths
 
 from quicksand_tui.verbs.index import all_verbs
 from tests.unit.app.test_reader import make
-
-if TYPE_CHECKING:
-    from quicksand.base.paths import Paths
 
 MODULES = sorted({verb.module for verb in all_verbs()})
 

@@ -5,22 +5,19 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from quicksand.base.errors import AgentRefusedError, QuicksandError
 from quicksand.guest.agent import extents
+from quicksand.guest.agent.extents import Extent
 from quicksand.guest.guest_files import GuestFile
 
 from quicksand_tui.cli.guests import copy
 from quicksand_tui.cli.guests import transfer as survey
 from quicksand_tui.cli.guests.transfer import Tally, TransferError
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from quicksand.guest.agent.extents import Extent
 
 
 def entry(name: str, kind: str = "file", **facts: object) -> GuestFile:

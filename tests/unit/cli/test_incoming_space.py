@@ -11,8 +11,9 @@ import errno
 import os
 import secrets
 import subprocess
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from quicksand.base.arch import Architecture
@@ -21,16 +22,12 @@ from quicksand.base.errors import AgentUnreachableError, DiskSpaceError
 from quicksand.disks.images.boot_files import find_agent
 from quicksand.guest.agent.channel import ALL_OUTPUT, Channel
 from quicksand.guest.agent.session import Session, connect
+from quicksand.guest.agent.wire import Stream
 from quicksand.guest.guest_files import GuestFiles
 
 from quicksand_tui.cli.guests import copy
 from quicksand_tui.cli.guests import transfer as survey
 from quicksand_tui.cli.guests.transfer import NotEnoughSpaceError, Tally
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from quicksand.guest.agent.wire import Stream
 
 MIB = 1024 * 1024
 START_S = 60.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand.base.files import try_lock
@@ -18,9 +18,6 @@ from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
 from quicksand_tui.cli.this_host.doctor import _strangers
 from tests.unit.cli.test_house import Output, read_json
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 DIGEST = "ab" * 32
 

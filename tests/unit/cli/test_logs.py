@@ -10,18 +10,15 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from quicksand.base.paths import Paths
 from quicksand.records.layout import sandbox_dir
 
 from quicksand_tui.cli.output import Exit
 from quicksand_tui.cli.showing.ps import Log, last_lines
 from tests.conftest import wait_for
 from tests.unit.cli.run_cli import MODULE, make_stopped, quicksand
-
-if TYPE_CHECKING:
-    from quicksand.base.paths import Paths
 
 
 @pytest.fixture

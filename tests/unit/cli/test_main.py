@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
 
 import click
 import pytest
+from quicksand.base.paths import Paths
 
 from quicksand_tui.cli.click_commands import cli, load
 from quicksand_tui.cli.main import run
@@ -16,9 +16,6 @@ from quicksand_tui.cli.output import MEANINGS, Exit
 from quicksand_tui.verbs.index import all_verbs
 from quicksand_tui.verbs.verb import AnyVerb
 from tests.unit.cli.run_cli import MODULE, make_stopped, quicksand
-
-if TYPE_CHECKING:
-    from quicksand.base.paths import Paths
 
 AVAILABLE = list(all_verbs())
 NAMES = [verb.name for verb in AVAILABLE]

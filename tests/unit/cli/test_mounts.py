@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from quicksand.base.errors import ConfigError, MountError
 from quicksand.base.files import try_lock, write_json
+from quicksand.base.paths import Paths
 from quicksand.base.processes import start_of
 from quicksand.life import cloning
 from quicksand.life.cloning import mounts_of_clones
@@ -28,11 +30,6 @@ from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
 from tests.unit.cli.run_cli import make_stopped
 from tests.unit.cli.test_main import complete
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from quicksand.base.paths import Paths
 
 
 class FakeBox:

@@ -7,11 +7,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from quicksand.base import paths
 from quicksand.base.errors import HostError, PathError
+from quicksand.base.paths import Paths
 from quicksand.qemu.binaries import loader_env
 from quicksand_images.toolbox import _unpacked_tool
 
@@ -19,9 +19,6 @@ from quicksand_tui.cli.main import run
 from quicksand_tui.home import state
 from tests.unit.cli.histories import add, history_of, stand_at
 from tests.unit.cli.run_cli import MODULE, make_stopped
-
-if TYPE_CHECKING:
-    from quicksand.base.paths import Paths
 
 NOTE = "vor dem Update 你好 → …"
 ENCODINGS = ["latin-1", "ascii", "cp437", "utf-8:strict"]

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterable
+from pathlib import Path
+from typing import Any
 
 import pytest
 from quicksand.base.errors import AgentRefusedError
+from quicksand.guest.agent.extents import Extent
+from quicksand.guest.guest_files import GuestFile
 
 from quicksand_tui.cli.guests import transfer as outgoing
 from quicksand_tui.cli.guests.transfer import Tally, TransferError
 from tests.unit.cli.test_incoming import entry
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterable
-    from pathlib import Path
-
-    from quicksand.guest.agent.extents import Extent
-    from quicksand.guest.guest_files import GuestFile
 
 MIB = 1024 * 1024
 

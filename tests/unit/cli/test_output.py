@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand.base.errors import ConfigError, DiskSpaceError, MachineError
+from quicksand.base.paths import Paths
 
 from quicksand_tui.cli.output import complain, format_table, print_json
 from tests.unit.cli.corpus import HOSTILE
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from quicksand.base.paths import Paths
 
 
 def test_columns_line_up_whatever_is_in_them() -> None:

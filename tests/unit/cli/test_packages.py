@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import QemuNotFound
+from quicksand.base.paths import Paths
 from quicksand.disks.images.image_store import ImageStore
 from quicksand.qemu.binaries import QemuBinaries
 
@@ -23,9 +24,6 @@ from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
 from quicksand_tui.cli.this_host import install_uninstall
 from tests.unit.disks.packages.wheels import make_overlay, make_stub, make_wheel
-
-if TYPE_CHECKING:
-    from quicksand.base.paths import Paths
 
 Output = pytest.CaptureFixture[str]
 Patch = pytest.MonkeyPatch

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+import pytest
 from quicksand.base.files import write_json
+from quicksand.base.paths import Paths
 from quicksand.records.fleet_files import LeaseRecord, lease_file, write_lease
 from quicksand.records.layout import sandbox_dir
 
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
 from tests.unit.cli.run_cli import make_stopped, quicksand
-
-if TYPE_CHECKING:
-    import pytest
-    from quicksand.base.paths import Paths
 
 
 def test_nothing_is_listed_where_nothing_is(capsys: pytest.CaptureFixture[str]) -> None:

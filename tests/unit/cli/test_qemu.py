@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand.base.arch import Architecture
@@ -15,9 +15,6 @@ from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
 from tests.unit.qemu.fake_qemus import fake_qemu
 from tests.unit.qemu.test_bundled import wheel
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 Output = pytest.CaptureFixture[str]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -17,9 +17,6 @@ from quicksand_vt.unasking import Unasking
 from quicksand_tui.cli.guests.terminal import PROBE_S, LateAnswers, Questions
 from quicksand_tui.door.terminal_place import AnswerRight
 from tests.unit.panes.test_answers import QUESTIONS
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MORE_QUESTIONS = (
     b"\x05\x1b[?u\x1b[?996n\x1b[14t\x1b[16t\x1b[21t\x1b[?1;1;0S\x1b[?1$p\x1b[1$w\x1b[x\x1b['|"

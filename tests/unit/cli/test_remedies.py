@@ -6,9 +6,10 @@ import ast
 import json
 import pickle
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from string import Formatter
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import click
 import pytest
@@ -19,9 +20,6 @@ from quicksand.base.remedies import FREE_SPACE, PYTHON, Remedy, Verb, Words
 from quicksand_tui.cli.click_commands import load
 from quicksand_tui.model.remedy_words import COMMANDS, as_command, hint_of, text_of
 from quicksand_tui.verbs.index import find_verb
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[3]
 

@@ -7,12 +7,13 @@ import os
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from quicksand import saves as api
 from quicksand.base.errors import SaveNotFoundError
 from quicksand.base.files import write_json
+from quicksand.base.paths import Paths
 from quicksand.records.layout import sandbox_dir
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import SaveSource
@@ -20,16 +21,13 @@ from quicksand.records.trash import TRASH_KEPT_S
 from quicksand.saves.finding import all_stores, remember
 from quicksand.saves.ownership import mark_imported, mark_made
 from quicksand.saves.save_manifest import MANIFEST, OVERLAYS, Base
+from quicksand.saves.store import SaveStore
 
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
 from tests.unit.aged import make_overdue
 from tests.unit.cli.run_cli import make_stopped, quicksand
 from tests.unit.saves.making import make_published, make_save, workspace_of
-
-if TYPE_CHECKING:
-    from quicksand.base.paths import Paths
-    from quicksand.saves.store import SaveStore
 
 Output = pytest.CaptureFixture[str]
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from quicksand.base.arch import Architecture
+from quicksand.base.paths import Paths
 from quicksand.disks.images.image_store import ImageStore
+from quicksand.disks.images.stored_image import StoredImage
 from quicksand.qemu.accelerator import AcceleratorStatus
 from quicksand.qemu.binaries import QemuBinaries
 from quicksand.records.config import Accelerator
@@ -19,10 +20,6 @@ from quicksand_tui.cli.progress_display import BuildProgress
 from quicksand_tui.verbs import packages
 from tests.unit.disks.packages.wheels import make_wheel
 from tests.unit.saves.making import publish_image
-
-if TYPE_CHECKING:
-    from quicksand.base.paths import Paths
-    from quicksand.disks.images.stored_image import StoredImage
 
 Output = pytest.CaptureFixture[str]
 

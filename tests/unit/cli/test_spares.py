@@ -8,14 +8,16 @@ import json
 import os
 import signal
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from quicksand.base.errors import MachineError
+from quicksand.base.paths import Paths
 from quicksand.base.settings import SPARES
 from quicksand.records.config import SandboxConfig
 from quicksand.records.layout import sandbox_dir
 from quicksand.records.registry import Registry
+from quicksand.records.sandboxes import Record
 from quicksand.warm.spares import stock
 from quicksand.warm.spares.orders import Orders
 from quicksand.warm.spares.spare import Spare
@@ -24,10 +26,6 @@ from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import BY_SIGNAL, Exit
 from quicksand_tui.cli.this_host.doctor import Level, check_spares
 from tests.unit.records.making import RUN
-
-if TYPE_CHECKING:
-    from quicksand.base.paths import Paths
-    from quicksand.records.sandboxes import Record
 
 DEBIAN = SandboxConfig(image="debian")
 LARGE = SandboxConfig(image="debian", memory="1024M")

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import os
 import subprocess
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from quicksand.base.paths import Paths
 from quicksand.records.host_sockets import ssh_masters
 
 from quicksand_tui.cli.ssh.ssh_command import has_forwards
 from tests.unit.cli.run_cli import MODULE
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from quicksand.base.paths import Paths
 
 
 @pytest.mark.parametrize(

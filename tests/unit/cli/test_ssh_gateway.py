@@ -6,29 +6,26 @@ import asyncio
 import contextlib
 import os
 import socket
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from unittest.mock import MagicMock
 
 import asyncssh
 import pytest
+from quicksand.base.errors import AgentUnreachableError
+from quicksand.base.paths import Paths
 from quicksand.guest.users import Login
 from quicksand.records.config import SandboxConfig
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record, new_id
+from quicksand.sandbox import Sandbox
 
 from quicksand_tui.cli import runner
 from quicksand_tui.cli.ssh import gateway as module
 from quicksand_tui.cli.ssh.gateway import Gateway, serve_at
 from quicksand_tui.cli.ssh.server import CHANNELS_MAX
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-    from pathlib import Path
-
-    from quicksand.base.errors import AgentUnreachableError
-    from quicksand.base.paths import Paths
-    from quicksand.sandbox import Sandbox
 
 LIMIT_S = 60
 

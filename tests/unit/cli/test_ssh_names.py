@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from quicksand.base.errors import ConfigError
+from quicksand.base.paths import Paths
 
 from quicksand_tui.cli.host_choice import find_host
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.ssh.ssh_config import SshName, find_ssh_name, there
 from tests.unit.cli.run_cli import make_stopped
-
-if TYPE_CHECKING:
-    from quicksand.base.paths import Paths
 
 
 @pytest.fixture

@@ -5,15 +5,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from quicksand_tui.cli.fd_streams import QUEUE_MAX, FdReader, FdWriter, same_file
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 Pipe = tuple[int, int]
 

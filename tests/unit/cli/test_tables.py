@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
+from quicksand.base.paths import Paths
 
 from quicksand_tui.cli import output
 from quicksand_tui.cli.output import print_table
@@ -14,12 +16,6 @@ from quicksand_tui.model.text import cells, clean
 from tests.pty_terminal import PtyTerminal
 from tests.unit.cli.corpus import HOSTILE
 from tests.unit.cli.run_cli import MODULE, make_stopped, quicksand
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from quicksand.base.paths import Paths
 
 HEADS = ("NAME", "STATE", "SIZE", "NOTE")
 ROWS = [

@@ -6,7 +6,8 @@ import json
 import os
 import re
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from quicksand.base import sharing
@@ -16,22 +17,18 @@ from quicksand.base.paths import Paths, paths
 from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.images.qcow2_writing import create_overlay
 from quicksand.records.config import SandboxConfig
+from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record
 from quicksand.saves.bundle.exporting import export_image
 from quicksand.snapshots import paged
 from quicksand.snapshots.guest_ram import GuestRam
+from quicksand.snapshots.history import Origin
 from quicksand.warm.templates import list_templates, templates_dir
 
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
 from quicksand_tui.cli.this_host import doctor, image_making
 from quicksand_tui.cli.this_host.doctor import Level, check_checkpoints, check_templates
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from quicksand.records.registry import Registry
-    from quicksand.snapshots.history import Origin
 
 
 @pytest.fixture(autouse=True)

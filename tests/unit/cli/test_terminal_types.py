@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from quicksand.base.errors import AgentRefusedError
 
 from quicksand_tui.cli.guests import executing
 from quicksand_tui.cli.guests.executing import SIZE_MAX, choose_term
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ENTRY = b"\x1a\x01" + bytes(40)
 

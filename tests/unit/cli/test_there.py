@@ -7,12 +7,14 @@ import json
 import os
 import subprocess
 import tempfile
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import click
 import pytest
 from quicksand.base.listing import own_sockets
+from quicksand.base.paths import Paths
 from quicksand.records.host_sockets import HOST_SOCKETS
 from quicksand.remote.passed_on import PASSED_ON, encode_values
 
@@ -26,11 +28,6 @@ from tests.pty_terminal import PtyTerminal
 from tests.ssh_server import FarHost, far_environ, find_sshd, lock_key, with_sshd, without_sshd
 from tests.unit.cli.run_cli import MODULE, make_stopped
 from tests.unit.saves.bundles.making import Home
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Sequence
-
-    from quicksand.base.paths import Paths
 
 
 def there(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from quicksand.base.errors import QuicksandError
 from quicksand.base.files import read_json
+from quicksand.base.paths import Paths
 from quicksand.life.image_users import ImageUsers
 from quicksand.life.sandbox_removal import SandboxTrash
 from quicksand.records.layout import sandbox_dir
@@ -19,11 +21,6 @@ from quicksand_tui.cli.output import Exit
 from tests.unit.cli.run_cli import make_stopped
 from tests.unit.disks.test_store import publish
 from tests.unit.saves.making import make_save
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from quicksand.base.paths import Paths
 
 Output = pytest.CaptureFixture[str]
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 import pytest
+from quicksand.base.paths import Paths
+from quicksand.snapshots.history import History
 from quicksand.snapshots.tree import checkpoint_of
 from quicksand.things.checkpoint import Checkpoint
 
@@ -17,10 +18,6 @@ from quicksand_tui.cli.output import Exit
 from quicksand_tui.model.shown_checkpoints import FANCY, PLAIN
 from tests.unit.cli.histories import add, history_of, id_of, link, spoil, stand_at
 from tests.unit.cli.run_cli import make_stopped, quicksand
-
-if TYPE_CHECKING:
-    from quicksand.base.paths import Paths
-    from quicksand.snapshots.history import History
 
 
 @pytest.fixture

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
+import pytest
 from quicksand_pixels import Chord, Way
 
 from quicksand_tui.cli.showing.view import View
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pytest
 
 
 class Screen:
@@ -32,17 +29,17 @@ async def test_a_picture_is_told_with_its_whole_path(
     async def tell(message: str) -> None:
         told.append(message)
 
-    sandbox = cast("Any", SimpleNamespace(name="web"))
-    view = View(sandbox, cast("Any", None), Way.HALF, Chord("]", control=True), "d")
+    sandbox = cast(Any, SimpleNamespace(name="web"))
+    view = View(sandbox, cast(Any, None), Way.HALF, Chord("]", control=True), "d")
     monkeypatch.setattr(view, "_tell", tell)
     monkeypatch.setenv("XDG_PICTURES_DIR", str(tmp_path))
     screen = Screen()
-    await view._save(cast("Any", screen))
+    await view._save(cast(Any, screen))
     (path,) = screen.saved
     assert path.parent == tmp_path / "quicksand" and path.name.startswith("web-")
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_PICTURES_DIR", str(tmp_path / "file"))
-    await view._save(cast("Any", screen))
+    await view._save(cast(Any, screen))
     assert told == [
         f"saved to {path}",
         f"not saved: {tmp_path}/file/quicksand: Not a directory",

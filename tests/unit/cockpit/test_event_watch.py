@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from pathlib import Path
+from typing import cast
 
 import pytest
 from quicksand.base.errors import ConfigError
+from quicksand.base.paths import Paths
 from quicksand.records.layout import runtime_dir
 from quicksand.things.status import MountState, Status
 
@@ -17,12 +20,6 @@ from quicksand_tui.model.happened import differences
 from quicksand_tui.model.shown_sandboxes import MountView, SandboxView
 from quicksand_tui.model.world import World
 from tests.unit.app.fakes import FULL, WEB_PAST
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from quicksand.base.paths import Paths
 
 
 class Looks:
@@ -40,7 +37,7 @@ def test_a_revert_is_told_though_a_look_fell_into_it(places: Paths) -> None:
     within = replace(WEB_PAST, run="", name="web")
     after = replace(WEB_PAST, run="r2", origin="clean")
     watch = EventWatch()
-    watch._reader = cast("Reader", Looks(before, within, after, after))
+    watch._reader = cast(Reader, Looks(before, within, after, after))
     watch.look()
     told = [event.kind.value for _ in range(3) for event in watch.look()]
     assert told == ["reverted"]

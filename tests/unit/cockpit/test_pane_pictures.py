@@ -6,20 +6,17 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
+from collections.abc import Callable
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pytest
 from quicksand_pixels.decoding.places import Part, Placed, Stored
 from quicksand_pixels.ways import Way
 
 from quicksand_tui.cockpit import pane_pictures
 from quicksand_tui.cockpit.pane_pictures import PanePictureScreen
 from tests.unit.pixels.guest import noise
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import pytest
 
 CELL = (10, 20)
 FINER_MAX = 4

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import stat
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -20,9 +20,6 @@ from quicksand_tui.home.state import (
     recall_shape,
 )
 from quicksand_tui.views.main_layout import USUAL_NEEDS, Needs, Shape, Tab
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_values_are_there_in_the_next_run(tmp_path: Path) -> None:

@@ -9,15 +9,13 @@ from __future__ import annotations
 import ast
 import importlib
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 sys.path.append(str(Path(__file__).parents[3]))
 
 from scripts.describe_api import members_of, said_of, said_of_member
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 KINDS = ("async def", "class", "def")
 """Kinds that can be called."""

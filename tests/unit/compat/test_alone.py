@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tomllib
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from packaging.specifiers import SpecifierSet
@@ -13,9 +13,6 @@ from packaging.version import Version
 from quicksand.disks.packages.installed import LABEL
 
 from tests.unit.compat.shims import CORE, PROJECT, ROOT, install, run
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 IMPORT = "import quicksand_core; print(quicksand_core.__version__, quicksand_core.__file__)"
 OURS = PROJECT["version"]

@@ -5,18 +5,14 @@ from __future__ import annotations
 
 import json
 import zipfile
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand.base.arch import Architecture
+from quicksand.base.paths import Paths
 
 from tests.unit.compat.shims import CORE, PROJECT, install, said_by
 from tests.unit.disks.packages.wheels import base_files, disk, make_wheel, overlay_files
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from quicksand.base.paths import Paths
 
 pytestmark = pytest.mark.skipif(
     Architecture.host() is not Architecture.X86_64, reason="the packages are for amd64"

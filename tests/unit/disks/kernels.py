@@ -6,14 +6,11 @@ import gzip
 import lzma
 import struct
 import zlib
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 from quicksand.base import zstd
 from quicksand.disks.images.vmlinux import PVH_ENTRY_NOTE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 XEN_ENTRY = struct.pack("<III4sQ", 4, 8, PVH_ENTRY_NOTE, b"Xen\0", 0x1000C43)
 OTHER_NOTE = struct.pack("<III4sQ", 4, 8, 6, b"GNU\0", 0)

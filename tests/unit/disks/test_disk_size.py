@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand.base.errors import ConfigError
@@ -14,9 +14,6 @@ from quicksand.saves.boot_disk import prepare_disk
 
 from tests.conftest import blank_record
 from tests.unit.snapshots.boxes import image_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MIB = 1024 * 1024
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from quicksand.base.arch import Architecture
@@ -22,10 +23,6 @@ from tests.unit.disks.kernels import (
     make_zboot,
     pack_gzip,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 X86, ARM = Architecture.X86_64, Architecture.ARM64
 

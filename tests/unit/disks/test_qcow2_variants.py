@@ -7,11 +7,11 @@ import contextlib
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import BundleError, ImageError
+from quicksand.base.paths import Paths
 from quicksand.disks.diff.chain import Layer
 from quicksand.disks.images.qcow2 import VIRTUAL_SIZE_MAX, ForeignDisk, check_qcow2
 from quicksand.disks.images.qcow2_writing import create_overlay
@@ -23,9 +23,6 @@ from quicksand.saves.store import SaveStore
 from tests.unit.disks.test_overlay import QemuImg, qemu_img
 from tests.unit.saves.bundles.making import Home, pack
 from tests.unit.saves.bundles.test_images import image
-
-if TYPE_CHECKING:
-    from quicksand.base.paths import Paths
 
 __all__ = ["qemu_img"]
 

@@ -5,16 +5,13 @@ from __future__ import annotations
 import random
 import struct
 import zlib
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand.disks.images.qcow2_writing import Qcow2Writer, new_file
 
 from tests.unit.disks.test_overlay import QemuImg, qemu_img
 from tests.unit.qcow2_layers import check, noise, read_disk
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 __all__ = ["qemu_img"]
 

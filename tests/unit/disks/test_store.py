@@ -8,7 +8,7 @@ import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from quicksand.base.arch import Architecture
@@ -20,10 +20,8 @@ from quicksand.base.removal import MARK, remove
 from quicksand.disks.images import image_store as stores
 from quicksand.disks.images.image_store import CURRENT, MANIFEST, ImageStore
 from quicksand.disks.images.resolve import ImageResolver
+from quicksand.disks.images.stored_image import StoredImage
 from quicksand.life.cleaning import DOOMED
-
-if TYPE_CHECKING:
-    from quicksand.disks.images.stored_image import StoredImage
 
 PARTS = {"disk": "disk.qcow2", "kernel": "kernel", "initrd": "initrd"}
 

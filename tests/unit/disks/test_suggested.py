@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from quicksand import Sandbox
@@ -13,9 +14,6 @@ from quicksand.base.paths import Paths, paths
 from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.images.stored_image import StoredImage, check_suggested
 from quicksand.life.image_building import suggested_options
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SUGGESTED = {"memory": "3G", "cpus": 3, "enable_display": True}
 

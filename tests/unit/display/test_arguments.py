@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from quicksand.base.errors import ConfigError
 from quicksand.display.hands import pixel_on, place_on
 from quicksand.display.recording import Recording
 from quicksand.life.sandbox_display import Display
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 Call = Callable[[Display], Awaitable[None]]
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 from quicksand.base.errors import AgentUnreachableError, StateError
@@ -14,15 +16,10 @@ from quicksand.display.hands import Hands, Held
 from quicksand.display.in_guest import Pointer
 from quicksand.life import sandbox_display as vm_display
 from quicksand.life.sandbox_display import Display
+from quicksand.life.sandbox_life import Life
 from quicksand.records.layout import MachineDir
 
 from tests.unit.display.test_hands import FakeQemu, fast
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from quicksand.life.sandbox_life import Life
 
 __all__ = ["fast"]
 

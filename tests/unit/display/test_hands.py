@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import Iterable
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from quicksand.base.errors import ConfigError, DisplayError, StateError
@@ -24,11 +27,6 @@ from quicksand.display.keys import STROKES
 from quicksand.qemu.qemu_hypervisor import Qemu
 from quicksand.qemu.qmp import Monitor
 from quicksand.records.layout import MachineDir
-
-if TYPE_CHECKING:
-    import contextlib
-    from collections.abc import Iterable
-    from pathlib import Path
 
 QUEUE = 64
 """Buffers of a virtio-input device's queue (QEMU, hw/input/virtio-input.c)."""

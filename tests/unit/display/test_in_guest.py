@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 from quicksand.display import in_guest
 from quicksand.display.in_guest import Pointer, find_pointer, find_texts, has_other_layout
+from quicksand.guest.agent.session import Session
 from quicksand.guest.execution import ExecuteResult
-
-if TYPE_CHECKING:
-    from quicksand.guest.agent.session import Session
 
 
 class Guest:

@@ -6,7 +6,7 @@ import asyncio
 import random
 import struct
 import zlib
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -16,9 +16,6 @@ from quicksand.display.picture import Rect
 from quicksand.display.rfb import Encoding, RfbClient, Unpacking
 
 from tests.unit.display.fake_vnc import FakeVnc, filled, serve, update
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 WIDTH, HEIGHT = 640, 500
 """More than one band of pixels."""

@@ -6,9 +6,10 @@ import io
 import os
 import random
 import tempfile
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -16,9 +17,6 @@ from quicksand.base.errors import ConfigError, DisplayError, PathError
 from quicksand.display.picture import PICTURE_PIXELS_MAX, Format, Picture, read_size, write_picture
 
 from quicksand_tui.model.remedy_words import hint_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 RANDOM = Picture(37, 23, random.Random(1).randbytes(37 * 23 * 3))
 

@@ -9,8 +9,8 @@ import resource
 import shutil
 import signal
 import sys
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from PIL import Image, ImageSequence
@@ -22,9 +22,6 @@ from quicksand.display.recording import Recorded, Recording
 from quicksand.records.layout import MachineDir
 
 from tests.unit.display.fake_vnc import FakeVnc, filled, resized, serve, update
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
 
 RED, GREEN, BLUE = b"\xff\0\0\0", b"\0\xff\0\0", b"\0\0\xff\0"
 

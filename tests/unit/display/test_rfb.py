@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand.base.errors import ConfigError, DisplayError
@@ -12,9 +12,6 @@ from quicksand.display.picture import PIXELS_MAX, Rect
 from quicksand.display.rfb import RECTS_MAX, Buttons, RfbClient
 
 from tests.unit.display.fake_vnc import FakeVnc, Script, cursor, filled, raw, resized, serve, update
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 RED, GREEN, BLUE = b"\xff\0\0\0", b"\0\xff\0\0", b"\0\0\xff\0"
 

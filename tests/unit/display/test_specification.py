@@ -4,7 +4,9 @@ screen, keyboard and pointer. What it has more takes nothing away."""
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
 
 import pytest
 import quicksand
@@ -12,10 +14,6 @@ from quicksand import Sandbox, SandboxConfig
 from quicksand.base.errors import ConfigError
 from quicksand.desktop import Desktop
 from quicksand.display.hands import place_on
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 
 class Specified(Protocol):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import stat
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from quicksand.base.errors import ConfigError, PortInUseError, StateError
@@ -13,9 +14,6 @@ from quicksand.records.config import SandboxConfig
 from quicksand.records.layout import MachineDir
 
 from quicksand_tui.model.remedy_words import hint_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class FakeMonitor:

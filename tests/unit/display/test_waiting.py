@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from itertools import cycle
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand.base.errors import ConfigError, DisplayTimeoutError
@@ -13,10 +14,6 @@ from quicksand.display.rfb import RfbClient
 from quicksand.display.waiting import Until, check_text, wait_for, wait_for_text
 
 from tests.unit.display.fake_vnc import FakeVnc, Script, filled, resized, serve, update
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from pathlib import Path
 
 RED, GREEN = b"\xff\0\0\0", b"\0\xff\0\0"
 FIRST = update(filled(0, 0, 4, 4, RED))

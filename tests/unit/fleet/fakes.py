@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from quicksand.base.capacity import OVERHEAD
 from quicksand.base.errors import MemoryBudgetError, RemoteUnreachableError
 from quicksand.hosted.remote_host import RemoteHost
 from quicksand_fleet.capacity import Capacity
 from quicksand_fleet.interface import HostState
+from quicksand_fleet.machine import Machine
 from quicksand_fleet.over_ssh import OverSsh
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable
-
-    from quicksand_fleet.machine import Machine
 
 GIB = 1024**3
 

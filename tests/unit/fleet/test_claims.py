@@ -7,20 +7,17 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 from quicksand.base.capacity import OVERHEAD
 from quicksand.base.errors import ConfigError, MemoryBudgetError, StateError
+from quicksand.base.paths import Paths
 from quicksand.records.config import SandboxConfig
 from quicksand.records.memory_budget import BUDGET, Claims, budget, check_budget, cpus_for_sandboxes
 from quicksand.records.registry import Registry
 
 from tests.conftest import blank_record
 from tests.unit.fleet.fakes import room_for
-
-if TYPE_CHECKING:
-    from quicksand.base.paths import Paths
 
 GUEST = 128 * 1024**2
 CLAIM = """

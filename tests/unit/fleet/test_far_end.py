@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from quicksand.base.errors import MemoryBudgetError, RemoteRefusedError, RemoteUnreachableError
+from quicksand.base.paths import Paths
 from quicksand.hosted.codec import ForeignValueError
 from quicksand.hosted.errors import decode_error
 from quicksand.records.fleet_files import machine_id
 from quicksand.records.memory_budget import BUDGET, Claims
+from quicksand.remote.peer_link import Link, Request
 from quicksand_fleet.batch import at_once_for
 from quicksand_fleet.capacity import Capacity, decode_capacity, encode_capacity
 from quicksand_fleet.far_end import MachineOfFleets
@@ -22,12 +24,6 @@ from quicksand_fleet.interface import FleetHost, HostState, Need
 
 from tests.unit.fleet.fakes import GIB, room_for
 from tests.unit.remote.far import links, until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from quicksand.base.paths import Paths
-    from quicksand.remote.peer_link import Link, Request
 
 GUEST = 128 * 1024**2
 ID = "ab" * 16

@@ -48,7 +48,7 @@ def desk() -> Desk:
 @pytest.fixture
 def life(desk: Desk) -> PlacedLife:
     config = SandboxConfig(image="unknown", memory="256M", cpus=2)
-    return PlacedLife(cast("Any", desk), "box", "0123456789ab", config)
+    return PlacedLife(cast(Any, desk), "box", "0123456789ab", config)
 
 
 @pytest.fixture

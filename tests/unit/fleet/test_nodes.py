@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand.base.capacity import available_memory
@@ -24,6 +24,7 @@ from quicksand.records.config import SandboxConfig
 from quicksand.records.fleet_files import fleet_file, machine_id
 from quicksand.records.memory_budget import BUDGET
 from quicksand.records.registry import Registry
+from quicksand.records.sandboxes import Record
 from quicksand.remote.node import find_node, parse_address
 from quicksand.saves.finding import remember, store_at
 from quicksand_fleet import node as reaching
@@ -36,11 +37,6 @@ from quicksand_fleet.record import FleetRecord, read_fleet, set_drained, write_f
 
 from tests.conftest import blank_record
 from tests.unit.saves.making import make_save
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from quicksand.records.sandboxes import Record
 
 
 async def end(places: Paths) -> list[str]:

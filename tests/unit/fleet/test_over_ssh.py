@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from quicksand.base.errors import FleetError, FleetFullError, FleetHostNotFoundError
+from quicksand.base.paths import Paths
 from quicksand_fleet import desk as desk_module
 from quicksand_fleet.desk import Desk
 from quicksand_fleet.interface import FleetEvent, FleetEventKind, HostState, Lack, Need, Reservation
+from quicksand_fleet.over_ssh import OverSsh
 from quicksand_fleet.waiting_list import WaitingList
 
 from tests.conftest import examples
 from tests.unit.fleet.fakes import GIB, Truth, fleet_of, room_for
 from tests.unit.remote.far import until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from quicksand.base.paths import Paths
-    from quicksand_fleet.over_ssh import OverSsh
 
 NEED = Need(memory_bytes=GIB, image="debian")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,9 +13,6 @@ from quicksand_fleet.interface import FleetHost, HostState, Lack, Need
 from quicksand_fleet.placing import can_ever_fit, candidates, full_error, lacks_of, wanted_bytes
 
 from tests.unit.fleet.fakes import GIB, room_for
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 NEED = Need(memory_bytes=GIB, image="debian")
 HOST = FleetHost(

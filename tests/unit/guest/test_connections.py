@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from quicksand.base.errors import (
@@ -15,13 +15,11 @@ from quicksand.base.errors import (
 )
 from quicksand.guest.agent import wire
 from quicksand.guest.agent.channel import INPUT_WINDOW
+from quicksand.guest.agent.session import Session
 from quicksand.guest.agent.wire import Stream
 from quicksand.guest.connections import address, dial, listen
 
 from tests.unit.guest.agent.fake_agent import FakeAgent, session_with
-
-if TYPE_CHECKING:
-    from quicksand.guest.agent.session import Session
 
 
 def able(session: Session) -> Session:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,13 +12,11 @@ from hypothesis import strategies as st
 from quicksand.base.errors import AgentProtocolError, AgentRefusedError, ConfigError, StateError
 from quicksand.guest.agent import wire
 from quicksand.guest.agent.channel import INPUT_WINDOW
+from quicksand.guest.agent.session import Session
 from quicksand.guest.agent.wire import Stream
 from quicksand.guest.connections import DATAGRAM_MAX, Splitter, dial_udp
 
 from tests.unit.guest.agent.fake_agent import FakeAgent, session_with
-
-if TYPE_CHECKING:
-    from quicksand.guest.agent.session import Session
 
 PLACE = {"host": "127.0.0.1", "port": 53}
 

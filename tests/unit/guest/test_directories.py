@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from quicksand.base.errors import AgentProtocolError, AgentRefusedError, StateError
 from quicksand.guest.agent import wire
+from quicksand.guest.agent.session import Session
 from quicksand.guest.agent.wire import Stream
 from quicksand.guest.directory_watch import NAME_MAX, Splitter, WatchEvent, WatchKind, watch
 
 from tests.unit.guest.agent.fake_agent import FakeAgent, session_with
-
-if TYPE_CHECKING:
-    from quicksand.guest.agent.session import Session
 
 
 def able(session: Session) -> Session:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import time
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 from quicksand.base.errors import UnfitGuestError
 from quicksand.guest import fitness as guest_clock
+from quicksand.guest.agent.session import Session
 from quicksand.guest.fitness import (
     START_TOLERANCE,
     TOLERANCE,
@@ -20,9 +21,6 @@ from quicksand.guest.fitness import (
     require_fit,
 )
 from quicksand.records.config import NetworkMode
-
-if TYPE_CHECKING:
-    from quicksand.guest.agent.session import Session
 
 SAID = """256
 MemTotal:         490000 kB

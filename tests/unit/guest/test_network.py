@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand import NetworkMode
 from quicksand.guest import network
 from quicksand.guest.network import network_notices, why_no_names
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 import quicksand
@@ -13,10 +15,6 @@ import quicksand.errors
 from quicksand import CommandFailedError, ExecuteResult, GuestFiles
 from quicksand.base.errors import AgentCode, AgentRefusedError
 from quicksand.guest.execution import LAST_LINES
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from pathlib import Path
 
 FAILED = ExecuteResult(stdout="out\n", stderr="one\n\x1b[2Jtwo\n", exit_code=2)
 

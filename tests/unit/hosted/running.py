@@ -5,22 +5,18 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from quicksand.base.files import try_lock, write_json
+from quicksand.base.paths import Paths
 from quicksand.records.config import SandboxConfig
 from quicksand.records.layout import MachineDir, runtime_dir, sandbox_dir
 from quicksand.records.registry import Registry
+from quicksand.records.sandboxes import Record
 
 from tests.unit.records.making import RUN, make
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from quicksand.base.paths import Paths
-    from quicksand.records.sandboxes import Record
 
 
 class Running:

@@ -6,8 +6,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from quicksand.base.errors import (
@@ -18,6 +19,7 @@ from quicksand.base.errors import (
     RemoteUnreachableError,
     StateError,
 )
+from quicksand.base.paths import Paths
 from quicksand.hosted import holding
 from quicksand.hosted.calling import ask, call
 from quicksand.hosted.holding import HeldSandboxes
@@ -26,15 +28,10 @@ from quicksand.hosted.life import FarLife
 from quicksand.hosted.remote_host import RemoteHost
 from quicksand.records.config import SandboxConfig
 from quicksand.remote.destination import Destination
+from quicksand.remote.peer_link import Link, Request
 
 from tests.unit.hosted.test_codec import CHECKPOINT
 from tests.unit.remote.far import links, until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    from quicksand.base.paths import Paths
-    from quicksand.remote.peer_link import Link, Request
 
 HANDLE = "ab" * 16
 

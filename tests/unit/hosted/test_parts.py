@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from quicksand import Mount, RemoteHost, Sandbox
@@ -13,9 +14,6 @@ from quicksand.hosted.life import FarLife
 from quicksand.hosted.remote_parts import FarParts
 from quicksand.life.parts import LocalParts, Parts
 from quicksand.records.config import SandboxConfig
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 HOST = "ssh://nobody@nowhere.invalid"
 NOT_THERE = ("vnc_socket", "logs", "save_on_stop")

@@ -6,8 +6,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -22,8 +24,10 @@ from quicksand.base.errors import (
     StateError,
 )
 from quicksand.base.listing import own_sockets
+from quicksand.base.paths import Paths
 from quicksand.display.picture import Framebuffer
 from quicksand.display.place import RelayedScreen, ask_size, open_screen, parse_place, place_text
+from quicksand.display.rfb import RfbClient
 from quicksand.display.screendump import true_width
 from quicksand.guest.agent.wire import Stream
 from quicksand.hosted import relayed_screen, screen_offer
@@ -32,18 +36,11 @@ from quicksand.hosted.relayed_screen import ScreenRelay
 from quicksand.hosted.screen_offer import Screens
 from quicksand.records.host_sockets import SCREEN_SOCKETS
 from quicksand.records.layout import MachineDir
+from quicksand.remote.peer_link import Answer, Link, Request
 
 from tests.unit.hosted.running import Running, running
 from tests.unit.pixels.fake_desktop import FakeDesktop
 from tests.unit.remote.far import links, until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-    from pathlib import Path
-
-    from quicksand.base.paths import Paths
-    from quicksand.display.rfb import RfbClient
-    from quicksand.remote.peer_link import Answer, Link, Request
 
 RED, BLUE = b"\xff\0\0\xff", b"\0\0\xff\xff"
 

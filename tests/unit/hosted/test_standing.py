@@ -5,24 +5,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+from collections.abc import AsyncIterator
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from quicksand.base.errors import RemoteRefusedError, RemoteUnreachableError
+from quicksand.base.paths import Paths
 from quicksand.hosted import standing, standing_offer
 from quicksand.hosted.codec import ForeignValueError
 from quicksand.hosted.standing import StandingTable, decode_told, encode_told
 from quicksand.hosted.standing_offer import Standing
+from quicksand.remote.peer_link import Link, Request
 from quicksand.things.status import Status
 
 from tests.unit.remote.far import links, until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from quicksand.base.paths import Paths
-    from quicksand.remote.peer_link import Link, Request
 
 
 class Registry:

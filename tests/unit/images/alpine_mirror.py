@@ -11,10 +11,7 @@ import random
 import subprocess
 import tarfile
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
 
 KEY_NAME = "test-0123abcd.rsa.pub"
 

@@ -10,12 +10,9 @@ import http.server
 import subprocess
 import threading
 import zipfile
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+from pathlib import Path
 
 SUITE = "trixie"
 

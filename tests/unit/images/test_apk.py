@@ -8,8 +8,9 @@ import io
 import tarfile
 import time
 import tracemalloc
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -32,10 +33,6 @@ from quicksand_images.packages import package_cache
 
 from tests.unit.images.alpine_mirror import KEY_NAME, AlpineSigner, make_alpine_mirror, make_apk
 from tests.unit.images.mirrors import Served, serve
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 INDEX = """\
 C:Q1abc=

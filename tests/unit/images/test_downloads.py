@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
@@ -27,10 +28,6 @@ from tests.unit.images.mirrors import (
     make_wheel,
     serve,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 GUEST = guest_python({"python3": "3.13.5-1", "libc6": "2.41-12"}, Architecture.X86_64)
 

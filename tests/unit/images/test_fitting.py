@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand.base.sharing import share_file
@@ -12,13 +12,9 @@ from quicksand.disks.images.recipes import recipe_places
 from quicksand.disks.images.stored_image import StoredImage
 from quicksand_images import build
 from quicksand_images.layers import layer_digest
+from quicksand_images.recipe import Layer, Recipe
 
 from tests.unit.disks.kernels import write_bzimage
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from quicksand_images.recipe import Layer, Recipe
 
 PARTS = {"disk": "disk.qcow2", "kernel": "kernel", "initrd": "initrd"}
 

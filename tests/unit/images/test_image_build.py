@@ -10,8 +10,8 @@ import re
 import shutil
 import subprocess
 import tarfile
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 from uuid import UUID
 from xml.etree import ElementTree
 
@@ -24,6 +24,7 @@ from quicksand.base.removal import make_marked
 from quicksand.base.tools import ToolError
 from quicksand.disks.images.boot_files import start_file_of
 from quicksand.disks.images.image_store import BUNDLE, ImageStore
+from quicksand.disks.images.stored_image import StoredImage
 from quicksand.disks.images.vmlinux import shrink_elf
 from quicksand_images import build, disk, kernel
 from quicksand_images.fitting import find_stored
@@ -39,11 +40,6 @@ from quicksand_images.rootfs import (
 from quicksand_images.sources import Mirrors, parse_sources
 
 from tests.unit.disks.kernels import make_elf, write_bzimage
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from quicksand.disks.images.stored_image import StoredImage
 
 
 def make_modules(root: Path) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand.base.arch import Architecture
@@ -19,9 +19,6 @@ from quicksand_images.published import naming_published
 from quicksand_images.recipe import Layer, Recipe, find_recipe, read_recipe
 
 from quicksand_tui.model.remedy_words import hint_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 HOST = Architecture.host()
 OTHER = next(arch for arch in Architecture if arch is not HOST)

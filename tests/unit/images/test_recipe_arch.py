@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand.base.arch import Architecture
@@ -17,9 +17,6 @@ from quicksand_images.rootfs import RootTree
 from quicksand_images.sources import Mirrors
 
 from tests.unit.images.test_image_build import fake_build
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 X86, ARM = Architecture.X86_64, Architecture.ARM64
 HOST = Architecture.host()

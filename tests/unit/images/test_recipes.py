@@ -7,11 +7,11 @@ import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import ImageError, ImageNotFound
+from quicksand.base.paths import Paths
 from quicksand.disks.images.recipes import has_recipe, recipe_names
 from quicksand.disks.images.resolve import ImageResolver
 from quicksand_images import build
@@ -31,9 +31,6 @@ from quicksand_images.recipe import (
 from quicksand_images.rootfs import configuring_script
 from quicksand_images.sources import proxies
 from quicksand_images.tables import RecipeError, Table, find_line
-
-if TYPE_CHECKING:
-    from quicksand.base.paths import Paths
 
 TEN_LINES = """\
 # mine

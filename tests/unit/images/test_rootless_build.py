@@ -13,8 +13,8 @@ import subprocess
 import sys
 import tarfile
 import zlib
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import example, given
@@ -39,9 +39,6 @@ from quicksand_images.shares import (
     TOOLS_UNTIL,
 )
 from quicksand_images.sources import Mirrors
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 BUILDS = (IN_NAMESPACE, IN_VM, OF_ALPINE, OF_LAYER, OF_CONTAINER)
 NOBODY = 65534

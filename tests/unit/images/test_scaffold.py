@@ -10,12 +10,14 @@ import re
 import subprocess
 import sys
 import tomllib
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import ConfigError, ImageNotFound, PathError, QuicksandError, StateError
+from quicksand.base.paths import Paths
 from quicksand.disks.images.image_store import ImageStore
+from quicksand.disks.images.stored_image import StoredImage
 from quicksand.disks.packages.installing import install_package
 from quicksand_images.recipe import load_recipe
 from quicksand_images.scaffold import TAKEN, make_scaffold
@@ -25,12 +27,6 @@ from quicksand_tui.cli.output import Exit
 from tests.unit.disks.packages.wheels import X86_KERNEL, disk, make_wheel
 from tests.unit.saves.making import publish_image
 from tests.unit.test_house import PACKAGES
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from quicksand.base.paths import Paths
-    from quicksand.disks.images.stored_image import StoredImage
 
 pytestmark = pytest.mark.skipif(
     Architecture.host() is not Architecture.X86_64, reason="the images are for amd64"

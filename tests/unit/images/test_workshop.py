@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import HostError, UnreachableError
+from quicksand.base.progress import Progress
 from quicksand.disks.images.image_store import ImageStore
+from quicksand.disks.images.stored_image import StoredImage
 from quicksand.qemu import debs
 from quicksand.qemu.binaries import find_binaries
 from quicksand_images import disk, fetching, toolbox, workshop
@@ -20,12 +22,6 @@ from quicksand_images.workshop import WorkshopBench, find_bench
 from quicksand_images.workshop_image import find_image, look_into
 
 from quicksand_tui.model.remedy_words import hint_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from quicksand.base.progress import Progress
-    from quicksand.disks.images.stored_image import StoredImage
 
 APT, APK = "usr/bin/apt-get", "lib/apk/db/installed"
 TOOLS = ("sbin/mke2fs", "sbin/debugfs")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Any
 
 import aiohttp
 import pytest
@@ -15,9 +16,6 @@ from quicksand_interpreter import cells, contexts, server
 from quicksand_interpreter.contexts import Contexts, KernelGoneError
 from quicksand_interpreter.messages import DATA, Line, line_of
 from quicksand_interpreter.service import Service
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator
 
 
 class FakeKernel:

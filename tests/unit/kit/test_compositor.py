@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
 
+import pytest
 from textual._compositor import Compositor
 from textual.app import App, ComposeResult
 from textual.geometry import Region
@@ -15,11 +16,6 @@ from textual.widgets import Static
 from quicksand_tui.kit import textual_compositor
 from quicksand_tui.kit.textual_compositor import tell_sizes
 from tests.unit.app.fakes import until
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import pytest
 
 
 class Driver:

@@ -7,13 +7,14 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from quicksand.base.paths import Paths
 from quicksand.things.status import Status
 from quicksand_vt import Terminal
 
@@ -29,11 +30,6 @@ from tests.pty_terminal import WHOLE, PtyTerminal
 from tests.unit.app.test_reader import make
 from tests.unit.kit.test_outline import LOOKS, screen
 from tests.unit.kit.test_probing import APP, RAISING, SIGNALS, ends_by, given_back
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from quicksand.base.paths import Paths
 
 MOUSE_ON = b"\x1b[?1000h"
 """Textual writes this before its first frame."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from textual.events import Key, MouseDown, MouseUp
+from textual.pilot import Pilot
 
 from quicksand_tui.kit.key_handling import ANSWER_AFTER_S, GAP_S, LETTERS, Clock, Hands
 from quicksand_tui.panes.pending_shell import WaitingShell
@@ -30,11 +32,6 @@ from tests.unit.app.fakes import (
     toasts,
     until,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
-
-    from textual.pilot import Pilot
 
 WORDS = tuple(
     """

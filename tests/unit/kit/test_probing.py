@@ -9,21 +9,18 @@ import re
 import signal
 import sys
 import termios
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from quicksand.base.paths import Paths
 from quicksand_vt import Modes
 from textual.drivers import linux_driver
 
 from quicksand_tui.kit.probe import RESET
 from tests.conftest import wait_for
 from tests.pty_terminal import WHOLE, PtyTerminal
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from quicksand.base.paths import Paths
 
 RECORDER = str(Path(__file__).with_name("key_recorder.py"))
 APP = [sys.executable, "-m", "quicksand_tui"]

@@ -7,9 +7,9 @@ import importlib
 import inspect
 import pkgutil
 import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 import textual
@@ -25,9 +25,6 @@ from textual.widgets import Input
 
 import quicksand_tui
 from quicksand_tui.kit import textual_compositor, textual_private
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PRIVATE = (textual_private, textual_compositor)
 

@@ -8,12 +8,14 @@ import json
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from qemu.qmp import QMPClient, Runstate
 from quicksand.base.errors import MachineError, QemuDiedError, StateError
 from quicksand.base.files import try_lock, write_json
+from quicksand.base.paths import Paths
 from quicksand.life.qmp_events import Event, EventKind, watch_events
 from quicksand.qemu.qmp import EVENTS_MAX, Monitor, wait_for_event
 from quicksand.records.layout import QMP_MONITORS, MachineDir, RuntimeDir, runtime_dir, sandbox_dir
@@ -22,11 +24,6 @@ from quicksand.records.sandboxes import new_id
 from quicksand.records.trash import remove_tree
 
 from tests.unit.records.making import RECORD, RUN
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from quicksand.base.paths import Paths
 
 GREETING = {"QMP": {"version": {"qemu": {"major": 9, "minor": 0, "micro": 0}}, "capabilities": []}}
 

@@ -8,7 +8,8 @@ import json
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from quicksand import Sandbox
@@ -27,9 +28,6 @@ from quicksand_images import builder as real
 from quicksand_tui.door.look import Reader
 from quicksand_tui.model.remedy_words import hint_of
 from tests.unit.cli.run_cli import quicksand
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class Builder:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 from quicksand.base.errors import AgentRefusedError
@@ -15,9 +16,6 @@ from quicksand.life.forwarder import LOOPBACK, Forwarder
 from quicksand.life.guest import InGuest
 from quicksand.records.config import GUEST_IP, NetworkMode
 from quicksand.records.dialled import ForwarderFiles
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 async def test_one_that_cannot_see_the_end_of_its_sandbox_ends(

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 import quicksand
 from quicksand import QuicksandError
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import ConfigError, ImageNotFound
+from quicksand.base.paths import Paths
 from quicksand.disks.images.image_store import ImageStore
 from quicksand.life import installation
 
 from tests.unit.disks.packages.wheels import make_wheel
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from quicksand.base.paths import Paths
 
 for_amd64 = pytest.mark.skipif(
     Architecture.host() is not Architecture.X86_64, reason="the wheels are for amd64"

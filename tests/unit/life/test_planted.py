@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from quicksand.base.errors import PathError, QuicksandError
@@ -17,6 +18,7 @@ from quicksand.life.sandbox_removal import SandboxTrash, remove_sandbox
 from quicksand.records.fleet_files import fleet_dir, nodes_dir, nodes_runtime
 from quicksand.records.layout import sandbox_dir
 from quicksand.records.registry import Registry
+from quicksand.records.sandboxes import Record
 from quicksand.records.trash import trash_dir
 from quicksand.saves.finding import remember
 from quicksand.saves.store import SaveStore
@@ -27,12 +29,6 @@ from quicksand.warm.templates import discard, list_templates, prune, templates_d
 
 from tests.unit.saves.making import publish_image
 from tests.unit.snapshots.boxes import check_whole, make_base, make_box
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from quicksand.records.sandboxes import Record
 
 KEY = "0123456789abcdef" * 2
 ID = KEY[:12]

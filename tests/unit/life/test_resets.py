@@ -7,13 +7,10 @@ import contextlib
 import select
 import socket
 import struct
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 from quicksand.life.forwarder import Resets
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = pytest.mark.skipif(not hasattr(select, "epoll"), reason="only Linux tells of them")
 

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from quicksand.base.errors import HistoryError, PathError, StateError
+from quicksand.base.paths import Paths
 from quicksand.base.removal import MARK
 from quicksand.life import sandbox_removal
 from quicksand.life.sandbox_removal import SandboxTrash, remove_sandbox
 from quicksand.records.layout import runtime_dir
 from quicksand.records.registry import Registry, publish_state
+from quicksand.records.sandboxes import Record
 
 from quicksand_tui.cli.this_host import doctor
 from quicksand_tui.model.remedy_words import hint_of
 from tests.unit.records.making import RUN, machine_of, make
-
-if TYPE_CHECKING:
-    from quicksand.base.paths import Paths
-    from quicksand.records.sandboxes import Record
 
 
 @pytest.fixture

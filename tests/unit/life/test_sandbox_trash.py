@@ -8,7 +8,7 @@ import os
 import shutil
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand.base import ageing
@@ -22,6 +22,7 @@ from quicksand.base.errors import (
     StateError,
 )
 from quicksand.base.files import read_json, write_json
+from quicksand.base.paths import Paths
 from quicksand.life.sandbox_removal import SandboxTrash
 from quicksand.records.layout import SandboxDir, sandbox_dir
 from quicksand.records.registry import Registry
@@ -35,11 +36,6 @@ from tests.kills import kill_at_each
 from tests.unit.aged import make_overdue
 from tests.unit.base.test_files import locked_elsewhere
 from tests.unit.records.making import make
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from quicksand.base.paths import Paths
 
 __all__ = ["fault"]
 

@@ -5,17 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import AsyncIterator, Callable
+from typing import Any, cast
 
 import pytest
 from quicksand.base.errors import AgentUnreachableError, PortInUseError, StateError
+from quicksand.guest.connections import GuestDatagrams
 from quicksand.life.udp_relay import OVERHEAD, UdpRelay, Waiting
 from quicksand.records.port_forwards import PortForward, Protocol
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    from quicksand.guest.connections import GuestDatagrams
 
 LIMIT_S = 60
 DNS = PortForward(0, 53, Protocol.UDP)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import ImageNotFound, StateError
 from quicksand.base.files import try_lock, write_json
+from quicksand.base.paths import Paths
 from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.packages.installing import install_package
 from quicksand.disks.packages.wanted import parse_wanted
@@ -26,11 +27,6 @@ from tests.unit.disks.packages.wheels import (
     make_wheel,
 )
 from tests.unit.saves.making import make_save, publish_image, workspace_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from quicksand.base.paths import Paths
 
 pytestmark = pytest.mark.skipif(
     Architecture.host() is not Architecture.X86_64, reason="the wheels are for amd64"

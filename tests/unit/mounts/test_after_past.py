@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from quicksand import SandboxConfig
 from quicksand.base.errors import AgentRefusedError, AgentUnreachableError
+from quicksand.base.paths import Paths
 from quicksand.mounts import known_mounts, shares
 from quicksand.mounts.at_start import AfterPast, MountsAtStart, Wanted
 from quicksand.mounts.directories import find
@@ -20,9 +21,6 @@ from quicksand.things.status import MountState
 
 from tests.conftest import blank_record
 from tests.unit.mounts.test_serving import Qemu, machine, qemu
-
-if TYPE_CHECKING:
-    from quicksand.base.paths import Paths
 
 __all__ = ["machine", "qemu"]
 """Fixtures."""

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from quicksand.base.errors import AgentRefusedError, MountError
 from quicksand.mounts import mounting, shares
 from quicksand.mounts.share_server import start_server
+from quicksand.records.layout import MachineDir
+from quicksand.records.mount import Mount
 
 from tests.unit.mounts.test_serving import Qemu, data, machine, qemu
-
-if TYPE_CHECKING:
-    from quicksand.records.layout import MachineDir
-    from quicksand.records.mount import Mount
 
 __all__ = ["data", "machine", "qemu"]
 """Fixtures."""

@@ -7,12 +7,13 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from quicksand.base.errors import MountError
+from quicksand.base.paths import Paths
 from quicksand.mounts import directories
 from quicksand.mounts.directories import Directories, check_directory, find, is_there, opened
 from quicksand.mounts.known_mounts import (
@@ -22,6 +23,7 @@ from quicksand.mounts.known_mounts import (
     read_left_out_mounts,
 )
 from quicksand.mounts.share_server import start_server
+from quicksand.mounts.shares import Share
 from quicksand.records.layout import MachineDir, SandboxDir
 from quicksand.records.mount import Mount
 from quicksand_smb import HANG_UP
@@ -31,12 +33,6 @@ from tests.conftest import our_processes, wait_for
 from tests.unit.mounts.test_serving import Qemu, heard, machine, qemu  # noqa: F401 - fixtures
 from tests.unit.smb_attack import raw
 from tests.unit.smb_attack.guest import Guest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from quicksand.base.paths import Paths
-    from quicksand.mounts.shares import Share
 
 
 @pytest.fixture

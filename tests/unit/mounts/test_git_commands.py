@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand.mounts import git_commands
@@ -14,9 +14,6 @@ from quicksand_smb.ledger import Ledger
 from quicksand_smb.server_state import open_share
 from quicksand_smb.store import Disposition, OpenOptions, Reason, StoreError
 from quicksand_smb.trigger_report import TriggerReport
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TEXT = """\ufeff[core] hooksPath = .githooks ; a comment
 \tattributesFile = "a \\"b\\" # c" # d

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from quicksand.base.errors import AgentRefusedError, AgentUnreachableError
 from quicksand.mounts import mounting, shares
 from quicksand.mounts.share_server import start_server
 from quicksand.mounts.shares import Share, share_name
+from quicksand.records.layout import MachineDir
+from quicksand.records.mount import Mount
 from quicksand_smb import HANG_UP
 
 from tests.unit.mounts.test_serving import Qemu, data, machine, qemu
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from quicksand.records.layout import MachineDir
-    from quicksand.records.mount import Mount
 
 __all__ = ["data", "machine", "qemu"]
 """Fixtures."""

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import AsyncIterator
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from quicksand.base.errors import ConfigError
+from quicksand.base.paths import Paths
 from quicksand.life.sandbox_mounts import Mounts
 from quicksand.mounts.known_mounts import note_left_out, read_left_out
 from quicksand.records.layout import sandbox_dir
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from quicksand.base.paths import Paths
 
 ID = "0123456789ab"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -10,9 +10,6 @@ from hypothesis import strategies as st
 from quicksand import Mount, SandboxConfig
 from quicksand.base.errors import ConfigError
 from quicksand.records.mount import MOUNTS_MAX, check_mounts, decode_mount, parse_mount
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.mark.parametrize(

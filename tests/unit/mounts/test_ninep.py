@@ -6,8 +6,10 @@ import errno
 import json
 import os
 import subprocess
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from quicksand import Mount, SandboxConfig
@@ -19,24 +21,19 @@ from quicksand.base.errors import (
     MountError,
     StateError,
 )
+from quicksand.base.paths import Paths
 from quicksand.mounts import ninep
 from quicksand.mounts.directories import find
 from quicksand.mounts.ninep import Device
 from quicksand.qemu.binaries import QemuBinaries, find_binaries
 from quicksand.qemu.command import SharedDirectory, count_directories, plan
 from quicksand.qemu.qemu_hypervisor import Qemu
+from quicksand.qemu.qmp import Monitor
 from quicksand.records.layout import MachineDir
 from quicksand.records.mount import NINEP, parse_mount
 
 from quicksand_tui.model.remedy_words import hint_of
 from tests.unit.qemu.test_command import INHERITED, PLAIN
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from quicksand.base.paths import Paths
-    from quicksand.qemu.qmp import Monitor
 
 BLOCKED = (
     "Migration is disabled when VirtFS export path '/d' is mounted in the guest using mount_tag "

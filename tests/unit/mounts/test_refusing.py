@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 from quicksand.mounts import mounting, shares
@@ -12,15 +13,11 @@ from quicksand.mounts.directories import find
 from quicksand.mounts.share_server import start_server
 from quicksand.mounts.shares import share_name
 from quicksand.records.layout import SHARES, MachineDir
+from quicksand.records.mount import Mount
 from quicksand_smb import HANG_UP
 
 from tests.conftest import our_processes, wait_for
 from tests.unit.mounts.test_serving import Qemu, data, greets, heard, machine, qemu
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from quicksand.records.mount import Mount
 
 __all__ = ["data", "machine", "qemu"]
 

@@ -10,13 +10,15 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from quicksand import SandboxConfig
 from quicksand.base.errors import MountError, StateError
 from quicksand.base.files import is_locked
+from quicksand.base.paths import Paths
 from quicksand.base.processes import is_process, start_of
 from quicksand.mounts import mounting, shares
 from quicksand.mounts.at_start import MountsAtStart
@@ -30,11 +32,6 @@ from quicksand_smb import HANG_UP, supervisor
 from tests.conftest import blank_record, our_processes, wait_for
 from tests.unit.smb_attack import raw
 from tests.unit.smb_attack.guest import Guest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from quicksand.base.paths import Paths
 
 # A frame of four bytes of length, and the header of a NEGOTIATE with one dialect, 3.1.1 without its
 # contexts replaced by 2.1 ([MS-SMB2] 2.2.1, 2.2.3).

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from quicksand.base.errors import AgentRefusedError, MountError
@@ -14,15 +15,11 @@ from quicksand.mounts import known_mounts, mounting, ninep, shares
 from quicksand.mounts.mounter import Mounter
 from quicksand.mounts.ninep import Device
 from quicksand.mounts.share_server import start_server
+from quicksand.records.layout import MachineDir
 from quicksand.records.mount import NINEP, Mount
 from quicksand.things.status import MountState
 
 from tests.unit.mounts.test_serving import Qemu, data, machine, qemu
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from quicksand.records.layout import MachineDir
 
 __all__ = ["data", "machine", "qemu"]
 """Fixtures."""

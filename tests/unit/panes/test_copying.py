@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from textual import events
+from textual.pilot import Pilot
 
 from quicksand_tui.panes.content import TYPED_MAX, LinkState
 from quicksand_tui.panes.pane import Pane
@@ -13,9 +12,6 @@ from quicksand_tui.panes.workspace import Workspace
 from quicksand_tui.screens.confirm import ConfirmScreen
 from tests.unit.app.fakes import FakeService, FakeTerminal, app_of, screen_text, toasts, until
 from tests.unit.panes.test_panes_screen import command, in_shells, opened, opens, says
-
-if TYPE_CHECKING:
-    from textual.pilot import Pilot
 
 LINES = b"".join(b"line %d\r\n" % n for n in range(100))
 MOUSE_ON = b"\x1b[?1002h\x1b[?1006h"

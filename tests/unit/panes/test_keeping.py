@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,9 +14,6 @@ from quicksand_tui.home.state import SANDBOXES_MAX, PaneMemory, StateFile
 from quicksand_tui.model.geometry import Rect
 from quicksand_tui.panes import splits
 from quicksand_tui.panes.splits import PANES_MAX, Arrangement, Leaf, Node, Side, Way, renamed
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ROOM = Rect(0, 0, 120, 40)
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from quicksand.things.status import Status
 from textual.events import Key, Paste
+from textual.geometry import Region
+from textual.pilot import Pilot
 from textual.screen import Screen
 
 from quicksand_tui.door.service_protocol import ShellView
@@ -34,13 +38,6 @@ from tests.unit.app.fakes import (
     toasts,
     until,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from textual.geometry import Region
-    from textual.pilot import Pilot
 
 PREFIX = "ctrl+right_square_bracket"
 

@@ -5,23 +5,19 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 from quicksand_vt.osc import TITLE_MAX
 from textual import events
 from textual.geometry import Region, Size
+from textual.pilot import Pilot
 
 from quicksand_tui.panes.content import LinkState
 from quicksand_tui.panes.copying import SEARCH_S
 from quicksand_tui.panes.pane import Pane
 from tests.unit.app.fakes import WEB, FakeService, app_of, screen_text, toasts, until
 from tests.unit.panes.test_panes_screen import command, opened, opens, says
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from textual.pilot import Pilot
 
 BLOCKING_MAX_S = 0.05
 """Of the processor's time at one go: what a user does not notice."""

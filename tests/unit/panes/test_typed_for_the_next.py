@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 from quicksand.base.errors import (
@@ -23,9 +24,6 @@ from quicksand_tui.door.silence import Silences
 from quicksand_tui.door.terminal_place import SandboxPlace
 from quicksand_tui.door.terminals import EngineTerminal
 from quicksand_tui.panes.content import LinkState, LinkStatus, Sink
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 OLD, NEW = MachineDir(Path("old")), MachineDir(Path("new"))
 
@@ -66,7 +64,7 @@ class Stage:
         monkeypatch.setattr(EngineTerminal, "_come_back", self._come_back)
         monkeypatch.setattr("quicksand_tui.door.terminals.RETURN_POLL_S", 0.001)
         self.terminal = EngineTerminal(
-            cast("SandboxPlace", self),
+            cast(SandboxPlace, self),
             "p1",
             (80, 24),
             Sink(lambda *_: None, self.statuses.put_nowait),
@@ -260,5 +258,5 @@ async def test_a_terminal_opens_at_home_if_the_directory_for_it_is_gone(stage: S
 
     stage.terminal._directory = "/gone"
     guest = SimpleNamespace(shell=shell, shells=shells)
-    await stage.terminal._open_new(cast("Any", guest))
+    await stage.terminal._open_new(cast(Any, guest))
     assert asked == ["/gone", None]

@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import struct
 import threading
-from typing import TYPE_CHECKING, Self
+from pathlib import Path
+from typing import Self
+
+from PIL import Image
 
 from tests.unit.display.fake_vnc import FakeVnc, raw, resized, update
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from PIL import Image
 
 
 class FakeDesktop:

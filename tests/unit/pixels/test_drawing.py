@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
+from typing import Protocol
 
 import pytest
 from PIL import Image, ImageChops, ImageDraw, ImageStat
@@ -18,9 +19,6 @@ from quicksand_vt import Terminal
 
 from tests.unit.pixels.decoders import KittyTerminal, SixelTerminal, half_cells
 from tests.unit.pixels.screens import desktop, frame_of, whole
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 COLUMNS, ROWS = 50, 20
 CELL = (8, 16)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -28,9 +28,6 @@ from tests.unit.pixels.guest import (
     png,
 )
 from tests.unit.terminal.soundness import check_sound
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 SIXELS = b'\x1bP0;1q"1;1;30;40#1;2;100;0;0#1' + b"!30~-" * 6 + b"!30N\x1b\\"
 """A red picture of three columns and two rows."""

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import zlib
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from PIL import Image
 from quicksand_pixels.decoding import kitty_reading, png_reading
+from quicksand_pixels.decoding.guest_graphics import Decode, Decoded
 from quicksand_pixels.decoding.png_reading import CHUNKS_MAX, DamagedError, read_png
 
 from tests.unit.pixels.guest import Drawing, chunked, idat, ihdr, noise, png, png_of
-
-if TYPE_CHECKING:
-    from quicksand_pixels.decoding.guest_graphics import Decode, Decoded
 
 END = (b"IEND", b"")
 PROFILE = (b"iCCP", b"x\0\0" + zlib.compress(bytes(1 << 20)))

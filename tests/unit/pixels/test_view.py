@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import signal
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from PIL import Image, ImageChops, ImageStat
@@ -17,9 +17,6 @@ from tests.pty_terminal import WHOLE, PtyTerminal
 from tests.unit.pixels.decoders import KittyTerminal, SixelTerminal, half_cells
 from tests.unit.pixels.fake_desktop import FakeDesktop
 from tests.unit.pixels.screens import desktop
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 RUNNER = str(Path(__file__).with_name("view_runner.py"))
 COLUMNS, ROWS = 60, 21

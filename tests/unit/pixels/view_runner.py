@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from quicksand.display.rfb import RfbClient
 from quicksand.things.status import Status
@@ -14,9 +15,6 @@ from quicksand.things.status import Status
 from quicksand_tui.cli import runner
 from quicksand_tui.cli.showing import view
 from quicksand_tui.kit import probe
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SOCKET = Path(sys.argv[1])
 

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import stat
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from quicksand.base.arch import Architecture
 from quicksand.qemu.offers import needed_types
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 QEMU = """\
 #!/bin/sh

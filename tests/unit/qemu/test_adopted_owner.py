@@ -6,9 +6,9 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
 
 import pytest
 from quicksand.base.processes import start_of
@@ -17,9 +17,6 @@ from quicksand.qemu.process import owned_here
 from quicksand.records.sandboxes import RunState
 
 from tests.unit.records.making import RUN
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux adopts")
 

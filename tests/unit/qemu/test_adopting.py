@@ -8,7 +8,8 @@ import subprocess
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from quicksand.qemu.keeper_parts.adopting import _await_port, _is_anothers
@@ -17,10 +18,6 @@ from quicksand.qemu.keeper_parts.full_disk import SpaceWatch
 from quicksand.qemu.keeper_parts.machines import Machine
 
 from tests.conftest import wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="it takes /proc")
 

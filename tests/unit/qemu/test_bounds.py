@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import resource
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand.qemu.keeper_parts.bounds import MIB, OWN, RESERVE, SCREEN, bound_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TCG = ("-accel", "tcg,thread=multi,tb-size=128")
 

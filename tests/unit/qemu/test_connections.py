@@ -8,9 +8,10 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from quicksand.base import processes
@@ -18,9 +19,6 @@ from quicksand.base.errors import MachineError, QemuDiedError
 from quicksand.qemu.disconnecting import end_forwarded, end_streams, why_not
 
 from tests.conftest import wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="only Linux can do that")
 

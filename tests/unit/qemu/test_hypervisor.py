@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 from quicksand.base.errors import MachineError, StateError
+from quicksand.base.hypervisor import Hypervisor
 from quicksand.qemu.qemu_hypervisor import Qemu, monitor_of
-
-if TYPE_CHECKING:
-    from quicksand.base.hypervisor import Hypervisor
-    from quicksand.qemu.qmp import Monitor
+from quicksand.qemu.qmp import Monitor
 
 STARTED = (
     "qemu-system-x86_64",
@@ -57,7 +55,7 @@ class FakeMonitor:
 
 
 def qemu(monitor: FakeMonitor) -> Qemu:
-    return Qemu(cast("Monitor", monitor), STARTED)
+    return Qemu(cast(Monitor, monitor), STARTED)
 
 
 async def test_a_pause_is_one_command_and_so_is_each_step_within_it() -> None:
@@ -151,6 +149,6 @@ async def test_an_address_that_qemu_does_not_tell_is_an_error() -> None:
 
 async def test_only_qemu_has_a_monitor() -> None:
     monitor = FakeMonitor()
-    assert cast("object", monitor_of(qemu(monitor))) is monitor
+    assert cast(object, monitor_of(qemu(monitor))) is monitor
     with pytest.raises(MachineError, match="needs QEMU"):
-        monitor_of(cast("Hypervisor", object()))
+        monitor_of(cast(Hypervisor, object()))

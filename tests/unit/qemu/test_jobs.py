@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import AsyncGenerator, Iterator
+from typing import Any, cast
 
 import pytest
 from quicksand.base.errors import MachineError, QemuDiedError, StateError
 from quicksand.qemu.qmp import Monitor, run_job
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterator
 
 STEPS = ("created", "running", "waiting", "pending", "concluded")
 
@@ -34,7 +32,7 @@ class FakeQemu:
 
     @property
     def monitor(self) -> Monitor:
-        return cast("Monitor", self)
+        return cast(Monitor, self)
 
     @contextlib.contextmanager
     def listen(self, *names: str) -> Iterator[AsyncGenerator[dict[str, Any], None]]:

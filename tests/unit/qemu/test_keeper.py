@@ -14,8 +14,9 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -43,9 +44,6 @@ from quicksand.records.layout import (
 )
 
 from tests.conftest import in_time, wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Mapping
 
 ID = "b0c5b0c5b0c5"
 FOR_EVER = "exec tail -f /dev/null"

@@ -6,18 +6,15 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from quicksand.base.errors import MachineError
+from quicksand.records.layout import MachineDir
 
 from tests.conftest import wait_for
 from tests.unit.qemu.test_keeper_machines import Scene, scene
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from quicksand.records.layout import MachineDir
 
 __all__ = ["scene"]
 

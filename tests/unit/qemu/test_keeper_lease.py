@@ -6,11 +6,12 @@ import contextlib
 import os
 import signal
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from quicksand.base.errors import MachineError
+from quicksand.base.paths import Paths
 from quicksand.base.removal import remove
 from quicksand.qemu.keeper_link import KeeperLink
 from quicksand.qemu.keeper_parts import owner
@@ -18,11 +19,6 @@ from quicksand.qemu.keeper_parts.owner import Lease, now
 
 from tests.conftest import wait_for
 from tests.unit.qemu.test_keeper import DEAF, Stage, alive
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from quicksand.base.paths import Paths
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self").exists(), reason="leashes need Linux")
 

@@ -12,27 +12,23 @@ import re
 import signal
 import socket
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from quicksand.base.errors import MachineError, StateError
+from quicksand.base.paths import Paths
 from quicksand.qemu.keeper_link import KeeperLink
 from quicksand.qemu.keeper_parts.client_requests import serve
 from quicksand.qemu.keeper_parts.loop import Keeper
 from quicksand.qemu.keeper_parts.machines import REQUEST_MAX, Client
+from quicksand.qemu.process import OwnedProcess
 
 from quicksand_tui.model.remedy_words import hint_of
 from tests.conftest import wait_for
 from tests.unit.qemu.test_keeper import Stage, alive
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from quicksand.base.paths import Paths
-    from quicksand.qemu.process import OwnedProcess
 
 FAKE = """#!{python} -IS
 import json, os, sys

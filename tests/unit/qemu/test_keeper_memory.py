@@ -7,26 +7,22 @@ import os
 import resource
 import signal
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from unittest import mock
 
 import pytest
+from quicksand.base.paths import Paths
 from quicksand.qemu.host_usage import qemu_memory
 from quicksand.qemu.keeper_parts.bounds import MIB, MORE, OWN, MemoryWatch, bound_of, memory_of
 from quicksand.qemu.keeper_parts.full_disk import SpaceWatch
 from quicksand.qemu.keeper_parts.machines import Machine
+from quicksand.qemu.process import OwnedProcess
+from quicksand.records.layout import MachineDir
 from quicksand.records.paused import why_oversized
 
 from tests.conftest import wait_for
 from tests.unit.qemu.test_keeper import Stage
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-    from pathlib import Path
-
-    from quicksand.base.paths import Paths
-    from quicksand.qemu.process import OwnedProcess
-    from quicksand.records.layout import MachineDir
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of its memory")
 

@@ -6,12 +6,13 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from quicksand.base.errors import MachineError
 from quicksand.base.files import is_locked
+from quicksand.base.paths import Paths
 from quicksand.base.removal import remove
 from quicksand.qemu.keeper_link import KeeperLink
 from quicksand.qemu.keeper_parts import owner
@@ -21,11 +22,6 @@ from quicksand.warm.spares.claiming import ask_keeper
 
 from tests.conftest import wait_for
 from tests.unit.qemu.test_keeper import DEAF, Stage, alive
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
-    from quicksand.base.paths import Paths
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self").exists(), reason="spares need Linux")
 

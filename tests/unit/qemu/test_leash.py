@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from quicksand.base.paths import Paths
 from quicksand.base.processes import ProcessKind, holders_of, processes_of
 from quicksand.base.removal import remove
 from quicksand.qemu.keeper_link import KeeperLink
@@ -17,11 +18,6 @@ from quicksand.qemu.process import Leash
 
 from tests.conftest import wait_for
 from tests.unit.qemu.test_keeper import DEAF, Stage, alive
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from quicksand.base.paths import Paths
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self").exists(), reason="Linux's own mechanism")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from quicksand.base.arch import Architecture
@@ -22,6 +21,7 @@ from quicksand.records.config import Accelerator, SandboxConfig
 from quicksand.records.layout import SandboxDir
 from quicksand.records.nodes import Head, Node
 from quicksand.records.registry import Registry
+from quicksand.records.sandboxes import Record
 from quicksand.things.tier import DISK, INTERNAL, PAGES, Tier
 from quicksand.warm.templates import Templates
 
@@ -35,9 +35,6 @@ from tests.unit.disks.kernels import (
     write_bzimage,
 )
 from tests.unit.snapshots.boxes import MIB, commit_node
-
-if TYPE_CHECKING:
-    from quicksand.records.sandboxes import Record
 
 X86, ARM = Architecture.X86_64, Architecture.ARM64
 PLACES = Inherited(

@@ -5,16 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from quicksand.base.errors import QemuDiedError
 from quicksand.qemu.qmp import NEGOTIATIONS, Monitor
 from quicksand.records.layout import QMP_MONITORS, MachineDir
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 GREETING = {"QMP": {"version": {"qemu": {"major": 7, "minor": 2, "micro": 0}, "package": ""},
                     "capabilities": ["oob"]}}  # fmt: skip

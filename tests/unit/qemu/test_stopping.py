@@ -5,23 +5,20 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from quicksand.base.errors import AgentUnreachableError
+from quicksand.base.paths import Paths
 from quicksand.base.processes import MONITOR, list_processes, processes_of
 from quicksand.qemu import stopping
 from quicksand.qemu.stopping import end_strays, find_orphans
 from quicksand.records.layout import sandbox_dir
 
 from tests.conftest import fake_qemu, wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from quicksand.base.paths import Paths
 
 
 @pytest.fixture

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from qemu_bundler import macos, windows
 from qemu_bundler.bundle import FIRMWARE, KEYMAPS, BundleError, Origin
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 OTOOL = """\
 {path}:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from qemu_bundler.bundle import FIRMWARE, KEYMAPS, Bundle, BundleError, Origin
 from qemu_bundler.linux import Unpacked, add_firmware, distribution, find, parse_origin
 from qemu_bundler.notices import sources_text, write_notices
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 DEBIAN = {"ID": "debian", "PRETTY_NAME": "Debian GNU/Linux 12 (bookworm)"}
 

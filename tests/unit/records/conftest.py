@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
+from quicksand.base.paths import Paths
 from quicksand.records.registry import Registry
-
-if TYPE_CHECKING:
-    from quicksand.base.paths import Paths
 
 
 @pytest.fixture

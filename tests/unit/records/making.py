@@ -5,8 +5,12 @@ from __future__ import annotations
 import multiprocessing
 import os
 import time
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from multiprocessing.queues import Queue
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+from typing import Any
 
 from quicksand.base.errors import QuicksandError
 from quicksand.base.files import write_json
@@ -17,12 +21,6 @@ from quicksand.records.layout import MachineDir, RuntimeDir, SandboxDir, runtime
 from quicksand.records.port_forwards import PortForward
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import LOCK_WAIT_S, Entry, Record, RunState, new_id
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from multiprocessing.queues import Queue
-    from multiprocessing.synchronize import Barrier
-    from pathlib import Path
 
 PROCESSES = 8
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import ast
 import socket
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from quicksand.base.paths import Paths, make_private_dir
@@ -14,9 +14,6 @@ from quicksand.records import host_sockets
 from quicksand.records.registry import Registry
 
 from quicksand_tui.cli.ssh.ssh_config import sockets_dir
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[3]
 NAMING = {

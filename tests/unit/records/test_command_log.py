@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from quicksand.base.effort import LOG_MAX
 from quicksand.records.command_log import COMMAND_MAX, CommandLogReader, note_command
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def note(log: Path, command: str | list[str], code: int = 0) -> None:

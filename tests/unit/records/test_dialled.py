@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,10 +13,6 @@ from quicksand.base.errors import ConfigError
 from quicksand.base.files import try_named_lock
 from quicksand.records.dialled import Dialled, ForwarderFiles, read_dialled, write_dialled
 from quicksand.records.port_forwards import PortForward, Protocol, check_forwards, parse_forward
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 WEB = PortForward(8080, 80)
 DNS = PortForward(5353, 53, Protocol.UDP)

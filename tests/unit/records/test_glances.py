@@ -9,10 +9,11 @@ import os
 import signal
 import tempfile
 import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -31,9 +32,6 @@ from quicksand.things.status import Status
 
 from tests.unit.base.test_files import locked_elsewhere
 from tests.unit.records.making import RECORD, age, make, place_of, runtime_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 STEPS = ("make_marked", "lock_within", "write_json")
 """What making a sandbox calls, in this order."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
+from quicksand.base.paths import Paths
+from quicksand.records.layout import MachineDir
 from quicksand.records.paused import DISK_FULL, find_pause
 from quicksand.records.registry import Registry, publish_state
 from quicksand.things.status import Status
@@ -16,10 +17,6 @@ from quicksand_tui.model.world import Panel, Selection
 from tests.unit.app.fakes import FULL, PAUSED
 from tests.unit.base.test_files import locked_elsewhere
 from tests.unit.records.making import RUN, machine_of, make, only, place_of
-
-if TYPE_CHECKING:
-    from quicksand.base.paths import Paths
-    from quicksand.records.layout import MachineDir
 
 
 def mark_disk_full(machine: MachineDir) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from quicksand.base.errors import PathError
@@ -31,9 +32,6 @@ from tests.unit.records.making import (
     runtime_of,
     write_record,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_what_dead_owners_left_is_removed(registry: Registry) -> None:

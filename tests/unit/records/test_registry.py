@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -35,9 +36,6 @@ from tests.unit.records.making import (
     place_of,
     runtime_of,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 # Records
 

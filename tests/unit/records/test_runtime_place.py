@@ -5,19 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from quicksand.base.files import try_lock
+from quicksand.base.paths import Paths
 from quicksand.records.layout import runtime_dir, sandbox_dir
 from quicksand.records.registry import Registry, publish_state
 from quicksand.things.status import Status
 
 from tests.unit.records.making import RUN, make
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from quicksand.base.paths import Paths
 
 
 def test_another_runtime_directory_of_a_client_hides_no_sandbox(

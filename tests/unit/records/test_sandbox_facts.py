@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields
-from typing import TYPE_CHECKING
 
 import pytest
+from quicksand.base.paths import Paths
 from quicksand.records.sandboxes import Entry
 from quicksand.things.checkpoint import CheckpointFacts
 from quicksand.things.sandbox_facts import SHOWN, SandboxFacts
@@ -19,9 +19,6 @@ from quicksand_tui.model.world import World
 from quicksand_tui.views.overview import overview
 from tests.unit.cli.run_cli import make_stopped
 from tests.unit.records.making import RECORD, RUN
-
-if TYPE_CHECKING:
-    from quicksand.base.paths import Paths
 
 
 def entry(**facts: object) -> Entry:

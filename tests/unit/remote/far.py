@@ -8,13 +8,10 @@ import shlex
 import socket
 import sys
 import time
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
 
 from quicksand.remote.peer_link import Answer, Link
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
-    from pathlib import Path
 
 FAR_END = """
 import asyncio, sys

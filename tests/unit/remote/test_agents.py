@@ -5,24 +5,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 from quicksand.base.errors import RemoteError, StateError
 from quicksand.base.files import write_json
+from quicksand.base.paths import Paths
 from quicksand.guest.agent.wire import Stream
 from quicksand.records.layout import AGENT_PORTS, runtime_dir
+from quicksand.records.registry import Registry
+from quicksand.records.sandboxes import Record
 from quicksand.remote.agents import _answer_looks, _Told, relay
+from quicksand.remote.peer_link import Request
 
 from tests.unit.hosted.running import running
 from tests.unit.records.making import RUN
 from tests.unit.remote.far import links, until
-
-if TYPE_CHECKING:
-    from quicksand.base.paths import Paths
-    from quicksand.records.registry import Registry
-    from quicksand.records.sandboxes import Record
-    from quicksand.remote.peer_link import Request
 
 
 async def test_a_guest_that_is_paused_there_is_told_at_once(places: Paths) -> None:

@@ -9,11 +9,13 @@ import stat
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from quicksand.base.errors import HostError, RemoteUnansweredError
 from quicksand.base.listing import own_sockets
+from quicksand.base.paths import Paths
 from quicksand.records.host_sockets import ASKPASS_SOCKETS
 from quicksand.remote import askpass as module
 from quicksand.remote.abandoned import ABANDONED_S
@@ -23,12 +25,6 @@ from quicksand.remote.destination import Destination
 
 from tests.ssh_server import FarHost, far_environ, find_sshd, lock_key, with_sshd
 from tests.unit.remote.far import until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from quicksand.base.paths import Paths
 
 PASSPHRASE = "correct hörse"
 

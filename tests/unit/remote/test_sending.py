@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand.base.errors import PathError, RemoteProtocolError
 from quicksand.guest.agent.wire import Stream
+from quicksand.remote.peer_link import Answer, Request
 from quicksand.remote.sending import fetch_file
 
 from tests.unit.remote.far import links
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from quicksand.remote.peer_link import Answer, Request
 
 
 def sends(data: bytes, *, size: int) -> Answer:

@@ -7,11 +7,14 @@ import base64
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from quicksand.base.errors import RemoteProtocolError, RemoteRefusedError, RemoteUnreachableError
 from quicksand.base.listing import own_sockets
+from quicksand.base.paths import Paths
 from quicksand.guest.agent import wire
 from quicksand.guest.agent.wire import Stream
 from quicksand.records.host_sockets import HOST_SOCKETS, host_socket
@@ -25,12 +28,6 @@ from quicksand.remote.hello import Hello, read_hello
 from quicksand.remote.serving import _Service as Service
 
 from tests.unit.remote.far import make_ssh, two_ends, until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from quicksand.base.paths import Paths
 
 PROGRAM = """
 import os, signal, sys, time

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pytest
+from quicksand.base.errors import RemoteError
 from quicksand.remote import shared_connection
 from quicksand.remote.destination import Destination
-
-if TYPE_CHECKING:
-    import pytest
-    from quicksand.base.errors import RemoteError
 
 
 class Lost:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand.base.errors import HostError
 from quicksand.remote.destination import Destination
 from quicksand.remote.ssh import start_ssh
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 BOX = Destination.parse("ssh://box")
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from quicksand.base.files import write_json
 from quicksand.base.paths import Paths, make_private_dir
 from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.images.qcow2_writing import CLUSTER, create_overlay
+from quicksand.disks.images.stored_image import StoredImage
 from quicksand.records.config import SandboxConfig
 from quicksand.saves.finding import all_stores, remember
 from quicksand.saves.save_manifest import (
@@ -21,14 +22,9 @@ from quicksand.saves.save_manifest import (
     SavedLayer,
     SaveManifest,
 )
+from quicksand.saves.store import Save, SaveStore
 
 from tests.unit.disks.diff.disks import write_clusters
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from quicksand.disks.images.stored_image import StoredImage
-    from quicksand.saves.store import Save, SaveStore
 
 MIB = 1024 * 1024
 

@@ -6,7 +6,7 @@ import os
 import shutil
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -15,6 +15,7 @@ from quicksand.base.ageing import CONFIRMED_S
 from quicksand.base.errors import SaveError, SaveNotFoundError
 from quicksand.base.files import try_lock, write_json
 from quicksand.base.footprint import Footprint
+from quicksand.base.paths import Paths
 from quicksand.records.layout import sandbox_dir
 from quicksand.records.sandboxes import Record, SaveSource
 from quicksand.saves.census import (
@@ -37,11 +38,6 @@ from quicksand.things.save import BaseState
 from tests.unit.aged import age
 from tests.unit.cli.run_cli import make_stopped
 from tests.unit.saves.making import make_published, make_save, publish_image, workspace_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from quicksand.base.paths import Paths
 
 CLUSTER = 65536
 

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from quicksand.base.errors import SaveNotFoundError
+from quicksand.base.paths import Paths
 from quicksand.saves.finding import all_stores, find_named, find_save, store_at
 from quicksand.saves.ownership import mark_imported, mark_made
 from quicksand.saves.save_manifest import MANIFEST
+from quicksand.saves.store import Save
 
 from tests.unit.saves.making import make_published, make_save
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from quicksand.base.paths import Paths
-    from quicksand.saves.store import Save
 
 
 def own(save: Save, places: Paths) -> Save:

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection
+from pathlib import Path
 
 import pytest
 from quicksand.base.paths import Paths
@@ -20,10 +21,6 @@ from quicksand.saves.store import MAKING, Save, SaveStore
 
 from tests.kills import kill_at_each
 from tests.unit.saves.making import fill_save, make_save
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-    from pathlib import Path
 
 NAME = "env"
 

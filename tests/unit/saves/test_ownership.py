@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from quicksand.base.errors import HistoryError
+from quicksand.base.paths import Paths
 from quicksand.records.layout import SandboxDir
 from quicksand.saves.census import remove_save, restore_save
 from quicksand.saves.finding import remember, store_at
@@ -25,12 +27,6 @@ from quicksand.snapshots.layers import read_seal, seal_layers
 from quicksand.snapshots.pages import verify
 
 from tests.unit.saves.making import make_save
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from quicksand.base.paths import Paths
 
 
 def marks(places: Paths) -> list[Path]:

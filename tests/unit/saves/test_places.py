@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from quicksand.base.paths import Paths
 from quicksand.saves.save_places import HOUSE, PLAIN, READY, WORKSPACE, may_be_save
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from quicksand.base.paths import Paths
 
 
 @pytest.fixture(autouse=True)

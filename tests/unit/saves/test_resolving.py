@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from quicksand import Sandbox
 from quicksand.base.errors import ConfigError, SaveError
+from quicksand.base.paths import Paths
 from quicksand.records.config import NetworkMode
 from quicksand.records.mount import Mount
 from quicksand.records.port_forwards import PortForward
@@ -21,9 +22,6 @@ from quicksand.saves.store import Save, SaveStore
 
 from tests.unit.saves.making import make_published, make_save, publish_image
 from tests.unit.saves.test_manifest import OURS
-
-if TYPE_CHECKING:
-    from quicksand.base.paths import Paths
 
 GREEDY: dict[str, Any] = {
     "network_mode": "full",

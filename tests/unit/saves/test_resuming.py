@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import pytest
+from quicksand.base.paths import Paths
 from quicksand.saves.boot_disk import layers_digest, source_of, stack_of
 from quicksand.saves.save_manifest import SaveManifest
 from quicksand.saves.store import Save, load_save
 
 from tests.unit.saves.making import make_published
 from tests.unit.saves.test_manifest import OURS
-
-if TYPE_CHECKING:
-    import pytest
-    from quicksand.base.paths import Paths
 
 SAVE = Save(name="env", root=Path("/nowhere/env"), manifest=OURS)
 

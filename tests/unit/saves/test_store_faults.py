@@ -7,7 +7,8 @@ import multiprocessing
 import os
 import random
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from quicksand.base.errors import DiskSpaceError, QuicksandError, SaveError, SaveNotFoundError
@@ -23,10 +24,6 @@ from quicksand.saves.store import Save, SaveStore
 
 from tests.faults import Fault, fault
 from tests.unit.saves.making import fill_save, make_save
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 __all__ = ["fault"]
 

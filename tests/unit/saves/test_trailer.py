@@ -9,8 +9,9 @@ import random
 import struct
 import subprocess
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -32,9 +33,6 @@ from tests.faults import Fault, fault
 from tests.unit.disks.diff.disks import write_clusters
 from tests.unit.disks.test_overlay import QemuImg, qemu_img
 from tests.unit.qcow2_layers import read_disk
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 __all__ = ["fault", "qemu_img"]
 

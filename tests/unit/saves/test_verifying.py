@@ -7,11 +7,12 @@ import hashlib
 import os
 import shutil
 import threading
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from quicksand.base.paths import Paths
 from quicksand.base.threads import Stopped
 from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.images.qcow2_writing import create_overlay
@@ -24,11 +25,6 @@ from quicksand.saves.verifying import BASE, Verdict, Verifier, find_any, verify_
 
 from tests.unit.disks.diff.disks import write_clusters
 from tests.unit.saves.making import MIB, make_layer, make_published, make_save, publish_image
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from quicksand.base.paths import Paths
 
 DATA = 5 * 65536
 """Where `create_overlay` and `write_clusters` put the first cluster's content."""

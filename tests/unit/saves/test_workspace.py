@@ -7,12 +7,13 @@ import json
 import os
 import stat
 import subprocess
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from quicksand.base.errors import HostError, SaveError
+from quicksand.base.paths import Paths
 from quicksand.base.removal import MARK
 from quicksand.life.cleaning import Cleaner
 from quicksand.life.disk_usage import UsageKind, measure
@@ -34,11 +35,6 @@ from quicksand.saves.save_places import HOUSE, READY
 from quicksand.saves.store import MAKING, SaveStore
 
 from tests.unit.saves.making import make_published, make_save
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from quicksand.base.paths import Paths
 
 HEX = "0123456789ab"
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import pytest
+from textual.pilot import Pilot
 
 from quicksand_tui.kit.key_handling import Hands
 from quicksand_tui.model.ssh_questions import ANSWER_MAX, SshQuestion, SshQuestionKind
@@ -16,11 +17,6 @@ from quicksand_tui.screens.form import FormScreen
 from quicksand_tui.screens.ssh_question import SshQuestions, SshQuestionScreen
 from quicksand_tui.ui.app import QuicksandApp
 from tests.unit.app.fakes import FakeService, SlowHands, screen_text, shown, toasts, until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from textual.pilot import Pilot
 
 PROMPT = "Enter passphrase for key '/home/me/.ssh/id_ed25519':"
 

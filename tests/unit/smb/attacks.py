@@ -15,8 +15,10 @@ import signal
 import socket
 import sys
 import traceback
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import FrameType
+from typing import Any
 from unittest import mock
 
 from quicksand_smb import walk
@@ -32,10 +34,6 @@ from quicksand_smb.store import (
 )
 
 from tests.unit.smb.naive import NaiveStore
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from types import FrameType
 
 SECRET = b"secret of the host"
 READ = OpenOptions(read=True)

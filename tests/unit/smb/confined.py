@@ -11,13 +11,10 @@ import socket
 import subprocess
 import sys
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from quicksand_smb import confine
 from quicksand_smb.store import Disposition, FileKind, OpenOptions, Store, StoreError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 MAKE = OpenOptions(read=True, write=True, disposition=Disposition.OPEN_IF)
 

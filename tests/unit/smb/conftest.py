@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand_smb import walk
 from quicksand_smb.store import Store
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 WALKS = {"by_kernel": walk.by_kernel, "by_steps": walk.by_steps}
 

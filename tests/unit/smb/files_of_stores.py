@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from quicksand_smb.node import Node
 from quicksand_smb.store import Action, Disposition, OpenOptions, Reason, Store, StoreError
-
-if TYPE_CHECKING:
-    from quicksand_smb.node import Node
 
 RW = OpenOptions(read=True, write=True)
 

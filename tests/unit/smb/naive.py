@@ -5,13 +5,10 @@ from __future__ import annotations
 
 import os
 import stat as stat_
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 from quicksand_smb.store import Action, Disposition, FileKind, OpenOptions, Space, Stat
 from quicksand_smb.store_types import stat_from_os
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 
 class NaiveNode:

@@ -10,15 +10,12 @@ import struct
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 from unittest import mock
 
 import pytest
 from quicksand_smb import confine, seccomp
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 USERS = [os.getuid(), 65534] if os.getuid() == 0 else [os.getuid()]
 

@@ -5,20 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand_smb import disk_reserve, kernel
+from quicksand_smb.node import Node
 from quicksand_smb.store import Store
 from quicksand_smb.store_errors import Reason, StoreError
 from quicksand_smb.store_types import Disposition, OpenOptions
 
 from tests.unit.smb.conftest import StoreMaker
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from quicksand_smb.node import Node
 
 MIB = 1 << 20
 DISK = 64 * MIB

@@ -8,7 +8,8 @@ import os
 import socket
 import stat
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 from unittest import mock
 
 import pytest
@@ -23,10 +24,6 @@ from quicksand_smb.store import (
 )
 
 from tests.unit.smb.files_of_stores import NEW, RW, Raises, content, listed, make, make_dir
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 # Opening
 

@@ -8,8 +8,8 @@ import resource
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 from unittest import mock
 
 import pytest
@@ -21,9 +21,6 @@ from quicksand_smb.store_errors import store_error
 from tests.unit.smb.attacks import changes_by_name, changes_by_node
 from tests.unit.smb.conftest import StoreMaker
 from tests.unit.smb.files_of_stores import RW, Raises, content, listed, make
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 
 def all_changes(store: Store, node: Node) -> Iterator[Callable[[], object]]:

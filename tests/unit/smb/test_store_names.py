@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import tracemalloc
-from typing import TYPE_CHECKING
+from pathlib import Path
 from unittest import mock
 
 import pytest
@@ -13,9 +13,6 @@ from quicksand_smb import kernel
 from quicksand_smb.store import FileKind, OpenOptions, Reason, Store
 
 from tests.unit.smb.files_of_stores import RW, Raises, content, listed, make, make_dir
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 # Names
 

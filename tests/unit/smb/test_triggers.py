@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from quicksand_smb.names import Names
+from quicksand_smb.store import Store
 from quicksand_smb.store_errors import Reason
 from quicksand_smb.store_types import Disposition, FileKind, OpenOptions
 from quicksand_smb.triggers import KNOWN, Triggers
 
 from tests.unit.smb.conftest import StoreMaker
 from tests.unit.smb.files_of_stores import Raises
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from quicksand_smb.names import Names
-    from quicksand_smb.store import Store
 
 MAKE = OpenOptions(write=True, disposition=Disposition.CREATE)
 MAKE_DIRECTORY = OpenOptions(directory=True, disposition=Disposition.CREATE, mode=0o755)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import stat
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -15,9 +15,6 @@ from quicksand_smb.store import Disposition, OpenOptions, Reason, Store, StoreEr
 from quicksand_smb.store_errors import store_error
 
 from tests.unit.smb.conftest import WALKS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 names = st.sampled_from(
     [("a",), ("b",), ("d",), ("d", "a"), ("d", "e"), ("d", "e", "a"), ("l",), ("l", "a")]

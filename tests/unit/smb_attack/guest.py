@@ -12,15 +12,13 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tests.unit.smb_attack import raw
 from tests.unit.smb_attack.raw import Response
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 MOST_MEMORY = 128 << 20
 """Bytes that the server may take at any time, whatever a guest does."""

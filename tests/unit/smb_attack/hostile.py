@@ -5,14 +5,11 @@ from __future__ import annotations
 import random
 import select
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tests.unit.smb_attack import raw
 from tests.unit.smb_attack.guest import Guest, Server
 from tests.unit.smb_attack.record import KERNELS, SESSIONS, frames
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SESSION_AT, TREE_AT, NEXT_AT, CHARGE_AT, COMMAND_AT, FLAGS_AT, NUMBER_AT = 40, 36, 20, 6, 12, 16, 24
 """[MS-SMB2] 2.2.1."""

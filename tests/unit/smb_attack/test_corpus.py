@@ -3,7 +3,7 @@ or refused by the one error. Garbage from nothing seldom gets behind a decoder's
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import given
@@ -18,9 +18,6 @@ from quicksand_smb.wire import PADDING_MAX, ProtocolError
 
 from tests.unit.smb_attack import raw
 from tests.unit.smb_attack.hostile import ODD, RECORDED, messages, put, requests
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 Message = bytes
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import os
 import struct
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.unit.smb_attack import raw
 from tests.unit.smb_attack.guest import Guest, Server
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 MOST_S = 2.0
 """Seconds of the processor for the dearest frame; before there was a bound they took 7 to 27."""

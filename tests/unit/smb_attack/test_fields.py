@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 import struct
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.unit.smb_attack import raw
 from tests.unit.smb_attack.guest import Guest, Server, serving
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 BAD = {raw.INVALID_PARAMETER, 0xC0000033, 0xC000003A, 0xC000003B, 0xC0000034, 0xC0000039}
 """Parameter; name invalid; path not found; path syntax; name not found; path invalid."""

@@ -7,8 +7,8 @@ import contextlib
 import os
 import socket
 import struct
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from quicksand_smb import fscc
@@ -17,9 +17,6 @@ from quicksand_smb.server_state import MOST_LOGGED_ERRORS
 from tests.unit.smb_attack import raw
 from tests.unit.smb_attack.guest import Guest, Server
 from tests.unit.smb_protocol import client as in_process
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 REPARSE = 0x200000
 LEVELS = (4, 5, 6, 7, 8, 14, 15, 16, 17, 18, 21, 22, 28, 34, 35, 48, 59, 100)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 import threading
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -22,9 +22,6 @@ from quicksand_smb.session import Session
 from tests.conftest import examples
 from tests.unit.smb_attack import raw
 from tests.unit.smb_attack.guest import Guest, Server, StreamEnded, serving
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 GREETING = raw.frame(raw.header(raw.NEGOTIATE) + raw.negotiate(0x311))
 

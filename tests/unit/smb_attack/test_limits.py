@@ -8,15 +8,12 @@ import itertools
 import os
 import struct
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.unit.smb_attack import raw
 from tests.unit.smb_attack.guest import Guest, Server, StreamEnded, serving
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MIB = 1 << 20
 REFUSED = (raw.INVALID_PARAMETER, raw.INSUFFICIENT_RESOURCES)

@@ -5,16 +5,13 @@ from __future__ import annotations
 
 import os
 import struct
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.unit.smb_attack import raw
 from tests.unit.smb_attack.guest import Guest, Server, serving
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 MIB = 1 << 20
 ONE_KIND = 28 * MIB

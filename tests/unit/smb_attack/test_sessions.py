@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand_smb import header as headers
@@ -15,9 +15,6 @@ from tests.unit.smb_attack import raw
 from tests.unit.smb_attack.guest import StreamEnded, serving
 from tests.unit.smb_attack.hostile import SESSION_AT, Hostile, messages, put, requests, spoiled
 from tests.unit.smb_attack.record import SESSIONS, frames
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 RECORDINGS = sorted(path.stem for path in SESSIONS.iterdir())
 DECODERS = {

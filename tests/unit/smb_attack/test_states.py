@@ -7,15 +7,13 @@ import json
 import os
 import signal
 import struct
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.unit.smb_attack import raw
 from tests.unit.smb_attack.guest import Guest, Server, serving
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CLOSED = {raw.FILE_CLOSED, raw.NETWORK_NAME_DELETED, raw.SESSION_DELETED}
 REFUSED = {raw.ACCESS_DENIED, raw.WRITE_PROTECTED}

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from quicksand_smb.config import Config, ShareConfig
 from quicksand_smb.connection import Connection
 from quicksand_smb.dispatch import Dispatcher
 from quicksand_smb.server_state import ServerState
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SUCCESS = 0
 (

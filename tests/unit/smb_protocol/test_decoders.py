@@ -7,7 +7,8 @@ import importlib
 import inspect
 import pkgutil
 import struct
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 import quicksand_smb
@@ -22,10 +23,6 @@ from quicksand_smb.wire import ProtocolError, decode_text
 
 from tests.unit.smb_protocol import client as c
 from tests.unit.smb_protocol.client import Client
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 
 def of_view(decode: Callable[[memoryview], object]) -> Callable[[bytes], object]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import mmap
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from quicksand_smb import host_watch, kernel
@@ -23,10 +24,6 @@ from tests.unit.smb_protocol.test_leases import (
     state_of,
     wait_for_break,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 DIRECTORY = 0x1
 TOO_MANY = 0xC000011F

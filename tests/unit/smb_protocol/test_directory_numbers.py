@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import struct
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand_smb import directory_numbers, dispatch, posix
@@ -14,9 +14,6 @@ from quicksand_smb.ledger import Ledger
 
 from tests.unit.smb_protocol import client as c
 from tests.unit.smb_protocol.client import Client
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NO_MODE = 0xFFFF
 DIRECTORY = 1

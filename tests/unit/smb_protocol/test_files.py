@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand_smb.config import Config, ShareConfig
@@ -12,9 +12,6 @@ from quicksand_smb.server_state import ServerState
 
 from tests.unit.smb_protocol import client as c
 from tests.unit.smb_protocol.client import Client
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NOT_FOUND = 0xC0000034
 COLLISION = 0xC0000035

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import os
 import struct
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand_smb import host_changes, host_search, kernel
 from quicksand_smb.host_changes import guest_path
+from quicksand_smb.server_state import ServerState
 from quicksand_smb.wire import from_filetime
 
 from tests.conftest import wait_for
 from tests.unit.smb_protocol import client as c
 from tests.unit.smb_protocol.client import Answer, Client
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from quicksand_smb.server_state import ServerState
 
 CODE = 0x00096944
 READS = 0x100081

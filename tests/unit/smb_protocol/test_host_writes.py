@@ -5,24 +5,21 @@ from __future__ import annotations
 
 import os
 import struct
-from typing import TYPE_CHECKING, cast
+from pathlib import Path
+from typing import cast
 
 import pytest
 from quicksand_smb import host_watch, kernel, open_file, own_changes, windows_metadata
 from quicksand_smb.host_writes import Guard
 from quicksand_smb.ledger import GUARD_COST, HANDLE_COST, WRITTEN_COST
+from quicksand_smb.node import Node
 from quicksand_smb.store_errors import Reason, StoreError
+from quicksand_smb.store_types import Stat
 
 from tests.conftest import wait_for
 from tests.unit.smb_protocol import client as c
 from tests.unit.smb_protocol.client import Answer, Client
 from tests.unit.smb_protocol.test_leases import LEASE, READ, answer_lease
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from quicksand_smb.node import Node
-    from quicksand_smb.store_types import Stat
 
 KEY = b"k" * 16
 WRITES = 0x120196

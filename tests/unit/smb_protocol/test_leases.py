@@ -6,17 +6,14 @@ import os
 import struct
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from quicksand_smb import kernel
 
 from tests.unit.smb_protocol import client as c
 from tests.unit.smb_protocol.client import Answer, Client
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 READ, HANDLE, WRITE = 1, 2, 4
 ALL = READ | HANDLE | WRITE

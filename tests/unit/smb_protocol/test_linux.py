@@ -7,7 +7,8 @@ import ctypes
 import os
 import stat
 import struct
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from quicksand_smb import posix
@@ -17,10 +18,6 @@ from quicksand_smb.wire import filetime
 from tests.conftest import wait_for
 from tests.unit.smb_protocol import client as c
 from tests.unit.smb_protocol.client import Client
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 SET_REPARSE, GET_REPARSE = 0x000900A4, 0x000900A8
 SYMLINK = 0xA000000C

@@ -6,7 +6,7 @@ import hashlib
 import hmac
 import struct
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand_smb import ciphers
@@ -14,9 +14,6 @@ from quicksand_smb.signing import Algorithm
 
 from tests.unit.smb_protocol import client as c
 from tests.unit.smb_protocol.client import Client
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 # RFC 1320, A.5

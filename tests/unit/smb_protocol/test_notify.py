@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.unit.smb_protocol import client as c
 from tests.unit.smb_protocol.client import Answer, Client
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PENDING, GONE = 0x103, 0xC0000056
 EVERYTHING = 0xFFF

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from typing import TYPE_CHECKING
+from pathlib import Path
 from unittest import mock
 
 import pytest
@@ -17,9 +17,6 @@ from quicksand_smb.wire import ProtocolError
 from tests.conftest import examples
 from tests.unit.smb_protocol import client as c
 from tests.unit.smb_protocol.client import Answer, Client
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NAMES = (
     "", "file", "empty", "unreadable", "dir", "dir/deep", "dir/deep/file", "hard", "link",

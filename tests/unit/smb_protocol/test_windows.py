@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand_smb import access, posix
@@ -11,9 +11,6 @@ from quicksand_smb.access import Descriptor, Entry
 
 from tests.unit.smb_protocol import client as c
 from tests.unit.smb_protocol.client import Client
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 DENIED, NOT_FOUND, COLLISION, BAD_NAME = 0xC0000022, 0xC0000034, 0xC0000035, 0xC0000033
 NO_DIRECTORY, READ_ONLY, TOO_LARGE = 0xC0000103, 0xC00000A2, 0xC000009A

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from quicksand.disks.images.qcow2_writing import create_overlay
 from quicksand.disks.images.resolve import ResolvedImage
 from quicksand.records.config import SandboxConfig
 from quicksand.records.layout import SandboxDir, sandbox_dir
 from quicksand.records.nodes import File, Head, Node, new_id
+from quicksand.records.registry import Registry
+from quicksand.records.sandboxes import Record
 from quicksand.snapshots.guest_ram import PAGE
 from quicksand.snapshots.history import History
 from quicksand.snapshots.layers import add_layer, read_seal, seal_layers
@@ -18,12 +20,6 @@ from quicksand.snapshots.pages import PageIndex, PageRun, verify, write_file
 from quicksand.things.tier import find_tier
 
 from tests.conftest import blank_record
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from quicksand.records.registry import Registry
-    from quicksand.records.sandboxes import Record
 
 MIB = 1024 * 1024
 

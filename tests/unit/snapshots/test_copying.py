@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, cast
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import cast
 
 import pytest
 from quicksand.base.errors import MachineError
 from quicksand.snapshots import memory_copying
 from quicksand.snapshots.guest_ram import PAGE, GuestRam, count_pages
+from quicksand.snapshots.image import PageSource
 from quicksand.snapshots.memory_copying import Copier, Fate
+from quicksand.snapshots.storing import Storage
 from quicksand.snapshots.tracking import ANONYMOUS, SOFT_DIRTY, WRITE_PROTECT, Level
 
 from tests.unit.snapshots.test_storing import filled, runs_of
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
-    from pathlib import Path
-
-    from quicksand.snapshots.image import PageSource
-    from quicksand.snapshots.storing import Storage
 
 
 class TrackedRam:
@@ -156,8 +153,8 @@ async def take(
     """As a checkpoint does, up to its commit; returns the pages that were copied, too."""
     shelf = Shelf(known)
     held = mark.with_name(f"held-{len(list(mark.parent.iterdir()))}")
-    storage = cast("Storage", shelf)
-    copier = Copier(cast("GuestRam", ram), mark, run, storage, fate=fate, held_at=held)
+    storage = cast(Storage, shelf)
+    copier = Copier(cast(GuestRam, ram), mark, run, storage, fate=fate, held_at=held)
     with contextlib.closing(copier):
         copier.prepare()
         if not paused:
@@ -332,10 +329,10 @@ async def test_if_such_a_guest_is_resumed_the_copy_is_not_believed(
     ram: TrackedRam, mark: Path
 ) -> None:
     shelf = Shelf(None)
-    storage = cast("Storage", shelf)
+    storage = cast(Storage, shelf)
     held = mark.with_name("held")
     fate = Fate.STAYS_PAUSED
-    copier = Copier(cast("GuestRam", ram), mark, "run", storage, fate=fate, held_at=held)
+    copier = Copier(cast(GuestRam, ram), mark, "run", storage, fate=fate, held_at=held)
     ram.write_pages({1: 1, 2: 1})
     copier.prepare()
     copier.reserve()

@@ -5,17 +5,22 @@ from __future__ import annotations
 import errno
 import json
 import os
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from quicksand.base.errors import CheckpointNotFoundError, HistoryError, PathError
 from quicksand.base.files import read_json
+from quicksand.base.paths import Paths
 from quicksand.life.sandbox_removal import SandboxTrash
 from quicksand.records.layout import SandboxDir, sandbox_dir
+from quicksand.records.nodes import Head, Node
 from quicksand.records.registry import Registry
+from quicksand.records.sandboxes import Record
 from quicksand.saves.boot_disk import UNFINISHED, finish_start, prepare_disk
 from quicksand.snapshots import history as module
 from quicksand.snapshots.history import History, history_of
@@ -28,14 +33,6 @@ from quicksand.snapshots.verified import Verified
 from quicksand_tui.model.remedy_words import hint_of
 from tests.conftest import examples
 from tests.unit.snapshots.boxes import commit_node, image_of, make_base, make_box, tree
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from quicksand.base.paths import Paths
-    from quicksand.records.nodes import Head, Node
-    from quicksand.records.sandboxes import Record
 
 OFFSETS = 40
 HUGE = 10**400

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
@@ -15,9 +15,6 @@ from quicksand.snapshots.guest_ram import PAGE
 from quicksand.snapshots.pages import ZEROS, PageRun, merge_runs
 
 from tests.conftest import examples
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def page_of(content: int) -> bytes:

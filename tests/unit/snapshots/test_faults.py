@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from quicksand.base.errors import DiskSpaceError
 from quicksand.base.files import is_locked
+from quicksand.base.paths import Paths
 from quicksand.life import cloning
 from quicksand.records.layout import SandboxDir, sandbox_dir
 from quicksand.records.registry import Registry
@@ -22,12 +24,6 @@ from quicksand.snapshots.storing import memory_files
 from tests.faults import Fault, fault
 from tests.unit.snapshots.boxes import check_whole, image_of, make_base, make_box, tree
 from tests.unit.snapshots.test_storing import Sandbox
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from quicksand.base.paths import Paths
 
 __all__ = ["fault"]
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from quicksand.base.errors import AgentUnreachableError, QemuDiedError
@@ -15,9 +16,6 @@ from quicksand.snapshots.awakening import Awakening
 from quicksand.snapshots.successor import Successor
 from quicksand.snapshots.taking import _remove_unborn
 from quicksand.things.tier import PAGES
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_machines_of_one_that_has_ended_are_none(tmp_path: Path) -> None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 from quicksand.base.errors import DiskSpaceError, MachineError, QemuDiedError, StateError
 from quicksand.base.removal import make_marked
 from quicksand.disks.images.qcow2_writing import create_overlay
 from quicksand.qemu.qemu_hypervisor import Qemu
+from quicksand.qemu.qmp import Monitor
 from quicksand.records.layout import MachineDir, SandboxDir
 from quicksand.records.nodes import Head, Node
 from quicksand.records.sandboxes import RunState
@@ -19,11 +21,6 @@ from quicksand.snapshots import internal
 from quicksand.snapshots.history import History
 from quicksand.snapshots.internal import InternalCapture, load_snapshot
 from quicksand.snapshots.verified import Verified
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterator
-
-    from quicksand.qemu.qmp import Monitor
 
 MIB = 1024 * 1024
 HEAD = Head(layers=(), top="00000001", node="0000000a", run="run", machine="1")
@@ -58,7 +55,7 @@ class FakeQemu:
 
     @property
     def hypervisor(self) -> Qemu:
-        return Qemu(cast("Monitor", self))
+        return Qemu(cast(Monitor, self))
 
     @contextlib.contextmanager
     def listen(self, *_: str) -> Iterator[AsyncGenerator[dict[str, Any], None]]:

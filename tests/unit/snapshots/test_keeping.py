@@ -6,11 +6,14 @@ from __future__ import annotations
 import asyncio
 import errno
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from quicksand.base.errors import HistoryError
+from quicksand.base.paths import Paths
 from quicksand.base.processes import boot_id
 from quicksand.records.layout import SandboxDir, sandbox_dir
 from quicksand.records.nodes import BLANK, GivenUp, Head, Node, new_id, read_given_up
@@ -30,12 +33,6 @@ from tests.integration.snapshots.files import check_files
 from tests.kills import kill_at_each
 from tests.unit.snapshots.boxes import make_base, make_box
 from tests.unit.snapshots.test_storing import filled
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from quicksand.base.paths import Paths
 
 SIZE = 8 * PAGE
 DEVICES = b"the devices' state"

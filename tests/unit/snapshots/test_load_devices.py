@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import AsyncGenerator, Iterator
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from quicksand.base.errors import MachineError, QemuDiedError, QuicksandError
 from quicksand.qemu import qemu_hypervisor
 from quicksand.qemu.qemu_hypervisor import Qemu
+from quicksand.qemu.qmp import Monitor
 from quicksand.records.layout import SandboxDir
+from quicksand.records.nodes import Node
 from quicksand.snapshots import paged
 from quicksand.snapshots.pages import write_file
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterator
-    from pathlib import Path
-
-    from quicksand.qemu.qmp import Monitor
-    from quicksand.records.nodes import Node
 
 
 class FakeQemu:
@@ -54,8 +51,8 @@ async def load(place: SandboxDir, qemu: FakeQemu) -> None:
     directory = place.checkpoints / "0000000a"
     directory.mkdir(parents=True)
     file = write_file(directory / "devices", iter([b"state"]))
-    node = cast("Node", FakeNode(file))
-    await paged.load_devices(place, node, Qemu(cast("Monitor", qemu)))
+    node = cast(Node, FakeNode(file))
+    await paged.load_devices(place, node, Qemu(cast(Monitor, qemu)))
 
 
 class FakeNode:

@@ -4,7 +4,7 @@ or damaged only leaves them long."""
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand.base.errors import PathError
@@ -17,9 +17,6 @@ from quicksand.snapshots.layers import AT_LEAST, add_layer, merge_layers
 from tests.faults import Fault, fault
 from tests.unit.disks.diff.disks import write_clusters
 from tests.unit.qcow2_layers import noise, read_disk
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 __all__ = ["fault"]
 

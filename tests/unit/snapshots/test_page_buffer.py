@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING, cast
+from collections.abc import Sequence
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -15,9 +16,6 @@ from quicksand.snapshots.guest_ram import PAGE, GuestRam, count_pages
 from quicksand.snapshots.page_buffer import PageBuffer
 
 from tests.unit.snapshots.test_storing import filled, runs_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 PAGES = 24
 
@@ -65,7 +63,7 @@ def test_pages_are_held_as_they_were_copied_last(
         new = sorted(pages - model.keys())
         fitting = new[: max(0, capacity - len(model) - leave)]
         assert buffer.missing(runs_of(list(pages))) == runs_of(new)
-        more = buffer.copy(runs_of(list(pages)), cast("GuestRam", ram), leave=leave)
+        more = buffer.copy(runs_of(list(pages)), cast(GuestRam, ram), leave=leave)
         assert runs_of([p for first, count in more for p in range(first, first + count)]) == (
             runs_of(new[len(fitting) :])
         )
@@ -83,11 +81,11 @@ def test_a_copy_that_fails_leaves_what_was_held() -> None:
 
     ram, buffer = Ram(), PageBuffer(8)
     ram.pages[3] = 7
-    buffer.copy([(3, 1)], cast("GuestRam", ram))
+    buffer.copy([(3, 1)], cast(GuestRam, ram))
     with pytest.raises(MachineError):
-        buffer.copy([(4, 2)], cast("GuestRam", Gone()))
+        buffer.copy([(4, 2)], cast(GuestRam, Gone()))
     assert held(buffer) == {3: 7}
-    assert buffer.copy([(0, 7)], cast("GuestRam", ram)) == []
+    assert buffer.copy([(0, 7)], cast(GuestRam, ram)) == []
     buffer.close()
 
 
@@ -121,7 +119,7 @@ def test_prefaulting_leaves_the_contents(monkeypatch: pytest.MonkeyPatch, is_old
 def test_closing_frees_the_memory_even_if_somebody_looks_at_it() -> None:
     ram, buffer = Ram(), PageBuffer(8)
     ram.pages[3] = 7
-    buffer.copy([(3, 1)], cast("GuestRam", ram))
+    buffer.copy([(3, 1)], cast(GuestRam, ram))
     with memoryview(buffer._memory) as view:
         assert view[0] == 7
         buffer.close()

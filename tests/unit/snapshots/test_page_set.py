@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -24,9 +25,6 @@ from quicksand.snapshots.verified import Verified
 
 from tests.conftest import examples
 from tests.unit.snapshots.test_storing import PAGES, STEPS, Sandbox, filled, place, runs_of, small
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 __all__ = ["place", "small"]
 
@@ -113,7 +111,7 @@ def test_what_is_written_over_any_state_is_the_memory_of_the_checkpoint(
                 assert content_of(box, goal, source) == box.models[goal.id].get(page, 0)
             needed = runs_of([*box.ram.dirty, *numbers(differing)])
             found.fetch(needed)
-            found.write(cast("GuestRam", box.ram), needed)
+            found.write(cast(GuestRam, box.ram), needed)
         assert box.ram.memory() == box.models[goal.id]
 
 
@@ -143,7 +141,7 @@ def test_only_the_pages_that_are_wanted_are_written(place: SandboxDir) -> None:
     node = box.checkpoint()
     box.ram.own = {page: filled(9) for page in range(PAGES)}
     with opened(box, node) as found:
-        found.write(cast("GuestRam", box.ram), [(8, 4), (22, 4), (59, 2)])
+        found.write(cast(GuestRam, box.ram), [(8, 4), (22, 4), (59, 2)])
     model = dict.fromkeys(range(PAGES), 9)
     model |= {8: 1, 9: 1, 10: 2, 11: 2, 25: 2, 59: 1}
     del model[22], model[23], model[24], model[60]
@@ -179,7 +177,7 @@ def test_a_memory_of_another_size_is_refused(place: SandboxDir) -> None:
             found.differing(changed)
         box.ram.size = 2 * PAGES * PAGE
         with pytest.raises(HistoryError, match="bytes of memory, not"):
-            found.write(cast("GuestRam", box.ram), [(0, 1)])
+            found.write(cast(GuestRam, box.ram), [(0, 1)])
 
 
 def test_writing_and_fetching_can_be_broken_off(place: SandboxDir) -> None:
@@ -194,4 +192,4 @@ def test_writing_and_fetching_can_be_broken_off(place: SandboxDir) -> None:
         with pytest.raises(Stopped):
             found.fetch([(0, 2)], stop)
         with pytest.raises(Stopped):
-            found.write(cast("GuestRam", box.ram), [(0, 2)], stop)
+            found.write(cast(GuestRam, box.ram), [(0, 2)], stop)

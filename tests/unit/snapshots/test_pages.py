@@ -7,8 +7,9 @@ import itertools
 import os
 import struct
 import zlib
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -26,10 +27,6 @@ from quicksand.snapshots.pages import (
     overlay_runs,
     write_file,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 FILES = (64, 200, 1)
 

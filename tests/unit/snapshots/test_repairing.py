@@ -4,8 +4,9 @@ older than that request."""
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 from quicksand.guest.agent.session import Session
@@ -15,9 +16,6 @@ from quicksand.snapshots import restore
 from quicksand.snapshots.restore import repair_guest
 
 from tests.unit.snapshots.test_shape import node
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 RECORD = Record(
     id="0123456789ab",
@@ -42,7 +40,7 @@ class Guest:
         self._clock = clock
 
     def can(self, capability: str) -> bool:
-        return Session.can(cast("Session", self), capability)
+        return Session.can(cast(Session, self), capability)
 
     async def request(
         self, method: str, params: dict[str, Any], *, timeout: float = 30.0
@@ -51,7 +49,7 @@ class Guest:
         return {"unix_ns": self._clock()}
 
     async def repair(self, at: Any) -> str:
-        return await repair_guest(cast("Session", self), RECORD, at)
+        return await repair_guest(cast(Session, self), RECORD, at)
 
 
 async def test_one_request_renews_all_of_a_clone() -> None:

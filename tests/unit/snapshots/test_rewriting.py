@@ -5,9 +5,10 @@ checkpoint is right."""
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -23,9 +24,6 @@ from quicksand.snapshots.tracking import Level
 
 from tests.conftest import examples
 from tests.unit.snapshots.test_storing import PAGES, STEPS, Sandbox, runs_of, small
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Set
 
 __all__ = ["small"]
 
@@ -76,7 +74,7 @@ def track_from(node: str, ram: object, _mark: Path, _run: str) -> None:
 
 
 def is_tracked_since(_mark: Path, run: str, node: str, level: Level) -> bool:
-    tracker = cast("Tracker | None", level.tracker)
+    tracker = cast(Tracker | None, level.tracker)
     return tracker is not None and tracker.box.last == node and tracker.box.head.run == run
 
 
@@ -90,7 +88,7 @@ def go_back(
     head, run = box.history.head(), box.head.run or ""
     if rewriting.why_not(box.history, head, run, node):
         return False
-    ram = cast("GuestRam", box.ram)
+    ram = cast(GuestRam, box.ram)
     work = Rewriting(box.history, node, ram, head, MACHINE, run)
     try:
         taken = None
@@ -185,7 +183,7 @@ def test_what_does_not_hit_the_guests_memory_is_noticed(tmp_path: Path) -> None:
     box.write(5, 3, 1)
     boxes[id(box.ram)] = box
     run = box.head.run or ""
-    work = Rewriting(box.history, node, cast("GuestRam", box.ram), box.history.head(), MACHINE, run)
+    work = Rewriting(box.history, node, cast(GuestRam, box.ram), box.history.head(), MACHINE, run)
     try:
         found = work.find(None)
         for rest in (b"", b"\xa5" * (PAGE - 1) + b"\x01", b"\xa5" + bytes(PAGE - 1)):
@@ -212,7 +210,7 @@ def test_the_guest_finds_an_identity_that_was_never_there(tmp_path: Path, tracke
     run, found = box.head.run or "", []
     for _ in range(2):
         box.ram.write([(4, 1)], memoryview(page))  # as QEMU does
-        ram = cast("GuestRam", box.ram)
+        ram = cast(GuestRam, box.ram)
         work = Rewriting(box.history, node, ram, box.history.head(), MACHINE, run)
         try:
             work.finish(MACHINE, run, ours)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from quicksand.base.arch import describe_cpu
 from quicksand.base.errors import HistoryError
+from quicksand.records.nodes import Node
 from quicksand.snapshots.restore import check_shape, cpu_for, differences
 
 from tests.unit.cli.histories import node_of
-
-if TYPE_CHECKING:
-    from quicksand.records.nodes import Node
 
 SHAPE: dict[str, Any] = {
     "arch": "x86_64",

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand.base.errors import HistoryError
 from quicksand.records.layout import SandboxDir
 from quicksand.snapshots.recognition import OUTPUT_MAX, ShellTail, keep_shell, read_shell
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ID = "0123456789ab"
 TAIL = ShellTail(program="vim notes", columns=80, rows=24, output=b"\x1b[1mhi\xff\r\n")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand.base.errors import DiskSpaceError
+from quicksand.base.paths import Paths
 from quicksand.records.layout import sandbox_dir
+from quicksand.records.nodes import Head
 from quicksand.records.registry import Registry
 from quicksand.saves.boot_disk import finish_start, prepare_disk
 from quicksand.snapshots import last_checkpoint
@@ -14,12 +16,6 @@ from quicksand.snapshots.history import History
 from quicksand.snapshots.layers import check_layers
 
 from tests.unit.snapshots.boxes import image_of, make_base, make_box
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from quicksand.base.paths import Paths
-    from quicksand.records.nodes import Head
 
 
 @pytest.mark.parametrize("left_after", [0, 1, 2])

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand.base.errors import HistoryError
 from quicksand.qemu.binaries import find_binaries
 from quicksand.snapshots.device_load import CLUSTER, STATE_MAX, make_state_disk
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.mark.parametrize("size", [1, CLUSTER, 208_394, 7 << 20, 8 << 20, 9_000_001, STATE_MAX])

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from quicksand.base.errors import DiskSpaceError, HistoryError, MachineError
@@ -12,9 +13,6 @@ from quicksand.qemu.command import AGENT_HTTP_PORT
 from quicksand.snapshots import successor
 from quicksand.snapshots.present import Present
 from quicksand.snapshots.taking import RunningSandbox
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class Failing:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from quicksand.base.checksum import crc32
@@ -13,10 +14,6 @@ from quicksand.base.errors import DiskSpaceError
 from quicksand.snapshots.guest_ram import PAGE
 from quicksand.snapshots.pages import CHUNK
 from quicksand.snapshots.stepwise import BUFFERS, THREAD, StepWriter
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 STEPS = 3 * BUFFERS
 

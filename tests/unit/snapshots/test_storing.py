@@ -7,10 +7,11 @@ import os
 import random
 import tempfile
 import weakref
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -29,9 +30,6 @@ from quicksand.snapshots.storing import Storage, load_index, memory_files
 from quicksand.things.tier import find_tier
 
 from tests.conftest import examples
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 PAGES = 96
 SIZE = PAGES * PAGE
@@ -208,7 +206,7 @@ class Sandbox:
         path = None if node.memory == BLANK else self.place.memory / node.memory
         self.ram = FakeRam(path, touched)
         restore.check_disk_and_image(self.place, node)
-        paged.load_pages(self.place, node, cast("GuestRam", self.ram), nothing)
+        paged.load_pages(self.place, node, cast(GuestRam, self.ram), nothing)
         self.head = Head(layers=(), top=new_id(), node=node.id, run=new_id(), memory=node.memory)
         self.history.set_head(self.head)
         self.model = dict(self.models[node.id])
@@ -226,7 +224,7 @@ class Sandbox:
             path = None if node.memory == BLANK else self.place.memory / node.memory
             ram = FakeRam(path, {3: 77})
             restore.check_disk_and_image(self.place, node)
-            paged.load_pages(self.place, node, cast("GuestRam", ram), nothing)
+            paged.load_pages(self.place, node, cast(GuestRam, ram), nothing)
             assert ram.memory() == self.models[node.id]
             if node.image is not None:
                 assert identify_image(self.place.memory / node.memory) == node.image
@@ -336,7 +334,7 @@ def test_loading_much_memory_can_be_broken_off_after_each_small_part(
                 raise Stopped
 
         with pytest.raises(Stopped):
-            paged.load_pages(place, node, cast("GuestRam", ram), check)
+            paged.load_pages(place, node, cast(GuestRam, ram), check)
         assert len(ram.own) <= 5 * parts
     box.check()
 

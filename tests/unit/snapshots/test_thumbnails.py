@@ -7,13 +7,15 @@ import asyncio
 import io
 import logging
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 from quicksand.base.errors import HistoryError, QemuDiedError, StateError
+from quicksand.base.paths import Paths
 from quicksand.display.picture import Picture
 from quicksand.records.layout import MachineDir, SandboxDir, sandbox_dir
 from quicksand.records.registry import Registry
@@ -31,12 +33,6 @@ from quicksand.snapshots.tree import list_checkpoints
 
 from tests.faults import Fault, fault
 from tests.unit.snapshots.boxes import make_base, make_box
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from quicksand.base.paths import Paths
 
 __all__ = ["fault"]
 

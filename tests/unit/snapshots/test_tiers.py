@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand.base.errors import ConfigError, HostError, MachineError
@@ -16,9 +16,6 @@ from quicksand.snapshots import comparing, paged
 from quicksand.snapshots.guest_ram import GuestRam
 from quicksand.snapshots.paged import why_not_readable
 from quicksand.snapshots.tier_choice import VARIABLE, choose_tier
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 

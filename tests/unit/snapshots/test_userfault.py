@@ -11,8 +11,8 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from quicksand.base import injection
@@ -28,9 +28,6 @@ from quicksand.snapshots.userfault import track
 from tests import filters, kernel
 from tests.filters import run_filtered
 from tests.unit.snapshots.test_guest_ram import PAGES, SIZE, Child, image_byte, runs_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = kernel.needs_write_protection
 """By what the host is, not by what the code says of it: where it should work, it must."""

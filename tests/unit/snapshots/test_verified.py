@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import zlib
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand.base.errors import HistoryError
@@ -15,9 +15,6 @@ from quicksand.snapshots import pages, verified
 from quicksand.snapshots.image import seal_image
 from quicksand.snapshots.pages import MappedFile, verify, write_file
 from quicksand.snapshots.verified import Verified
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 DATA = bytes(range(200))
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from quicksand.base.hypervisor import Features
@@ -14,10 +16,6 @@ from quicksand.records.layout import MachineDir
 from quicksand.records.nodes import Head
 from quicksand.snapshots import in_place
 from quicksand.things.tier import INTERNAL, PAGES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 IMAGE = "0000000a.ram"
 

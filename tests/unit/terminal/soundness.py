@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from quicksand_vt import Terminal
 from quicksand_vt.cell_rows import BLANK, CLUSTERS, NO_WRAP, SHORT_WRAP, SIMPLE, Row
+from quicksand_vt.grid import Grid
 from quicksand_vt.packing import Packed, Packer
 from quicksand_vt.style import PLAIN
 from quicksand_vt.width import CODE_POINTS_MAX, char_width, cluster_width
-
-if TYPE_CHECKING:
-    from quicksand_vt import Terminal
-    from quicksand_vt.grid import Grid
 
 
 def check_sound(terminal: Terminal) -> None:

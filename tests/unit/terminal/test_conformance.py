@@ -3,9 +3,8 @@ used and reset before."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
+from quicksand_vt import Terminal
 
 from tests.unit.terminal import (
     cases_cursor,
@@ -15,9 +14,6 @@ from tests.unit.terminal import (
     cases_unicode,
 )
 from tests.unit.terminal.cases import Case, cursor_of, make_terminal, screen_rows
-
-if TYPE_CHECKING:
-    from quicksand_vt import Terminal
 
 CASES = [
     *cases_cursor.CASES,

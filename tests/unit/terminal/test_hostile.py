@@ -6,7 +6,7 @@ from __future__ import annotations
 import itertools
 import sys
 import tracemalloc
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
 import pytest
 from hypothesis import given, settings
@@ -17,9 +17,6 @@ from tests.conftest import examples
 from tests.unit.terminal.cases import make_terminal, screen_rows
 from tests.unit.terminal.hostile import OUTPUT, SIZES
 from tests.unit.terminal.soundness import check_sound, picture
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 
 @settings(max_examples=examples(400))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from quicksand_vt.cell_rows import Row
@@ -11,9 +10,6 @@ from quicksand_vt.packing import Packed, Packer
 from quicksand_vt.style import PLAIN, Attribute, Styles
 
 from tests.conftest import examples
-
-if TYPE_CHECKING:
-    import pytest
 
 STYLES = (
     PLAIN,

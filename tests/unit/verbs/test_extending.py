@@ -5,14 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from quicksand_tui.verbs.index import SECTIONS
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 VERB = """
 from quicksand_tui.plugins import Kind, argument, command

@@ -6,7 +6,7 @@ import asyncio
 import json
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 from quicksand.base.processes import start_of
@@ -16,9 +16,6 @@ from quicksand.warm.template_maker import until_idle
 from quicksand.warm.templates import TemplateOrder
 
 from tests.conftest import blank_record
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 

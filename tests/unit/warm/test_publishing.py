@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from quicksand.base.background import StandBy, receive
@@ -17,9 +18,6 @@ from quicksand.records.layout import RuntimeDir
 from quicksand.records.port_forwards import PortForward, Protocol
 from quicksand.warm import publishing
 from quicksand.warm.publishing import ForwarderCheck, Published
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class Process:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from quicksand.base.errors import AgentError, GuestPanicError
+from quicksand.base.paths import Paths
 from quicksand.base.progress import COLD, Stopwatch
 from quicksand.qemu.planning import Found
 from quicksand.records.config import Accelerator, SandboxConfig
@@ -17,9 +18,6 @@ from quicksand.records.registry import Registry
 from quicksand.warm import starting
 
 from tests.conftest import blank_record
-
-if TYPE_CHECKING:
-    from quicksand.base.paths import Paths
 
 
 class Running:

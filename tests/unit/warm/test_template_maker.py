@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, Any, cast
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from quicksand.base.errors import MachineError
 from quicksand.base.files import try_lock
+from quicksand.base.paths import Paths
+from quicksand.guest.agent.session import Session
 from quicksand.records.config import SandboxConfig
 from quicksand.warm import template_maker, templates
 from quicksand.warm.template_maker import READY, WARM, _wait_until_ready, _warm_up
 from quicksand.warm.templates import UNFIT_FOR_S, TemplateOrder, Templates, make_in_background
 
 from tests.conftest import blank_record
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from quicksand.base.paths import Paths
-    from quicksand.guest.agent.session import Session
 
 
 class FakeSession:

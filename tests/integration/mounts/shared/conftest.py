@@ -10,19 +10,15 @@ from __future__ import annotations
 import asyncio
 import shlex
 import sys
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from quicksand import Mount, Sandbox
+from quicksand.base.paths import Paths
 
 from tests.conftest import fresh_places
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
-    from quicksand.base.paths import Paths
 
 ROOT = "/mnt/root"
 """In the guest: the root of the system that the host's programs are."""

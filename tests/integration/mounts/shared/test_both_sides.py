@@ -7,8 +7,8 @@ import os
 import re
 import socket
 import time
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from quicksand import Sandbox
@@ -16,9 +16,6 @@ from quicksand.base.errors import ConfigError, MountError
 
 from tests.conftest import Patience, wait_for
 from tests.integration.mounts.shared.conftest import ROOT, WORK, Both
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
 
 pytestmark = pytest.mark.vm
 

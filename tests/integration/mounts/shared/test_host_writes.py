@@ -9,19 +9,16 @@ import mmap
 import sqlite3
 import sys
 import time
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from quicksand import Mount, Sandbox
+from quicksand.guest.execution import Command
 
 from tests.conftest import wait_for
 from tests.integration.mounts.shared.conftest import ROOT, WORK, Both
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from quicksand.guest.execution import Command
 
 pytestmark = pytest.mark.vm
 

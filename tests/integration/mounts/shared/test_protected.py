@@ -4,20 +4,16 @@ where that is wanted; git in the guest works all the same."""
 from __future__ import annotations
 
 import subprocess
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
+from quicksand.base.paths import Paths
 from quicksand.mounts.known_mounts import known_mounts
 from quicksand.records.registry import Registry
 
 from tests.integration.mounts.shared.conftest import ROOT, WORK, Both
 from tests.unit.cli.run_cli import quicksand
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from quicksand.base.paths import Paths
 
 pytestmark = pytest.mark.vm
 

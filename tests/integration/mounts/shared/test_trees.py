@@ -10,9 +10,10 @@ import os
 import shlex
 import subprocess
 import sys
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from quicksand import Sandbox
@@ -20,9 +21,6 @@ from quicksand import Sandbox
 from tests.integration.mounts.shared.conftest import Both, make_root, mounts_of
 from tests.integration.mounts.shared.in_guest import trees
 from tests.integration.mounts.shared.test_programs import git, make_tree
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
 
 pytestmark = pytest.mark.vm
 

@@ -8,20 +8,16 @@ import shlex
 import struct
 import sys
 import time
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from quicksand.guest.execution import Command
 from quicksand_smb import kernel
 
 from tests.conftest import wait_for
 from tests.integration.mounts.shared.conftest import ROOT, WORK, Both
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from quicksand.guest.execution import Command
 
 pytestmark = pytest.mark.vm
 

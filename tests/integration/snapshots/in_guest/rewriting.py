@@ -12,10 +12,7 @@ import json
 import mmap
 import os
 import time
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from collections.abc import Iterator
 
 PAGE = 4096
 PAGES = 24

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any
 
 import pytest
 from quicksand import Checkpoint, Sandbox
@@ -10,9 +11,6 @@ from quicksand.snapshots.in_place import BOOTED
 from quicksand.snapshots.reverting import Form
 
 from tests.integration.shared.conftest import places, vm, vm_name, vm_options
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 __all__ = ["IN_PLACE", "places", "vm", "vm_name", "vm_options"]
 

@@ -4,21 +4,18 @@ compared with all of the guest's memory as it is taken (comparing.py)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import pytest
+from quicksand import Sandbox
+from quicksand.base.paths import Paths
 from quicksand.records.layout import sandbox_dir
 from quicksand.snapshots import comparing
 from quicksand.snapshots.history import AUTO_KEPT, History
 
 from tests.integration.snapshots.files import check_files, check_litter
 from tests.integration.snapshots.model import Model
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
-    from quicksand import Sandbox
-    from quicksand.base.paths import Paths
 
 pytestmark = [pytest.mark.vm, pytest.mark.timeout(600)]
 

@@ -7,8 +7,9 @@ import asyncio
 import contextlib
 import sys
 import time
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import pytest
 from quicksand import NetworkMode, PortForward, Sandbox
@@ -17,9 +18,6 @@ from quicksand.base.errors import RevertedError
 from tests.conftest import free_port, in_time
 from tests.integration.guests import say
 from tests.integration.snapshots.witnesses import Witness
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 pytestmark = pytest.mark.vm
 

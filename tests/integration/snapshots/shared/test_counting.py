@@ -3,17 +3,14 @@ from later, and both from the same number (in_guest/counting.py)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
+from quicksand import Sandbox
 
 from tests.integration.guests import say
 from tests.integration.snapshots.witnesses import Witness
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from quicksand import Sandbox
 
 pytestmark = [pytest.mark.vm, pytest.mark.timeout(600)]
 

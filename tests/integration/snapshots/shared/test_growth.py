@@ -6,10 +6,11 @@ import asyncio
 import ctypes
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import pytest
 from quicksand import Sandbox
+from quicksand.base.paths import Paths
 from quicksand.qemu.qmp import Monitor
 from quicksand.records.layout import runtime_dir, sandbox_dir
 from quicksand.snapshots.history import AUTO_KEPT
@@ -17,9 +18,6 @@ from quicksand.snapshots.history import AUTO_KEPT
 from tests.conftest import PATIENCE_S, Patience, everything_below, our_processes, wait_for
 from tests.integration.guests import say
 from tests.integration.snapshots.files import check_litter
-
-if TYPE_CHECKING:
-    from quicksand.base.paths import Paths
 
 pytestmark = [pytest.mark.vm, pytest.mark.timeout(600)]
 

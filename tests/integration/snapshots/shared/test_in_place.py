@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from quicksand import Sandbox
 from quicksand.base.errors import AgentUnreachableError, HistoryError, MachineError, StateError
+from quicksand.base.paths import Paths
 from quicksand.qemu.keeper_link import KeeperLink
 from quicksand.qemu.qemu_hypervisor import Qemu
 from quicksand.records.layout import RuntimeDir, runtime_dir
@@ -25,11 +27,6 @@ from quicksand.things.status import Status
 from tests.conftest import wait_for
 from tests.integration.guests import say
 from tests.integration.snapshots.shared.conftest import IN_PLACE
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from quicksand.base.paths import Paths
 
 pytestmark = [pytest.mark.vm, pytest.mark.usefixtures("template"), pytest.mark.in_any_form]
 

@@ -4,17 +4,13 @@ host stays as whoever wrote last left it."""
 from __future__ import annotations
 
 import hashlib
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from quicksand import Sandbox
 
 from tests.integration.guests import say
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-
-    from quicksand import Sandbox
 
 pytestmark = pytest.mark.vm
 

@@ -4,19 +4,16 @@ calls it after each revert (in_guest/rewriting.py)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import pytest
+from quicksand import Checkpoint, Sandbox
 from quicksand.base.arch import Architecture
 from quicksand.snapshots.reverting import Form
 
 from tests.integration.guests import say
 from tests.integration.snapshots.witnesses import State, Witness
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
-    from quicksand import Checkpoint, Sandbox
 
 pytestmark = [
     pytest.mark.vm,

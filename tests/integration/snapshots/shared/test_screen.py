@@ -6,21 +6,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from PIL import Image
+from quicksand import Sandbox
 from quicksand.base.errors import DisplayError
+from quicksand.display.rfb import RfbClient
 
 from tests.integration.display.reports import EV_KEY, Reports, text_of
 from tests.integration.guests import say
 from tests.integration.snapshots.witnesses import Witness
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from quicksand import Sandbox
-    from quicksand.display.rfb import RfbClient
 
 pytestmark = [pytest.mark.vm, pytest.mark.usefixtures("patient"), pytest.mark.timeout(300)]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from quicksand import Sandbox
@@ -14,9 +15,6 @@ from quicksand.guest.fitness import TOLERANCE, compare, read_clock
 from tests.conftest import in_time
 from tests.integration.guests import say
 from tests.integration.snapshots.witnesses import State, Witness
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 pytestmark = [pytest.mark.vm, pytest.mark.usefixtures("patient"), pytest.mark.timeout(600)]
 

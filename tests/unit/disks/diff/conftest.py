@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from quicksand_images.disk import require_filesystem_tools
+from quicksand_images.toolbox import Tool
 
 from tests.unit.disks.diff.disks import Maker
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from quicksand_images.toolbox import Tool
 
 
 @pytest.fixture(scope="session")

@@ -5,19 +5,15 @@ from __future__ import annotations
 import os
 import struct
 import subprocess
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
 
 from quicksand.disks.diff.chain import Chain, Layer, Ranges
+from quicksand.disks.diff.changes import FileChange
 from quicksand.disks.diff.compare import compare
 from quicksand.disks.diff.ext4.filesystem import FileSystem
 from quicksand.disks.images.qcow2_writing import CLUSTER
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from quicksand.disks.diff.changes import FileChange
-    from quicksand_images.toolbox import Tool
+from quicksand_images.toolbox import Tool
 
 MIB = 1024 * 1024
 TIME = 1_700_000_000
@@ -157,7 +153,7 @@ def write_clusters(path: Path, clusters: Mapping[int, bytes | None]) -> None:
 def _append(file: object, data: bytes) -> int:
     from typing import BinaryIO, cast
 
-    stream = cast("BinaryIO", file)
+    stream = cast(BinaryIO, file)
     place = stream.seek(0, os.SEEK_END)
     stream.write(data)
     return place

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import struct
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -15,14 +15,10 @@ from quicksand.disks.diff.compare import compare
 from quicksand.disks.diff.ext4 import filesystem as module
 from quicksand.disks.diff.ext4.filesystem import FileSystem
 from quicksand.disks.diff.reading_limits import Malformed
+from quicksand_images.toolbox import Tool
 
 from tests.conftest import examples
 from tests.unit.disks.diff.disks import MIB, OURS, Maker, MemoryDisk, brief, diff_bytes, fill
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from quicksand_images.toolbox import Tool
 
 KINDS = {
     "ours": (OURS, ("-b", "4096", "-I", "256")),

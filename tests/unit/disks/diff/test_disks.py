@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING
 
 import pytest
 from quicksand.base.errors import HistoryError
+from quicksand.base.paths import Paths
 from quicksand.base.threads import Stopped
 from quicksand.disks.diff.chain import Layer
+from quicksand.disks.diff.changes import FileChange
 from quicksand.disks.images.qcow2_writing import CLUSTER, create_overlay
 from quicksand.records.registry import Registry
 from quicksand.snapshots import comparison
@@ -21,12 +23,6 @@ from tests.conftest import wait_for
 from tests.unit.cli.run_cli import make_stopped
 from tests.unit.disks.diff.disks import MIB, Maker, brief, fill, write_clusters
 from tests.unit.disks.diff.test_layers import qemu_img
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from quicksand.base.paths import Paths
-    from quicksand.disks.diff.changes import FileChange
 
 SIZE = 8 * MIB
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -14,9 +14,6 @@ from quicksand.disks.diff.guest_packages import PackageChange, package_changes
 from quicksand.disks.diff.versions import FileVersions, Version, VersionReader
 
 from tests.unit.disks.diff.disks import Maker, MemoryDisk, diff_bytes, fill
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 DPKG, APK = "/var/lib/dpkg/status", "/lib/apk/db/installed"
 

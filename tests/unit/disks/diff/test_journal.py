@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -12,14 +12,10 @@ from hypothesis import strategies as st
 from quicksand.disks.diff.ext4.filesystem import FileSystem
 from quicksand.disks.diff.ext4.journal import MAGIC
 from quicksand.disks.diff.reading_limits import Malformed
+from quicksand_images.toolbox import Tool
 
 from tests.conftest import examples
 from tests.unit.disks.diff.disks import MIB, OURS, Maker, MemoryDisk, brief, diff_bytes, fill
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from quicksand_images.toolbox import Tool
 
 BLOCK = 1024
 KINDS = {

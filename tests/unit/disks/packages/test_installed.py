@@ -6,11 +6,12 @@ from __future__ import annotations
 import sys
 import zipfile
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import ImageError, ImageNotFound
+from quicksand.base.paths import Paths
 from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.images.resolve import ImageResolver
 from quicksand.disks.packages import installed
@@ -34,11 +35,6 @@ from tests.unit.disks.packages.wheels import (
     make_wheel,
     overlay_files,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from quicksand.base.paths import Paths
 
 X86, ARM = Architecture.X86_64, Architecture.ARM64
 pytestmark = pytest.mark.skipif(Architecture.host() is not X86, reason="the wheels are for amd64")

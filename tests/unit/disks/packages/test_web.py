@@ -8,7 +8,8 @@ import os
 import socket
 import threading
 import zlib
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 from quicksand.base.errors import DiskSpaceError, HostError, ImageError, PathError, UnreachableError
@@ -18,10 +19,6 @@ from quicksand.disks.packages.web import TRIES, Web
 
 from tests.conftest import wait_for
 from tests.unit.disks.packages.servers import Server
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 DATA = os.urandom(3 * 1024 * 1024)
 SHA256 = hashlib.sha256(DATA).hexdigest()

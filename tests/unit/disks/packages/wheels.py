@@ -9,13 +9,10 @@ import io
 import json
 import tempfile
 import zipfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from quicksand.disks.images.qcow2_writing import create_overlay
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 SIZE = 1 << 30
 """Bytes of the disks' virtual size."""

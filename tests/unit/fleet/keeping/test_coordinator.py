@@ -8,12 +8,13 @@ import functools
 import json
 import os
 import random
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 from quicksand.base.errors import FleetFullError, NameTakenError, RemoteUnreachableError, StateError
 from quicksand.base.files import try_lock
+from quicksand.base.paths import Paths
 from quicksand.qemu.keeper_parts.owner import Lease
 from quicksand_fleet.keeping import coordinator, unneeded
 from quicksand_fleet.keeping.book import Book, Exported, Kept, Phase, Wish
@@ -24,11 +25,6 @@ from quicksand_fleet.keeping.wire import Line, State, Told
 
 from tests.unit.fleet.keeping.world import LEASE_S, TICK_S, Machine, Node, World, own_clock
 from tests.unit.remote.far import until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-
-    from quicksand.base.paths import Paths
 
 REAL_S = 0.01
 """Seconds of ours that a tick of the world takes."""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import AsyncIterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from quicksand.base.errors import StateError
 from quicksand.base.files import read_json, write_json
+from quicksand.base.paths import Paths
 from quicksand.base.processes import boot_id
 from quicksand.hosted.codec import ForeignValueError, encode
 from quicksand.life.sandbox_removal import SandboxTrash
@@ -43,11 +44,6 @@ from quicksand_fleet.keeping.wire import (
 
 from tests.conftest import blank_record
 from tests.unit.remote.far import links, until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from quicksand.base.paths import Paths
 
 ID, OTHER = "0123456789ab", "ba9876543210"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import example, given, settings
@@ -11,9 +11,6 @@ from quicksand_fleet.keeping.book import Phase
 
 from tests.conftest import examples
 from tests.unit.fleet.keeping.world import TICK_S, Coordinator, World, own_clock
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 EVENTS = ("cut", "heal", "mute", "speak", "freeze", "thaw", "kill", "boot")
 NAMES = ("a", "b", "c")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from quicksand.base.errors import (
@@ -11,6 +11,7 @@ from quicksand.base.errors import (
     RemoteRefusedError,
     RemoteUnreachableError,
 )
+from quicksand.base.paths import Paths
 from quicksand.hosted.hosted_sandbox import Known
 from quicksand.records.config import SandboxConfig
 from quicksand_fleet.keeping import life as module
@@ -20,9 +21,6 @@ from quicksand_fleet.keeping.restart import Restart
 from quicksand_fleet.life import FleetLife
 
 from tests.unit.fleet.keeping.world import World
-
-if TYPE_CHECKING:
-    from quicksand.base.paths import Paths
 
 
 @pytest.mark.parametrize(

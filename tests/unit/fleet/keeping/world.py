@@ -4,17 +4,15 @@ coordinator that may be lost at any step. The rules are the real ones: `Judge` a
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from quicksand.qemu.keeper_parts import owner as lease_module
 from quicksand.qemu.keeper_parts.owner import Lease
 from quicksand_fleet.keeping.book import Exported, Kept, Phase
 from quicksand_fleet.keeping.judging import Judge, Step, starting
 from quicksand_fleet.keeping.wire import ASK_S, Held, Line, State, Told
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 LEASE_S = 20.0
 TICK_S = 0.5

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from quicksand.hosted.codec import encode
 from quicksand_fleet.capacity import Capacity
 from quicksand_fleet.over_ray.desk import DeskError, Place
 from quicksand_fleet.over_ray.desk_client import State
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
 
 MIB = 1024**2
 ONE, TWO = "1" * 32, "2" * 32

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand.base.capacity import OVERHEAD
@@ -14,10 +15,6 @@ from quicksand_fleet.over_ray.back_end import Member, OverRay
 
 from tests.unit.fleet.over_ray.fakes import MIB, ONE, TWO, FakeRay, capacity
 from tests.unit.remote.far import until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-    from pathlib import Path
 
 MEMBERS = [
     Member(machine_id=ONE, name="one", address="node://one"),

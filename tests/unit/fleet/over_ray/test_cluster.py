@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand.base.errors import FleetError, PathError
@@ -16,10 +17,6 @@ from quicksand_fleet.over_ray.cluster_record import MARK, ClusterRecord, machine
 from quicksand_fleet.over_ray.ray_processes import processes_of_cluster
 
 from tests.unit.fleet.over_ray.fakes import ONE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 WAITS = "import sys; print('x', flush=True); sys.stdin.read()"
 

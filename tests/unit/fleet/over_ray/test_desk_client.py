@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from quicksand.base.errors import FleetError
@@ -15,9 +15,6 @@ from quicksand_fleet.over_ray.desk import DeskError, Place
 from quicksand_fleet.over_ray.desk_client import DeskClient
 
 from tests.unit.fleet.over_ray.fakes import ONE
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 SCRIPT = """
 import json, sys

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand.base.files import try_lock
@@ -15,9 +15,6 @@ from quicksand_fleet.over_ray.host_actor import Host
 from quicksand_fleet.over_ray.places import Kept, Places
 
 from tests.unit.fleet.over_ray.fakes import ONE, TWO, FakeRay
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ID, SANDBOX = "b" * 32, "c" * 12
 

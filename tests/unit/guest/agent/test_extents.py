@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from quicksand.base.errors import AgentProtocolError
 from quicksand.guest.agent.extents import HOLE, Extent, decode, encode, with_zeros, without_zeros
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 END = struct.pack(">QI", 100, 0)
 

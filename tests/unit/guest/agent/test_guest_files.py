@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from quicksand.base.errors import AgentRefusedError
 from quicksand.guest.agent.extents import HOLE, Extent
+from quicksand.guest.agent.session import Session
 from quicksand.guest.guest_files import GuestFile, GuestFiles
 
 from tests.unit.guest.agent.fake_agent import FakeAgent, session_with
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from quicksand.guest.agent.session import Session
 
 
 async def sparse() -> AsyncIterator[Extent]:

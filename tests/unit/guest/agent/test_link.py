@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from quicksand.base.errors import AgentUnreachableError, RevertedError, StateError
@@ -15,10 +17,6 @@ from quicksand.guest.agent.session import Session, connect, dial
 from quicksand.records.layout import AGENT_PORTS, MachineDir, RuntimeDir
 
 from tests.unit.guest.agent.fake_agent import FakeAgent
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 
 class Machines:

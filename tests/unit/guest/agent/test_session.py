@@ -6,7 +6,8 @@ import asyncio
 import io
 import re
 import resource
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from quicksand.base.errors import (
@@ -23,9 +24,6 @@ from quicksand.guest.agent.wire import Stream
 from quicksand.guest.execution import command_params, iterate_chunks, spawn
 
 from tests.unit.guest.agent.fake_agent import FakeAgent, session_with, silent
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 WINDOW = WINDOWS[0][1]
 HALF = "\ud83d"

@@ -8,13 +8,16 @@ import json
 import os
 import shutil
 import subprocess
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import ConfigError, ImageError, ImageNotFound, QuicksandError
 from quicksand.base.paths import Paths, make_private_dir
 from quicksand.disks.images.image_store import ImageStore
+from quicksand.disks.images.stored_image import StoredImage
 from quicksand.qemu.binaries import QemuBinaries, find_binaries
 from quicksand_images.build import building
 from quicksand_images.disk import require_filesystem_tools
@@ -35,12 +38,6 @@ from tests.container_images import (
 )
 from tests.debugfs import copy_out, list_tree
 from tests.unit.disks.kernels import write_bzimage
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-    from pathlib import Path
-
-    from quicksand.disks.images.stored_image import StoredImage
 
 RELEASE = "6.1.0-1-test"
 

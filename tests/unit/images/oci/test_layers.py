@@ -8,7 +8,8 @@ import random
 import subprocess
 import tarfile
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -26,6 +27,7 @@ from quicksand_images.oci.layers import (
 )
 from quicksand_images.oci.places import open_place
 from quicksand_images.oci.tar import Kind, Member, TarReader
+from quicksand_images.oci.tree import Tree
 
 from tests.container_images import (
     PACKINGS,
@@ -38,12 +40,6 @@ from tests.container_images import (
     tar,
     zstd_packed,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from quicksand_images.oci.tree import Tree
 
 
 def read(data: bytes) -> list[tuple[Member, bytes]]:

@@ -7,8 +7,10 @@ import base64
 import contextlib
 import json
 import threading
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import httpx
@@ -29,10 +31,6 @@ from quicksand_images.oci.registry import fetch
 from quicksand_images.oci.source import find_image
 
 from tests.container_images import INDEX, MANIFEST, Image, directory, file, sha256, tar
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 X86 = Architecture.X86_64
 TOKEN = "a-token"

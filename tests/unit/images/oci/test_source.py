@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from quicksand.base.arch import Architecture
@@ -31,9 +32,6 @@ from tests.container_images import (
     write_archive,
     write_directory,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 X86 = Architecture.X86_64
 ONE, TWO = tar(file("one")), tar(file("two"))

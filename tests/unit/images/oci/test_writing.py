@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -26,9 +27,6 @@ from quicksand_images.toolbox import Tool
 
 from tests.container_images import Entry, directory, file, hardlink, sha256, symlink, tar
 from tests.debugfs import list_tree
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 Tools = tuple[Tool, Tool]
 UUID_7 = UUID(int=7)

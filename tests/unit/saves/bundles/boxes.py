@@ -6,11 +6,13 @@ import itertools
 import os
 import secrets
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from quicksand.records.config import SandboxConfig
 from quicksand.records.layout import SandboxDir, sandbox_dir
 from quicksand.records.nodes import BLANK, Head, Node, new_id
+from quicksand.records.sandboxes import Record
 from quicksand.snapshots.guest_ram import PAGE
 from quicksand.snapshots.history import History
 from quicksand.snapshots.image import seal_image
@@ -22,11 +24,6 @@ from tests.conftest import blank_record
 from tests.unit.saves.bundles.disks import entry, snapshots
 from tests.unit.saves.bundles.making import Home
 from tests.unit.saves.making import make_layer
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from quicksand.records.sandboxes import Record
 
 MEMORY = 1024 * 1024
 """Bytes; no machine starts with so little (`small_memory` in conftest.py)."""

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand.base.paths import Paths, paths
 from quicksand.records import machine_options
 
 from tests.unit.saves.bundles.making import Home
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture(autouse=True)

@@ -10,12 +10,15 @@ import os
 import secrets
 import tarfile
 import zlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from quicksand.base.paths import Paths
 from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.images.qcow2_writing import create_overlay
+from quicksand.disks.images.stored_image import StoredImage
 from quicksand.records.registry import Registry
 from quicksand.saves.bundle.exporting import export_save
 from quicksand.saves.bundle.importing import import_bundle
@@ -24,12 +27,6 @@ from quicksand.saves.save_manifest import Base
 from quicksand.saves.store import Save, SaveStore
 
 from tests.unit.saves.making import MIB, make_save
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
-    from quicksand.disks.images.stored_image import StoredImage
 
 NOTE = "a note of some length, so that flipping bytes finds it"
 ZEROS = bytes(16 * MIB)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from quicksand.base.errors import QuicksandError
 
 from tests.unit.saves.bundles.making import Home, contents
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SECONDS = 1.0
 SECRET = "the secret of the host"

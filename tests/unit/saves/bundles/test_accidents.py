@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from quicksand.base.errors import DiskSpaceError, PathError
@@ -17,9 +18,6 @@ from quicksand.saves.store import check_save
 
 from tests.faults import Fault, fault
 from tests.unit.saves.bundles.making import Home, contents, digests
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 __all__ = ["fault"]
 

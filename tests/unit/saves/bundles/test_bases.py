@@ -6,8 +6,9 @@ import hashlib
 import io
 import json
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from quicksand.base.errors import BundleError, SaveError
@@ -21,9 +22,6 @@ from quicksand.saves.store import check_save
 from quicksand_tui.model.remedy_words import hint_of
 from tests.unit.saves.bundles.making import Home, contents, digests
 from tests.unit.saves.making import MIB, make_published
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def test_a_thin_bundle_needs_its_base(here: Home, there: Home, tmp_path: Path) -> None:

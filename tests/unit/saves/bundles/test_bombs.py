@@ -10,8 +10,10 @@ import struct
 import subprocess
 import threading
 import time
+from collections.abc import Callable
+from pathlib import Path
 from subprocess import PIPE
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from quicksand.base.errors import ConfigError, PathError
@@ -22,10 +24,6 @@ from quicksand.saves.bundle.streams import END, encode_header, open_source, padd
 from tests.unit.disks.test_qcow2 import header
 from tests.unit.saves.bundles.making import Home, forge, gzipped, members, sign
 from tests.unit.saves.bundles.refusing import refusal
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 GIB = 1 << 30
 SIZE = 3 * GIB

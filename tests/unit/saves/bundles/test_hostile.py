@@ -10,7 +10,8 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from quicksand.base.arch import Architecture
@@ -19,9 +20,6 @@ from quicksand.saves.bundle.streams import END, encode_header, padding
 
 from tests.unit.saves.bundles.making import Home, contents, forge, gzipped, members, pack, sign
 from tests.unit.saves.bundles.refusing import SECRET, refusal
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TIB = 1024**4
 

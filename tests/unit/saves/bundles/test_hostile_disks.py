@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,9 +12,6 @@ from tests.unit.disks.test_qcow2 import header
 from tests.unit.saves.bundles.disks import backed, entry, extension, snapshots
 from tests.unit.saves.bundles.making import Home, forge
 from tests.unit.saves.bundles.refusing import SECRET, refusal
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TIB = 1024**4
 

@@ -6,12 +6,14 @@ import errno
 import json
 import zlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from quicksand.base.errors import BundleError, QuicksandError
+from quicksand.records.sandboxes import Record
 from quicksand.saves.bundle.exporting import Exported, export_tree
 from quicksand.snapshots.pages import PageIndex, PageRun
 from quicksand.things.status import Status
@@ -22,11 +24,6 @@ from tests.unit.saves.bundles.boxes import MEMORY, check_whole, make_box, place_
 from tests.unit.saves.bundles.disks import backed
 from tests.unit.saves.bundles.making import Home, contents, forge, members
 from tests.unit.saves.bundles.test_accidents import each_fault, each_kill
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from quicksand.records.sandboxes import Record
 
 __all__ = ["fault"]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from quicksand.base.arch import Architecture
@@ -16,9 +17,6 @@ from quicksand_tui.model.remedy_words import hint_of
 from tests.unit.disks.test_qcow2 import header
 from tests.unit.saves.bundles.disks import backed
 from tests.unit.saves.bundles.making import Home, contents, members, pack, sign
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 GOOD: dict[str, Any] = {"name": "theirs", "version": "24.04", "arch": "amd64", "cmdline": "quiet"}
 

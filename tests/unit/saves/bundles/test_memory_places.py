@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand import saves
 from quicksand.base.errors import BundleError, ConfigError
 from quicksand.records.layout import memory_directories, sandbox_dir
 from quicksand.saves.bundle.exporting import export_save, export_tree
+from quicksand.saves.bundle.receiving import Imported
 from quicksand.saves.bundle.unpacked import read_head
 
 from tests.unit.saves.bundles.boxes import check_whole, make_box
 from tests.unit.saves.bundles.making import Home
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from quicksand.saves.bundle.receiving import Imported
 
 
 @pytest.fixture

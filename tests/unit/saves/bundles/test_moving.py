@@ -7,8 +7,9 @@ import asyncio
 import contextlib
 import json
 import os
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -24,6 +25,7 @@ from quicksand.base.errors import (
 from quicksand.hosted import save_moving
 from quicksand.hosted.save_moving import Mover, Terms
 from quicksand.hosted.save_offer import MovingSaves
+from quicksand.remote.peer_link import Link, Request
 from quicksand.saves.bundle import receiving
 from quicksand.saves.bundle.manifest import Bundle, parse_json
 from quicksand.saves.moving import depot as depots
@@ -33,11 +35,6 @@ from quicksand.saves.moving.source import SaveSource
 
 from tests.unit.remote.far import links
 from tests.unit.saves.bundles.making import Home, contents, digests, places_in
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
-    from quicksand.remote.peer_link import Link, Request
 
 LAYER = os.urandom(64 * 1024)
 

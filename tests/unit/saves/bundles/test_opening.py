@@ -7,11 +7,13 @@ import asyncio
 import json
 import os
 import threading
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import BundleError, ImageError, ImageNotFound, PathError, QuicksandError
+from quicksand.base.paths import Paths
 from quicksand.base.threads import Stopped
 from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.images.resolve import ImageResolver, is_bundle
@@ -35,11 +37,6 @@ from quicksand_tui.model.remedy_words import hint_of
 from tests.unit.saves.bundles.boxes import make_box
 from tests.unit.saves.bundles.making import Home, contents, digests, forge, gzipped, pack
 from tests.unit.saves.bundles.test_images import image
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from quicksand.base.paths import Paths
 
 _MANIFEST = image()["manifest.json"]
 HEAD = encode_header("manifest.json", len(_MANIFEST), 1.0) + _MANIFEST + padding(len(_MANIFEST))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from quicksand.base.errors import BundleError, QuicksandError
@@ -11,9 +11,6 @@ from quicksand.saves.bundle.exporting import export_tree
 
 from tests.unit.saves.bundles.boxes import make_box
 from tests.unit.saves.bundles.making import Home
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 async def test_too_many_records_are_neither_taken_nor_made(

@@ -10,7 +10,8 @@ import json
 import os
 import tarfile
 import threading
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from quicksand import saves
@@ -33,9 +34,6 @@ from quicksand.saves.store import check_save, load_save
 from quicksand_tui.model.remedy_words import hint_of
 from tests.unit.saves.bundles.making import Home, contents, digests, forge, members, pack, sign
 from tests.unit.saves.making import make_save
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.mark.parametrize("compress", [False, True])

@@ -8,7 +8,8 @@ import os
 import subprocess
 import threading
 import tracemalloc
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -17,10 +18,6 @@ from quicksand.base import zstd
 from quicksand.base.errors import PathError
 from quicksand.saves.bundle import streams
 from quicksand.saves.bundle.streams import PIECE, BundleSource, open_source, open_target
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 TEXT = b"the same again and again, and yet " * 50_000
 

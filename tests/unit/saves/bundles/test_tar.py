@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import tarfile
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -18,9 +18,6 @@ from quicksand.saves.bundle.streams import (
     encode_header,
     padding,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NAMES = st.from_regex(r"[a-z0-9./-]{0,99}[a-z]", fullmatch=True)
 

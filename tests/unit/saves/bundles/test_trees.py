@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from quicksand import saves
 from quicksand.base.errors import BundleError, ConfigError, HistoryError, NameTakenError, StateError
 from quicksand.base.files import try_lock
+from quicksand.base.paths import Paths
 from quicksand.records.config import NetworkMode
 from quicksand.records.inspection import Held, say_held
 from quicksand.records.nodes import Node, new_id
 from quicksand.records.registry import Registry
+from quicksand.records.sandboxes import Record
 from quicksand.saves.bundle.exporting import NOTE_RUNNING, Exported, export_tree
 from quicksand.saves.bundle.manifest import BundleKind
 from quicksand.saves.public import find_reasons
@@ -28,12 +31,6 @@ from tests.faults import fault
 from tests.unit.disks.diff.disks import write_clusters
 from tests.unit.saves.bundles.boxes import check_whole, make_box, place_of
 from tests.unit.saves.bundles.making import Home, contents, forge, members
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from quicksand.base.paths import Paths
-    from quicksand.records.sandboxes import Record
 
 __all__ = ["fault"]
 

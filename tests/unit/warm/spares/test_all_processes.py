@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from typing import TYPE_CHECKING
 
+from quicksand.base.paths import Paths
 from quicksand.life.all_processes import Role, list_all
 from quicksand.records.registry import Registry
 from quicksand.warm.spares.orders import MAKER
 
 from tests.conftest import fake_qemu, wait_for
-
-if TYPE_CHECKING:
-    from quicksand.base.paths import Paths
 
 
 def test_a_qemu_of_nobody_and_a_maker(places: Paths) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from quicksand.base.arch import Architecture
+from quicksand.base.paths import Paths
 from quicksand.life import spare_names
 from quicksand.life.spare_names import machine_name, name_of, order_command
 from quicksand.records.config import NetworkMode, SandboxConfig
@@ -16,11 +18,6 @@ from quicksand.warm.spares.orders import plain
 
 from quicksand_tui.cli.main import run
 from tests.conftest import blank_record
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from quicksand.base.paths import Paths
 
 MACHINES: Sequence[tuple[dict[str, Any], str]] = [
     ({}, "debian"),

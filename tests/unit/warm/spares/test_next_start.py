@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from quicksand.base.errors import StateError
+from quicksand.base.paths import Paths
 from quicksand.base.progress import BootTiming
 from quicksand.base.settings import SPARES
 from quicksand.records.config import SandboxConfig
 from quicksand.records.registry import Registry
+from quicksand.records.sandboxes import Record
 from quicksand.warm.spares import orders, stock
 from quicksand.warm.spares.orders import (
     Orders,
@@ -22,12 +25,6 @@ from quicksand.warm.spares.orders import (
 )
 from quicksand.warm.spares.stock import record_for
 from quicksand.warm.templates import Templates
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from quicksand.base.paths import Paths
-    from quicksand.records.sandboxes import Record
 
 DEBIAN = SandboxConfig(image="debian")
 LARGE = SandboxConfig(image="debian", memory="1G")

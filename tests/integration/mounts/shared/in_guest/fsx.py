@@ -7,10 +7,7 @@ import mmap
 import os
 import random
 import sys
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
 
 NAME = "fsx"
 LARGEST = 512 << 10
