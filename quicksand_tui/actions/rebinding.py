@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from quicksand.things.frozen import frozen
 
@@ -19,9 +19,6 @@ from quicksand_tui.model.keymap import (
     parse_key,
 )
 from quicksand_tui.model.text import did_you_mean
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 
 @frozen

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from quicksand_pixels import UPPER, runs
 from rich.color import Color
 from rich.segment import Segment
 from rich.style import Style
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 
 def segments(line: Sequence[bytes], beside: Style, *, ascii_only: bool) -> Iterator[Segment]:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from quicksand_tui.door import lazy_door
 from quicksand_tui.model.jobs import Failure, OperationError
 from quicksand_tui.model.remedy_words import hint_of, text_of
 from quicksand_tui.model.text import error_text, sanitise, sanitise_lines
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 LOG_LINES = 40
 """The most lines of a log that a failure shows."""

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from quicksand.base.typed_values import Bounds, Decoder, ForeignValueError, encode, encode_changes
 from quicksand.things.frozen import frozen
@@ -22,9 +23,6 @@ from quicksand_tui.model.shown_sandboxes import ImageView, SandboxView
 from quicksand_tui.model.shown_saves import SavesView
 from quicksand_tui.model.text import sanitise
 from quicksand_tui.model.world import HostView, World
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 LINE_MAX = 4 * 1024 * 1024
 """The most bytes of one line. A sandbox takes some 500, a checkpoint 300, a save 1000."""

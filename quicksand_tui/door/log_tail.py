@@ -6,12 +6,10 @@ import codecs
 import contextlib
 import os
 import threading
-from typing import TYPE_CHECKING, BinaryIO
+from pathlib import Path
+from typing import BinaryIO
 
 from quicksand.base.regular import open_file
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FIRST_MAX = 512 * 1024
 """The most bytes before the end of the log with which the first read begins."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 import contextlib
 import gc
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from quicksand.base.errors import QuicksandError
 from quicksand.base.paths import Paths, paths
@@ -26,9 +26,6 @@ from quicksand.things.save import SaveFacts, TrashFacts, Verification, freed_tog
 
 from quicksand_tui.model.shown_saves import LIMITS, NO_SAVES, SavesView, harmless
 from quicksand_tui.model.text import error_text, sanitise
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
 
 SLOW_EVERY_S = 10.0
 """The least seconds between periodic looks."""

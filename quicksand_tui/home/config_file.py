@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from quicksand.things.frozen import frozen
 
@@ -18,9 +19,6 @@ from quicksand_tui.model.amounts import size_text
 from quicksand_tui.model.keymap import DEFAULT_PREFIX, Keymap, KeyNameError, Prefix, parse_prefix
 from quicksand_tui.model.specs import Told
 from quicksand_tui.model.text import sanitise
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
 
 LOOK_EVERY_S = 0.5
 """The default seconds between two looks at the disk."""

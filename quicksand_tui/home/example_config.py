@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from quicksand_tui.actions.all_actions import Action, Scope, in_scope
 from quicksand_tui.home.config_file import SETTINGS
 from quicksand_tui.model.keymap import key_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 WIDTH = 90
 SCREENS = {

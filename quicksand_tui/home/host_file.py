@@ -6,13 +6,10 @@ import contextlib
 import os
 import re
 import tomllib
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from quicksand_tui.home.host_table import HOSTS, hosts_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
 _HEADER = re.compile(r"\s*\[\s*hosts\s*\]\s*(#.*)?")
 _ANY_HEADER = re.compile(r"\s*\[")

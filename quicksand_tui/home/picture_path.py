@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import errno
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from platformdirs import user_pictures_path
 
 from quicksand_tui.home.state import APP
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def new_picture(sandbox: str, suffix: str) -> Path:

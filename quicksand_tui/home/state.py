@@ -9,14 +9,12 @@ import os
 import stat
 import sys
 import threading
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from quicksand_tui.model.text import LINE_MAX
 from quicksand_tui.views.main_layout import USUAL_NEEDS, Needs, Shape, Tab
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
 
 APP = "quicksand"
 CONFIG_VARIABLE = "QUICKSAND_CONFIG"

@@ -16,10 +16,8 @@ import math
 import threading
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
+from typing import Final
 
 QUEUE_S: Final = 0.05
 """The most seconds of the line's time that may be on their way when the next frame is drawn; with a

@@ -10,15 +10,13 @@ terminal shows then counts as unknown.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from rich.cells import cell_len
 
 from quicksand_tui.kit.columns import is_disputed, keep_columns
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 BLANKS_MIN: Final = 8
 """Shorter runs of blanks are written as they are: erasing takes as many bytes."""

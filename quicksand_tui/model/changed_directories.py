@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 from quicksand_tui.model.known_sandbox import ChangedPlace
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 PLACES_MAX = 12
 """The most places that are told apart, if the tree allows it."""

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Mapping
 from dataclasses import field, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from quicksand.things.frozen import frozen
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 UNBOUND = "unbound"
 """Textual gets this for an action without a key; no key has this name."""

@@ -7,10 +7,8 @@ known here, to commands and app alike.
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Protocol
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping
+from typing import Protocol
 
 COMMANDS: Mapping[str, str] = {
     "add_host": "hosts add NAME ssh://USER@HOST",

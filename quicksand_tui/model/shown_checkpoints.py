@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
 from quicksand.things.checkpoint import CheckpointFacts
 from quicksand.things.frozen import frozen
 
 from quicksand_tui.model.named import Named
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 TAG_LIMIT = 128
 """The most characters of a tag: the engine's limit, as a test checks (the model knows no

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import field
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from quicksand.things.frozen import frozen
 from quicksand.things.image_info import ImageInfo
@@ -13,9 +14,6 @@ from quicksand.things.status import MountState, Status
 
 from quicksand_tui.model.named import Named
 from quicksand_tui.model.shown_checkpoints import NO_TREE, CheckpointTree
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 READINGS_MAX = 240
 """The most rates in a history."""

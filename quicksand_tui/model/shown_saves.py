@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import field, fields, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from quicksand.things.frozen import frozen
 from quicksand.things.save import SaveFacts, TrashFacts
 
 from quicksand_tui.model.shown_sandboxes import at_host
 from quicksand_tui.model.text import sanitise
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 Kept = TypeVar("Kept", SaveFacts, TrashFacts)
 

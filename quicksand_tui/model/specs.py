@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import field
-from typing import TYPE_CHECKING
 
 from quicksand.things.frozen import frozen
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 @frozen

@@ -21,11 +21,9 @@ import os
 import re
 import sys
 import unicodedata
+from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 

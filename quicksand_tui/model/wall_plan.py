@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from quicksand.things.frozen import frozen
 
 from quicksand_tui.model.geometry import Rect
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 K = TypeVar("K")
 

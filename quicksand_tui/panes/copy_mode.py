@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from quicksand_vt import (
     FrozenLines,
@@ -19,9 +20,6 @@ from quicksand_vt import (
 )
 
 from quicksand_tui.panes.selection import Selection, Shape
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 TEXT_MAX: Final = 256
 """The longest text to search for, in characters."""

@@ -5,12 +5,10 @@ from __future__ import annotations
 import functools
 import re
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from quicksand_tui.model.keymap import DEFAULT_PREFIX
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 PREFIX = DEFAULT_PREFIX.data
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from quicksand_tui.model.geometry import Rect
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterator
 
 
 class Way(Enum):

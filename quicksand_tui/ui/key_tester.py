@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from textual import events
 from textual.app import App, ComposeResult
 from textual.widgets import RichLog, Static
 
 from quicksand_tui.model.keymap import ALIKE, RESERVED, KeyNameError, key_text, parse_key
-
-if TYPE_CHECKING:
-    from textual import events
 
 INTRO = "Press keys: the name that the config takes is shown. q twice ends it."
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from rich.segment import Segment
 from rich.style import Style
+from textual import events
 from textual.binding import Binding, BindingType
 from textual.geometry import Region, Size
 from textual.message import Message
@@ -18,9 +19,6 @@ from quicksand_tui.views.drawn import GUTTER, MARK_ROLE, head_words, row_words
 from quicksand_tui.views.main_layout import HEAD_FROM
 from quicksand_tui.views.rows import Column, Row, Words, muted_style
 from quicksand_tui.views.searched import with_searched
-
-if TYPE_CHECKING:
-    from textual import events
 
 PlanColumns = Callable[[int], tuple[Column, ...]]
 MakeRow = Callable[[str], Row]
