@@ -39,7 +39,7 @@ from quicksand.life.all_processes import OurProcess, Role, list_all
 from quicksand.records.registry import Registry
 from quicksand.remote.connection import Connection
 from quicksand.remote.destination import Destination
-from quicksand.remote.peer_channel import Channel
+from quicksand.remote.peer_link import Channel
 
 from bench.commands import record_of
 from quicksand_tui.cli.this_host.measured import make_warm

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from quicksand.guest.shell import WatchedShell as WatchedShell
     from quicksand.guest.users import Login as Login
     from quicksand.guest.users import SandboxUser as SandboxUser
-    from quicksand.hosted.hosted_sandbox import HostedSandbox as HostedSandbox
+    from quicksand.hosted.codec import HostedSandbox as HostedSandbox
     from quicksand.hosted.remote_host import RemoteHost as RemoteHost
     from quicksand.hosted.save_moving import MovedSave as MovedSave
     from quicksand.life.installation import install as install

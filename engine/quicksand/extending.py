@@ -53,17 +53,13 @@ if TYPE_CHECKING:
     from quicksand.guest.agent.session import Session
     from quicksand.guest.agent.wire import Stream
     from quicksand.guest.execution import ExitStatus
-    from quicksand.hosted.answers import told_to
-    from quicksand.hosted.calling import require_capability
-    from quicksand.hosted.codec import ForeignValueError, decode, encode
-    from quicksand.hosted.errors import decode_error
-    from quicksand.hosted.hosted_sandbox import Known
+    from quicksand.hosted.calling import require_capability, told_to
+    from quicksand.hosted.codec import NEW as MAKING_METHODS
+    from quicksand.hosted.codec import ForeignValueError, Known, decode, decode_error, encode
     from quicksand.hosted.life import ENDS as ENDING_METHODS
     from quicksand.hosted.life import FarLife
-    from quicksand.hosted.methods import NEW as MAKING_METHODS
     from quicksand.hosted.offering import LateOffer
-    from quicksand.hosted.remote_making import describe, life_of
-    from quicksand.hosted.remote_parts import FarParts
+    from quicksand.hosted.remote_parts import FarParts, describe, life_of
     from quicksand.hosted.standing import StandingSandbox, StandingTable
     from quicksand.life.image_building import build_if_missing
     from quicksand.life.parts import Parts
@@ -96,9 +92,8 @@ if TYPE_CHECKING:
     from quicksand.records.registry import Registry, taken_hint
     from quicksand.records.sandboxes import is_id
     from quicksand.records.trash import trash_dir
-    from quicksand.remote.node import NODE_SCHEME
-    from quicksand.remote.peer_channel import Channel
-    from quicksand.remote.peer_link import Link, Request
+    from quicksand.remote.destination import NODE_SCHEME
+    from quicksand.remote.peer_link import Channel, Link, Request
     from quicksand.remote.serving import Offer
     from quicksand.saves.census import remove_save
     from quicksand.saves.finding import known_stores

@@ -51,7 +51,7 @@ def make_parts(
     if restart:
         raise ConfigError("restart is for sandboxes of a fleet: pass fleet=, too")
     if is_elsewhere(host):
-        from quicksand.hosted.remote_making import make_there  # noqa: PLC0415
+        from quicksand.hosted.remote_parts import make_there  # noqa: PLC0415
 
         return make_there(host, own, options)
     return make_here(own, options)
@@ -59,7 +59,7 @@ def make_parts(
 
 def open_parts(host: str | RemoteHost, id_or_name: str, **how: Any) -> Parts:
     """Return the parts of a sandbox on another machine; ``how`` is as in `open_there`."""
-    from quicksand.hosted.remote_making import open_there  # noqa: PLC0415
+    from quicksand.hosted.remote_parts import open_there  # noqa: PLC0415
 
     return open_there(host, id_or_name, **how)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -27,7 +27,7 @@ from quicksand_tui.cli.output import (
     tell,
 )
 from quicksand_tui.cli.progress_display import Rate, Standing, shown
-from quicksand_tui.cli.runner import Signals, attached, opened, run_async
+from quicksand_tui.cli.runner import Signals, attached, opened, reached, run_async
 from quicksand_tui.model.text import clean
 from quicksand_tui.verbs.call import AS_JSON, Call, Table, UsageError, ignore
 from quicksand_tui.verbs.verb import Kind
@@ -85,24 +85,13 @@ def names_or_all(names: tuple[str, ...], chosen: bool, option: str, among: list[
 
 
 if TYPE_CHECKING:
-    from quicksand.hosted.remote_host import RemoteHost
-
     from quicksand_tui.verbs.verb import AnyVerb, Parameter
-
-    Reach = Callable[[], AbstractAsyncContextManager[RemoteHost | None]]
-    """Yields the machine on which a verb is carried out; None is this one."""
 
 EVERYTHING = "everything"
 """The name of the option that stands for the names of all sandboxes that run."""
 
 
-@asynccontextmanager
-async def here() -> AsyncIterator[None]:
-    """Yields this machine."""
-    yield
-
-
-def carry_out(verb: AnyVerb, given: dict[str, Any], reach: Reach = here) -> int:
+def carry_out(verb: AnyVerb, given: dict[str, Any]) -> int:
     """Carries a verb out with what was typed, by the names of its parameters; returns the exit
     code. Raises click.UsageError."""
     as_json = given.pop(AS_JSON, False)
@@ -110,10 +99,10 @@ def carry_out(verb: AnyVerb, given: dict[str, Any], reach: Reach = here) -> int:
     about = given.pop(verb.subject.name)
     many = next((one for one in verb.parameters[1:] if one.repeatable and not one.flags), None)
     if many is not None:
-        return _to_each(verb, about, given, many, reach)
+        return _to_each(verb, about, given, many)
     if verb.subject.repeatable:
-        return _in_each(verb, about, given, reach)
-    return _in_one(verb, about, _call(verb, given), reach, as_json=as_json)
+        return _in_each(verb, about, given)
+    return _in_one(verb, about, _call(verb, given), as_json=as_json)
 
 
 def _call(verb: AnyVerb, given: dict[str, Any]) -> Call[Any]:
@@ -125,11 +114,11 @@ def _call(verb: AnyVerb, given: dict[str, Any]) -> Call[Any]:
     return call
 
 
-def _in_one(verb: AnyVerb, name: str, call: Call[Any], reach: Reach, *, as_json: bool) -> int:
+def _in_one(verb: AnyVerb, name: str, call: Call[Any], *, as_json: bool) -> int:
     rate = Rate(f"{name}: {call.stage}")
 
     async def main(signals: Signals) -> int:
-        async with _open(verb, name, call, reach) as sandbox, shown(rate.look):
+        async with _open(verb, name, call) as sandbox, shown(rate.look):
             result = await call.act(sandbox, rate.take)
         if as_json:
             print_json(call.facts(sandbox.name, result))
@@ -141,10 +130,10 @@ def _in_one(verb: AnyVerb, name: str, call: Call[Any], reach: Reach, *, as_json:
 
 
 @asynccontextmanager
-async def _open(verb: AnyVerb, name: str, call: Call[Any], reach: Reach) -> AsyncIterator[Sandbox]:
+async def _open(verb: AnyVerb, name: str, call: Call[Any]) -> AsyncIterator[Sandbox]:
     """Opens a sandbox if it is in one of the states that the verb needs. Raises
     SandboxNotFoundError and StateError."""
-    async with reach() as host:
+    async with reached() as host:
         if host is None and verb.states == RUNS:
             with attached(name) as sandbox:
                 yield sandbox
@@ -177,7 +166,7 @@ def _print(call: Call[Any], name: str, result: Any) -> None:
         say(line)
 
 
-def _in_each(verb: AnyVerb, names: tuple[str, ...], given: dict[str, Any], reach: Reach) -> int:
+def _in_each(verb: AnyVerb, names: tuple[str, ...], given: dict[str, Any]) -> int:
     """Carries a verb out in several sandboxes at once; prints the names of the successes."""
     if (everything := given.pop(EVERYTHING, None)) is not None:
         live = names_of(lambda entry: entry.is_live) if everything else []
@@ -193,14 +182,14 @@ def _in_each(verb: AnyVerb, names: tuple[str, ...], given: dict[str, Any], reach
             say(line)
 
     async def work(name: str) -> None:
-        async with reach() as host:
+        async with reached() as host:
             result = await call.carry_out(name, opened=warn, host=host)
         _print(call, name, result)
 
     return do_each(names, work, doing=call.doing)
 
 
-def _to_each(verb: AnyVerb, name: str, given: dict[str, Any], many: Parameter, reach: Reach) -> int:
+def _to_each(verb: AnyVerb, name: str, given: dict[str, Any], many: Parameter) -> int:
     """Carries a verb out for each word of a parameter; prints the words with which it succeeded and
     reports the errors of the others."""
     words = dict.fromkeys(given.pop(many.name))
@@ -208,7 +197,7 @@ def _to_each(verb: AnyVerb, name: str, given: dict[str, Any], many: Parameter, r
     async def main(signals: Signals) -> int:
         code = Exit.OK
         calls = {word: _call(verb, {**given, many.name: word}) for word in words}
-        async with _open(verb, name, next(iter(calls.values())), reach) as sandbox:
+        async with _open(verb, name, next(iter(calls.values()))) as sandbox:
             for word, call in calls.items():
                 try:
                     await call.act(sandbox, lambda _: None)

@@ -20,17 +20,12 @@ if TYPE_CHECKING:
 from quicksand_tui.model.amounts import age_text, size_text
 from quicksand_tui.model.remedy_words import hint_of, text_of
 from quicksand_tui.model.text import cells, clean_lines
-from quicksand_tui.verbs.telling import TELL, TELL_JSON
 
 
 def say_notices(name: str, notices: Sequence[str], *, but: Sequence[str] = ()) -> None:
     """Tells the notices of a sandbox's start, without those that were told already."""
     for notice in notices:
-        if notice in but:
-            continue
-        if tells_json():
-            tell_program(notice=clean(notice))
-        else:
+        if notice not in but:
             say(f"{name}: {clean(notice)}")
 
 
@@ -112,21 +107,8 @@ def _make_room() -> None:
         take_away()
 
 
-def tells_json() -> bool:
-    """Returns whether a program reads our stderr (`verbs.telling`)."""
-    return os.environ.get(TELL) == TELL_JSON
-
-
-def tell_program(**told: Any) -> None:
-    """Writes a line of JSON to stderr, for the program that reads it."""
-    print(json.dumps(told), file=sys.stderr, flush=True)
-
-
 def say(line: str) -> None:
     """Writes a line for people to stderr."""
-    if tells_json():
-        tell_program(said=line)
-        return
     _make_room()
     print(line, file=sys.stderr, flush=True)
 
@@ -154,9 +136,6 @@ def complain(error: object, *, hint: str = "", about: str = "") -> None:
     elif isinstance(error, DiskSpaceError):
         hint = hint_with_amounts(error)
     hint = clean_lines(shorten(told_text(hint)))
-    if tells_json():
-        tell_program(error={"message": said, "hint": hint})
-        return
     say(f"{PROGRAM}: {said}")
     if hint:
         say(f"hint: {hint}")

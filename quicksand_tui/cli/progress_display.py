@@ -15,16 +15,7 @@ from typing import TYPE_CHECKING
 
 from quicksand.base.progress import WHOLE
 
-from quicksand_tui.cli.output import (
-    columns_of,
-    covering,
-    has_colour,
-    is_terminal,
-    is_unicode,
-    say,
-    tell_program,
-    tells_json,
-)
+from quicksand_tui.cli.output import columns_of, covering, has_colour, is_terminal, is_unicode, say
 from quicksand_tui.model.amounts import age_text, left_text, seconds_text, size_text
 from quicksand_tui.model.pace import Pace
 from quicksand_tui.model.text import clean, clip_middle, plain
@@ -45,8 +36,6 @@ class Standing:
     done: int = 0
     total: int = 0
     """The end of the count; 0 if unknown."""
-    doing: str = ""
-    """The work without its object; "" if that does not change."""
     step: int = 0
     steps: int = 0
     """Step ``step`` of ``steps``; 0 if unknown."""
@@ -85,14 +74,13 @@ class StartProgress:
     def __init__(self, name: str) -> None:
         self._name = name
         self._stage = "starting"
-        self._doing = ""
         self._step = self._steps = 0
         self._whole = Whole()
 
     def stage(self, name: str, done: int, total: int) -> None:
         self._whole.take(done, total)
         is_steps = self._whole.share is None
-        self._stage = self._doing = stage_text(name)
+        self._stage = stage_text(name)
         self._step, self._steps = (done + 1, total) if is_steps else (0, 0)
         if self._steps:
             self._stage += f" ({self._step} of {total})"
@@ -100,7 +88,6 @@ class StartProgress:
     def look(self) -> Standing:
         return Standing(
             text=f"{self._name}: {self._stage}",
-            doing=self._doing,
             step=self._step,
             steps=self._steps,
             share=self._whole.share,
@@ -129,7 +116,6 @@ class Rate:
         return Standing(
             text=f"{self._title}: {stage}" if stage else self._title,
             stage=stage,
-            doing=stage,
             done=self._done,
             total=self._total,
         )
@@ -160,7 +146,6 @@ class BuildProgress:
         return Standing(
             text=f"{self._name}: {self._stage}" if self._stage else self._name,
             stage=self._stage,
-            doing=self._stage,
             done=self._done,
             total=self._total,
             in_bytes=False,
@@ -177,12 +162,11 @@ TICK_S = 0.1
 async def shown(what: str | Callable[[], Standing]) -> AsyncIterator[None]:
     """Shows progress on one line of the terminal during the context, and removes the line at its
     end. ``what`` is a text, or returns the current progress. Raises the errors of drawing."""
-    if not (tells_json() or is_terminal(sys.stderr)):
+    if not is_terminal(sys.stderr):
         yield
         return
     look = (lambda: Standing(text=what)) if isinstance(what, str) else what
-    tick = _tell if tells_json() else _tick
-    task = asyncio.create_task(tick(look), name="quicksand-progress")
+    task = asyncio.create_task(_tick(look), name="quicksand-progress")
     try:
         yield
     finally:
@@ -190,26 +174,6 @@ async def shown(what: str | Callable[[], Standing]) -> AsyncIterator[None]:
         await asyncio.wait((task,))
     if not task.cancelled():
         task.result()  # raises if the drawing has failed
-
-
-async def _tell(look: Callable[[], Standing]) -> None:
-    """Tells a program the progress whenever it has changed."""
-    told = Standing(text="")
-    while True:
-        now = look()
-        if now != told and now.doing:
-            told = now
-            tell_program(
-                progress={
-                    "stage": now.doing,
-                    "step": now.step,
-                    "steps": now.steps,
-                    "done": now.done,
-                    "total": now.total,
-                    "share": now.share,
-                }
-            )
-        await asyncio.sleep(TICK_S)
 
 
 async def _tick(look: Callable[[], Standing]) -> None:

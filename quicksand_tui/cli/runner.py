@@ -8,7 +8,9 @@ import logging
 import math
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from quicksand.base.errors import (
@@ -32,6 +34,7 @@ from quicksand_tui.model.remedy_words import hint_of, text_of, worded
 from quicksand_tui.model.text import clean
 
 if TYPE_CHECKING:
+    from quicksand.hosted.remote_host import RemoteHost
     from quicksand.records.sandboxes import Entry
 
 
@@ -42,6 +45,35 @@ AGAIN_S = 2.0
 
 END_S = 10.0
 """Seconds that a guest's command has to end after SIGTERM or SIGHUP, as with `docker stop`."""
+
+
+Reach = Callable[[], AbstractAsyncContextManager["RemoteHost | None"]]
+"""Yields the machine on which a command does its work; None is this one."""
+
+
+@contextlib.asynccontextmanager
+async def _here() -> AsyncIterator[None]:
+    yield
+
+
+_reach: ContextVar[Reach] = ContextVar("reach", default=_here)
+
+
+@contextlib.contextmanager
+def working_on(reach: Reach) -> Iterator[None]:
+    """Has the commands of the context that can do so (`reached`) work on another machine."""
+    token = _reach.set(reach)
+    try:
+        yield
+    finally:
+        _reach.reset(token)
+
+
+@contextlib.asynccontextmanager
+async def reached() -> AsyncIterator[RemoteHost | None]:
+    """Yields the machine on which the present command does its work; None is this one."""
+    async with _reach.get()() as host:
+        yield host
 
 
 class CannotStart(Exception):  # noqa: N818 - reads as a fact

@@ -18,8 +18,7 @@ from quicksand_tui.model.jobs import OperationError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
-    from quicksand.remote.peer_channel import Channel
-    from quicksand.remote.peer_link import Request
+    from quicksand.remote.peer_link import Channel, Request
 
     from quicksand_tui.door.look import Reader
     from quicksand_tui.model.world import World

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
-    from quicksand.remote.peer_channel import Channel
-    from quicksand.remote.peer_link import Request
+    from quicksand.remote.peer_link import Channel, Request
 
     from quicksand_tui.door.saves_look import SavesReader
     from quicksand_tui.model.shown_saves import SavesView

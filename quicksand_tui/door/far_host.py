@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -24,8 +25,8 @@ from quicksand.base.errors import (
 )
 from quicksand.base.typed_values import ForeignValueError
 from quicksand.remote.connection import Connection
+from quicksand.remote.destination import Destination, NodeDestination, parse_address
 from quicksand.remote.hello import WATCH
-from quicksand.remote.node import NodeDestination, parse_address
 
 from quicksand_tui.door.far_lines import FarWorld, Learner, Lines
 from quicksand_tui.model.remedy_words import hint_of, text_of
@@ -34,10 +35,7 @@ from quicksand_tui.model.text import sanitise
 from quicksand_tui.model.world import MachineState, MachineView
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-
     from quicksand.remote.askpass import Askpass
-    from quicksand.remote.destination import Destination
     from quicksand.remote.peer_link import Link
 
 PAUSES_S = (1.0, 30.0)

@@ -4,6 +4,7 @@ methods of a sandbox of this one."""
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
@@ -12,10 +13,8 @@ from quicksand.hosted.remote_host import RemoteHost
 from quicksand.sandbox import Sandbox
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from quicksand.remote.connection import Way
     from quicksand.remote.peer_link import Link
-    from quicksand.remote.shared_connection import Way
 
     from quicksand_tui.door.far_host import FarHost
 
@@ -40,7 +39,7 @@ def patient(host: FarHost, tell: Callable[[str], None]) -> RemoteHost:
 
 
 class FarSharing:
-    """Implements `quicksand.remote.shared_connection.Sharing`. `FarHost.run` makes the connection,
+    """Implements `quicksand.remote.connection.Sharing`. `FarHost.run` makes the connection,
     and ends it."""
 
     def __init__(self, host: FarHost) -> None:

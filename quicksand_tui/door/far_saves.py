@@ -7,6 +7,7 @@ All runs on the engine's loop, unless said otherwise.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -22,9 +23,7 @@ from quicksand_tui.model.text import sanitise
 from quicksand_tui.model.world import MachineState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from quicksand.remote.peer_channel import Channel
+    from quicksand.remote.peer_link import Channel
 
     from quicksand_tui.door.far_host import FarHost
 

@@ -18,7 +18,7 @@ from quicksand_tui.door.service_protocol import LogKind
 from quicksand_tui.door.silence import Silences, TrafficWatch, with_silences, with_traffic
 from quicksand_tui.model.jobs import Failure, OperationError
 from quicksand_tui.model.text import error_text
-from quicksand_tui.verbs.verdicts import Verified, VerifiedThere
+from quicksand_tui.verbs.verdicts import Verified
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -267,8 +267,9 @@ class EngineService:
                 self._saves.learn(result.views())
             return result
         result = await lazy_hosts.carry_out_there(there[0], verb, there[1], report)
-        if isinstance(result, VerifiedThere) and self._hosts is not None:
-            self._hosts.note_verdicts(there[0], result.views())
+        if isinstance(result, Verified) and self._hosts is not None:
+            views = {key: view for key, (_, view) in result.views().items()}
+            self._hosts.note_verdicts(there[0], views)
         return result
 
     async def ask(self, title: str, question: Callable[[Engine], Awaitable[T]]) -> T:

@@ -137,13 +137,7 @@ def restore_of(values: Values, trashed: TrashFacts) -> Call[Any]:
 def restore(trashed: TrashFacts, *, name: str = "") -> Call[Any]:
     """Returns the verb that brings back one thing, on its machine, under its own name or another
     one."""
-    return saves.bring_back(
-        [Path(trashed.path)],
-        name=name,
-        shown=trashed.id,
-        named=trashed.short_name,
-        host=trashed.host,
-    )
+    return saves.bring_back([Path(trashed.path)], name=name, shown=trashed.id, host=trashed.host)
 
 
 def restore_form(trashed: TrashFacts) -> Form:

@@ -360,7 +360,9 @@ class Operations:
             self.do(
                 verb,
                 sandbox,
-                got=lambda gone: self._note_removed(trashing.shown_removal(gone)),
+                got=lambda gone, host=sandbox.host: self._note_removed(  # type: ignore[misc]
+                    trashing.removed_view(gone, host)
+                ),
                 together=together,
             )
 

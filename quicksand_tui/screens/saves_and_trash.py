@@ -250,7 +250,6 @@ class TrashScreen(BrowsingScreen[TrashFacts]):
             verb = purge(
                 [Path(one.path) for one in found],
                 shown=[one.id for one in found],
-                named=[one.short_name for one in found],
                 host=host,
             )
             self._operations.do_with_saves(verb, found)

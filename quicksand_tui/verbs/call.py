@@ -21,11 +21,12 @@ from quicksand_tui.verbs.verb import Kind
 if TYPE_CHECKING:
     from typing import Self
 
+    from quicksand.base.progress import Progress as EngineProgress
     from quicksand.hosted.remote_host import RemoteHost
+    from quicksand.life.kept_things import KeptThings
     from quicksand.sandbox import Sandbox
 
     from quicksand_tui.model.keymap import Keymap
-    from quicksand_tui.model.shown_sandboxes import SandboxView
     from quicksand_tui.model.specs import Told
     from quicksand_tui.verbs.verb import AnyVerb, Parameter
 
@@ -189,18 +190,6 @@ def _no_facts(name: str, result: Any) -> None:
     return None
 
 
-@frozen
-class Relayed:
-    """The report of a verb's command on another machine. Nothing of it is sanitised."""
-
-    json: Any = None
-    """The object that ``--json`` printed; None if the command has no such option."""
-    notices: tuple[str, ...] = ()
-    """The parts that it could not do."""
-    sandbox: SandboxView | None = None
-    """The sandbox as it was before."""
-
-
 def _nothing(name: str, result: Any) -> Iterable[Any]:
     return ()
 
@@ -230,6 +219,18 @@ def attach(name: str, report: Report, host: RemoteHost | None) -> Sandbox:
     return lazy_engine.Sandbox.attach(name, host=host)
 
 
+def things_of(host: RemoteHost | None) -> KeptThings:
+    """Returns the sandboxes, saves and trash on the disk of a machine; None is this one."""
+    if host is None:
+        return lazy_engine.KeptThings(lazy_engine.paths())
+    return lazy_engine.FarThings(host)
+
+
+def steps_to(report: Report) -> EngineProgress:
+    """Returns the engine's callback for work that counts things."""
+    return lambda stage, done, total: report(Progress("", stage, done, total))
+
+
 async def _not_in_a_sandbox(sandbox: Sandbox, report: Report) -> Any:
     raise LookupError("it opens no sandbox")
 
@@ -245,8 +246,12 @@ class Call(Generic[T]):
     open: Callable[[str, Report, RemoteHost | None], Sandbox] = open_any
     """Opens the sandbox of that name or id for it, on this machine if there is no other."""
     run: Callable[[str, Report], Awaitable[T]] | None = None
-    """Does it instead if no sandbox is to be opened, to the one of that name or id: it makes one,
-    or works on what stands on disk. A call that is about none ignores the name."""
+    """Does it instead on this machine, and on no other, where no sandbox is to be opened. A call
+    that is about none ignores the name."""
+    anywhere: Callable[[str, Report, RemoteHost | None], Awaitable[T]] | None = None
+    """Does it instead on any machine, where no sandbox is to be opened, to the one of that name or
+    id: it makes one, or works on what stands on the disk there. Without a machine it is this
+    one."""
     job: JobVerb = JobVerb.CHANGE
     """The verb of its job, which says how the job is shown and cancelled, if that is special."""
     doing: str = ""
@@ -271,18 +276,10 @@ class Call(Generic[T]):
     """Turns the result into notices of parts that could not be done, by names of sandboxes."""
     warnings: Callable[[Sandbox], Iterable[str]] = _none
     """Returns the command's warnings about a sandbox before the action."""
-    there: Callable[[Relayed], Any] | None = None
-    """Turns the report of the command on another machine into the argument of `tell`, if it is the
-    command that is carried out there: `run` and its like need what stands on the disk there. Raises
-    LookupError, TypeError or ValueError if it makes no sense."""
     only_here: bool = False
     """Whether it is not carried out on other machines."""
-    words: Callable[[str], Sequence[str]] | None = None
-    """Returns the words of its command about a subject, if `values` are only to be shown."""
     host: str = ""
     """The machine on which it is done, if it is about no sandbox."""
-    finds_faults: bool = False
-    """Whether its command ends with 1 when it has found what it looks for: that is no failure."""
     verb: AnyVerb | None = None
     values: Mapping[str, Value] = field(default_factory=dict)
     """The values of its verb's parameters by their names, except the subject's."""
@@ -315,14 +312,6 @@ class Call(Generic[T]):
         """Whether it changes nothing."""
         return self._verb.only_reads([name for name, value in self.values.items() if value])
 
-    def relayed_words(self, subject: str) -> Sequence[str]:
-        """Returns the words of its command about ``subject``, with ``--json`` if it has that."""
-        if self.words is not None:
-            return self.words(subject)
-        names = {parameter.name for parameter in self._verb.parameters}
-        more: dict[str, Value] = {AS_JSON: True} if AS_JSON in names else {}
-        return words_of(self._verb, subject, {**self.values, **more})
-
     async def carry_out(
         self,
         name: str,
@@ -335,6 +324,8 @@ class Call(Generic[T]):
         it began. Raises QuicksandError or OSError as the engine does, or OperationError."""
         if self.run is not None:
             return await self.run(name, report)
+        if self.anywhere is not None:
+            return await self.anywhere(name, report, host)
         sandbox = self.open(name, report, host)
         try:
             await sandbox.look()

@@ -159,7 +159,7 @@ async def let_go_on(sandbox: Sandbox, at: str | None = None) -> Started:
 def create(spec: NewSpec) -> Call[Started]:
     """Starts a new sandbox, which outlives us. The first report gives its id."""
 
-    async def run(_: str, report: Report) -> Started:
+    async def anywhere(_: str, report: Report, host: RemoteHost | None) -> Started:
         sandbox: Sandbox | None = None
 
         def progress(stage: str, done: int, total: int) -> None:
@@ -167,9 +167,11 @@ def create(spec: NewSpec) -> Call[Started]:
                 _stages_to(report, sandbox.id)(stage, done, total)
 
         sandbox = lazy_engine.Sandbox(
-            image=spec.save or spec.image,
+            # This very save, whatever other saves are called.
+            image=own_key(spec.save, spec.host) if spec.save else spec.image,
             name=spec.name,
             build=True,
+            host=host,
             progress_callback=progress,
             **machine_keywords(spec),
         )
@@ -183,11 +185,9 @@ def create(spec: NewSpec) -> Call[Started]:
         job=JobVerb.START,
         failed=f"{spec.name} did not start",
         done=STARTED,
-        run=run,
+        anywhere=anywhere,
         spec=spec,
         tell=lambda name, started, keymap: told_of(name, started),
-        there=lambda told: Started(told.notices),
-        words=lambda _: [*run_words(spec, relayed=True)],
     )
 
 
@@ -211,11 +211,9 @@ def run_command(spec: NewSpec) -> str:
     return shown_command(run_words(spec), spec.host)
 
 
-def run_words(spec: NewSpec, *, relayed: bool = False) -> list[str]:
-    """Returns the words of that command; with ``relayed`` as it is carried out for the app."""
+def run_words(spec: NewSpec) -> list[str]:
+    """Returns the words of that command."""
     image = spec.image or "IMAGE"
-    if relayed and spec.save:
-        image = own_key(spec.save, spec.host)  # this very save, whatever other saves are called
     words = ["--name", spec.name or "NAME"]
     for keyword, record in machine_records().items():
         text = spec.machine.get(keyword, "")
@@ -223,7 +221,7 @@ def run_words(spec: NewSpec, *, relayed: bool = False) -> list[str]:
         usual = spec.suggested.get(keyword, record.default_text)
         if text and (spec.save or spec.is_file or text != usual):
             words += record.words(text)
-    words += ["--detach", *(("--build", "--json") if relayed else ())]
+    words.append("--detach")
     # A name that begins with a dash must not be taken for an option.
     words = [*words, "--", image] if image.startswith("-") else [image, *words]
     return ["run", *words]

@@ -8,24 +8,19 @@ from quicksand.base.on_demand import on_demand
 if TYPE_CHECKING:
     from quicksand.base.arch import Architecture
     from quicksand.base.errors import PathError, QuicksandError
-    from quicksand.base.fields import Fields
-    from quicksand.base.footprint import Footprint
     from quicksand.base.limits import BUTTONS, CLONES_AT_ONCE, CLONES_MAX, SPARES_MAX
     from quicksand.base.paths import expand, paths
     from quicksand.base.progress import WHOLE
-    from quicksand.base.threads import (
-        Stopped,
-        in_stoppable_thread,
-        in_thread_to_the_end,
-        stopped_when_cancelled,
-    )
+    from quicksand.base.threads import Stopped, in_thread_to_the_end
     from quicksand.disks.images.image_store import ImageStore
     from quicksand.disks.packages.installing import install_package
     from quicksand.disks.packages.names import PUBLISHED
     from quicksand.disks.packages.sources import parse_source
     from quicksand.disks.packages.wanted import parse_wanted
     from quicksand.disks.packages.wheel import is_wheel, parse_wheel_name
+    from quicksand.hosted.far_things import FarThings
     from quicksand.life.image_users import uninstall
+    from quicksand.life.kept_things import KeptThings
     from quicksand.life.sandbox_removal import SandboxTrash, remove_sandbox
     from quicksand.life.whole import make_whole
     from quicksand.qemu.bundled import QEMU_PACKAGE

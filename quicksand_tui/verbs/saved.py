@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from quicksand_tui.model.amounts import size_text
+from quicksand_tui.model.shown_sandboxes import split_host
 from quicksand_tui.model.specs import Told
 from quicksand_tui.model.text import clean, sanitise
 
@@ -33,20 +34,12 @@ class Saved(NamedTuple):
     seconds: float
 
 
-class SavedThere(NamedTuple):
-    """A save that was made on another machine."""
-
-    name: str
-    manifest: SaveManifest
-
-
-def tell_saved(name: str, saved: Saved | SavedThere, keymap: Keymap) -> Told:
+def tell_saved(name: str, saved: Saved, keymap: Keymap) -> Told:
     """Returns words about a save that was made, and about all that is not in it."""
-    if isinstance(saved, SavedThere):
-        manifest = saved.manifest
-        summary = f"{sanitise(saved.name)} is saved on the machine of {name}"
+    manifest = saved.save.require()
+    if split_host(name)[1]:
+        summary = f"{sanitise(saved.save.name)} is saved on the machine of {name}"
     else:
-        manifest = saved.save.require()
         summary = f"{sanitise(saved.save.name)} is saved: {size_text(saved.size)}"
     if manifest.unsynced:
         summary += (

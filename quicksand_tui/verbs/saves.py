@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from quicksand.things.status import CAN_BE_COPIED
 
@@ -16,8 +15,7 @@ from quicksand_tui.model.named import Named
 from quicksand_tui.model.remedy_words import hint_of, text_of
 from quicksand_tui.model.specs import Told
 from quicksand_tui.model.text import sanitise
-from quicksand_tui.verbs import lazy_engine
-from quicksand_tui.verbs.call import Call, Progress, Report, Table, ignore, stage_text
+from quicksand_tui.verbs.call import Call, Progress, Report, Table, stage_text, steps_to, things_of
 from quicksand_tui.verbs.parameters import (
     DRY_RUN,
     EMPTY,
@@ -29,15 +27,15 @@ from quicksand_tui.verbs.parameters import (
     SANDBOX,
     SENT,
 )
-from quicksand_tui.verbs.saved import Saved, SavedThere, lines_of_saved, tell_saved
+from quicksand_tui.verbs.saved import Saved, lines_of_saved, tell_saved
 from quicksand_tui.verbs.trashing import RESTORE, TRASH
 from quicksand_tui.verbs.verb import Asked, Form, Kind, argument, command, flag, option, part, verb
 
 if TYPE_CHECKING:
     from quicksand.base.errors import QuicksandError
+    from quicksand.hosted.remote_host import RemoteHost
+    from quicksand.life.kept_things import RemovedSave, RemovedSaves, RestoredThings, Swept
     from quicksand.sandbox import Sandbox
-    from quicksand.saves.census import Removed
-    from quicksand.saves.store import SaveStore, Trashed
 
     from quicksand_tui.model.keymap import Keymap
 
@@ -95,19 +93,17 @@ def save(
 
     async def act(sandbox: Sandbox, report: Report) -> Saved:
         started = time.perf_counter()
-        stop = threading.Event()
-        options = lazy_engine.SaveOptions(
+        made = await sandbox.save_to(
+            save,
+            workspace=workspace,
             note=note,
             compress=compress,
             replace=replace,
             freeze=freeze,
             delete_checkpoints=delete_checkpoints,
-            progress=_until(stop, bytes_to(report)),
+            progress=bytes_to(report),
         )
-        saving = sandbox.save_to(store_of(workspace), save, options)
-        made = await lazy_engine.stopped_when_cancelled(saving, stop.set, cancels=True)
-        size = await lazy_engine.in_thread_to_the_end(lambda: lazy_engine.Footprint(made.root).size)
-        return Saved(made, size, time.perf_counter() - started)
+        return Saved(made.save, made.size, time.perf_counter() - started)
 
     return Call(
         job=JobVerb.SAVE,
@@ -122,15 +118,7 @@ def save(
         },
         lines=_table_of_saved,
         said=lambda _, saved: lines_of_saved(saved.save.require()),
-        there=lambda told: SavedThere(save, lazy_engine.SaveManifest.from_json(told.json)),
     )
-
-
-def store_of(workspace: Path | None) -> SaveStore:
-    """Returns the store of ``workspace``, or the user's own store for None."""
-    if workspace is None:
-        return lazy_engine.SaveStore(lazy_engine.paths().saves)
-    return lazy_engine.workspace_store(workspace)
 
 
 def _table_of_saved(_: str, saved: Saved) -> Table:
@@ -139,48 +127,12 @@ def _table_of_saved(_: str, saved: Saved) -> Table:
     return Table(("SAVE", "SIZE", "LAYERS", "TIME"), [(saved.save.name, size, layers, took)])
 
 
-def _until(stop: threading.Event, take: Bytes) -> Bytes:
-    """Returns ``take`` until ``stop`` is set: the engine waits for its thread, which only an error
-    raised there ends early."""
-
-    def progress(stage: str, done: int, total: int) -> None:
-        if stop.is_set():
-            raise lazy_engine.Stopped
-        take(stage, done, total)
-
-    return progress
-
-
 # Removing, and bringing back
-
-
-class Swept(NamedTuple):
-    """Things that had been in the trash for long enough, and are deleted for good."""
-
-    gone: Sequence[Trashed] = ()
-    error: QuicksandError | None = None
-    """The reason why the trash could not be swept."""
-
-
-def sweep_trash() -> Swept:
-    """Removes all that has been in the trash for long enough. Blocks for I/O."""
-    try:
-        return Swept(lazy_engine.sweep(lazy_engine.paths()))
-    except lazy_engine.QuicksandError as error:  # the order itself has succeeded
-        return Swept(error=error)
 
 
 def _about(swept: Swept) -> tuple[str, ...]:
     """Returns lines about why the trash could not be swept; none if it could."""
     return () if swept.error is None else (f"The trash: {sanitise(text_of(swept.error))}",)
-
-
-class Discarded(NamedTuple):
-    """The fate of each save that was to be removed."""
-
-    each: Sequence[Removed | QuicksandError]
-    """Each save that was removed, or the reason why it could not be, in their order."""
-    swept: Swept
 
 
 @verb("saves rm", argument("names", Kind.SAVE, "NAME...", repeatable=True), NOW)
@@ -190,103 +142,49 @@ def discard(
     now: bool = False,
     shown: Sequence[str] = (),
     host: str = "",
-    each: Callable[[Removed | QuicksandError], None] = ignore,
-) -> Call[Discarded]:
+    each: Callable[[RemovedSave | QuicksandError], None] | None = None,
+) -> Call[RemovedSaves]:
     """Moves saves, given by name or path, to the trash, or removes them for good with ``now``.
     Cancelling leaves those that are not yet removed. Commands call them ``shown``; ``host`` is the
     machine where they are. ``each`` gets what became of one as soon as that is sure, in another
     thread."""
 
-    async def run(_: str, report: Report) -> Discarded:
-        def work(check: Callable[[], None]) -> Discarded:
-            done: list[Removed | QuicksandError] = []
-            check()
-            for removed in lazy_engine.remove_each(saves, lazy_engine.paths(), now=now):
-                done.append(removed)
-                each(removed)
-                report(Progress("", "removing", len(done), len(saves)))
-                check()
-            return Discarded(done, sweep_trash())
+    async def anywhere(_: str, report: Report, host: RemoteHost | None) -> RemovedSaves:
+        return await things_of(host).remove_saves(
+            [*map(str, saves)], now=now, progress=steps_to(report), each=each
+        )
 
-        return await lazy_engine.in_stoppable_thread(work)
-
-    def tell(_: str, discarded: Discarded | DoneThere, keymap: Keymap) -> Told:
-        if isinstance(discarded, DoneThere):
-            return told(discarded.names, ())
-        failed = [found for found in discarded.each if isinstance(found, Exception)]
+    def tell(_: str, removed: RemovedSaves, keymap: Keymap) -> Told:
+        failed = [found for found in removed.each if isinstance(found, Exception)]
         _require_all(failed, len(saves), "removed")
-        names = [found.info.name for found in discarded.each if not isinstance(found, Exception)]
-        return told(names, _about(discarded.swept))
-
-    def told(names: Sequence[str], lines: tuple[str, ...]) -> Told:
+        names = [found.name for found in removed.each if not isinstance(found, Exception)]
         where = "deleted for good" if now else "in the trash for a week: T shows it"
-        return Told(summary=f"{names_of(names)} {are(names)} {where}", lines=lines)
+        return Told(summary=f"{names_of(names)} {are(names)} {where}", lines=_about(removed.swept))
 
     return Call(
         values={"names": named(saves, shown)},
         job=JobVerb.DISCARD,
         failed="Nothing was removed",
-        run=run,
+        anywhere=anywhere,
         spec=tuple(saves),
         tell=tell,
         host=host,
-        there=lambda _: DoneThere(tuple(shown)),
     )
 
 
-class DoneThere(NamedTuple):
-    """The result of an order about things on another machine."""
-
-    names: Sequence[str]
-    """The names of these things."""
-
-
-class Restored(NamedTuple):
-    """The saves that came back from the trash."""
-
-    names: Sequence[str]
-    failed: Sequence[QuicksandError]
-    swept: Swept
-
-
 def bring_back(
-    places: Sequence[str | Path],
-    *,
-    name: str = "",
-    shown: str = "",
-    named: str = "",
-    host: str = "",
-) -> Call[Restored]:
+    places: Sequence[str | Path], *, name: str = "", shown: str = "", host: str = ""
+) -> Call[RestoredThings]:
     """Restores saves, given by name, id or path in the trash, and sandboxes, given by path; under
-    ``name`` if one is given. For a single one, commands use the word ``shown``; on the machine
-    ``host`` it is the one with this id, and its name there is ``named``."""
+    ``name`` if one is given. For a single one, commands use the word ``shown``; ``host`` is the
+    machine where they are."""
 
-    async def run(_: str, report: Report) -> Restored:
-        sandboxes = lazy_engine.SandboxTrash(lazy_engine.Registry(lazy_engine.paths()))
+    async def anywhere(_: str, report: Report, host: RemoteHost | None) -> RestoredThings:
+        return await things_of(host).restore_things(
+            [*map(str, places)], new_name=name or None, progress=steps_to(report)
+        )
 
-        def restore(place: str | Path) -> str:
-            if isinstance(place, Path) and place.parent == sandboxes.root:
-                return sandboxes.restore(place.name, name or None).name
-            wanted = place.name if isinstance(place, Path) else place
-            return lazy_engine.restore_save(wanted, lazy_engine.paths(), new_name=name or None).name
-
-        def work(check: Callable[[], None]) -> Restored:
-            back: list[str] = []
-            failed: list[QuicksandError] = []
-            for place in places:
-                check()
-                try:
-                    back.append(restore(place))
-                except lazy_engine.QuicksandError as error:
-                    failed.append(error)
-                report(Progress("", "restoring", len(back) + len(failed), len(places)))
-            return Restored(back, failed, sweep_trash() if back else Swept())
-
-        return await lazy_engine.in_stoppable_thread(work)
-
-    def tell(_: str, restored: Restored | DoneThere, keymap: Keymap) -> Told:
-        if isinstance(restored, DoneThere):
-            return Told(summary=f"{names_of(restored.names)} is restored")
+    def tell(_: str, restored: RestoredThings, keymap: Keymap) -> Told:
         _require_all(restored.failed, len(places), "restored")
         back = restored.names
         return Told(
@@ -299,51 +197,33 @@ def bring_back(
         values={"new_name": name, "name": shown},
         job=JobVerb.RESTORE,
         failed="Nothing was restored",
-        run=run,
+        anywhere=anywhere,
         spec=tuple(places),
         tell=tell,
         host=host,
-        there=lambda _: DoneThere((name or named or shown,)),
     )
 
 
 def purge(
-    places: Sequence[Path],
-    *,
-    shown: Sequence[str] = (),
-    named: Sequence[str] = (),
-    host: str = "",
+    places: Sequence[Path], *, shown: Sequence[str] = (), host: str = ""
 ) -> Call[Sequence[str]]:
-    """Removes entries of the trash, given by path, for good. Commands call them ``shown``, and on
-    the machine ``host`` they are those with these ids, which were ``named`` so."""
+    """Removes entries of the trash, given by path, for good. Commands call them ``shown``;
+    ``host`` is the machine where they are."""
 
-    async def run(_: str, report: Report) -> Sequence[str]:
-        wanted = set(places)
-        sandboxes = lazy_engine.SandboxTrash(lazy_engine.Registry(lazy_engine.paths()))
-
-        def work() -> Sequence[str]:
-            ids = [path.name for path in wanted if path.parent == sandboxes.root]
-            names = [gone.name for gone in sandboxes.empty(ids)] if ids else []
-            for store in lazy_engine.known_stores(lazy_engine.paths()):
-                if doomed := [found for found in store.trash() if found.root in wanted]:
-                    store.empty_trash([found.id for found in doomed])
-                    names += [found.save.name for found in doomed]
-            return names
-
-        return await lazy_engine.in_thread_to_the_end(work)
+    async def anywhere(_: str, report: Report, host: RemoteHost | None) -> Sequence[str]:
+        return await things_of(host).empty_trash(places)
 
     return Call(
         verb=TRASH,
         values={"empty": True, "ids": shown},
         job=JobVerb.DISCARD,
         failed="The trash is as it was",
-        run=run,
+        anywhere=anywhere,
         spec=tuple(places),
         tell=lambda _, names, keymap: Told(
             summary=f"{names_of(names, 'things')} {are(names)} deleted for good"
         ),
         host=host,
-        there=lambda _: tuple(named),
     )
 
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from quicksand_tui.model.jobs import JobVerb
-from quicksand_tui.model.shown_sandboxes import RemovedView
+from quicksand_tui.model.shown_sandboxes import RemovedView, at_host
 from quicksand_tui.model.text import sanitise
 from quicksand_tui.verbs import lazy_engine
-from quicksand_tui.verbs.call import Call, Progress, Relayed, Report
+from quicksand_tui.verbs.call import Call, Progress, Report, things_of
 from quicksand_tui.verbs.launching import NAME_LIMIT, let_go_on
 from quicksand_tui.verbs.parameters import EMPTY, JSON, MAYBE_SANDBOXES, NEW_NAME, NOW
 from quicksand_tui.verbs.verb import Kind, argument, command, flag
 
 if TYPE_CHECKING:
+    from quicksand.hosted.remote_host import RemoteHost
     from quicksand.life.sandbox_removal import RemovedSandbox
 
     from quicksand_tui.model.keymap import Keymap
@@ -47,10 +48,8 @@ def remove(
     kept in a checkpoint; the command says so if ``forced``. ``why`` is the reason for the trash to
     tell."""
 
-    async def run(name: str, _: Report) -> RemovedSandbox:
-        return await lazy_engine.remove_sandbox(
-            lazy_engine.Registry(lazy_engine.paths()), name, now=now, stop=stop, why=why
-        )
+    async def anywhere(name: str, _: Report, host: RemoteHost | None) -> RemovedSandbox:
+        return await things_of(host).remove_sandbox(name, now=now, stop=stop, why=why)
 
     return Call(
         verb=RM,
@@ -58,44 +57,25 @@ def remove(
         job=JobVerb.DELETE,
         doing="removing",
         failed="The sandbox was not deleted",
-        run=run,
+        anywhere=anywhere,
         tell=_tell_removed,
-        there=_removed_there,
     )
 
 
-def _removed_there(told: Relayed) -> RemovedView:
-    """Returns the view of a removal there; what the app has seen before tells enough."""
-    view = told.sandbox
-    if view is None:
-        raise LookupError("the sandbox was not known")
-    return RemovedView(
-        id=view.id,
-        name=view.name,
-        in_trash=not view.discard,
-        goes_on=view.is_live and not view.discard,
-    )
-
-
-def shown_removal(removed: RemovedSandbox | RemovedView) -> RemovedView:
-    """Returns a removed sandbox of any machine as the app shows it."""
-    return removed if isinstance(removed, RemovedView) else removed_view(removed)
-
-
-def removed_view(removed: RemovedSandbox) -> RemovedView:
-    """Returns a removed sandbox of the engine as the app shows it."""
+def removed_view(removed: RemovedSandbox, host: str = "") -> RemovedView:
+    """Returns a removed sandbox of a machine, by default this one, as the app shows it."""
     trashed = removed.trashed
     return RemovedView(
-        id=removed.id,
-        name=sanitise(removed.name, limit=NAME_LIMIT),
+        id=at_host(removed.id, host),
+        name=at_host(sanitise(removed.name, limit=NAME_LIMIT), host),
         in_trash=trashed is not None,
         goes_on=trashed is not None and bool(trashed.instant),
         not_kept=sanitise(removed.not_kept),
     )
 
 
-def _tell_removed(name: str, removed: RemovedSandbox | RemovedView, keymap: Keymap) -> str:
-    view = shown_removal(removed)
+def _tell_removed(name: str, removed: RemovedSandbox, keymap: Keymap) -> str:
+    view = removed_view(removed)
     if not view.in_trash:
         return f"{name} is deleted for good"
     lost = f"; only its disk is kept: {view.not_kept}" if view.not_kept else ""
@@ -116,26 +96,24 @@ def bring_back(*, new_name: str | None = None, start: bool = False) -> Call[Back
     """Restores a sandbox from the trash, under another name if one is given. With ``start`` it goes
     on where it was, or boots if it did not run."""
 
-    async def run(name: str, report: Report) -> Back:
-        trash = lazy_engine.SandboxTrash(lazy_engine.Registry(lazy_engine.paths()))
-        found = trash.find(name)
-        report(Progress(found.id, "restoring"))
-        entry = await lazy_engine.in_thread_to_the_end(lambda: trash.restore(found.id, new_name))
+    async def anywhere(name: str, report: Report, host: RemoteHost | None) -> Back:
+        report(Progress("", "restoring"))
+        back = await things_of(host).restore_sandbox(name, new_name=new_name)
+        report(Progress(back.id, "resuming" if start else "restoring"))
         if start:
-            report(Progress(found.id, "resuming"))
-            sandbox = lazy_engine.Sandbox.open(entry.id)
+            sandbox = lazy_engine.Sandbox.open(back.id, host=host)
             try:
-                await let_go_on(sandbox, found.instant or None)
+                await sandbox.look()
+                await let_go_on(sandbox, back.instant or None)
             finally:
                 sandbox.close()
-        return Back(entry.id, entry.name, found.instant, start)
+        return Back(back.id, back.name, back.instant, start)
 
     return Call(
         verb=RESTORE,
         values={"start": start, "new_name": new_name},
         job=JobVerb.START,
         failed="The sandbox was not restored",
-        run=run,
+        anywhere=anywhere,
         tell=lambda name, back, keymap: f"{name} is restored{' and running' if back.runs else ''}",
-        there=lambda told: Back("", "", "", start),
     )

@@ -29,7 +29,7 @@ SILENT = {
     ("records/trash.py", "_look_at"): "what cannot be read is shown as it is",
     ("command.py", "complete_hosts"): "a shell that completes a word shows no errors",
     # The other side is told by the end of its connection.
-    ("remote/passing.py", "pass_on"): "the client sees the end, and says what was lost",
+    ("remote/peer_link.py", "pass_on"): "the client sees the end, and says what was lost",
     ("remote/agents.py", "_answer_looks"): "a client that is gone asks for nothing",
     ("remote/agents.py", "hear"): "whoever uses the connection is told of its end",
     ("remote/commands.py", "put"): "the client is gone, and its command is told to end",
@@ -41,8 +41,8 @@ SILENT = {
     ("hosted/calling.py", "call"): "a broken connection shows itself at the next call",
     ("hosted/holding.py", "_await_cancel"): "its client may come again, and is waited for",
     ("hosted/life.py", "_let_go"): "the far end lets go by itself of what has no client",
-    ("hosted/standing_offer.py", "_remove"): "it is gone already, as it was to be",
-    ("hosted/standing_offer.py", "_hear"): "its client is gone, and wants no more lines",
+    ("hosted/standing.py", "_remove"): "it is gone already, as it was to be",
+    ("hosted/standing.py", "_hear"): "its client is gone, and wants no more lines",
     ("hosted/relayed_screen.py", "_serve"): "whoever looks sees the end, and tries again",
     ("hosted/save_moving.py", "_close"): "the far end closes it with the connection",
     # What was to be removed is gone.

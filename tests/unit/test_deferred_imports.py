@@ -121,7 +121,7 @@ def test_a_planted_import_in_a_function_is_found(tmp_path: Path) -> None:
 
 
 STARTS = {
-    "quicksand.hosted.remote_making": "other machines",
+    "quicksand.hosted.remote_parts": "other machines",
     "importlib.metadata": "of Python itself",
     "quicksand.disks.packages.installing": "building an image, before a start",
     "quicksand.qemu.fetching": "getting QEMU, before a start",

@@ -27,8 +27,15 @@ class ForeignValueError(ValueError):
     """Raised when a value is not of the required type."""
 
 
-def encode(value: Any, depth: int = DEPTH_MAX) -> Any:
-    """Return a value as JSON has it. Raises ForeignValueError if JSON cannot hold it."""
+def _is_not_for_others(value: Any) -> typing.NoReturn:
+    raise ForeignValueError(f"{type(value).__name__} is not for another machine")
+
+
+def encode(
+    value: Any, depth: int = DEPTH_MAX, others: Callable[[Any], Any] = _is_not_for_others
+) -> Any:
+    """Return a value as JSON has it; ``others`` does so for values of further types. Raises
+    ForeignValueError if JSON cannot hold it."""
     if depth == 0:
         raise ForeignValueError("a value is too deep")
     if isinstance(value, Enum):
@@ -38,18 +45,19 @@ def encode(value: Any, depth: int = DEPTH_MAX) -> Any:
             # JSON has no infinity; both ends read it with `float`.
             is_plain = not isinstance(value, float) or math.isfinite(value)
             return value if is_plain else str(value)
-        case bytes() | bytearray() | memoryview():
-            return base64.b64encode(value).decode("ascii")
-        case Path():
-            return str(value)
+        case bytes() | bytearray() | memoryview() | Path():
+            return str(value) if isinstance(value, Path) else base64.b64encode(value).decode()
         case Mapping():
-            return [[encode(key, depth - 1), encode(one, depth - 1)] for key, one in value.items()]
+            return [
+                [encode(key, depth - 1, others), encode(one, depth - 1, others)]
+                for key, one in value.items()
+            ]
         case Sequence() | set() | frozenset():
-            return [encode(one, depth - 1) for one in value]
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = dataclasses.fields(value)
-        return {one.name: encode(getattr(value, one.name), depth - 1) for one in fields if one.init}
-    raise ForeignValueError(f"{type(value).__name__} is not for another machine")
+            return [encode(one, depth - 1, others) for one in value]
+    if not _is_made(value):
+        return others(value)
+    fields = [one.name for one in dataclasses.fields(value) if one.init]
+    return {name: encode(getattr(value, name), depth - 1, others) for name in fields}
 
 
 def encode_changes(before: Any, after: Any, own: Collection[str] = ()) -> dict[str, Any]:
@@ -87,8 +95,14 @@ class Bounds(NamedTuple):
 class Decoder:
     """Makes values of declared types from what `encode` made of them."""
 
-    def __init__(self, names: Mapping[str, Any], bounds: Bounds = Bounds()) -> None:  # noqa: B008
-        """``names`` are those in declarations that their modules import only for type checkers."""
+    def __init__(
+        self,
+        names: Mapping[str, Any],
+        bounds: Bounds = Bounds(),  # noqa: B008
+        others: Mapping[Any, Callable[[Any, str], Any]] = types.MappingProxyType({}),
+    ) -> None:
+        """``names`` are those in declarations that their modules import only for type checkers;
+        ``others`` reads values of further types."""
         self._names = dict(names)
         self._bounds = bounds
         self._hints: dict[Any, dict[str, Any]] = {}
@@ -100,6 +114,7 @@ class Decoder:
             bytes: _bytes,
             Path: _path,
             type(None): _none,
+            **others,
         }
 
     def hints_of(self, declared: Any) -> dict[str, Any]:

@@ -1,4 +1,5 @@
-"""The near end: has another machine call a method once, whatever happens to the connection."""
+"""Calls and their answers: the near end has another machine call a method once, whatever happens to
+the connection; the far end answers with JSON of any size, or an error by its class."""
 
 from __future__ import annotations
 
@@ -6,20 +7,21 @@ import asyncio
 import contextlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from quicksand.base.errors import (
+    QuicksandError,
     RemoteError,
     RemoteProtocolError,
     RemoteRefusedError,
     RemoteUnreachableError,
 )
-from quicksand.hosted.errors import decode_error
+from quicksand.guest.agent.wire import Stream
+from quicksand.hosted.codec import decode_error, encode_error
 from quicksand.hosted.protocol import ANSWER_MAX, CAPABILITY, UNDO_S
-from quicksand.remote.peer_channel import Channel
-from quicksand.remote.peer_link import Link
-from quicksand.remote.shared_connection import Sharing
+from quicksand.remote.connection import Sharing
+from quicksand.remote.peer_link import Channel, Link, Request
 
 Report = Callable[..., Any]
 
@@ -161,3 +163,28 @@ async def read_bytes(link: Link, channel: Channel, limit: int) -> bytes:
     if len(data) != size:
         raise RemoteProtocolError(f"{link.peer.name} sent less of an answer than it said")
     return bytes(data)
+
+
+async def send_json(request: Request, value: Any) -> None:
+    """Answer with a value."""
+    await send_bytes(request, json.dumps(value).encode())
+
+
+async def send_bytes(request: Request, data: bytes) -> None:
+    """Answer with the bytes of JSON as a stream."""
+    request.answer(bytes=len(data))
+    await request.channel.send(Stream.STDOUT, data)
+    request.channel.finish(Stream.STDOUT)
+
+
+@contextlib.contextmanager
+def told_to(request: Request) -> Iterator[None]:
+    """Answer a request that fails with the error of its failure (`calling.value_of`)."""
+    try:
+        yield
+    except RemoteError:
+        raise
+    except (QuicksandError, OSError) as error:
+        if request.is_answered:
+            raise
+        request.answer(error=encode_error(error))

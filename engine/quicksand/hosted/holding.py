@@ -20,11 +20,19 @@ from quicksand.base.effort import best_effort
 from quicksand.base.errors import ConfigError, RemoteError, RemoteRefusedError
 from quicksand.base.paths import paths
 from quicksand.guest.agent.wire import Stream
-from quicksand.hosted.answers import send_bytes, send_json
-from quicksand.hosted.codec import ForeignValueError, decode, encode, hints_of
-from quicksand.hosted.errors import encode_error
-from quicksand.hosted.hosted_sandbox import HostedSandbox, Known
-from quicksand.hosted.methods import METHODS, NEW
+from quicksand.hosted.calling import send_bytes, send_json
+from quicksand.hosted.codec import (
+    METHODS,
+    NEW,
+    OF_THINGS,
+    ForeignValueError,
+    HostedSandbox,
+    Known,
+    decode,
+    encode,
+    encode_error,
+    hints_of,
+)
 from quicksand.hosted.protocol import (
     CALLS_MAX,
     CAPABILITY,
@@ -34,7 +42,9 @@ from quicksand.hosted.protocol import (
     REPORT_EVERY_S,
     SANDBOX_METHODS,
     SETTLE_S,
+    THINGS,
 )
+from quicksand.life.kept_things import KeptThings
 from quicksand.records.memory_budget import Claims
 from quicksand.records.registry import Registry
 from quicksand.remote.hello import HEX32
@@ -237,13 +247,16 @@ class HeldSandboxes:
 
     async def _carry_out(self, params: Mapping[str, Any], call: _Call) -> dict[str, Any]:
         """Call a method. Raises the method's errors."""
-        name = str(params.get("name"))
-        if name not in METHODS:
+        name, is_of_things = str(params.get("name")), params.get("open") == THINGS
+        declared = (OF_THINGS if is_of_things else METHODS).get(name)
+        if declared is None:
             raise RemoteRefusedError(f"there is no method {name!r:.80}", code="no_such_method")
+        if is_of_things:
+            words, keywords = _bind(declared, params, call)
+            return {"value": encode(await getattr(KeptThings(paths()), name)(*words, **keywords))}
         sandbox = await self._open(params, call)
-        method = getattr(sandbox, name)
-        words, keywords = _bind(METHODS[name], params, call)
-        found = method(*words, **keywords)
+        words, keywords = _bind(declared, params, call)
+        found = getattr(sandbox, name)(*words, **keywords)
         if inspect.isawaitable(found):
             found = await found
         if name in NEW:

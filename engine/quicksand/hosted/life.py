@@ -26,15 +26,20 @@ from quicksand.guest.agent.link import used_elsewhere
 from quicksand.guest.agent.session import Session
 from quicksand.guest.execution import ExitStatus
 from quicksand.hosted.calling import call, require_capability
-from quicksand.hosted.codec import ForeignValueError, decode, encode, hints_of
-from quicksand.hosted.errors import decode_error
-from quicksand.hosted.hosted_sandbox import Known
-from quicksand.hosted.methods import METHODS
+from quicksand.hosted.codec import (
+    METHODS,
+    ForeignValueError,
+    Known,
+    decode,
+    decode_error,
+    encode,
+    hints_of,
+)
 from quicksand.hosted.remote_host import RemoteHost
 from quicksand.life.sandbox_stats import SandboxStats
 from quicksand.remote.agents import RelayedAgent
-from quicksand.remote.peer_channel import Channel
-from quicksand.remote.shared_connection import Sharing
+from quicksand.remote.connection import Sharing
+from quicksand.remote.peer_link import Channel
 
 ENDS = frozenset({"stop", "trash"})
 """Methods after which no part of a sandbox may be in use."""
@@ -162,7 +167,7 @@ class FarLife:
     async def call(self, name: str, *args: Any, wanted: Any = None, **keywords: Any) -> Any:
         """Have a method of `Sandbox` called there, and return its result, which has the type that
         the method declares, or ``wanted``. Raises the method's errors, and RemoteError."""
-        words, named, report = _without_callbacks(METHODS[name], args, keywords)
+        words, named, report = without_callbacks(METHODS[name], args, keywords)
         shared = self._use()
         await require_capability(shared)
         self._require_known_there(shared)
@@ -305,7 +310,7 @@ def _by_name(id_: str) -> dict[str, Any]:
     return {"name": id_, "must_run": False, "to_end_it": False}
 
 
-def _without_callbacks(
+def without_callbacks(
     declared: Callable[..., Any], args: Sequence[Any], keywords: dict[str, Any]
 ) -> tuple[list[Any], dict[str, Any], Callable[..., Any] | None]:
     """Return the arguments as JSON, and the function among them, which is called here. Raises

@@ -87,15 +87,15 @@ def all_offers(find_sandbox: Callable[[], Any]) -> tuple[LateOffer, ...]:
         return made
 
     def saves() -> Offer:
-        made: Offer = import_module("quicksand.hosted.save_offer").MovingSaves(paths())
+        made: Offer = import_module("quicksand.hosted.save_moving").MovingSaves(paths())
         return made
 
     def screens() -> Offer:
-        made: Offer = import_module("quicksand.hosted.screen_offer").Screens(paths())
+        made: Offer = import_module("quicksand.hosted.relayed_screen").Screens(paths())
         return made
 
     def standing() -> Offer:
-        made: Offer = import_module("quicksand.hosted.standing_offer").Standing(paths())
+        made: Offer = import_module("quicksand.hosted.standing").Standing(paths())
         return made
 
     return (

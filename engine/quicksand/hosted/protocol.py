@@ -3,6 +3,9 @@
 CAPABILITY = "sandboxes"
 SANDBOX_METHODS = ("call", "answered", "release", "sandboxes", "events", "logs")
 
+THINGS = {"things": True}
+"""The ``open`` of calls about the things on the machine's disk: no sandbox is opened."""
+
 GRACE_S = 30.0
 """Seconds without a client after which its sandboxes end, unless it says otherwise: enough for a
 change of network, and a machine does not run on for long for a script that was killed."""

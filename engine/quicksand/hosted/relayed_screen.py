@@ -1,7 +1,8 @@
-"""The near end of a screen of another machine: a Unix socket of ours whose connections lead to it.
-So viewers and processes that draw or record need not know of other machines.
+"""A screen of another machine. The near end has a Unix socket whose connections lead to it, so that
+viewers and processes that draw or record need not know of other machines; the far end passes the
+bytes of QEMU's VNC server on.
 
-A connection begins with one byte, which says what it is for (`display.place`).
+A connection to the socket begins with one byte, which says what it is for (`display.place`).
 """
 
 from __future__ import annotations
@@ -9,30 +10,35 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any, Self
 
 from quicksand.base.errors import (
+    MachineError,
     QuicksandError,
     RemoteProtocolError,
+    RemoteRefusedError,
     RemoteUnreachableError,
     SandboxNotFoundError,
     StateError,
 )
 from quicksand.base.listening import Acceptor, bind_private
-from quicksand.base.paths import make_private_dir, paths
+from quicksand.base.paths import Paths, make_private_dir, paths
 from quicksand.display.place import SIZE, TO_SIZE, TO_VNC, RelayedScreen
 from quicksand.display.rfb import CLOSE_S
+from quicksand.display.screendump import take_size
+from quicksand.display.sought import machine_with_screen
 from quicksand.guest.agent.wire import Stream
-from quicksand.hosted.calling import require_capability
-from quicksand.hosted.errors import decode_error
-from quicksand.hosted.protocol import SCREENS
+from quicksand.hosted.calling import require_capability, told_to
+from quicksand.hosted.codec import decode_error
+from quicksand.hosted.protocol import SCREEN_METHODS, SCREENS, SCREENS_MAX
 from quicksand.records.host_sockets import SCREEN_SOCKETS, screen_socket
+from quicksand.records.layout import MachineDir
+from quicksand.records.registry import Registry
 from quicksand.remote.abandoned import remove_abandoned
-from quicksand.remote.passing import pass_on
-from quicksand.remote.peer_channel import Channel
-from quicksand.remote.shared_connection import Sharing
+from quicksand.remote.connection import Sharing
+from quicksand.remote.peer_link import Channel, Request, pass_on
 
 CONNECTIONS_MAX = 16
 """The most connections to one screen at the same time; further ones are closed."""
@@ -143,3 +149,71 @@ class ScreenRelay:
         finally:
             if channel is not None:
                 channel.abandon(Stream.INPUT)
+
+
+class Screens:
+    """The screens that are sent to one client (an `Offer` of `remote.serving`). They end with its
+    connection, and nothing is kept."""
+
+    capability = SCREENS
+    methods = SCREEN_METHODS
+    is_empty = True
+
+    def __init__(self, places: Paths) -> None:
+        """``places`` are those of this machine."""
+        self._places = places
+        self._sent = 0
+        """The number of screens sent now."""
+
+    async def answer(self, request: Request, _: Callable[[], Awaitable[None]]) -> None:
+        """See `Offer.answer`."""
+        with told_to(request):
+            if request.method == "screen_size":
+                width, height = await take_size(await self._find(request))
+                request.answer(width=width, height=height)
+            elif self._sent >= SCREENS_MAX:
+                raise RemoteRefusedError(f"{SCREENS_MAX} screens are sent now", code="too_many")
+            else:
+                self._sent += 1
+                try:
+                    await self._send(request)
+                finally:
+                    self._sent -= 1
+
+    async def _send(self, request: Request) -> None:
+        machine = await self._find(request)
+        try:
+            reader, writer = await asyncio.open_unix_connection(machine.vnc_socket)
+        except OSError as error:
+            # A revert removes the directory of the earlier machine.
+            raise MachineError(f"the screen cannot be reached: {error.strerror}") from error
+        try:
+            request.answer()
+            await pass_on(request.channel, Stream.STDOUT, reader, writer)
+        finally:
+            writer.close()
+
+    async def _find(self, request: Request) -> MachineDir:
+        """Return the running machine of the requested sandbox, as `Sandbox.display` would there.
+        Raises SandboxNotFoundError, NoDisplayError, StateError."""
+        name = request.params.get("sandbox")
+        if not isinstance(name, str):
+            raise RemoteRefusedError("sandbox is no text", code="bad_request")
+        entry = await asyncio.to_thread(Registry(self._places).find, name)
+        if entry.record is None:
+            raise StateError(f"the sandbox {entry.name!r} is broken: {entry.error}")
+        if entry.run is None and entry.is_live:
+            raise MachineError(f"the sandbox {entry.name!r} is {entry.status.value}")
+        return machine_with_screen(self._places, entry.name, entry.record.config, lambda: entry)
+
+    def away(self) -> None:
+        """See `Offer.away`."""
+
+    def back(self) -> None:
+        """See `Offer.back`."""
+
+    async def leave(self) -> None:
+        """See `Offer.leave`."""
+
+    async def settle(self) -> None:
+        """See `Offer.settle`."""

@@ -11,14 +11,12 @@ from quicksand.base.errors import ConfigError, RemoteProtocolError
 from quicksand.base.paths import paths
 from quicksand.base.progress import Progress
 from quicksand.hosted.calling import ask, require_capability
-from quicksand.hosted.codec import ForeignValueError, decode
-from quicksand.hosted.hosted_sandbox import HostedSandbox
+from quicksand.hosted.codec import ForeignValueError, HostedSandbox, decode
 from quicksand.hosted.protocol import GRACE_MAX_S, GRACE_S
 from quicksand.hosted.save_moving import MovedSave, Mover, Terms
 from quicksand.records.known_hosts import find_address
-from quicksand.remote.destination import SCHEME
-from quicksand.remote.node import NODE_SCHEME, parse_address
-from quicksand.remote.shared_connection import SharedConnection, SharedConnections, Sharing
+from quicksand.remote.connection import SharedConnection, SharedConnections, Sharing
+from quicksand.remote.destination import NODE_SCHEME, SCHEME, parse_address
 
 STDIN = 0
 

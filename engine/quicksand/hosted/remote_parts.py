@@ -1,44 +1,169 @@
-"""The parts of a `Sandbox` of another machine. Each has the methods of its local namesake; those
-that cannot work there raise an error."""
+"""The parts of a `Sandbox` of another machine, and how they are made. Each has the methods of its
+local namesake; those that cannot work there raise an error."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
 import io
+import json
+import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, TypeVar, cast
 
 from PIL import Image
 
-from quicksand.base.errors import ConfigError, StateError
+from quicksand.base.errors import ConfigError, QuicksandError, RemoteProtocolError, StateError
+from quicksand.base.listening import Acceptor, listen
+from quicksand.base.progress import Progress
 from quicksand.base.threads import in_thread_to_the_end
 from quicksand.display.picture import Format, write_picture
 from quicksand.display.place import open_screen
 from quicksand.display.recording import SECONDS, Recording
 from quicksand.display.sought import no_display, not_running
+from quicksand.guest.carried import require_able
 from quicksand.guest.guest_files import GuestFiles
+from quicksand.hosted.codec import ForeignValueError, Known, decode
 from quicksand.hosted.life import FarLife
 from quicksand.hosted.relayed_screen import ScreenRelay
-from quicksand.hosted.remote_forwarding import FarForwarding
-from quicksand.hosted.watching import watch
+from quicksand.hosted.remote_host import RemoteHost, find_host
+from quicksand.life.forwarder import carry, reset
 from quicksand.life.guest import InGuest
 from quicksand.life.host_directories import HostDirectories
-from quicksand.life.parts import Ending, Pausing
+from quicksand.life.parts import Ending, Parts, Pausing
+from quicksand.life.qmp_events import Event
 from quicksand.life.sandbox_checkpoints import Checkpoints
 from quicksand.life.sandbox_desktop import Desktop
+from quicksand.records.config import SandboxConfig
+from quicksand.records.port_forwards import PortForward, Protocol, as_protocol, check_port
+from quicksand.remote.peer_link import Channel
 
 if TYPE_CHECKING:
     from quicksand.base.progress import BootTiming
     from quicksand.display.rfb import RfbClient
-    from quicksand.life.parts import Parts
-    from quicksand.life.qmp_events import Event
     from quicksand.life.sandbox_mounts import MountHandle
-    from quicksand.records.config import SandboxConfig
+    from quicksand.life.sandbox_saves import MadeSave
     from quicksand.saves.save_manifest import SaveManifest
     from quicksand.saves.saving import SaveOptions
     from quicksand.things.checkpoint import Checkpoint
+
+
+CONNECTIONS_MAX = 256
+"""The most connections of one forward at the same time; further ones are reset."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Forward:
+    guest: int
+    acceptor: Acceptor
+
+
+class FarForwarding:
+    """The forwards of one sandbox, with the methods `forward` and `unforward` of `Sandbox`."""
+
+    def __init__(self, life: FarLife, guest: InGuest) -> None:
+        self._life = life
+        self._guest = guest
+        self._forwards: dict[int, _Forward] = {}
+
+    @property
+    def ports(self) -> dict[int, int]:
+        """Guest port -> port of this machine."""
+        return {one.guest: port for port, one in self._forwards.items()}
+
+    async def forward(
+        self, guest: int, host: int = 0, *, protocol: Protocol | str = Protocol.TCP
+    ) -> PortForward:
+        """See `Forwarding.forward`; the port is one of this machine."""
+        _require_tcp(protocol)
+        wanted = PortForward(host=host, guest=guest)
+        session = await self._life.session()
+        require_able(session, "dial", "connections")
+        sockets = listen(wanted.host)
+        port = sockets[0].getsockname()[1]
+        acceptor = Acceptor(
+            sockets,
+            lambda r, w: self._serve(guest, r, w),
+            name="quicksand-port",
+            most=CONNECTIONS_MAX,
+            resets=True,
+        )
+        self._forwards[port] = _Forward(guest, acceptor)
+        return PortForward(host=port, guest=guest)
+
+    async def _serve(
+        self, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        try:
+            async with await self._guest.dial(port) as connection:
+                await carry(connection, reader, writer)
+        except* (QuicksandError, OSError):
+            reset(writer)
+        except* asyncio.CancelledError:
+            reset(writer)
+        finally:
+            writer.close()
+
+    async def unforward(self, host: int, *, protocol: Protocol | str = Protocol.TCP) -> None:
+        """See `Forwarding.unforward`."""
+        _require_tcp(protocol)
+        check_port("host", host, lowest=1)
+        made = self._forwards.pop(host, None)
+        if made is None:
+            raise StateError(f"port {host} is not forwarded to {self._life.name!r}")
+        await made.acceptor.close()
+
+    async def close(self) -> None:
+        """End them all."""
+        while self._forwards:
+            _, made = self._forwards.popitem()
+            await made.acceptor.close()
+
+
+def _require_tcp(protocol: Protocol | str) -> None:
+    if as_protocol(protocol) is not Protocol.TCP:
+        raise StateError(
+            "only TCP is forwarded to a sandbox of another machine",
+            hint="dial_udp() reaches it from this program",
+        )
+
+
+LINE_MAX = 16 * 1024
+"""The most bytes of an event."""
+
+
+async def watch(life: FarLife) -> AsyncIterator[Event]:
+    """Yield events until the sandbox has ended. Raises as `Sandbox.events`, and RemoteError if the
+    connection breaks: events that happen meanwhile are lost."""
+    channel = await life.open("events")
+    try:
+        await channel.reply
+        async for line in lines_of(channel, life.host.name):
+            try:
+                yield decode(json.loads(line), Event)
+            except (ForeignValueError, ValueError, RecursionError) as error:
+                raise RemoteProtocolError(
+                    f"{life.host.name} sent an event that makes no sense"
+                ) from error
+    finally:
+        channel.tell("enough")
+        channel.close()
+
+
+async def lines_of(channel: Channel, machine: str, longest: int = LINE_MAX) -> AsyncIterator[bytes]:
+    """Yield the lines that ``machine`` sends over a channel. Raises RemoteProtocolError if one has
+    more than ``longest`` bytes, and the error that ended the channel."""
+    rest = b""
+    while piece := (await channel.piece()).data:
+        *lines, rest = (rest + piece).split(b"\n")
+        for line in lines:
+            yield line
+        if len(rest) > longest:
+            raise RemoteProtocolError(f"{machine} sent a line without an end")
+
 
 Part = TypeVar("Part")
 P = ParamSpec("P")
@@ -129,8 +254,11 @@ class FarSaves(FarPart):
     def save_on_stop(self, name: str, store: object) -> None:
         refuse("save_on_stop()", "give save= to Sandbox, or call save() before the end")
 
-    async def save_to(self, store: object, name: str, options: SaveOptions) -> None:
-        refuse("save_to()", "call save(), with a workspace of that machine")
+    async def save_to(self, name: str, **options: Any) -> MadeSave:
+        if options.get("workspace") is not None:
+            require_absolute(options["workspace"], "the workspace")
+        found: MadeSave = await self._life.call("save_to", name, **options)
+        return found
 
     async def write_snapshot(self, target: Path, options: SaveOptions) -> None:
         refuse(
@@ -353,3 +481,78 @@ def require_absolute(path: str | Path, what: str) -> None:
             f"{what} {str(path)!r:.300} would be of the other machine: write its whole path there",
             hint="files of this machine are written to the guest by sandbox.files",
         )
+
+
+RELATIVE = ("./", "../")
+"""Beginnings of paths that are meant to be on this machine."""
+
+
+def make_there(host: str | RemoteHost, own: Mapping[str, Any], options: Mapping[str, Any]) -> Parts:
+    """Return the parts of a sandbox that `start` makes there. ``own`` are the keywords of `Sandbox`
+    that are not options of the machine. Raises ConfigError."""
+    known, opening = describe(own, options)
+    progress: Progress | None = own["progress_callback"]
+    life = FarLife(find_host(host), known, opening, progress=progress)
+    return FarParts(life).as_parts()
+
+
+def describe(
+    own: Mapping[str, Any], options: Mapping[str, Any]
+) -> tuple[Known, dict[str, dict[str, Any]]]:
+    """Return the local knowledge of a sandbox before it is made on another machine, and how it is
+    made there. Raises ConfigError."""
+    image = own["image"]
+    config = SandboxConfig.parse({**options, "image": image})
+    for mount in config.mounts:
+        if written := getattr(mount, "was_relative", ""):
+            require_absolute(written, "the directory to be mounted")
+    for name in ("workspace", "base_dir"):
+        if own[name] is not None:
+            require_absolute(own[name], f"{name}:")
+    if config.memory_dir is not None:
+        require_absolute(str(options["memory_dir"]), "memory_dir:")
+    if str(image).startswith(RELATIVE):
+        raise ConfigError(
+            f"{image!r:.300} would be a file of the other machine: write its whole path there",
+            hint="RemoteHost.send_save() sends a save to it",
+        )
+    given = {name: value for name, value in config.to_json().items() if name in options}
+    sent = {name: str(value) if isinstance(value, Path) else value for name, value in own.items()}
+    sent.pop("progress_callback")
+    if sent["build"] is None:
+        sent["build"] = sys.stderr.isatty()
+    known = Known(id="", name=own["name"] or "", config=config)
+    return known, {"make": {**sent, **given}}
+
+
+def open_there(
+    host: str | RemoteHost,
+    id_or_name: str,
+    *,
+    must_run: bool = True,
+    to_end_it: bool = False,
+    progress_callback: Progress | None = None,
+) -> Parts:
+    """Return the parts of an existing sandbox, which the first call looks for."""
+    life = life_of(
+        find_host(host),
+        id_or_name,
+        must_run=must_run,
+        to_end_it=to_end_it,
+        progress=progress_callback,
+    )
+    return FarParts(life).as_parts()
+
+
+def life_of(
+    host: RemoteHost,
+    id_or_name: str,
+    *,
+    must_run: bool = False,
+    to_end_it: bool = False,
+    progress: Progress | None = None,
+) -> FarLife:
+    """Return the life of an existing sandbox, which the first call looks for."""
+    known = Known(id="", name=id_or_name, config=SandboxConfig(image="unknown"))
+    opening = {"name": id_or_name, "must_run": must_run, "to_end_it": to_end_it}
+    return FarLife(host, known, opening, progress=progress)

@@ -34,8 +34,8 @@ from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import is_id
 from quicksand.saves.bundle.unpacked import forget, unpacked_files
 from quicksand.saves.finding import known_stores
-from quicksand.saves.moving.depot import drop_arrived, list_arrived
 from quicksand.saves.store import SaveStore
+from quicksand.saves.travelling import drop_arrived, list_arrived
 from quicksand.things.status import Status
 from quicksand.warm.spares.claiming import end
 from quicksand.warm.spares.spare import list_spares

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from quicksand.saves.save_manifest import check_save_name
     from quicksand.saves.save_places import may_be_save
     from quicksand.saves.saving import SaveOptions, save, write_snapshot
-    from quicksand.saves.store import check_save
+    from quicksand.saves.store import SaveStore, check_save
     from quicksand.snapshots.comparison import (
         Pair,
         compare_disks,

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import threading
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from quicksand.base.threads import to_the_end
+from quicksand.base.footprint import Footprint
+from quicksand.base.paths import paths
+from quicksand.base.threads import (
+    Stopped,
+    in_thread_to_the_end,
+    stopped_when_cancelled,
+    to_the_end,
+)
 from quicksand.life import machinery
 from quicksand.life.basis import workspace_of
 from quicksand.life.guest import InGuest
@@ -13,10 +22,20 @@ from quicksand.life.sandbox_checkpoints import Checkpoints
 from quicksand.life.sandbox_life import Life
 
 if TYPE_CHECKING:
+    from quicksand.base.progress import Progress
     from quicksand.saves.autosave import AutoSave
     from quicksand.saves.save_manifest import SaveManifest
     from quicksand.saves.saving import SaveOptions
     from quicksand.saves.store import Save, SaveStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MadeSave:
+    """A save that was made."""
+
+    save: Save
+    size: int
+    """Its allocated bytes; the lengths of its sparse files are larger."""
 
 
 class Saves:
@@ -69,15 +88,53 @@ class Saves:
             freeze=freeze,
             progress=self._life.progress,
         )
-        return (await self.save_to(self.store(workspace), name, options)).require()
+        return (await self._save(self.store(workspace), name, options)).require()
 
     def save_on_stop(self, name: str, store: SaveStore) -> None:
         """Save the disk to ``store`` when the sandbox is stopped, like the keyword ``save``. Raises
         ConfigError for a bad name."""
         self.at_stop = machinery.AutoSave(machinery.check_save_name(name), store)
 
-    async def save_to(self, store: SaveStore, name: str, options: SaveOptions) -> Save:
-        """Save the disk to ``store``. Parameters and errors are those of `save`."""
+    async def save_to(
+        self,
+        name: str,
+        *,
+        workspace: Path | None = None,
+        compress: bool = False,
+        delete_checkpoints: bool = False,
+        note: str = "",
+        replace: bool = True,
+        freeze: bool | None = None,
+        progress: Progress | None = None,
+    ) -> MadeSave:
+        """Save the disk among the user's own saves, or to ``workspace``, and tell where it is.
+        Parameters and errors are those of `save`; ``progress`` may raise to end it."""
+        stop = threading.Event()
+
+        def take(stage: str, done: int, total: int) -> None:
+            if stop.is_set():  # the engine waits for its thread, which only an error ends early
+                raise Stopped
+            if progress is not None:
+                progress(stage, done, total)
+
+        options = machinery.SaveOptions(
+            compress=compress,
+            delete_checkpoints=delete_checkpoints,
+            note=note,
+            replace=replace,
+            freeze=freeze,
+            progress=take,
+        )
+        if workspace is None:
+            store = machinery.SaveStore(paths().saves)
+        else:
+            store = machinery.workspace_store(workspace)
+        saving = self._save(store, name, options)
+        made = await stopped_when_cancelled(saving, stop.set, cancels=True)
+        size = await in_thread_to_the_end(lambda: Footprint(made.root).size)
+        return MadeSave(save=made, size=size)
+
+    async def _save(self, store: SaveStore, name: str, options: SaveOptions) -> Save:
         record = self._life.require_record()
         return await machinery.save(
             self._life.registry, record, name, store, options, self._guest.asker
@@ -97,7 +154,7 @@ class Saves:
             return
         try:
             options = machinery.SaveOptions(progress=self._life.progress)
-            await self.save_to(saving.store, saving.name, options)
+            await self._save(saving.store, saving.name, options)
         except BaseException as error:
             if not self._life.is_owned:  # it belongs to another process and keeps running
                 raise

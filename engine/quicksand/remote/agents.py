@@ -29,9 +29,7 @@ from quicksand.records.layout import AGENT_PORTS, MachineDir, RuntimeDir, runtim
 from quicksand.records.paused import find_pause, refuse_paused
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record
-from quicksand.remote.passing import pass_on
-from quicksand.remote.peer_channel import Channel
-from quicksand.remote.peer_link import Link, Request, read_hint
+from quicksand.remote.peer_link import Channel, Link, Request, pass_on, read_hint
 
 LEASE_TIMEOUT_S = 10.0
 HANDSHAKE_S = 15.0

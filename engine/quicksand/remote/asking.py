@@ -17,8 +17,7 @@ from quicksand.base.errors import (
     RemoteUnreachableError,
 )
 from quicksand.guest.agent.wire import Stream
-from quicksand.remote.peer_channel import Channel, Piece
-from quicksand.remote.peer_link import Link
+from quicksand.remote.peer_link import Channel, Link, Piece
 
 EXIT_S = 30.0
 """Seconds from the end of the output to the exit code."""

@@ -15,11 +15,15 @@ from typing import Any, NamedTuple
 
 from quicksand.base.errors import RemoteError, RemoteRefusedError
 from quicksand.guest.agent.wire import Stream
-from quicksand.remote.client_files import BYTES_MAX as FILES_BYTES_MAX
-from quicksand.remote.client_files import CLIENT_FILES, ClientFiles
-from quicksand.remote.passed_on import BYTES_MAX, PASSED_ON, encode_values
-from quicksand.remote.peer_channel import Channel
-from quicksand.remote.peer_link import Request
+from quicksand.remote.passed_on import (
+    BYTES_MAX,
+    CLIENT_FILES,
+    PASSED_ON,
+    ClientFiles,
+    encode_values,
+)
+from quicksand.remote.passed_on import BYTES_MAX as FILES_BYTES_MAX
+from quicksand.remote.peer_link import Channel, Request
 from quicksand.remote.places import Places
 from quicksand.remote.started import Started, start_in_terminal, start_with_pipes
 
@@ -31,10 +35,9 @@ CELLS_MAX = 10_000
 """The most columns or rows of a terminal."""
 
 VARIABLES = re.compile(
-    r"TERM|COLORTERM|TERM_PROGRAM(_VERSION)?|KITTY_WINDOW_ID|NO_COLOR|LANG|LC_[A-Z]+|QUICKSAND_TELL"
+    r"TERM|COLORTERM|TERM_PROGRAM(_VERSION)?|KITTY_WINDOW_ID|NO_COLOR|LANG|LC_[A-Z]+"
 )
-"""The variables that a client may set: how its terminal shows text, and how the command reports its
-progress."""
+"""The variables that a client may set: how its terminal shows text."""
 
 VALUE_MAX = 256
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -20,9 +20,8 @@ from quicksand.base.errors import (
     RemoteUnansweredError,
     RemoteUnreachableError,
 )
-from quicksand.remote.destination import Destination
+from quicksand.remote.destination import Destination, NodeDestination
 from quicksand.remote.hello import Hello, Welcome, read_welcome
-from quicksand.remote.node import NodeDestination
 
 if TYPE_CHECKING:
     from quicksand.remote.askpass import Asker, Askpass

@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 import quicksand
+from quicksand.base.paths import paths
+from quicksand.life import machinery
 from quicksand.records.config import NetworkMode
 from quicksand.sandbox import Sandbox
 
@@ -152,10 +154,7 @@ async def _run_on(fleet: quicksand.Fleet | None, plan: _Plan, signals: Signals) 
     for notice in told:
         say(clean(notice))
     if plan.save is not None:
-        # The modules for saves are loaded for this only: they take as long as the rest.
-        from quicksand_tui.verbs.saves import store_of  # noqa: PLC0415
-
-        sandbox.save_on_stop(plan.save, store_of(None))
+        sandbox.save_on_stop(plan.save, machinery.SaveStore(paths().saves))
     async with shown(progress.look):
         await sandbox.start()
     say_notices(sandbox.name, sandbox.notices, but=told)

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from quicksand.base.errors import ConfigError
-from quicksand.remote.destination import SCHEME, Destination
-from quicksand.remote.node import NODE_SCHEME, NodeDestination, find_node, parse_address
+from quicksand.remote.destination import (
+    NODE_SCHEME,
+    SCHEME,
+    Destination,
+    NodeDestination,
+    find_node,
+    parse_address,
+)
 
 from quicksand_tui.cli.host_choice import OPTION, VARIABLE
 from quicksand_tui.home.host_file import HostsError, read_hosts

@@ -14,7 +14,7 @@ from quicksand_tui.cli.runner import attached
 if TYPE_CHECKING:
     from quicksand.base.errors import RemoteError
     from quicksand.hosted.remote_host import RemoteHost
-    from quicksand.remote.shared_connection import Way
+    from quicksand.remote.connection import Way
 
     from quicksand_tui.cli.ssh.ssh_config import SshName
 
@@ -46,7 +46,7 @@ async def reached_host(
     passphrase. ``on_away`` gets the reason when it is connected anew. Raises RemoteError,
     HostError."""
     from quicksand.hosted.remote_host import RemoteHost  # noqa: PLC0415
-    from quicksand.remote.shared_connection import SharedConnections  # noqa: PLC0415
+    from quicksand.remote.connection import SharedConnections  # noqa: PLC0415
 
     sharing = SharedConnections.find(destination, asks=asks)
     sharing.on_away = on_away

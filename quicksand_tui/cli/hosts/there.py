@@ -16,8 +16,7 @@ from quicksand.base.errors import RemoteError
 from quicksand.guest.agent.wire import Stream
 from quicksand.remote.asking import AskedCommand, CommandLine
 from quicksand.remote.connection import Connection
-from quicksand.remote.destination import Destination
-from quicksand.remote.node import NodeDestination
+from quicksand.remote.destination import Destination, NodeDestination
 from quicksand.remote.sending import fetch_file, make_place, require_replaceable, send_file
 
 from quicksand_tui.cli.click_commands import explain_usage, invoke, is_carried, load
@@ -35,7 +34,7 @@ from quicksand_tui.cli.hosts.there_words import (
     words_of,
 )
 from quicksand_tui.cli.output import PROGRAM, Exit, complain, say
-from quicksand_tui.cli.runner import Signals, run_async
+from quicksand_tui.cli.runner import Signals, run_async, working_on
 from quicksand_tui.verbs.index import find_verb
 
 if TYPE_CHECKING:
@@ -44,8 +43,12 @@ if TYPE_CHECKING:
     from quicksand_tui.cli.host_choice import Chosen
 
 STDIN, STDOUT, STDERR = 0, 1, 2
-ABOUT_DISK = frozenset({"save"})
-"""Verbs about a sandbox that need what stands on the disk there, too: here, the user's saves."""
+BY_METHODS = frozenset(
+    {"rm", "restore", "saves rm", "saves restore", "saves verify", "saves prune", "saves rebase"}
+)
+"""Commands that are functions of their own, and ask for their work by methods of the machine."""
+OF_ALL = ("everything", "all_stopped")
+"""Options that stand for the names of sandboxes, which only that machine knows."""
 KEPT_S = 600.0
 """Seconds for which a sandbox that is worked on is kept for us when the connection breaks."""
 COPY, SSH, CODE = "cp", "ssh", "code"
@@ -90,16 +93,14 @@ def _open_app(chosen: Chosen) -> int:
 
 
 def _by_methods(host: str, argv: Sequence[str]) -> int | None:
-    """Carries a verb out by the methods of a sandbox there; returns the exit code, and None for a
-    command that needs more than one. Raises click.UsageError, QuicksandError."""
+    """Carries a verb out by methods of the machine; returns the exit code, and None for a command
+    that needs more than those. Raises click.UsageError, QuicksandError."""
     command, verb, words, rest = find_command(argv)
-    if not is_carried(verb) or verb.name in ABOUT_DISK:
+    if not is_carried(verb) and verb.name not in BY_METHODS:
         return None
-    from quicksand_tui.cli.carrying import EVERYTHING, carry_out  # noqa: PLC0415
-
     context = command.make_context(" ".join((PROGRAM, *words)), list(rest))
     with context as ctx, augment_usage_errors(ctx):
-        if ctx.params.get(EVERYTHING):
+        if any(ctx.params.get(name) for name in OF_ALL):
             return None
         destination = find_destination(host)
         is_told = False
@@ -116,7 +117,9 @@ def _by_methods(host: str, argv: Sequence[str]) -> int | None:
                 found.grace = KEPT_S
                 yield found
 
-        return carry_out(verb, ctx.params, reach)
+        with working_on(reach):
+            code = command.invoke(ctx)
+        return code if isinstance(code, int) else Exit.OK
 
 
 def _from_here(host: str, argv: Sequence[str]) -> int | None:

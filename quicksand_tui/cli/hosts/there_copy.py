@@ -15,8 +15,7 @@ from quicksand_tui.cli.guests.copy import copy_files
 
 if TYPE_CHECKING:
     from quicksand.guest.agent.session import Session
-    from quicksand.remote.destination import Destination
-    from quicksand.remote.node import NodeDestination
+    from quicksand.remote.destination import Destination, NodeDestination
 
 
 def copy_there(

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from quicksand.remote.client_files import ClientFiles
+from quicksand.remote.passed_on import ClientFiles
 
 
 def told(path: str | Path) -> str:

@@ -19,21 +19,11 @@ from quicksand.base.errors import (
 )
 from quicksand.base.footprint import Footprint
 from quicksand.base.paths import paths
-from quicksand.base.threads import in_thread_to_the_end
 from quicksand.life.sandbox_removal import SandboxTrash
 from quicksand.records.registry import Registry
 from quicksand.records.trash import TRASH_KEPT_S
-from quicksand.saves.census import (
-    Census,
-    choose_old,
-    freed_by,
-    freed_together,
-    list_trash,
-    remove_all,
-)
-from quicksand.saves.finding import all_stores, find_save, known_stores
-from quicksand.saves.rebasing import rebase as rebase_save
-from quicksand.saves.verifying import find_any
+from quicksand.saves.census import Census, freed_by, list_trash
+from quicksand.saves.finding import known_stores
 from quicksand.things.fact import json_of
 from quicksand.things.save import SAVE, TRASHED
 from quicksand.things.status import Status
@@ -51,18 +41,18 @@ from quicksand_tui.cli.output import (
     show_size,
 )
 from quicksand_tui.cli.progress_display import Rate, shown
-from quicksand_tui.cli.runner import Signals, run_async
+from quicksand_tui.cli.runner import Signals, reached, run_async
 from quicksand_tui.model.amounts import date_text, fact_text, megabytes_text, seconds_text
 from quicksand_tui.model.text import clean
 from quicksand_tui.verbs import saves, trashing, verdicts
-from quicksand_tui.verbs.saves import Swept, sweep_trash
+from quicksand_tui.verbs.call import things_of
 
 if TYPE_CHECKING:
+    from quicksand.hosted.remote_host import RemoteHost
     from quicksand.hosted.save_moving import MovedSave
+    from quicksand.life.kept_things import InTrash, PrunedSaves, RemovedSave, Swept
     from quicksand.life.sandbox_removal import RemovedSandbox
-    from quicksand.records.trash import TrashedSandbox
-    from quicksand.saves.census import Removed
-    from quicksand.saves.store import Save, SaveStore, Trashed
+    from quicksand.saves.store import SaveStore, Trashed
     from quicksand.saves.verifying import Verdict
     from quicksand.things.fact import Shown
 
@@ -79,38 +69,38 @@ def remove(names: tuple[str, ...], now: bool) -> int:
     chosen = list(dict.fromkeys(names))
     asked = iter(chosen)
 
-    def tell(found: Removed | QuicksandError) -> None:
+    def tell(found: RemovedSave | QuicksandError) -> None:
         name = next(asked)
         if isinstance(found, QuicksandError):
             complain_of(name, found)
         else:
-            print(found.info.name, flush=True)
+            print(clean(found.name), flush=True)
             _explain(found)
 
     verb = saves.discard(chosen, now=now, each=tell)
 
     async def main(signals: Signals) -> int:
-        discarded = await verb.carry_out("")
-        _say_swept(discarded.swept)
-        failed = any(isinstance(found, QuicksandError) for found in discarded.each)
+        async with reached() as host:
+            removed = await verb.carry_out("", host=host)
+        _say_swept(removed.swept)
+        failed = any(isinstance(found, QuicksandError) for found in removed.each)
         return Exit.FAILURE if failed else Exit.OK
 
     return run_async(main)
 
 
-def _explain(removed: Removed) -> None:
-    info, size = removed.info, show_size(removed.info.own)
-    name = clean(info.name)
-    if removed.trashed is None:
+def _explain(removed: RemovedSave) -> None:
+    name, size = clean(removed.name), show_size(removed.own)
+    if removed.removed is None:
         say(f"{name}: {size} are free again")
     else:
-        until = date_text(removed.trashed.removed + TRASH_KEPT_S)
+        until = date_text(removed.removed + TRASH_KEPT_S)
         say(
             f"{name}: in the trash until {until}, {size} are free then; "
             f"`quicksand-tui saves restore {name}` restores it"
         )
-    heirs = [f"the save {clean(child)}" for child in info.children]
-    heirs += [f"the sandbox {clean(sandbox)}" for sandbox in info.sandboxes]
+    heirs = [f"the save {clean(child)}" for child in removed.children]
+    heirs += [f"the sandbox {clean(sandbox)}" for sandbox in removed.sandboxes]
     if heirs:
         say(f"{name}: {', '.join(heirs)} came from it, and keep what they share with it")
 
@@ -122,21 +112,23 @@ def restore(name: str, new_name: str | None) -> int:
     It is the one with this id, or the one of this name that was removed last. `saves trash` lists
     them.
     """
-    return restore_save(name, new_name)
-
-
-def restore_save(name: str, new_name: str | None) -> int:
-    """Brings a save back, and prints its name. Returns the exit code."""
 
     async def main(signals: Signals) -> int:
-        restored = await saves.bring_back([name], name=new_name or "").carry_out("")
-        _say_swept(restored.swept)
-        for error in restored.failed:
-            raise error
-        print(*restored.names, flush=True)
-        return Exit.OK
+        async with reached() as host:
+            return await bring_save_back(name, new_name, host)
 
     return run_async(main)
+
+
+async def bring_save_back(name: str, new_name: str | None, host: RemoteHost | None) -> int:
+    """Brings a save of a machine back, and prints its name. Returns the exit code."""
+    verb = saves.bring_back([name], name=new_name or "")
+    restored = await verb.carry_out("", host=host)
+    _say_swept(restored.swept)
+    for error in restored.failed:
+        raise error
+    print(*map(clean, restored.names), flush=True)
+    return Exit.OK
 
 
 def purge(places: Sequence[Path]) -> int:
@@ -150,7 +142,7 @@ def purge(places: Sequence[Path]) -> int:
 
 
 @command_of("saves prune")
-def prune(older_than: float | None, keep: int | None, dry_run: bool, as_json: bool) -> None:
+def prune(older_than: float | None, keep: int | None, dry_run: bool, as_json: bool) -> int:
     """Move old saves to the trash.
 
     These are saves in ./.quicksand and your own, as `saves` lists them. Saves that cannot be read
@@ -159,14 +151,23 @@ def prune(older_than: float | None, keep: int | None, dry_run: bool, as_json: bo
     if older_than is None and keep is None:
         raise click.UsageError("say which may go: --older-than DAYS, --keep N, or both")
     seconds = None if older_than is None else older_than * DAY_S
-    old = choose_old(Census(paths()).list(), older_than_s=seconds, keep=keep)
-    total = freed_together(old)
-    if not dry_run:
-        remove_all(old, paths())
+
+    async def main(signals: Signals) -> int:
+        async with reached() as host:
+            pruned = await things_of(host).prune_saves(
+                older_than_s=seconds, keep=keep, dry_run=dry_run
+            )
+        _tell_pruned(pruned, dry_run=dry_run, as_json=as_json)
+        return Exit.OK
+
+    return run_async(main)
+
+
+def _tell_pruned(pruned: PrunedSaves, *, dry_run: bool, as_json: bool) -> None:
+    old, total = pruned.saves, pruned.frees
     if as_json:
         told = [
-            {"name": i.name, "path": str(i.save.root), "created": i.created, "own": i.own}
-            for i in old
+            {"name": i.name, "path": str(i.path), "created": i.created, "own": i.own} for i in old
         ]
         print_json({"removed": not dry_run, "frees": total, "saves": told})
     else:
@@ -179,8 +180,7 @@ def prune(older_than: float | None, keep: int | None, dry_run: bool, as_json: bo
             else ("will be free in a week; `quicksand-tui saves trash --empty` frees them now")
         )
         say(f"{show_size(total)} {where}" if old else "there are no such saves")
-    if not dry_run:
-        _say_swept(sweep_trash())
+    _say_swept(pruned.swept)
 
 
 def _say_swept(swept: Swept) -> None:
@@ -188,7 +188,7 @@ def _say_swept(swept: Swept) -> None:
     if swept.error is not None:
         complain(swept.error, about="the trash")
     elif swept.gone:
-        names = ", ".join(clean(trashed.save.name) for trashed in swept.gone)
+        names = ", ".join(map(clean, swept.gone))
         say(f"a week in the trash has passed for {names}: gone for good")
 
 
@@ -199,22 +199,17 @@ def rebase(name: str, onto: str | None, as_json: bool) -> int:
     Its whole disk is copied. The disk's contents stay as they are; guests boot it with the new
     image's kernel. The old save goes to the trash, and `images prune` may remove the old image.
     """
-    save = find_save(name, paths())
-    manifest = save.require()
-    image = onto or (manifest.base.name if manifest.base else manifest.config.image)
-    rate = Rate(f"{save.name}: onto {image}")
+    rate = Rate(f"{name}: onto {onto or 'the newest version of its image'}")
 
     async def main(signals: Signals) -> int:
-        async with shown(rate.look):
-            made = await in_thread_to_the_end(
-                lambda: rebase_save(save, image, paths(), report=rate.report)
-            )
+        async with reached() as host, shown(rate.look):
+            made = await things_of(host).rebase_save(name, onto=onto, progress=rate.report)
         found = made.require()
         if as_json:
             print_json({"path": str(made.root), **found.to_json()})
         else:
             size = show_size(sum(layer.size for layer in found.layers or ()))
-            print(f"{made.name}  {size}  {found.base}")
+            print(f"{clean(made.name)}  {size}  {found.base}")
         return Exit.OK
 
     return run_async(main)
@@ -229,15 +224,10 @@ def verify(names: tuple[str, ...], deep: bool, as_json: bool) -> int:
     """
     rate = Rate("verifying")
 
-    def find() -> list[Save]:
-        if names:
-            return [find_any(name, paths()) for name in dict.fromkeys(names)]
-        return [save for store in all_stores(paths()) for save in store.list()]
-
     async def main(signals: Signals) -> int:
-        verb = verdicts.verify([], deep=deep, find=find)
-        async with shown(rate.look):
-            verified = await verb.carry_out("", rate.take)
+        verb = verdicts.verify([], deep=deep, names=names)
+        async with reached() as host, shown(rate.look):
+            verified = await verb.carry_out("", rate.take, host=host)
         found = verified.verdicts
         if as_json:
             print_json(verb.facts("", verified))
@@ -433,7 +423,9 @@ def rm_command(names: tuple[str, ...], force: bool, now: bool, all_stopped: bool
     verb = trashing.remove(stop=force, now=now, why="removed while it ran" if force else "")
 
     async def work(name: str) -> None:
-        _explain_removed(await verb.carry_out(name))
+        async with reached() as host:
+            removed = await verb.carry_out(name, host=host)
+        _explain_removed(removed)
 
     chosen = names_or_all(names, all_stopped, "--all-stopped", stopped)
     return do_each(chosen, work, doing=verb.doing)
@@ -505,18 +497,20 @@ def restore_command(name: str, new_name: str | None, start: bool) -> int:
 
     `trash` lists them. A sandbox comes back stopped, with its disk and its checkpoints.
     """
-    sandboxes = [found for found in _sandbox_trash().list() if name in (found.id, found.name)]
-    saves_ = [t.id for t in list_trash(_stores()) if name in (t.id, t.save.name)]
-    if sandboxes and saves_:
-        raise _ambiguous(name, sandboxes, saves_)
-    if saves_:
-        if start:
-            raise click.UsageError(f"{name} is a save: `quicksand-tui run {name}` begins with it")
-        return restore_save(name, new_name)
 
     async def main(signals: Signals) -> int:
-        back = await trashing.bring_back(new_name=new_name, start=start).carry_out(name)
-        print(back.name, flush=True)
+        async with reached() as host:
+            meant = await things_of(host).find_in_trash(name)
+            if meant.sandboxes and meant.saves:
+                raise _ambiguous(name, meant)
+            if meant.saves:
+                if start:
+                    hint = f"`quicksand-tui run {name}` begins with it"
+                    raise click.UsageError(f"{name} is a save: {hint}")
+                return await bring_save_back(name, new_name, host)
+            verb = trashing.bring_back(new_name=new_name, start=start)
+            back = await verb.carry_out(name, host=host)
+        print(clean(back.name), flush=True)
         if not start:
             at = f" --at {back.instant}" if back.instant else ""
             say(f"it is stopped: `quicksand-tui start{at} {clean(back.name)}` resumes it")
@@ -525,11 +519,9 @@ def restore_command(name: str, new_name: str | None, start: bool) -> int:
     return run_async(main)
 
 
-def _ambiguous(
-    name: str, sandboxes: Sequence[TrashedSandbox], saves: Sequence[str]
-) -> QuicksandError:
+def _ambiguous(name: str, meant: InTrash) -> QuicksandError:
     return StateError(
         f"both a sandbox and a save called {name!r} are in the trash",
-        hint=f"`quicksand-tui restore {sandboxes[-1].id}` brings the sandbox back, "
-        f"`quicksand-tui restore {saves[-1]}` the save",
+        hint=f"`quicksand-tui restore {meant.sandboxes[-1]}` brings the sandbox back, "
+        f"`quicksand-tui restore {meant.saves[-1]}` the save",
     )

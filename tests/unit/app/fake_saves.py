@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+from quicksand.life.kept_things import RemovedSave, RemovedSaves, RestoredThings, Swept
 from quicksand.saves.verifying import Verdict
 from quicksand.things.save import (
     BaseState,
@@ -22,7 +23,6 @@ from quicksand_tui.model.shown_saves import SavesView
 from quicksand_tui.verbs.bundles import Sent
 from quicksand_tui.verbs.call import Call, Progress, Report
 from quicksand_tui.verbs.saved import Saved
-from quicksand_tui.verbs.saves import Discarded, Restored, Swept
 from quicksand_tui.verbs.verdicts import Verified
 
 NOW = 1_800_000_000.0
@@ -211,8 +211,8 @@ class FakeSaves:
         await self.operate(f"delete {' '.join(keys)}{' now' if now else ''}", report)
         gone = [] if now else [trashed(s.name) for s in self.kept.saves if s.key in keys]
         self._put_saves(*self._without(keys), trash=[*gone, *self.kept.trash])
-        each = [SimpleNamespace(info=SimpleNamespace(name=Path(key).name)) for key in keys]
-        return Discarded(cast(Any, each), Swept())
+        each = [RemovedSave(name=Path(key).name, own=0, removed=NOW) for key in keys]
+        return RemovedSaves(each=each, swept=Swept())
 
     async def _restore(self, places: Sequence[Path], report: Report, *, name: str) -> Any:
         keys = [str(place) for place in places]
@@ -220,7 +220,7 @@ class FakeSaves:
         back = [saved(name or found.name) for found in self.kept.trash if found.key in keys]
         left = [found for found in self.kept.trash if found.key not in keys]
         self._put_saves(*self.kept.saves, *back, trash=left)
-        return Restored([save.name for save in back], (), Swept())
+        return RestoredThings(names=[save.name for save in back], failed=(), swept=Swept())
 
     async def _purge(self, places: Sequence[Path]) -> Any:
         keys = [str(place) for place in places]

@@ -391,7 +391,7 @@ class FakeService(FakeSaves, EngineService):
     async def carry_out(self, verb: Call[T], sandbox_id: str, report: Report) -> T:
         """Lets a verb work on a `FakeSandbox`; what opens no sandbox is done here."""
         result: Any
-        if verb.run is None:
+        if verb.run is None and verb.anywhere is None:
             if verb.job is JobVerb.SAVE:
                 result = await self.save(sandbox_id, verb.values, report)
             else:

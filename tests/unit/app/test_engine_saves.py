@@ -15,6 +15,7 @@ from quicksand.base.files import read_json, write_json
 from quicksand.base.footprint import Footprint
 from quicksand.base.paths import Paths
 from quicksand.base.threads import Stopped, in_thread_to_the_end
+from quicksand.life.sandbox_saves import Saves
 from quicksand.saves import verifying
 from quicksand.saves.save_manifest import MANIFEST, OVERLAYS, Base
 from quicksand.saves.saving import SaveOptions
@@ -240,7 +241,7 @@ async def test_verifying_can_be_cancelled(
 # Saving: what the engine does is tested there; here, what the app hands it
 
 
-class FakeSandbox:
+class FakeSandbox(Saves):
     """Saves as the engine does: in a thread that is waited for, whatever happens."""
 
     def __init__(self, root: Path) -> None:
@@ -251,7 +252,7 @@ class FakeSandbox:
         self.goes_on = threading.Event()
         self.goes_on.set()
 
-    async def save_to(self, store: SaveStore, name: str, options: SaveOptions) -> Any:
+    async def _save(self, store: SaveStore, name: str, options: SaveOptions) -> Any:
         self.options = options
         await in_thread_to_the_end(self._work)
         manifest = SimpleNamespace(unsynced=False, volatile=("/run\x1b[2J",) * 7)

@@ -40,7 +40,7 @@ async def test_a_deleted_one_is_in_the_trash_and_comes_back(places: Paths) -> No
     back = await trashing.bring_back().carry_out(record.id, reports.append)
     assert not back.runs
     assert names(places) == ["box"]
-    assert reports[0].sandbox_id == record.id
+    assert reports[-1].sandbox_id == record.id
 
 
 async def test_one_that_was_to_be_discarded_is_gone(places: Paths) -> None:

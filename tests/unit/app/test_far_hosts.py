@@ -12,8 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from quicksand.base.errors import RemoteError, RemoteUnreachableError
+from quicksand.base.errors import (
+    RemoteError,
+    RemoteProtocolError,
+    RemoteUnreachableError,
+    SaveError,
+)
 from quicksand.base.paths import Paths
+from quicksand.hosted.calling import send_json
 from quicksand.records.registry import Registry
 from quicksand.remote.hello import read_hello, welcome
 from quicksand.remote.peer_link import Link, Request
@@ -27,10 +33,10 @@ from quicksand_tui.door.service import EngineService
 from quicksand_tui.door.service_protocol import LogKind
 from quicksand_tui.model.diffs import DiffSpec
 from quicksand_tui.model.jobs import OperationError
-from quicksand_tui.model.specs import ExportSpec, NewSpec
+from quicksand_tui.model.specs import ExportSpec
 from quicksand_tui.model.ssh_questions import SshQuestion
 from quicksand_tui.model.world import MachineState, MachineView, World
-from quicksand_tui.verbs import bundles, checkpoints, halting, launching, trashing, verdicts
+from quicksand_tui.verbs import bundles, checkpoints, halting, trashing, verdicts
 from quicksand_tui.verbs.call import Progress, ignore
 from quicksand_tui.views.machine_groups import state_text
 from quicksand_tui.views.stalls import silence_text
@@ -200,7 +206,7 @@ async def test_a_verb_is_carried_out_there_and_tells_as_here(
     async with asyncio.timeout(60):
         (view,) = [view for view in (await there(service)).sandboxes if view.host]
         removed = await service.carry_out(trashing.remove(stop=True), view.id, ignore)
-        gone = trashing.shown_removal(removed)
+        gone = trashing.removed_view(removed, "box")
         assert (gone.id, gone.name, gone.in_trash, gone.goes_on) == (
             view.id,
             "web@box",
@@ -360,15 +366,12 @@ async def test_a_log_of_another_machine_is_followed(
 
 
 class Liar:
-    """A far end whose commands print and end as a test says."""
+    """A far end whose calls are answered as a test says."""
 
     def __init__(self) -> None:
-        self.argv: list[str] = []
-        self.stdout = b""
-        self.stderr = b""
-        self.code = 0
+        self.result: Any = None
         self.world = b'{"sandboxes":{}}\n'
-        self.can: tuple[str, ...] = ("watch",)
+        self.can: tuple[str, ...] = ("watch", "sandboxes")
         self.speaks = asyncio.Event()
         self.speaks.set()
 
@@ -380,16 +383,16 @@ class Liar:
     async def _answer(self, request: Request) -> None:
         if request.method == "ping":
             await self.speaks.wait()
+        if request.method == "call":
+            request.channel.tell("progress", args=["reading", 3, 9])
+            await asyncio.sleep(0.05)
+            await send_json(request, self.result)
+            return
         request.answer(resumed=False)
         if request.method == "watch":
             await request.channel.send(1, self.world)
             while True:
                 await request.channel.event()
-        if request.method == "command":
-            for stream, data in ((1, self.stdout), (2, self.stderr)):
-                await request.channel.send(stream, data)
-                request.channel.finish(stream)
-            request.channel.tell("exit", exit_code=self.code)
 
 
 @pytest.fixture
@@ -496,61 +499,52 @@ async def test_a_machine_that_tells_nonsense_cannot_be_used(
     assert host.view.state is MachineState.THERE
 
 
-FOUND = {"path": "/saves/dev", "name": "dev", "deep": True, "whole": True, "problems": {}}
+SAVE = {"name": "dev", "root": "/saves/dev", "manifest": None, "error": "it has no manifest"}
+VERDICT = {"save": SAVE, "deep": True, "problems": [["manifest.json", "it has no manifest"]]}
 
 
-async def test_what_a_command_tells_is_a_verbs_result_and_its_progress(
+async def test_what_a_call_tells_is_a_verbs_result_and_its_progress(
     liar: tuple[Liar, far_host.FarHost],
 ) -> None:
     lies, host = liar
     await met(lies, host)
-    lies.stdout = json.dumps([FOUND]).encode()
-    lies.stderr = b'{"progress":{"stage":"copying","done":3,"total":9}}\n{"notice":"no net"}\nx\n'
+    lies.result = {"value": {"verdicts": [VERDICT], "size": 9}}
     seen: list[Progress] = []
     verified: Any = await carry_out_there(host, verdicts.verify(["/saves/dev"]), "", seen.append)
-    assert [one.name for one in verified.checked] == ["dev"]
-    assert seen == [Progress("", "copying", 0, 0, 3, 9)]
-    started = await carry_out_there(
-        host, launching.create(NewSpec(image="debian", name="new")), "", ignore
-    )
-    assert started.notices == ("no net",)
+    assert [one.save.name for one in verified.verdicts] == ["dev"]
+    assert seen == [Progress("", "reading", done=3, total=9)]
 
 
-LIES = (
-    b"",
-    b"{",
-    b"{}",
-    b"[5]",
-    json.dumps([{**FOUND, "whole": "yes"}]).encode(),
-    json.dumps([{**FOUND, "problems": []}]).encode(),
+LIES: tuple[Any, ...] = (
+    None,
+    {},
+    {"value": []},
+    {"value": {"verdicts": [5], "size": 9}},
+    {"value": {"verdicts": [{**VERDICT, "deep": "yes"}], "size": 9}},
+    {"value": {"verdicts": [{**VERDICT, "problems": {}}], "size": 9}},
 )
 
 
-@pytest.mark.parametrize("printed", LIES)
+@pytest.mark.parametrize("result", LIES)
 async def test_a_result_that_makes_no_sense_is_a_failure(
-    liar: tuple[Liar, far_host.FarHost], printed: bytes
+    liar: tuple[Liar, far_host.FarHost], result: Any
 ) -> None:
     lies, host = liar
     await met(lies, host)
-    lies.stdout = printed
-    with pytest.raises(OperationError, match="makes no sense"):
+    lies.result = result
+    with pytest.raises(RemoteProtocolError):
         await carry_out_there(host, verdicts.verify(["/saves/dev"]), "", ignore)
 
 
-async def test_errors_of_a_command_are_put_together_and_harmless(
+async def test_errors_of_a_call_are_those_of_their_classes_with_their_hints(
     liar: tuple[Liar, far_host.FarHost],
 ) -> None:
     lies, host = liar
     await met(lies, host)
-    lies.code = 1
-    lies.stderr = (
-        b'{"error":{"message":"one\\u001b[2J","hint":5}}\n{"error":{"message":"two","hint":"h"}}\n'
-        b"Traceback\n"
-    )
-    with pytest.raises(OperationError) as error:
+    lies.result = {"error": {"kinds": ["SaveError", "QuicksandError"], "message": "m", "hint": "h"}}
+    with pytest.raises(SaveError, match="m") as error:
         await carry_out_there(host, verdicts.verify(["/saves/dev"]), "", ignore)
-    failure = error.value.failure
-    assert (failure.message, failure.hint, failure.log) == ("one; two", "h", ("Traceback",))
+    assert error.value.hint == "h"
 
 
 # What is asked by the methods of a sandbox

@@ -15,8 +15,7 @@ from quicksand.base.errors import RemoteError
 from quicksand.base.paths import Paths
 from quicksand.base.typed_values import ForeignValueError
 from quicksand.guest.agent.wire import Stream
-from quicksand.remote.peer_channel import Channel
-from quicksand.remote.peer_link import Request
+from quicksand.remote.peer_link import Channel, Request
 from quicksand.things.status import Status
 
 from quicksand_tui.door import far_lines

@@ -17,6 +17,8 @@ from quicksand_tui.door import far_lines
 from quicksand_tui.door.far_lines import ROUGHLY, SavesLearner, encode_line, saves_changes
 from quicksand_tui.forms.save_forms import restore
 from quicksand_tui.model.shown_saves import NO_SAVES, SavesView
+from quicksand_tui.verbs.call import words_of
+from quicksand_tui.verbs.index import find_verb
 from quicksand_tui.views.save_rows import arrange
 from tests.unit.app.fake_saves import DEV, GONE, SAVES, saved, trashed, view_of
 
@@ -101,7 +103,8 @@ def test_names_that_are_hostile_are_cut_and_cleaned() -> None:
     (found,) = seen.trash
     assert found.kind == "save" and len(found.name) <= 201
     # An id that looks like an option is an argument all the same.
-    assert [*restore(found).relayed_words("")] == ["restore", "--", "--empty"]
+    verb = restore(found)
+    assert words_of(find_verb(verb.name), "", verb.values) == ["restore", "--", "--empty"]
 
 
 @pytest.mark.parametrize(

@@ -197,7 +197,7 @@ async def test_sandboxes_in_the_trash_there_come_back_or_go_for_good(
     assert trash["kept"].kind == "sandbox" and trash["kept"].id == kept.id
     assert await done(service, restore(trash["kept"])) == "kept is restored"
     assert [entry.name for entry in Registry(node).list()] == ["kept"]
-    verb = saves.purge([Path(trash["gone"].path)], shown=[gone.id], named=["gone"], host=NODE)
+    verb = saves.purge([Path(trash["gone"].path)], shown=[gone.id], host=NODE)
     assert await done(service, verb) == "gone is deleted for good"
     assert not (await seen(service, lambda view: not view.trash)).trash
 

@@ -6,8 +6,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, TypeVar
 
+from quicksand.life.kept_things import RemovedSave, RemovedSaves, RestoredThings, Swept
+from quicksand.saves.store import Save
+from quicksand.saves.verifying import Verdict
 from quicksand.things.save import SaveFacts, TrashFacts, freed_together
 from textual.pilot import Pilot
 
@@ -17,9 +21,9 @@ from quicksand_tui.screens.confirm import ConfirmScreen
 from quicksand_tui.screens.form import FormScreen
 from quicksand_tui.screens.saves_and_trash import TrashScreen
 from quicksand_tui.ui.app import QuicksandApp
-from quicksand_tui.verbs.call import Call, Report
-from quicksand_tui.verbs.saves import DoneThere
-from quicksand_tui.verbs.verdicts import Checked, VerifiedThere
+from quicksand_tui.verbs.call import Call, Report, words_of
+from quicksand_tui.verbs.index import find_verb
+from quicksand_tui.verbs.verdicts import Verified
 from quicksand_tui.views.saves_machines import arrange_saves, listed_saves
 from tests.unit.app.fake_saves import APP, DEV, DEV2, GONE, NOW, SAVES, trashed, view_of
 from tests.unit.app.fakes import FakeService, screen_text, shown, toasts, until
@@ -62,11 +66,15 @@ class FarService(FakeService):
         if not verb.host:
             return await super().carry_out(verb, sandbox_id, report)
         assert sandbox_id.endswith(f"@{verb.host}"), "the door finds the machine by this"
-        self.asked.append((verb.host, [*verb.relayed_words(sandbox_id)]))
-        result: Any = DoneThere(("it",))
+        self.asked.append((verb.host, words_of(find_verb(verb.name), "", verb.values)))
+        result: Any = RestoredThings(names=["it"], failed=(), swept=Swept())
+        if verb.name == "saves rm":
+            gone = RemovedSave(name="it", own=0, removed=NOW)
+            result = RemovedSaves(each=[gone], swept=Swept())
         if verb.name == "saves verify":
             bad = {"overlays/0.qcow2": "too short\x1b[31m"}
-            result = VerifiedThere([Checked(DEV.key, "dev", True, False, bad)], NOW)
+            save = Save(name="dev", root=Path(DEV.key), manifest=None)
+            result = Verified([Verdict(save=save, deep=True, problems=bad)], 0, 0.0, NOW)
         if verb.name == "trash":
             result = ("web",)
         return result  # type: ignore[no-any-return]
@@ -174,7 +182,7 @@ async def test_verifying_tells_what_the_machine_has_found() -> None:
         await pilot.press("F")
         await until(lambda: "dev is not whole" in screen_text(app))
         assert service.asked == [
-            ("box", ["saves", "verify", "--deep", "--json", DEV.key]),
+            ("box", ["saves", "verify", "--deep", DEV.key]),
         ]
         assert "\x1b" not in screen_text(app)
 
@@ -268,7 +276,7 @@ async def test_things_of_several_machines_come_back_and_go_for_good_together() -
         assert "Remove 2 things for good?" in screen_text(app)
         await pilot.press("ctrl+y")
         await until(lambda: service.asked and f"purge {GONE.key}" in service.calls)
-        assert service.asked == [("box", ["trash", "--empty", "--json", WEB_SANDBOX.id])]
+        assert service.asked == [("box", ["trash", "--empty", WEB_SANDBOX.id])]
         service.asked.clear()
         service.kept = all_together(PARTS)
         await go_to(pilot, f"box:{WEB_SANDBOX.key}")

@@ -19,7 +19,7 @@ from quicksand.records.fleet_files import (
     nodes_of,
     useless_nodes,
 )
-from quicksand.remote.node import parse_address
+from quicksand.remote.destination import parse_address
 
 WITHOUT = """
 import importlib.metadata

@@ -12,7 +12,6 @@ from quicksand.base.progress import WHOLE
 
 from quicksand_tui.cli import progress_display
 from quicksand_tui.cli.progress_display import BuildProgress, Rate, StartProgress
-from quicksand_tui.verbs.telling import TELL, TELL_JSON
 from tests.conftest import wait_for
 from tests.pty_terminal import PtyTerminal
 from tests.unit.cli.corpus import HOSTILE
@@ -198,7 +197,7 @@ def test_what_has_one_count_of_all_stages_tells_its_share(
     followed.stage("downloading packages", WHOLE // 4, WHOLE)
     found = followed.look()
     assert (found.text, found.share) == ("web: downloading packages", 0.25)
-    assert (found.doing, found.step, found.steps) == ("downloading packages", 0, 0)
+    assert (found.step, found.steps) == (0, 0)
     assert (found.left_s, found.total) == (0.0, 0 if kind is StartProgress else WHOLE)
     followed.stage("guest", 4, 5)
     assert followed.look().share is None
@@ -217,25 +216,6 @@ def test_without_a_terminal_each_stage_has_a_line_with_its_share_and_the_time_le
         "  5% unpacking",
         " 25% installing, about 37s left",
     ]
-
-
-async def test_a_program_is_told_the_share(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv(TELL, TELL_JSON)
-    followed = BuildProgress("debian")
-    told: list[dict[str, object]] = []
-    heard = asyncio.Event()
-
-    def hear(**one: dict[str, object]) -> None:
-        told.append(one["progress"])
-        heard.set()
-
-    monkeypatch.setattr(progress_display, "tell_program", hear)
-    followed.stage("installing", WHOLE // 4, WHOLE)
-    async with asyncio.timeout(10), progress_display.shown(followed.look):
-        await heard.wait()
-    assert (told[0]["stage"], told[0]["share"]) == ("installing", 0.25)
 
 
 def test_a_job_tells_what_it_does_and_of_how_much() -> None:

@@ -17,6 +17,8 @@ from quicksand.base.listing import own_sockets
 from quicksand.base.paths import Paths
 from quicksand.records.host_sockets import HOST_SOCKETS
 from quicksand.remote.passed_on import PASSED_ON, encode_values
+from quicksand.saves.save_manifest import Base
+from quicksand.saves.store import SaveStore
 
 from quicksand_tui.cli.click_commands import parse_env
 from quicksand_tui.cli.host_choice import Chosen, find_host
@@ -26,8 +28,9 @@ from quicksand_tui.verbs.index import all_verbs
 from tests.conftest import wait_for
 from tests.pty_terminal import PtyTerminal
 from tests.ssh_server import FarHost, far_environ, find_sshd, lock_key, with_sshd, without_sshd
-from tests.unit.cli.run_cli import MODULE, make_stopped
+from tests.unit.cli.run_cli import MODULE, make_stopped, quicksand
 from tests.unit.saves.bundles.making import Home
+from tests.unit.saves.making import make_save
 
 
 def there(
@@ -120,6 +123,28 @@ def test_a_change_is_made_there(far: FarHost, places: Paths) -> None:
     assert (found.returncode, found.stdout) == (0, b"web\n")
     assert json.loads(there(far, "ps", "-a", "--json").stdout) == []
     assert there(far, "restore", "web").returncode == 0
+
+
+def test_saves_are_worked_on_there_as_here(far: FarHost, store: SaveStore, base: Base) -> None:
+    make_save(store, "dev", b"1", base=base)
+    for line in (
+        *("saves verify --json", "saves verify dev", "saves verify nope", "saves rebase dev"),
+        *("saves prune --keep 0 --dry-run --json", "saves rm nope", "restore nope"),
+    ):
+        here = quicksand(*line.split())
+        found = there(far, *line.split())
+        assert (found.returncode, found.stdout, found.stderr) == (
+            here.returncode,
+            here.stdout,
+            here.stderr,
+        ), line
+    assert there(far, "saves", "rm", "dev").stdout == b"dev\n"
+    assert not store.list() and len(store.trash()) == 1
+    assert there(far, "restore", "dev", "--start").returncode == 2
+    assert there(far, "restore", "dev").stdout == b"dev\n"
+    assert there(far, "saves", "prune", "--keep", "0", "--json").returncode == 0
+    restored = there(far, "saves", "restore", "dev", "--name", "dev2")
+    assert (restored.returncode, restored.stdout) == (0, b"dev2\n")
 
 
 def test_the_variable_chooses_the_machine_and_the_option_wins(far: FarHost, places: Paths) -> None:

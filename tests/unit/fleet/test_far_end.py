@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from quicksand.base.errors import MemoryBudgetError, RemoteRefusedError, RemoteUnreachableError
 from quicksand.base.paths import Paths
-from quicksand.hosted.codec import ForeignValueError
-from quicksand.hosted.errors import decode_error
+from quicksand.hosted.codec import ForeignValueError, decode_error
 from quicksand.records.fleet_files import machine_id
 from quicksand.records.memory_budget import BUDGET, Claims
 from quicksand.remote.peer_link import Link, Request

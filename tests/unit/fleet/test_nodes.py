@@ -25,7 +25,7 @@ from quicksand.records.fleet_files import fleet_file, machine_id
 from quicksand.records.memory_budget import BUDGET
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record
-from quicksand.remote.node import find_node, parse_address
+from quicksand.remote.destination import find_node, parse_address
 from quicksand.saves.finding import remember, store_at
 from quicksand_fleet import node as reaching
 from quicksand_fleet import nodes as making

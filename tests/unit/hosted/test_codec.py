@@ -27,11 +27,18 @@ from quicksand.base.errors import (
     StateError,
 )
 from quicksand.base.remedies import Remedy, Words
-from quicksand.hosted.codec import ForeignValueError, decode, encode, hints_of
-from quicksand.hosted.errors import KNOWN, decode_error, encode_error
-from quicksand.hosted.hosted_sandbox import Known
-from quicksand.hosted.methods import METHODS
-from quicksand.hosted.type_names import NAMES
+from quicksand.hosted.codec import (
+    KNOWN,
+    METHODS,
+    NAMES,
+    ForeignValueError,
+    Known,
+    decode,
+    decode_error,
+    encode,
+    encode_error,
+    hints_of,
+)
 from quicksand.life.qmp_events import Event, EventKind
 from quicksand.records.config import NetworkMode, SandboxConfig
 from quicksand.records.mount import Mount

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from quicksand.base.errors import StateError
-from quicksand.hosted import remote_forwarding
-from quicksand.hosted.remote_forwarding import FarForwarding
+from quicksand.hosted import remote_parts
+from quicksand.hosted.remote_parts import FarForwarding
 
 
 @pytest.mark.parametrize("rounds", range(6))
@@ -27,7 +27,7 @@ async def test_no_connection_begins_after_its_forward_has_ended(
     async def session() -> None:
         pass
 
-    monkeypatch.setattr(remote_forwarding, "require_able", lambda *_: None)
+    monkeypatch.setattr(remote_parts, "require_able", lambda *_: None)
     life: Any = SimpleNamespace(session=session, name="web")
     guest: Any = SimpleNamespace(dial=dial)
     forwards = FarForwarding(life, guest)

@@ -22,8 +22,8 @@ from quicksand.base.errors import (
 from quicksand.base.paths import Paths
 from quicksand.hosted import holding
 from quicksand.hosted.calling import ask, call
+from quicksand.hosted.codec import Known
 from quicksand.hosted.holding import HeldSandboxes
-from quicksand.hosted.hosted_sandbox import Known
 from quicksand.hosted.life import FarLife
 from quicksand.hosted.remote_host import RemoteHost
 from quicksand.records.config import SandboxConfig

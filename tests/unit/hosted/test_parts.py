@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from quicksand import Mount, RemoteHost, Sandbox
 from quicksand.errors import ConfigError, NoDisplayError, StateError, UnknownOptionError
-from quicksand.hosted.hosted_sandbox import Known
+from quicksand.hosted.codec import Known
 from quicksand.hosted.life import FarLife
 from quicksand.hosted.remote_parts import FarParts
 from quicksand.life.parts import LocalParts, Parts

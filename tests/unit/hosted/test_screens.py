@@ -30,10 +30,9 @@ from quicksand.display.place import RelayedScreen, ask_size, open_screen, parse_
 from quicksand.display.rfb import RfbClient
 from quicksand.display.screendump import true_width
 from quicksand.guest.agent.wire import Stream
-from quicksand.hosted import relayed_screen, screen_offer
+from quicksand.hosted import relayed_screen
 from quicksand.hosted.protocol import SCREENS
-from quicksand.hosted.relayed_screen import ScreenRelay
-from quicksand.hosted.screen_offer import Screens
+from quicksand.hosted.relayed_screen import ScreenRelay, Screens
 from quicksand.records.host_sockets import SCREEN_SOCKETS
 from quicksand.records.layout import MachineDir
 from quicksand.remote.peer_link import Answer, Link, Request
@@ -222,7 +221,7 @@ async def test_a_request_that_names_nothing_is_refused(offer: Screens) -> None:
 async def test_screens_of_one_client_are_limited(
     offer: Screens, sandbox: Running, guest: FakeDesktop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(screen_offer, "SCREENS_MAX", 1)
+    monkeypatch.setattr(relayed_screen, "SCREENS_MAX", 1)
     monkeypatch.setattr(relayed_screen, "CONNECTIONS_MAX", 2)
     async with (
         shared_with(offer) as shared,
@@ -246,7 +245,7 @@ async def test_the_true_width_is_asked_for(
         assert machine == sandbox.machine
         return 1400, 900
 
-    monkeypatch.setattr(screen_offer, "take_size", take_size)
+    monkeypatch.setattr(relayed_screen, "take_size", take_size)
     async with shared_with(offer) as shared, ScreenRelay.open(shared, sandbox.id) as relay:
         assert relay.place is not None
         assert await ask_size(relay.place) == (1400, 900)

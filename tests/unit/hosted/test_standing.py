@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 from quicksand.base.errors import RemoteRefusedError, RemoteUnreachableError
 from quicksand.base.paths import Paths
-from quicksand.hosted import standing, standing_offer
+from quicksand.hosted import standing
 from quicksand.hosted.codec import ForeignValueError
-from quicksand.hosted.standing import StandingTable, decode_told, encode_told
-from quicksand.hosted.standing_offer import Standing
+from quicksand.hosted.standing import Standing, StandingTable, decode_told, encode_told
 from quicksand.remote.peer_link import Link, Request
 from quicksand.things.status import Status
 
@@ -160,7 +159,7 @@ async def test_only_the_one_of_exactly_that_id_or_name_is_removed(
         assert now and stop
         registry.removed.append(id_)
 
-    monkeypatch.setattr(standing_offer, "remove_sandbox", remove)
+    monkeypatch.setattr(standing, "remove_sandbox", remove)
     machine.registry.add("0123456789ab", "mine")
     machine.registry.add("0123456789ff", "other")
     async with followed(machine) as (table, _):

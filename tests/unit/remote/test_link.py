@@ -21,8 +21,7 @@ from quicksand.guest.agent import wire
 from quicksand.guest.agent.wire import Stream
 from quicksand.remote import peer_link as linking
 from quicksand.remote.agents import RelayedAgent
-from quicksand.remote.peer_channel import WINDOW
-from quicksand.remote.peer_link import REQUESTS_MAX, Link, Request, refusal
+from quicksand.remote.peer_link import REQUESTS_MAX, WINDOW, Link, Request, refusal
 
 from quicksand_tui.model.remedy_words import hint_of
 from tests.unit.remote.far import links, two_ends, until

@@ -287,7 +287,7 @@ async def test_whether_a_change_was_made_is_unknown_after_a_break_and_it_is_not_
     line = CommandLine(argv=["once", str(place), "1"], changes=changes)
     command = AskedCommand(near.link, line)
     await command.start()
-    await until(place.exists, "the command to begin")
+    await until(lambda: place.exists() and place.read_text(), "the command to begin")
     cut(tmp_path)
     with pytest.raises(RemoteUnreachableError) as caught:
         await output(command)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from quicksand.base.errors import RemoteError
-from quicksand.remote import shared_connection
+from quicksand.remote import connection
 from quicksand.remote.destination import Destination
 
 
@@ -41,15 +41,15 @@ async def test_a_machine_that_is_lost_is_not_waited_for_once_nobody_uses_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     Lost.made = []
-    monkeypatch.setattr(shared_connection, "Connection", Lost)
-    found = shared_connection.SharedConnection(Destination.parse("ssh://box"), asks=False)
+    monkeypatch.setattr(connection, "Connection", Lost)
+    found = connection.SharedConnection(Destination.parse("ssh://box"), asks=False)
     async with asyncio.timeout(60):
         with found.use():
             await found.link()
-            [connection] = Lost.made
-            connection.link.ended.set()
-            await connection.is_trying.wait()
-            assert not connection.given_up
+            [lost] = Lost.made
+            lost.link.ended.set()
+            await lost.is_trying.wait()
+            assert not lost.given_up
         await found.ended()
-    assert connection.given_up and connection.is_closed
+    assert lost.given_up and lost.is_closed
     assert not found.is_alive

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from quicksand.base.errors import SaveError
+from quicksand.life import kept_things
 from quicksand.things.checkpoint import Checkpoint
 
 from quicksand_tui.actions.all_actions import default_keymap
@@ -17,7 +20,6 @@ from quicksand_tui.verbs import (
     checkpoints,
     halting,
     launching,
-    lazy_engine,
     mounts,
     saves,
     trashing,
@@ -185,12 +187,14 @@ async def test_what_became_of_a_save_is_told_before_the_next_one_is_removed(
 ) -> None:
     happened: list[object] = []
 
-    def remove_each(names: list[str], *_: object, **__: object) -> Any:
+    def remove_each(names: list[str], *_: object, **__: object) -> Iterator[SaveError]:
         for name in names:
             happened.append(f"removes {name}")
-            yield name
+            yield SaveError(name)
 
-    monkeypatch.setattr(lazy_engine, "remove_each", remove_each, raising=False)
-    monkeypatch.setattr(saves, "sweep_trash", saves.Swept)
-    await saves.discard(["x", "y"], each=happened.append).carry_out("")
+    def note(found: object) -> None:
+        happened.append(str(found))
+
+    monkeypatch.setattr(kept_things, "remove_each", remove_each)
+    await saves.discard(["x", "y"], each=note).carry_out("")
     assert happened == ["removes x", "x", "removes y", "y"]

@@ -12,7 +12,7 @@ from quicksand.base.errors import (
     RemoteUnreachableError,
 )
 from quicksand.base.paths import Paths
-from quicksand.hosted.hosted_sandbox import Known
+from quicksand.hosted.codec import Known
 from quicksand.records.config import SandboxConfig
 from quicksand_fleet.keeping import life as module
 from quicksand_fleet.keeping.book import Book, Wish

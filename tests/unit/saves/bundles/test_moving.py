@@ -23,15 +23,12 @@ from quicksand.base.errors import (
     StateError,
 )
 from quicksand.hosted import save_moving
-from quicksand.hosted.save_moving import Mover, Terms
-from quicksand.hosted.save_offer import MovingSaves
+from quicksand.hosted.save_moving import Mover, MovingSaves, Terms
 from quicksand.remote.peer_link import Link, Request
+from quicksand.saves import travelling as depots
 from quicksand.saves.bundle import receiving
 from quicksand.saves.bundle.manifest import Bundle, parse_json
-from quicksand.saves.moving import depot as depots
-from quicksand.saves.moving.arriving import Arriving
-from quicksand.saves.moving.depot import Depot
-from quicksand.saves.moving.source import SaveSource
+from quicksand.saves.travelling import Arriving, Depot, SaveSource
 
 from tests.unit.remote.far import links
 from tests.unit.saves.bundles.making import Home, contents, digests, places_in

@@ -1,39 +1,204 @@
-"""The end at which a save arrives: it reports which files are missing, takes them, and makes the
-save once all are here. No received data is trusted.
-
-::
-
-    <cache>/incoming/lock           held by the one process that takes a save
-    <cache>/incoming/<sha256>.part  a file that is arriving, as far as it has come
-    <cache>/incoming/<sha256>.whole a file that has arrived, and has that digest
-
-The received files stay there when the connection breaks, for the next attempt. They are removed
-when the transfer fails otherwise, is cancelled, or has not been continued for a day.
-"""
+"""A save on its way between machines: the files that leave, and those that have arrived, by their
+digests, until they are a save."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from quicksand.base.errors import BundleError, QuicksandError, StateError
+from quicksand.base.errors import BundleError, PathError, QuicksandError, SaveError, StateError
 from quicksand.base.files import is_locked, lock_within, map_os_errors, try_lock
 from quicksand.base.listing import own_files
 from quicksand.base.paths import Paths, make_private_dir
+from quicksand.base.progress import Progress
+from quicksand.base.regular import open_regular
+from quicksand.base.sharing import share_file, write_at
 from quicksand.disks.images.image_store import ImageStore
 from quicksand.saves.bundle.bases import IncomingBase
+from quicksand.saves.bundle.exporting import Outgoing, encode_manifest, planned_save
 from quicksand.saves.bundle.importing import check_reach, import_save
 from quicksand.saves.bundle.manifest import Bundle, BundleKind, Member, image_part, parse_json
-from quicksand.saves.bundle.receiving import Imported, ImportOptions, require_space
-from quicksand.saves.moving.arriving import Arriving
-from quicksand.saves.moving.members import FileMembers
+from quicksand.saves.bundle.receiving import (
+    Imported,
+    ImportOptions,
+    check_digest,
+    require_space,
+    unlike,
+)
+from quicksand.saves.finding import find_save
 from quicksand.saves.save_manifest import SaveManifest, check_save_name
 from quicksand.saves.store import Save, SaveStore, overlay_paths, taken
+
+if TYPE_CHECKING:
+    from hashlib import _Hash
+
+    from quicksand.records.nodes import File
+    from quicksand.saves.bundle.receiving import Watch
+
+
+class SaveSource:
+    """A save of this machine whose files are open: they stay unchanged, whatever happens to their
+    names. `open` and `read` block."""
+
+    def __init__(self, name: str | Path, places: Paths) -> None:
+        self.name = str(name)
+        self.manifest = b""
+        self._places = places
+        self._files: dict[str, Outgoing] = {}
+        self._stack = ExitStack()
+
+    def open(self, progress: Progress) -> None:
+        """Open the save and, if it is here, the image below it. Unknown digests are computed.
+        Raises as `quicksand.saves.export`, and the errors of ``progress``."""
+        save = find_save(self.name, self._places)
+        plan = self._stack.enter_context(
+            planned_save(save, self._places, full=None, progress=progress)
+        )
+        self._files = {file.sha256: file for file in plan.files}
+        self.manifest = encode_manifest(plan.bundle)
+
+    def find(self, sha256: str) -> Member:
+        """Describe the file with that digest. Raises SaveError."""
+        if sha256 not in self._files:
+            raise SaveError(f"the save {self.name!r} has no file {sha256!r:.80}")
+        return self._files[sha256].member
+
+    def read(self, sha256: str, offset: int, size: int) -> bytes:
+        """Read a piece of a file; b"" at its end. Raises SaveError, PathError."""
+        self.find(sha256)
+        file = self._files[sha256]
+        try:
+            return os.pread(file.descriptor, size, offset)
+        except OSError as error:
+            raise PathError(f"cannot read {file.path}: {error.strerror}") from error
+
+    def close(self) -> None:
+        """Close the files. Idempotent."""
+        self._stack.close()
+
+
+PIECE = 1024 * 1024
+"""Bytes that are read in one step."""
+
+
+class FileMembers:
+    """Files by their digests (`Members`). Each is read once more, completely, and then linked, or
+    copied where that is not possible: the file on disk may have been replaced since."""
+
+    def __init__(self, files: Mapping[str, Path], stop: Callable[[], None]) -> None:
+        """``stop`` is called for each piece, and may raise."""
+        self._files = files
+        self._stop = stop
+
+    def skip(self, member: Member) -> None:
+        """See `Members.skip`."""
+
+    def end(self) -> None:
+        """See `Members.end`."""
+
+    def require_space(self, root: Path, need: int) -> None:
+        """Do nothing: links need no space, and a copy that finds none raises an error."""
+
+    def write(
+        self,
+        member: Member,
+        path: Path,
+        expected: File | None = None,
+        watch: Watch | None = None,
+    ) -> None:
+        """See `Members.write`."""
+        if expected is not None and expected.size != member.size:
+            raise unlike(expected)
+        source = self._files.get(member.sha256)
+        if source is None:
+            raise ValueError(f"{member.name} has not arrived")
+        with map_os_errors(source):
+            descriptor = open_regular(source, os.O_RDONLY | os.O_NOFOLLOW)
+        try:
+            digest, at = hashlib.sha256(), 0
+            while data := os.pread(descriptor, PIECE, at):
+                self._stop()
+                if watch is not None:
+                    watch.look(data)
+                digest.update(data)
+                at += len(data)
+            check_digest(member, digest.hexdigest())
+        finally:
+            os.close(descriptor)
+        share_file(source, path)
+
+
+def hash_file(descriptor: int) -> _Hash:
+    """Return the digest of an open file's contents, which can be continued. Raises OSError."""
+    digest, at = hashlib.sha256(), 0
+    while data := os.pread(descriptor, PIECE, at):
+        digest.update(data)
+        at += len(data)
+    return digest
+
+
+class Arriving:
+    """A file that arrives in pieces. After an error the received part stays on disk, unless it is
+    damaged, and a later transfer continues it. All methods except `close` block."""
+
+    def __init__(self, file: Member, part: Path, offset: int) -> None:
+        """Open ``part``, of which ``offset`` bytes have already arrived. Raises BundleError,
+        PathError."""
+        self._file = file
+        self._part = part
+        with map_os_errors(part):
+            self._descriptor = open_regular(part, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
+        self._size = os.fstat(self._descriptor).st_size
+        if offset != self._size or self._size > file.size:
+            self.close()
+            raise BundleError(f"{file.name}: {self._size} bytes of it are here, not {offset}")
+
+    def begin(self) -> None:
+        """Read the part that has already arrived. Raises PathError."""
+        with map_os_errors(self._part):
+            self._digest = hash_file(self._descriptor)
+
+    def write(self, data: bytes) -> None:
+        """Write the next piece. Raises BundleError if there are too many, DiskSpaceError,
+        PathError."""
+        if self._size + len(data) > self._file.size:
+            raise self._refuse(f"{self._file.name} has more than {self._file.size} bytes")
+        with map_os_errors(self._part):
+            if data.count(0) == len(data):
+                os.ftruncate(self._descriptor, self._size + len(data))  # a hole
+            else:
+                write_at(self._descriptor, memoryview(data), self._size)
+        self._digest.update(data)
+        self._size += len(data)
+
+    def finish(self) -> None:
+        """Check that the file is whole, and sync it. Raises BundleError, PathError."""
+        name = self._file.name
+        if self._size != self._file.size:
+            raise BundleError(f"{name} is cut off: {self._size} of {self._file.size} bytes came")
+        if self._digest.hexdigest() != self._file.sha256:
+            raise self._refuse(f"{name} is damaged: it has another digest")
+        with map_os_errors(self._part):
+            os.fsync(self._descriptor)
+
+    def _refuse(self, why: str) -> BundleError:
+        self._part.unlink(missing_ok=True)
+        return BundleError(why)
+
+    def close(self) -> None:
+        """Close it. Idempotent."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
 
 PLACE, LOCK = "incoming", "lock"
 LOCK_WAIT_S = 10.0
