@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from quicksand.base.errors import HistoryError, QuicksandError
 from quicksand.disks.diff.changes import ChangeKind, FileChange, FileType
@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from quicksand_tui.door.terminal_place import Guest
     from quicksand_tui.model.diffs import DiffSpec, DiffView, TextDiff
     from quicksand_tui.model.losing import Losing
-
-T = TypeVar("T")
 
 SHELLS_WAIT_S = 2.0
 """Seconds to wait for a guest to list its terminals."""

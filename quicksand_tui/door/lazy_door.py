@@ -23,5 +23,6 @@ if TYPE_CHECKING:
     from quicksand_tui.door.terminal_place import PlaceHere, reach_here
     from quicksand_tui.door.terminals import EngineTerminal
     from quicksand_tui.door.wall_feeds import EngineWall
+    from quicksand_tui.verbs.verdicts import Verified
 else:
     __getattr__, __dir__ = on_demand()

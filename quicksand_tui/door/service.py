@@ -18,7 +18,6 @@ from quicksand_tui.door.service_protocol import LogKind
 from quicksand_tui.door.silence import Silences, TrafficWatch, with_silences, with_traffic
 from quicksand_tui.model.jobs import Failure, OperationError
 from quicksand_tui.model.text import error_text
-from quicksand_tui.verbs.verdicts import Verified
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -263,11 +262,11 @@ class EngineService:
         there = self._there(sandbox_id)
         if there is None:
             result = await verb.carry_out(sandbox_id, report)
-            if isinstance(result, Verified):
+            if isinstance(result, lazy_door.Verified):
                 self._saves.learn(result.views())
             return result
         result = await lazy_hosts.carry_out_there(there[0], verb, there[1], report)
-        if isinstance(result, Verified) and self._hosts is not None:
+        if isinstance(result, lazy_door.Verified) and self._hosts is not None:
             views = {key: view for key, (_, view) in result.views().items()}
             self._hosts.note_verdicts(there[0], views)
         return result
