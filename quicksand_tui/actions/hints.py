@@ -9,12 +9,7 @@ from quicksand.things.status import HAS_MACHINE, Status
 
 from quicksand_tui.model.world import Panel
 from quicksand_tui.verbs import checkpoints, launching, saves
-from quicksand_tui.verbs.shown_commands import (
-    command_about,
-    command_line,
-    command_words,
-    shown_command,
-)
+from quicksand_tui.verbs.call import command_about, command_line, command_words, shown_command
 from quicksand_tui.views.main_layout import Tab
 
 if TYPE_CHECKING:

@@ -1,22 +1,26 @@
-"""The commands of the `:` line: splits a line into words, finds the action and its arguments."""
+"""The commands of the `:` line: splits a line into words, finds the action and its arguments, and
+completes them."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from quicksand.things.status import Status
+
 from quicksand_tui.actions import reasons
-from quicksand_tui.actions.all_actions import in_scope
-from quicksand_tui.actions.record import Action, Group, Scope
+from quicksand_tui.actions.all_actions import Action, Group, Scope, in_scope
+from quicksand_tui.model.amounts import age_text, clock_text, size_text
 from quicksand_tui.model.shown_checkpoints import CheckpointView
 from quicksand_tui.model.text import LINE_MAX, did_you_mean, sanitise
 from quicksand_tui.model.world import Selection, World
-from quicksand_tui.verbs import index
+from quicksand_tui.verbs import checkpoints, lazy_engine, mounts
 from quicksand_tui.verbs.verb import Kind, Parameter
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
     from quicksand.things.save import SaveFacts
 
     from quicksand_tui.model.shown_sandboxes import ImageView, MountView, SandboxView
@@ -131,16 +135,15 @@ class LineVerb:
         return next((found for found in self.arguments if word in found.flags), None)
 
 
-def _more(name: str, about: str) -> LineVerb:
-    verb = index.find_verb(name)
-    return LineVerb(name=name, about=about, arguments=verb.on_line, verb=verb)
+def _more(verb: AnyVerb, about: str) -> LineVerb:
+    return LineVerb(name=verb.name, about=about, arguments=verb.on_line, verb=verb)
 
 
 MORE = (
     LineVerb(name="theme", about="Change the colours", arguments=(Parameter("theme", Kind.THEME),)),
-    _more("tree", "Look at a sandbox's checkpoints"),
-    _more("diff", "Show files that differ between two checkpoints"),
-    _more("unmount", "Take a directory of this host away"),
+    _more(checkpoints.TREE, "Look at a sandbox's checkpoints"),
+    _more(checkpoints.DIFF, "Show files that differ between two checkpoints"),
+    _more(mounts.unmount, "Take a directory of this host away"),
 )
 """The commands that are not actions."""
 
@@ -164,7 +167,7 @@ def verbs_of(scope: Scope) -> dict[str, LineVerb]:
 
 def _verb_of(name: str, action: Action, here: Action | None) -> LineVerb:
     # Also accept the name of the shell command: rm for delete, logs for log.
-    shell = action.verb.split()[:1]
+    shell = action.verb.name.split()[:1] if action.verb is not None else ()
     on_main = action.scope is Scope.MAIN
     return LineVerb(
         name=name,
@@ -173,7 +176,7 @@ def _verb_of(name: str, action: Action, here: Action | None) -> LineVerb:
         here=here,
         arguments=_arguments_of(action) if on_main else (),
         aliases=tuple(word for word in (*shell, *action.aliases) if word != name),
-        verb=index.find_verb(action.verb) if action.verb else None,
+        verb=action.verb,
     )
 
 
@@ -181,8 +184,8 @@ def _arguments_of(action: Action) -> tuple[Parameter, ...]:
     """Returns an action's own arguments, or those of its verb that the line takes."""
     if action.takes:
         return action.takes
-    if action.verb:
-        return index.find_verb(action.verb).on_line
+    if action.verb is not None:
+        return action.verb.on_line
     return (SANDBOX,) if action.group is Group.SANDBOX else ()
 
 
@@ -394,7 +397,190 @@ def why_not(target: Target, world: World, selection: Selection) -> str | None:
         return None if action is None else action.disabled_reason(world, about)
     if verb.reads:
         return reasons.diff(world, about)
-    for reason in (reasons.go_there, reasons.of(verb)):
-        if (why := reasons.guarded(reason)(world, about)) is not None:
-            return why
-    return None
+    if world.read_only:
+        return reasons.READ_ONLY
+    if (why := reasons.go_there(world, about)) is not None:
+        return why
+    states = frozenset(Status) if verb.states is None else verb.states
+    return reasons.find_wrong_state(states, world, about)
+
+
+CANDIDATES_MAX = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A word that fits here."""
+
+    text: str
+    about: str = ""
+
+    @property
+    def typed(self) -> str:
+        return quoted(self.text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """The possible completions of a line."""
+
+    start: int
+    """The offset in the line of the word that the candidates replace."""
+    candidates: tuple[Candidate, ...] = ()
+    hint: str = ""
+    """One line that says which word is expected."""
+    verb: LineVerb | None = None
+
+
+def complete(
+    line: str,
+    verbs: Mapping[str, LineVerb],
+    world: World,
+    selected: SandboxView | None,
+    themes: Iterable[str],
+) -> Completion:
+    """Completes a line at its end. Never raises."""
+    skipped = len(line) - len(line.lstrip(": \t"))
+    before, word = current_word(line[skipped:])
+    start = skipped + word.start
+    if not before:
+        names = [Candidate(verb.name, verb.about) for verb in verbs.values()]
+        aliases = [
+            Candidate(alias, f"{verb.name}: {verb.about}")
+            for verb in verbs.values()
+            for alias in verb.aliases
+            if word.text and alias.startswith(word.text) and alias not in verbs
+        ]
+        found = _matching(word.text, [*names, *aliases])
+        hint = verbs[word.text].usage if word.text in verbs else ""
+        return Completion(start=start, candidates=found, hint=hint, verb=verbs.get(word.text))
+    try:
+        verb = find_verb(before[0], verbs)
+    except CommandError as error:
+        return Completion(start=start, hint=str(error))
+    argument, sandbox = _expected(verb, before[1:], word.text, world, selected)
+    if argument is None and word.text.startswith("-"):
+        options = [
+            Candidate(option, found.word) for found in verb.arguments for option in found.flags
+        ]
+        candidates = _matching(word.text, options)
+    elif argument is None:
+        candidates = ()
+    else:
+        choices = _Choices(verb, world, selected, sandbox, themes)
+        candidates = _matching(word.text, choices.candidates(argument.kind))
+    return Completion(start=start, candidates=candidates, hint=verb.usage, verb=verb)
+
+
+def _matching(typed: str, candidates: Iterable[Candidate]) -> tuple[Candidate, ...]:
+    """Returns the candidates that begin with the typed word, or else those that contain it."""
+    wanted = typed.lower()
+    within = [found for found in candidates if wanted in found.text.lower()]
+    begins = [found for found in within if found.text.lower().startswith(wanted)]
+    return tuple((begins or within)[:CANDIDATES_MAX])
+
+
+def _expected(
+    verb: LineVerb,
+    words: Sequence[str],
+    typed: str,
+    world: World,
+    selected: SandboxView | None,
+) -> tuple[Parameter | None, SandboxView | None]:
+    """Returns the argument that comes after ``words``, and the sandbox that they name."""
+    places = list(verb.places)
+    sandbox = selected
+    open_option: Parameter | None = None
+    for word in words:
+        if open_option is not None:
+            open_option = None
+        elif (option := verb.option(word)) is not None:
+            open_option = option
+        elif not word.startswith("-") and places and places.pop(0).kind is Kind.SANDBOX:
+            named = (v for v in world.sandboxes if word in (v.name, v.id))
+            sandbox = next(named, selected)
+    if open_option is not None:
+        return open_option, sandbox
+    return (None if typed.startswith("-") or not places else places[0]), sandbox
+
+
+@dataclass(frozen=True, slots=True)
+class _Choices:
+    """The candidates for each kind of word."""
+
+    verb: LineVerb
+    world: World
+    selected: SandboxView | None
+    sandbox: SandboxView | None
+    themes: Iterable[str]
+
+    def candidates(self, kind: Kind) -> list[Candidate]:
+        ways: dict[Kind, Callable[[], list[Candidate]]] = {
+            Kind.SANDBOX: self._sandboxes,
+            Kind.CHECKPOINT: self._checkpoints,
+            Kind.TARGET: self._checkpoints,
+            Kind.SOURCE: self._sources,
+            Kind.MOUNTED: self._mounted,
+            Kind.PACKAGE: lambda: [Candidate(name) for name in lazy_engine.PUBLISHED],
+            Kind.THEME: lambda: [Candidate(name) for name in sorted(self.themes)],
+        }
+        return ways[kind]() if kind in ways else []
+
+    def _sandboxes(self) -> list[Candidate]:
+        """Returns the sandboxes for which the verb is possible, or all if there are none."""
+        action, views = self.verb.action, self.world.sandboxes
+        if action is not None:
+            able = [
+                view
+                for view in views
+                if action.disabled_reason(self.world, Selection(sandbox=view)) is None
+            ]
+            views = tuple(able) or views
+        return [Candidate(view.name, view.state.value) for view in views]
+
+    def _checkpoints(self) -> list[Candidate]:
+        """Returns the checkpoints, latest first. If several have one tag, all but the latest go by
+        their ids, since the tag leads to the latest."""
+        tree = self.sandbox.tree.checkpoints if self.sandbox is not None else ()
+        found, taken = [], set[str]()
+        for checkpoint in reversed(tree):
+            if checkpoint.error:
+                continue
+            text = checkpoint.id if checkpoint.name in taken else checkpoint.name
+            taken.add(checkpoint.name)
+            found.append(Candidate(text, self._about(checkpoint, is_tag=text == checkpoint.name)))
+        return found
+
+    def _about(self, checkpoint: CheckpointView, *, is_tag: bool) -> str:
+        """Describes a checkpoint so that it differs from the others, above all by its time."""
+        parts = [
+            "" if is_tag else checkpoint.tag,
+            "automatic" if checkpoint.auto else "",
+            checkpoint.note,
+        ]
+        if checkpoint.created:
+            now = self.world.taken
+            parts.append(
+                f"{age_text(now - checkpoint.created)} ago, {clock_text(checkpoint.created, now)}"
+            )
+        return " · ".join(filter(None, parts))
+
+    def _mounted(self) -> list[Candidate]:
+        mounts = self.sandbox.mounts if self.sandbox is not None else ()
+        return [Candidate(mount.guest, mount.host) for mount in mounts if mount.state.is_now]
+
+    def _sources(self) -> list[Candidate]:
+        images = [
+            Candidate(
+                image.name,
+                f"image {image.version}".strip() if image.is_built else "image, not built yet",
+            )
+            for image in self.world.images
+            if not image.error
+        ]
+        saves = [
+            Candidate(save.address, f"save, {size_text(save.size)}")
+            for save in self.world.saves.of("").saves
+            if not save.trouble
+        ]
+        return [*images, *saves]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from quicksand.things.status import (
@@ -14,17 +16,158 @@ from quicksand.things.status import (
     Status,
 )
 
-from quicksand_tui.actions import saves_reasons
-from quicksand_tui.actions.wrapped import Reason, each
-from quicksand_tui.model.jobs import JobVerb
+from quicksand_tui.model.jobs import Job, JobVerb
 from quicksand_tui.model.world import MachineState, Panel, Selection, World
+from quicksand_tui.verbs.call import command_words, shown_command
+from quicksand_tui.views.save_rows import DOING, names_text, trouble_of
 from quicksand_tui.views.stalls import pause_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from quicksand.things.save import SaveFacts, TrashFacts
+
     from quicksand_tui.model.shown_sandboxes import SandboxView
-    from quicksand_tui.verbs.verb import AnyVerb
+
+
+Reason = Callable[[World, Selection], str | None]
+"""Returns why an action is not possible now; None if it is."""
+
+
+def _none(world: World, what: str) -> str:
+    if not world.saves.loaded:
+        return "the saves are just being read"
+    return f"no save is {what}"
+
+
+def away(view: SaveFacts | TrashFacts) -> str | None:
+    """Returns that its machine does not answer, so that nothing can be done with it."""
+    return f"{view.host} is away: {view.short_name} is shown as it was" if view.away else None
+
+
+def _busy_save(world: World, key: str, name: str) -> str | None:
+    job = world.job_about(key)
+    return None if job is None else f"{name}: {DOING.get(job.verb, job.verb.value)} is under way"
+
+
+def _only(world: World, selection: Selection, doing: str) -> tuple[SaveFacts | None, str]:
+    """Returns the save for an action on one save, or None and the reason why there is none."""
+    if len(selection.marked) > 1:
+        return None, f"{len(selection.marked)} are marked: {doing} takes one at a time"
+    if not selection.saves:
+        return None, _none(world, "selected")
+    return selection.saves[0], ""
+
+
+def begin(world: World, selection: Selection) -> str | None:
+    save, why = _only(world, selection, "a start")
+    if save is None:
+        return why
+    if save.away:
+        return away(save)
+    trouble, problems = trouble_of(save)
+    if trouble:
+        return f"{save.name} cannot be used: {problems[0] if problems else trouble}"
+    job = world.job_about(save.key)
+    is_going = job is not None and job.verb is JobVerb.DISCARD
+    return f"{save.name} is just being removed" if is_going else None
+
+
+def export(world: World, selection: Selection) -> str | None:
+    save, why = _only(world, selection, "an export")
+    if save is None:
+        return why
+    if save.host:
+        there = f"not from here: {save.short_name} is on {save.host}"
+        name = command_words("export", name=save.address, file="FILE")
+        return f"{there}; `{shown_command(name, save.host)}` writes it to a file here"
+    if trouble_of(save)[0] == "damaged":
+        return f"{save.name} is damaged: it would arrive so"
+    return _busy_save(world, save.key, save.name)
+
+
+def discard(world: World, selection: Selection) -> str | None:
+    if (why := several(world, selection)) is not None:
+        return why
+    if len(selection.saves) == 1 and (above := selection.saves[0].above):
+        return f"{selection.saves[0].name} is needed: {names_text(above)} is based on it"
+    return None
+
+
+def several(world: World, selection: Selection) -> str | None:
+    """Checks an action on one or more saves that must not be busy with another job."""
+    if not selection.saves:
+        return _none(world, "selected")
+    busy = (away(save) or _busy_save(world, save.key, save.name) for save in selection.saves)
+    return next((why for why in busy if why is not None), None)
+
+
+def import_(world: World, selection: Selection) -> str | None:
+    if not (host := selection.machine):
+        return None
+    there = shown_command(command_words("import", file="FILE"), host)
+    return f"from here files are imported on this machine only; `{there}` does it on {host}"
+
+
+def prune(world: World, selection: Selection) -> str | None:
+    """Checks pruning the saves of the machine under the cursor."""
+    machine = world.machine(selection.machine)
+    if machine is None:
+        return listed(world, selection)
+    if machine.state is not MachineState.THERE:
+        return f"{machine.name} cannot be reached now"
+    part = world.saves.of(machine.name)
+    if not part.loaded:
+        return f"the saves of {machine.name} are just being read"
+    return None if part.saves else f"no save is on {machine.name}"
+
+
+def selected(world: World, selection: Selection) -> str | None:
+    return None if selection.save is not None else _none(world, "selected")
+
+
+def listed(world: World, selection: Selection) -> str | None:
+    return None if world.saves.saves else _none(world, "there yet")
+
+
+def cancel_saving(world: World, selection: Selection) -> str | None:
+    job = job_to_cancel(world, selection)
+    if job is None:
+        return "nothing is under way"
+    return "it is being cancelled" if job.cancelling else None
+
+
+def job_to_cancel(world: World, selection: Selection) -> Job | None:
+    """Returns the job on the save under the cursor, or else the first job on any save."""
+    for view in (selection.save, selection.trashed):
+        if view is not None and (job := world.job_about(view.key)) is not None:
+            return job
+    return next(iter(world.save_jobs), None)
+
+
+# The trash
+
+
+def trashed(world: World, selection: Selection) -> str | None:
+    if not selection.trash:
+        return _none_in_trash(world)
+    busy = (away(found) or _busy_save(world, found.key, found.name) for found in selection.trash)
+    return next((why for why in busy if why is not None), None)
+
+
+def in_trash(world: World, selection: Selection) -> str | None:
+    return None if selection.trashed is not None else _none_in_trash(world)
+
+
+def trash_listed(world: World, selection: Selection) -> str | None:
+    return None if world.saves.trash else _none_in_trash(world)
+
+
+def _none_in_trash(world: World) -> str:
+    if not world.saves.loaded:
+        return "the trash is just being read"
+    return "nothing is selected" if world.saves.trash else "nothing is in the trash"
+
 
 NO_IMAGE = "there is no image yet: {install} installs one, `quicksand-tui setup` builds debian"
 READING = "the store is still being read"
@@ -33,15 +176,6 @@ READ_ONLY = "read-only: this app was told to change nothing"
 
 def always(world: World, selection: Selection) -> str | None:
     return None
-
-
-def guarded(reason: Reason) -> Reason:
-    """Makes the reason of an action that changes something: the read-only mode refuses it."""
-
-    def refuse(world: World, selection: Selection) -> str | None:
-        return READ_ONLY if world.read_only else reason(world, selection)
-
-    return refuse
 
 
 def _selected(world: World, selection: Selection) -> tuple[SandboxView | None, str]:
@@ -92,21 +226,13 @@ _DOING = {
 }
 
 
-def in_states(states: Collection[Status]) -> Reason:
-    """Makes the reason of an action on a sandbox in one of these states, without a running job."""
-
-    def reason(world: World, selection: Selection) -> str | None:
-        sandbox, why = _selected(world, selection)
-        if sandbox is None:
-            return why
-        return _busy(world, sandbox) or _not_in(states, world, sandbox)
-
-    return reason
-
-
-def of(verb: AnyVerb) -> Reason:
-    """Makes the reason of a verb that is done to a sandbox."""
-    return in_states(frozenset(Status) if verb.states is None else verb.states)
+def find_wrong_state(states: Collection[Status], world: World, selection: Selection) -> str | None:
+    """Returns why nothing can be done that needs a sandbox in one of these states, without a
+    running job."""
+    sandbox, why = _selected(world, selection)
+    if sandbox is None:
+        return why
+    return _busy(world, sandbox) or _not_in(states, world, sandbox)
 
 
 def _not_in(states: Collection[Status], world: World, sandbox: SandboxView) -> str | None:
@@ -136,11 +262,11 @@ _NO_MACHINE = {
     Status.BROKEN: "is broken",
 }
 
-has_guest = in_states(RUNS)
-has_machine = in_states(HAS_MACHINE)
-can_start = in_states(CAN_START)
-can_end = in_states(CAN_END)
-can_be_copied = in_states(CAN_BE_COPIED)
+has_guest = partial(find_wrong_state, RUNS)
+has_machine = partial(find_wrong_state, HAS_MACHINE)
+can_start = partial(find_wrong_state, CAN_START)
+can_end = partial(find_wrong_state, CAN_END)
+can_be_copied = partial(find_wrong_state, CAN_BE_COPIED)
 
 
 def run(world: World, selection: Selection) -> str | None:
@@ -202,7 +328,7 @@ def open_(world: World, selection: Selection) -> str | None:
         return new(world, selection)
     if selection.panel is Panel.SAVES:
         save = selection.save
-        return "no save is selected" if save is None else saves_reasons.away(save)
+        return "no save is selected" if save is None else away(save)
     if can_start(world, selection) is None:
         return None
     if selection.sandbox is not None and selection.sandbox.state is Status.PAUSED:
@@ -213,8 +339,10 @@ def open_(world: World, selection: Selection) -> str | None:
 def delete_any(world: World, selection: Selection) -> str | None:
     """Checks deleting the selection of the list: a save, or any of the sandboxes."""
     if selection.panel is Panel.SAVES:
-        return saves_reasons.discard(world, selection)
-    return each(delete)(world, selection)
+        return discard(world, selection)
+    marked = [delete(world, selection.of(view)) for view in selection.marked_sandboxes]
+    whys = marked or [delete(world, selection)]
+    return None if None in whys else whys[0]
 
 
 def delete(world: World, selection: Selection) -> str | None:

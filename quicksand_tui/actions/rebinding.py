@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 from quicksand.things.frozen import frozen
 
-from quicksand_tui.actions.all_actions import ACTIONS
-from quicksand_tui.actions.record import PREFIXED, Action, Scope
+from quicksand_tui.actions.all_actions import ACTIONS, PREFIXED, Action, Scope
 from quicksand_tui.model.keymap import (
     ALIKE,
     DEFAULT_PREFIX,

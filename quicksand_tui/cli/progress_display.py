@@ -19,7 +19,7 @@ from quicksand_tui.cli.output import columns_of, covering, has_colour, is_termin
 from quicksand_tui.model.amounts import age_text, left_text, seconds_text, size_text
 from quicksand_tui.model.pace import Pace
 from quicksand_tui.model.text import clean, clip_middle, plain
-from quicksand_tui.verbs.stages import stage_text
+from quicksand_tui.verbs.call import stage_text
 
 if TYPE_CHECKING:
     from quicksand_tui.verbs.call import Progress

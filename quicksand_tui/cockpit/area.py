@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from quicksand.things.status import Status
 from textual import on
-from textual.app import ComposeResult
 from textual.containers import Vertical
-from textual.widget import Widget
 
 from quicksand_tui.actions.all_actions import Scope
 from quicksand_tui.cockpit import lazy_tabs
@@ -28,6 +25,12 @@ from quicksand_tui.widgets.bars import TabBar
 from quicksand_tui.widgets.details import STYLES, Details
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from textual.app import ComposeResult
+    from textual.widget import Widget
+
+    from quicksand_tui.actions.all_actions import Doer
     from quicksand_tui.cockpit.desktop_tab import DesktopPanel
     from quicksand_tui.cockpit.log import LogPanel
     from quicksand_tui.cockpit.mounts_tab import MountsPanel
@@ -37,7 +40,6 @@ if TYPE_CHECKING:
     from quicksand_tui.door.service import EngineService
     from quicksand_tui.home.config_file import Settings
     from quicksand_tui.jobs.operations import Operations
-    from quicksand_tui.kit.doing import Handlers
     from quicksand_tui.kit.key_handling import Keys
     from quicksand_tui.kit.outer_terminal import OuterTerminal
     from quicksand_tui.kit.remembered import Memory
@@ -257,18 +259,18 @@ class Area(Vertical):
             self.screen.set_focus(self._parts[self._tab])
         return True
 
-    def handlers_of(self, scope: Scope) -> Handlers:
-        """Returns the handlers of the tab with that scope; none if no tab has that scope."""
+    def doer_of(self, scope: Scope) -> Doer | None:
+        """Returns the tab that carries out the actions of a scope; None if no tab has it."""
         match scope:
             case Scope.LOG:
-                return self.logs.handlers
+                return self.logs
             case Scope.MOUNTS:
-                return self.mounts.handlers
+                return self.mounts
             case Scope.DESKTOP:
-                return self.desktop.handlers
+                return self.desktop
             case Scope.PANES:
-                return self.shells.handlers
-        return {}
+                return self.shells
+        return None
 
     @property
     def doing(self) -> dict[str, str]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from textual.app import ComposeResult
 from textual.containers import Vertical
 
 from quicksand_tui.widgets.details import Happened
 
 if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
     from quicksand_tui.model.known_sandbox import Known
     from quicksand_tui.model.shown_sandboxes import SandboxView
     from quicksand_tui.model.world import World

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from textual import events, on
-from textual.app import ComposeResult
 from textual.geometry import Offset, Region, Size
 from textual.layout import ArrangeResult, Layout, WidgetPlacement
 from textual.widget import Widget
@@ -17,6 +16,8 @@ from quicksand_tui.widgets.browser import Browser
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from textual.app import ComposeResult
 
     from quicksand_tui.cockpit.area import Area
     from quicksand_tui.cockpit.aside import Aside

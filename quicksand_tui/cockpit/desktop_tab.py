@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from quicksand.things.status import Status
 from textual import on, work
-from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.message import Message
 from textual.widgets import Static
@@ -17,12 +16,14 @@ from quicksand_tui.cockpit.desktop_events import DesktopTold
 from quicksand_tui.cockpit.desktop_view import DesktopView
 from quicksand_tui.cockpit.part import DesktopChanged, PrefixedPart
 from quicksand_tui.home.picture_path import new_picture
-from quicksand_tui.kit.toasts import tell
+from quicksand_tui.kit.base import tell
 from quicksand_tui.model.text import TITLE_CELLS, clip, error_text
 
 if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
+    from quicksand_tui.door.engine_screen import EngineRecording
     from quicksand_tui.door.service import EngineService
-    from quicksand_tui.door.service_protocol import ScreenRecording
     from quicksand_tui.home.config_file import Settings
     from quicksand_tui.kit.key_handling import Keys
     from quicksand_tui.kit.outer_terminal import OuterTerminal
@@ -69,7 +70,7 @@ class DesktopPanel(PrefixedPart, Vertical):
         self._why: str | None = None
         """The words shown instead of a screen; None before the first look."""
         self._sandbox: SandboxView | None = None
-        self._recordings: dict[str, ScreenRecording] = {}
+        self._recordings: dict[str, EngineRecording] = {}
         """The running recordings, by the sandbox's id."""
 
     def compose(self) -> ComposeResult:

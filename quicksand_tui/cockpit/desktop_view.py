@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quicksand_pixels import PASTE_MAX, Chord, ScreenInput, Way, delete_images, take_ids
@@ -15,7 +13,6 @@ from textual.geometry import Region
 from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
-from textual.timer import Timer
 from textual.widget import Widget
 
 from quicksand_tui.cockpit.desktop_events import (
@@ -32,10 +29,14 @@ from quicksand_tui.door.screen_messages import ROWS, TILES, Drawn, Order
 from quicksand_tui.kit.textual_private import driver_of
 
 if TYPE_CHECKING:
-    from quicksand_pixels import Viewport
+    from collections.abc import Callable
+    from pathlib import Path
 
+    from quicksand_pixels import Viewport
+    from textual.timer import Timer
+
+    from quicksand_tui.door.engine_screen import EngineScreen
     from quicksand_tui.door.service import EngineService
-    from quicksand_tui.door.service_protocol import GuestScreen
     from quicksand_tui.home.config_file import Settings
     from quicksand_tui.kit.outer_terminal import OuterTerminal
 
@@ -82,7 +83,7 @@ class DesktopView(Widget, can_focus=True):
         self._terminal = terminal
         self._ascii = ascii_only
         self.sandbox_id = ""
-        self._screen: GuestScreen | None = None
+        self._screen: EngineScreen | None = None
         self._number = 0
         self._drained = 0
         """The number of this connection's pictures that were drawn."""

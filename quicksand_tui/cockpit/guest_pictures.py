@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from quicksand_pixels import cell_at, parse_cells, tile_ids
@@ -13,6 +12,8 @@ from rich.style import Style
 from quicksand_tui.cockpit.half_cells import segments
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from quicksand_pixels import Rect
 
 EMPTY = b""

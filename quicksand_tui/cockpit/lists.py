@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from quicksand.things.save import SaveFacts
 from textual import on
-from textual.app import ComposeResult
 from textual.containers import Vertical
 
 from quicksand_tui.model.shown_sandboxes import SandboxView
@@ -43,6 +42,8 @@ from quicksand_tui.widgets.browser import Browser, Listing, Title
 from quicksand_tui.widgets.listed import Listed
 
 if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
     from quicksand_tui.model.shown_sandboxes import ImageView
 
 SANDBOXES: Listing[Sandboxed] = Listing(

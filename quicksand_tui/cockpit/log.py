@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import on, work
-from textual.app import ComposeResult
-from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.widgets import Input
 
 from quicksand_tui.actions.all_actions import Scope, in_scope
 from quicksand_tui.cockpit.part import KnownChanged, PartWidget
 from quicksand_tui.door.service_protocol import LogKind, LogSource
-from quicksand_tui.kit.base import bindings_of
-from quicksand_tui.kit.toasts import tell
+from quicksand_tui.kit.base import tell
+from quicksand_tui.kit.key_handling import bindings_of
 from quicksand_tui.model.amounts import clock_text, seconds_text
 from quicksand_tui.model.jobs import OperationError
 from quicksand_tui.model.text import error_text, sanitise_lines
@@ -28,6 +25,11 @@ from quicksand_tui.widgets.inputs import LineInput
 from quicksand_tui.widgets.log_view import LogView
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from textual.app import ComposeResult
+    from textual.binding import BindingType
+
     from quicksand_tui.door.service import EngineService
     from quicksand_tui.kit.key_handling import Keys
     from quicksand_tui.model.jobs import CommandRecord

@@ -5,16 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import on
-from textual.app import ComposeResult
-from textual.binding import BindingType
 from textual.containers import Vertical
-from textual.message import Message
 from textual.widgets import Static
 
 from quicksand_tui.actions.all_actions import Scope, in_scope
 from quicksand_tui.cockpit.part import MountMoved, PartWidget
-from quicksand_tui.kit.base import bindings_of
-from quicksand_tui.kit.toasts import tell
+from quicksand_tui.kit.base import tell
+from quicksand_tui.kit.key_handling import bindings_of
 from quicksand_tui.model.text import TITLE_CELLS, clip
 from quicksand_tui.verbs.mounts import unmount
 from quicksand_tui.views.losses import of_unmount
@@ -22,6 +19,10 @@ from quicksand_tui.views.mount_rows import mount_row, no_mounts_text, plan_mount
 from quicksand_tui.widgets.long_table import LongTable
 
 if TYPE_CHECKING:
+    from textual.app import ComposeResult
+    from textual.binding import BindingType
+    from textual.message import Message
+
     from quicksand_tui.cockpit.part import Confirm
     from quicksand_tui.jobs.operations import Operations
     from quicksand_tui.kit.key_handling import Keys

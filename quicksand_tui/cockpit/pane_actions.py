@@ -8,7 +8,7 @@ from textual import on
 
 from quicksand_tui.actions.all_actions import Scope
 from quicksand_tui.cockpit.part import PrefixedPart
-from quicksand_tui.kit.toasts import tell
+from quicksand_tui.kit.base import tell
 from quicksand_tui.panes.content import LinkState
 from quicksand_tui.panes.messages import PaneAsksToPaste, PaneCopied
 from quicksand_tui.panes.splits import Side, Way

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import math
 import time
-from collections.abc import Callable
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -34,6 +33,8 @@ from quicksand_tui.cockpit.text_pictures import cell_size, way_of
 from quicksand_tui.kit.textual_private import driver_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from quicksand_pixels.decoding import Part, Placed
     from textual.widget import Widget
 

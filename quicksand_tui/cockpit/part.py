@@ -8,10 +8,9 @@ from textual.content import Content
 from textual.message import Message
 from textual.widget import Widget
 
-from quicksand_tui.actions.all_actions import in_scope
-from quicksand_tui.kit.base import ActionScreen
-from quicksand_tui.kit.doing import Doer
-from quicksand_tui.kit.toasts import tell
+from quicksand_tui.actions.all_actions import Doer, in_scope
+from quicksand_tui.kit.base import tell
+from quicksand_tui.kit.key_handling import ActionScreen
 from quicksand_tui.model.keymap import key_text
 from quicksand_tui.model.text import plain
 

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from quicksand.things.status import Status
 from textual import events, on, work
-from textual.app import ComposeResult
 from textual.containers import Vertical
 
 from quicksand_tui.actions.reasons import READ_ONLY
 from quicksand_tui.cockpit.pane_actions import PaneActions
 from quicksand_tui.cockpit.pane_pictures import PanePictureScreen
 from quicksand_tui.cockpit.shell_search import ShellSearch
-from quicksand_tui.kit.toasts import tell
+from quicksand_tui.kit.base import tell
 from quicksand_tui.model.jobs import JobVerb
 from quicksand_tui.model.known_sandbox import Glance
 from quicksand_tui.panes.content import session_of
@@ -28,6 +26,10 @@ from quicksand_tui.panes.workspace import Workspace, WorkspaceEmptied, Workspace
 from quicksand_tui.views.stalls import stall_text
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from textual.app import ComposeResult
+
     from quicksand_tui.cockpit.part import Confirm
     from quicksand_tui.door.service import EngineService
     from quicksand_tui.home.config_file import Settings

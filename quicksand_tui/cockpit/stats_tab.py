@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from quicksand.things.status import Status
 from textual import work
-from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
@@ -20,6 +19,8 @@ from quicksand_tui.views.rows import MUTED
 from quicksand_tui.views.stats_lines import stats_lines
 
 if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
     from quicksand_tui.door.service import EngineService
     from quicksand_tui.model.shown_sandboxes import GuestView, SandboxView, TrafficRates
 

@@ -6,18 +6,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from quicksand.things.status import HAS_MACHINE, Status
 from textual import on
-from textual.app import ComposeResult
-from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.geometry import Region
 from textual.message import Message
-from textual.strip import Strip
 from textual.widgets import Static
 
 from quicksand_tui.actions.all_actions import Scope, in_scope
 from quicksand_tui.cockpit.part import PartWidget
 from quicksand_tui.cockpit.seam import Join, joined_line
-from quicksand_tui.kit.base import bindings_of
+from quicksand_tui.kit.key_handling import bindings_of
 from quicksand_tui.model.amounts import size_text
 from quicksand_tui.model.folds import FOLD
 from quicksand_tui.model.text import clip
@@ -26,6 +23,10 @@ from quicksand_tui.widgets.long_table import LongTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from textual.app import ComposeResult
+    from textual.binding import BindingType
+    from textual.strip import Strip
 
     from quicksand_tui.model.keymap import Keymap
     from quicksand_tui.model.shown_checkpoints import CheckpointTree, CheckpointView

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from rich.cells import cell_len
@@ -29,13 +28,14 @@ from quicksand_tui.model.wall_plan import Kind, TileKey, Wants, lay_out
 from quicksand_tui.views.tile_words import foot_text, head_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from rich.style import Style
     from textual.timer import Timer
 
     from quicksand_tui.door.service import EngineService
-    from quicksand_tui.door.service_protocol import LogSource, Wall
+    from quicksand_tui.door.service_protocol import LogSource
+    from quicksand_tui.door.wall_feeds import EngineWall
     from quicksand_tui.model.geometry import Rect
     from quicksand_tui.model.shown_sandboxes import SandboxView
     from quicksand_tui.model.wall_plan import LastCommand
@@ -93,7 +93,7 @@ class WallView(Widget, can_focus=True):
     def __init__(
         self,
         service: EngineService,
-        wall: Wall,
+        wall: EngineWall,
         *,
         last_command_of: Callable[[str], LastCommand | None],
         ascii_only: bool,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from quicksand_tui.model.wall_plan import Kind, Order, TileKey, Wants
@@ -12,9 +11,11 @@ from quicksand_tui.views.stalls import silence_text
 from quicksand_tui.views.tile_words import TileFacts
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
     from quicksand_pixels import Cells
 
-    from quicksand_tui.door.service_protocol import Wall
+    from quicksand_tui.door.wall_feeds import EngineWall
     from quicksand_tui.model.shown_sandboxes import SandboxView
     from quicksand_tui.model.wall_plan import Heard, LastCommand, WatchedTerminal
 
@@ -81,7 +82,7 @@ class Tiles:
 
     def __init__(
         self,
-        wall: Wall,
+        wall: EngineWall,
         *,
         last_command_of: Callable[[str], LastCommand | None],
         clock: Callable[[], float] = time.monotonic,

@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from quicksand.base.errors import HistoryError, QuicksandError
 
-from quicksand_tui.door.foreground import running_of
+from quicksand_tui.door.typed import running_of
 from quicksand_tui.model.amounts import size_text
 from quicksand_tui.model.diffs import (
     ChangedPackage,
@@ -28,6 +26,9 @@ from quicksand_tui.panes.kept_lines import lines_of_output
 from quicksand_tui.panes.titles import named
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
     from quicksand.disks.diff.changes import FileChange
     from quicksand.disks.diff.guest_packages import PackageChange
     from quicksand.disks.diff.versions import FileVersions, Version

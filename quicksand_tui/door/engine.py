@@ -1,4 +1,4 @@
-"""Calls the engine on its loop: carries out verbs, and asks guests.
+"""Asks guests, on the engine's loop.
 
 `door.service` imports this module on that loop at the first call, so that the engine's import
 delays neither the first paint nor a key.
@@ -9,48 +9,41 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from quicksand.base.errors import HistoryError, QuicksandError
 from quicksand.disks.diff.changes import ChangeKind, FileChange, FileType
-from quicksand.guest.network import GuestTraffic
 from quicksand.sandbox import Sandbox
 from quicksand_pixels.encoding import fit, read_png
 
-from quicksand_tui.door import diff_reader
+from quicksand_tui.door import diff_reader, lazy_hosts
+from quicksand_tui.door.engine_screen import ScreenHere
 from quicksand_tui.door.far_guest import reach_there
-from quicksand_tui.door.far_verbs import carry_out_there
-from quicksand_tui.door.foreground import running_of
-from quicksand_tui.door.reach import reach_here
-from quicksand_tui.door.screen_here import ScreenHere
 from quicksand_tui.door.service_protocol import ShellView
+from quicksand_tui.door.terminal_place import reach_here
 from quicksand_tui.door.terminals import PANE_NAME, birth_of
+from quicksand_tui.door.typed import running_of
 from quicksand_tui.model.changed_directories import by_directory
 from quicksand_tui.model.jobs import CommandOutput, Failure, OperationError
 from quicksand_tui.model.known_sandbox import ChangedPlace, Changes, Glance
 from quicksand_tui.model.shown_sandboxes import GuestView, ProcessView
 from quicksand_tui.model.text import sanitise, sanitise_lines
 from quicksand_tui.panes.titles import named
-from quicksand_tui.verbs.verdicts import Verified
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
-    from quicksand.things.save import Verification
+    from quicksand.guest.network import GuestTraffic
     from quicksand_pixels import Cells
 
+    from quicksand_tui.door.engine_screen import ScreenPlace
     from quicksand_tui.door.far_host import FarHost
-    from quicksand_tui.door.reach import Guest
-    from quicksand_tui.door.saves_look import Found
-    from quicksand_tui.door.screen_here import ScreenPlace
     from quicksand_tui.door.silence import Silences
+    from quicksand_tui.door.terminal_place import Guest
     from quicksand_tui.model.diffs import DiffSpec, DiffView, TextDiff
     from quicksand_tui.model.losing import Losing
-    from quicksand_tui.verbs.call import Call, Report
-
-T = TypeVar("T")
 
 SHELLS_WAIT_S = 2.0
 """Seconds to wait for a guest to list its terminals."""
@@ -76,68 +69,39 @@ PATIENCE_S = 15.0
 
 
 class Engine:
-    """Carries out verbs, and implements `door.service_protocol.Questions`. Methods raise
-    QuicksandError or OSError as the engine does."""
+    """Questions to guests, on the engine's loop. Every method may raise QuicksandError, OSError or
+    OperationError; callers ask by `EngineService.ask`, which raises OperationError alone."""
 
-    def __init__(
-        self,
-        learn: Callable[[Mapping[str, Found]], None],
-        find_there: Callable[[str], tuple[FarHost, str] | None],
-        open_there: Callable[[FarHost, str], Sandbox],
-        screen_there: Callable[[FarHost, str], ScreenPlace],
-        learn_there: Callable[[FarHost, Mapping[str, Verification]], None],
-    ) -> None:
-        """Calls ``learn`` with the verdicts of verified saves, by key, and ``learn_there`` with
-        those of another machine. ``find_there`` returns the machine of a sandbox, and its id there;
-        None if it is this machine's. ``open_there`` opens a sandbox of another machine, and
-        ``screen_there`` returns the way to its screen."""
-        self._learn = learn
+    def __init__(self, find_there: Callable[[str], tuple[FarHost, str] | None]) -> None:
+        """``find_there`` returns the machine of a sandbox, and its id there; None if it is this
+        machine's."""
         self._find_there = find_there
-        self._open_there = open_there
-        self._screen_there = screen_there
-        self._learn_there = learn_there
 
     def reach(self, sandbox_id: str) -> AbstractAsyncContextManager[Guest]:
-        """Reaches a guest of any machine, as `door.reach.Reach`."""
+        """Reaches a guest of any machine, as `door.terminal_place.Reach`."""
         there = self._find_there(sandbox_id)
         return reach_here(sandbox_id) if there is None else reach_there(*there)
 
     def opened(self, sandbox_id: str, *, must_run: bool = False) -> Sandbox:
         """Opens a sandbox of any machine."""
         if (there := self._find_there(sandbox_id)) is not None:
-            return self._open_there(*there)
+            return lazy_hosts.open_there(*there)
         return Sandbox.attach(sandbox_id) if must_run else Sandbox.open(sandbox_id)
 
     def screen(self, sandbox_id: str) -> ScreenPlace:
         """Returns the way to the screen of a sandbox of any machine."""
         there = self._find_there(sandbox_id)
-        return ScreenHere(sandbox_id) if there is None else self._screen_there(*there)
+        return ScreenHere(sandbox_id) if there is None else lazy_hosts.ScreenThere(*there)
 
     @contextlib.contextmanager
     def _opened(self, sandbox_id: str, *, must_run: bool = False) -> Iterator[Sandbox]:
         with contextlib.closing(self.opened(sandbox_id, must_run=must_run)) as sandbox:
             yield sandbox
 
-    async def carry_out(self, verb: Call[T], sandbox_id: str, report: Report) -> T:
-        """Carries out a verb, as `Call.carry_out`."""
-        if (there := self._find_there(sandbox_id)) is not None:
-            done = await carry_out_there(there[0], verb, there[1], report)
-            if isinstance(done, Verified):
-                views = {key: view for key, (_, view) in done.views().items()}
-                self._learn_there(there[0], views)
-            return done
-        result = await verb.carry_out(sandbox_id, report)
-        self._note(result)
-        return result
-
-    def _note(self, result: object) -> None:
-        """Keeps the findings of a verb for the views of the app."""
-        if isinstance(result, Verified):
-            self._learn(result.views())
-
     # Guests
 
     async def shells(self, sandbox_id: str) -> tuple[ShellView, ...]:
+        """Returns the terminals in a guest, newest first. Raises TimeoutError."""
         async with asyncio.timeout(SHELLS_WAIT_S), self.reach(sandbox_id) as guest:
             listed = await guest.shells()
         shells = [
@@ -155,6 +119,7 @@ class Engine:
         return tuple(sorted(shells, key=lambda shell: -shell.created))
 
     async def look_inside(self, sandbox_id: str) -> GuestView:
+        """Asks the guest of a running sandbox about its state. Raises TimeoutError."""
         async with asyncio.timeout(ANSWER_S), self.reach(sandbox_id) as guest:
             stats = await guest.stats()
             processes = await guest.processes()
@@ -183,6 +148,8 @@ class Engine:
     async def look_at_screen(
         self, sandbox_id: str, room: tuple[int, int], *, at: str = ""
     ) -> Cells:
+        """Returns the screen of a sandbox in at most so many columns and rows: as it is now, or
+        with ``at`` as it was just before that checkpoint; () if the checkpoint has no picture."""
         with self._opened(sandbox_id) as sandbox:
             if not at:
                 scale = None if self._find_there(sandbox_id) is None else SCALE_THERE
@@ -200,26 +167,35 @@ class Engine:
     # Differences
 
     async def compare(self, spec: DiffSpec, report: Callable[[int], None]) -> DiffView:
+        """Compares two disks, and returns the differences; ``report`` gets a growing number of
+        steps, on another thread."""
         with self._opened(spec.sandbox_id, must_run=True) as sandbox:
             return await diff_reader.compare(sandbox, spec, report)
 
     async def compare_file(self, spec: DiffSpec, path: str) -> TextDiff:
+        """Compares the contents of a path on two disks."""
         with self._opened(spec.sandbox_id, must_run=True) as sandbox:
             return await diff_reader.compare_file(sandbox, spec, path)
 
     async def write_patch(self, spec: DiffSpec, below: str, file: Path) -> int:
+        """Writes the differences below a path into a new file, as a patch; returns the number of
+        paths that no patch can have."""
         with self._opened(spec.sandbox_id, must_run=True) as sandbox:
             return await diff_reader.write_patch(sandbox, spec, below, file)
 
     async def losing(self, sandbox_id: str, checkpoint: str) -> Losing:
+        """Finds the losses of going back to a checkpoint, by its id."""
         with self._opened(sandbox_id, must_run=True) as sandbox:
             return await diff_reader.losing(sandbox, checkpoint)
 
     async def shell_then(self, sandbox_id: str, checkpoint: str) -> Glance | None:
+        """Finds a shell's last lines at a checkpoint; None if nobody kept them."""
         with self._opened(sandbox_id) as sandbox:
             return await diff_reader.shell_then(sandbox, checkpoint)
 
     async def changes(self, sandbox_id: str, before: str, after: str = "") -> Changes:
+        """Returns the files that differ between two checkpoints of a sandbox, or with ``after`` ""
+        between one and the present disk. Nothing is booted; it may take seconds."""
         with self._opened(sandbox_id) as sandbox:
             found = await sandbox.diff(before, after or None)
         return await asyncio.to_thread(lambda: Changes(places=by_directory(_places(found))))
@@ -227,6 +203,9 @@ class Engine:
     async def run_command(
         self, sandbox_id: str, command: str, *, timeout_s: float
     ) -> CommandOutput:
+        """Runs a shell command as root in a running sandbox, and returns its result with the first
+        64 KiB of output. The guest kills it after ``timeout_s``, or when this is cancelled.
+        Raises OperationError if the guest does not answer."""
         kept, is_cut = bytearray(), False
         started = time.monotonic()
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING
 
@@ -21,16 +20,17 @@ NOT_KNOWN = HostUsage(cpu_seconds=0.0, rss=0, disk=0, uptime_s=0.0)
 """Stands for a sandbox's use of another machine, which only that machine tells."""
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
     from quicksand.guest.agent.session import Session
     from quicksand.guest.execution import Command
 
     from quicksand_tui.door.far_host import FarHost
-    from quicksand_tui.door.reach import Guest
-    from quicksand_tui.door.terminal_place import Right
+    from quicksand_tui.door.terminal_place import Guest, Right
 
 
 class FarGuest:
-    """Implements `door.reach.Guest` on a session with the guest's agent."""
+    """Implements `door.terminal_place.Guest` on a session with the guest's agent."""
 
     def __init__(self, host: FarHost, sandbox_id: str, session: Session) -> None:
         self._host = host

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -15,6 +14,8 @@ from quicksand_tui.model.shown_sandboxes import split_host
 from quicksand_tui.model.shown_saves import NO_SAVES, SavesView, all_together
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
     from quicksand.remote.askpass import Askpass
     from quicksand.things.save import Verification
 

@@ -14,8 +14,8 @@ from quicksand.remote.asking import AskedCommand, CommandLine
 
 from quicksand_tui.door.service_protocol import LogKind
 from quicksand_tui.model.remedy_words import text_of
+from quicksand_tui.verbs.call import words_of
 from quicksand_tui.verbs.index import find_verb
-from quicksand_tui.verbs.shown_commands import words_of
 
 if TYPE_CHECKING:
     from quicksand_tui.door.far_host import FarHost

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 from quicksand.display.place import open_screen
 from quicksand.display.sought import not_running
 from quicksand.hosted.relayed_screen import ScreenRelay
 
+from quicksand_tui.door.engine_screen import OpenScreen
 from quicksand_tui.door.far_guest import PlaceThere
 from quicksand_tui.door.far_sandbox import FarSharing, open_there
-from quicksand_tui.door.screen_here import OpenScreen
 from quicksand_tui.model.shown_sandboxes import at_host
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from quicksand_tui.door.far_host import FarHost
 
 
 class ScreenThere:
-    """Implements `door.screen_here.ScreenPlace`. The far end tells which machine it has now."""
+    """Implements `door.engine_screen.ScreenPlace`. The far end tells which machine it has now."""
 
     def __init__(self, host: FarHost, sandbox_id: str) -> None:
         self._host = host

@@ -12,21 +12,17 @@ if TYPE_CHECKING:
     from quicksand.records.registry import Registry
 
     from quicksand_tui.door.engine import Engine, ask_traffic
-    from quicksand_tui.door.engine_screen import EngineScreen
+    from quicksand_tui.door.engine_screen import EngineRecording, EngineScreen
     from quicksand_tui.door.far_guest import PlaceThere
     from quicksand_tui.door.far_hosts import FarHosts
     from quicksand_tui.door.far_log import FarLog
-    from quicksand_tui.door.far_sandbox import open_there
-    from quicksand_tui.door.far_screen import ScreenThere
     from quicksand_tui.door.log_tail import FileLog
     from quicksand_tui.door.look import Reader
-    from quicksand_tui.door.reach import reach_here
-    from quicksand_tui.door.recordings import EngineRecording
     from quicksand_tui.door.saves_look import SavesReader
     from quicksand_tui.door.ssh_asking import askpass_for
-    from quicksand_tui.door.terminal_place import PlaceHere
+    from quicksand_tui.door.terminal_place import PlaceHere, reach_here
     from quicksand_tui.door.terminals import EngineTerminal
-    from quicksand_tui.door.traffic_watch import TrafficWatch, with_traffic
     from quicksand_tui.door.wall_feeds import EngineWall
+    from quicksand_tui.verbs.verdicts import Verified
 else:
     __getattr__, __dir__ = on_demand()

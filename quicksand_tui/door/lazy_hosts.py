@@ -1,23 +1,13 @@
-"""Sandboxes of other machines: their modules are imported when the first of them is used."""
-
-from __future__ import annotations
+"""Sandboxes of other machines: their modules are imported when the first of them is used (PEP
+562)."""
 
 from typing import TYPE_CHECKING
 
-from quicksand_tui.door import lazy_door
+from quicksand.base.on_demand import on_demand
 
 if TYPE_CHECKING:
-    from quicksand.sandbox import Sandbox
-
-    from quicksand_tui.door.far_host import FarHost
-    from quicksand_tui.door.screen_here import ScreenPlace
-
-
-def open_there(host: FarHost, sandbox_id: str) -> Sandbox:
-    """Opens a sandbox by its id there."""
-    return lazy_door.open_there(host, sandbox_id)
-
-
-def screen_there(host: FarHost, sandbox_id: str) -> ScreenPlace:
-    """Returns the way to its screen."""
-    return lazy_door.ScreenThere(host, sandbox_id)
+    from quicksand_tui.door.far_sandbox import open_there
+    from quicksand_tui.door.far_screen import ScreenThere
+    from quicksand_tui.door.far_verbs import carry_out_there
+else:
+    __getattr__, __dir__ = on_demand()

@@ -17,9 +17,7 @@ from quicksand.mounts.known_mounts import known_mounts
 from quicksand.records.fleet_files import claims_dir
 from quicksand.records.layout import runtime_dir
 from quicksand.records.mount import CIFS
-from quicksand.records.nodes import Node
 from quicksand.records.registry import Registry, names_in
-from quicksand.records.sandboxes import Entry
 from quicksand.snapshots.history import history_of
 from quicksand.snapshots.tree import Tree, measure_tree, read_tree, told_by
 from quicksand.things.status import Status
@@ -34,6 +32,9 @@ from quicksand_tui.model.world import World
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from quicksand.records.nodes import Node
+    from quicksand.records.sandboxes import Entry
 
     from quicksand_tui.door.surroundings import Surroundings
 

@@ -7,44 +7,36 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from quicksand_tui.door import lazy_door
+from quicksand_tui.door import lazy_door, lazy_hosts
 from quicksand_tui.door.failures import describe_failure, reading
-from quicksand_tui.door.lazy_hosts import open_there, screen_there
 from quicksand_tui.door.service_protocol import LogKind
-from quicksand_tui.door.silence import Silences, with_silences
+from quicksand_tui.door.silence import Silences, TrafficWatch, with_silences, with_traffic
 from quicksand_tui.model.jobs import Failure, OperationError
 from quicksand_tui.model.text import error_text
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection, Mapping
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
     from quicksand.records.fleet_files import NodesView
     from quicksand.remote.askpass import Askpass
-    from quicksand.things.save import Verification
 
     from quicksand_tui.door.engine import Engine
+    from quicksand_tui.door.engine_screen import EngineRecording, EngineScreen
     from quicksand_tui.door.far_host import FarHost
     from quicksand_tui.door.far_hosts import FarHosts
     from quicksand_tui.door.look import Reader
-    from quicksand_tui.door.reach import Guest
     from quicksand_tui.door.saves_look import SavesReader
-    from quicksand_tui.door.service_protocol import (
-        GuestScreen,
-        LogSource,
-        Questions,
-        ScreenRecording,
-        ScreenSink,
-        Wall,
-    )
+    from quicksand_tui.door.service_protocol import LogSource, ScreenSink
     from quicksand_tui.door.ssh_asking import AskUser
-    from quicksand_tui.door.traffic_watch import TrafficWatch
+    from quicksand_tui.door.terminal_place import Guest
+    from quicksand_tui.door.wall_feeds import EngineWall
     from quicksand_tui.model.shown_sandboxes import TrafficRates
     from quicksand_tui.model.shown_saves import SavesView
     from quicksand_tui.model.world import World
@@ -118,7 +110,7 @@ class EngineService:
         why = "" if nodes.error is None else error_text(nodes.error)
         world = replace(world, waiting=nodes.waiting, error=world.error or why)
         own = network if hosts is None else [id_ for id_ in network if hosts.find(id_) is None]
-        world = lazy_door.with_traffic(world, self._traffic_of(own))
+        world = with_traffic(world, self._traffic_of(own))
         world = world if hosts is None else hosts.joined(world, nodes.drained)
         return with_silences(world, self._silences.known())
 
@@ -214,7 +206,7 @@ class EngineService:
         if self._traffic is None:
             if not sandbox_ids:
                 return {}
-            self._traffic = lazy_door.TrafficWatch(partial(lazy_door.ask_traffic, self._silences))
+            self._traffic = TrafficWatch(partial(lazy_door.ask_traffic, self._silences))
         self._traffic.want(sandbox_ids)
         if sandbox_ids:
             self._engine_loop().call_soon_threadsafe(self._watch_traffic, self._traffic)
@@ -262,10 +254,24 @@ class EngineService:
         title. When cancelled, it returns after the engine has undone what it began. Raises
         OperationError."""
         return await self._on_the_loop(
-            verb.failed, lambda: self._current_engine().carry_out(verb, sandbox_id, report)
+            verb.failed, lambda: self._carry_out(verb, sandbox_id, report)
         )
 
-    async def ask(self, title: str, question: Callable[[Questions], Awaitable[T]]) -> T:
+    async def _carry_out(self, verb: Call[T], sandbox_id: str, report: Report) -> T:
+        """Does it on the machine of the sandbox, and keeps the findings for the views."""
+        there = self._there(sandbox_id)
+        if there is None:
+            result = await verb.carry_out(sandbox_id, report)
+            if isinstance(result, lazy_door.Verified):
+                self._saves.learn(result.views())
+            return result
+        result = await lazy_hosts.carry_out_there(there[0], verb, there[1], report)
+        if isinstance(result, lazy_door.Verified) and self._hosts is not None:
+            views = {key: view for key, (_, view) in result.views().items()}
+            self._hosts.note_verdicts(there[0], views)
+        return result
+
+    async def ask(self, title: str, question: Callable[[Engine], Awaitable[T]]) -> T:
         """Puts a question to the engine on its loop; ``title`` is that of a failure. Raises
         OperationError."""
         return await self._on_the_loop(title, lambda: question(self._current_engine()))
@@ -291,13 +297,14 @@ class EngineService:
             sink,
             birth=birth,
             directory=directory,
-            heed=partial(self._silences.heed, sandbox_id),
+            sandbox_id=sandbox_id,
+            silences=self._silences,
             engine=self._engine_loop(),
             tasks=self._tasks,
         )
 
-    def open_wall(self) -> Wall:
-        """Begins to watch terminals of several guests at once; `Wall.want` sets which."""
+    def open_wall(self) -> EngineWall:
+        """Begins to watch terminals of several guests at once; `EngineWall.want` sets which."""
         return lazy_door.EngineWall(self._look_into, engine=self._engine_loop(), tasks=self._tasks)
 
     def _look_into(self, sandbox_id: str) -> AbstractAsyncContextManager[Guest]:
@@ -311,7 +318,7 @@ class EngineService:
         """Returns the machine of a sandbox, and its id there; None if it is this one."""
         return None if self._hosts is None else self._hosts.find(sandbox_id)
 
-    def open_screen(self, sandbox_id: str, sink: ScreenSink) -> GuestScreen:
+    def open_screen(self, sandbox_id: str, sink: ScreenSink) -> EngineScreen:
         """Opens the screen of a sandbox. Never raises: ``sink`` is told of failures."""
         engine, tasks = self._engine_loop(), self._tasks
         return lazy_door.EngineScreen(
@@ -320,7 +327,7 @@ class EngineService:
 
     def record_screen(
         self, sandbox_id: str, path: Path, ended: Callable[[str], None]
-    ) -> ScreenRecording:
+    ) -> EngineRecording:
         """Records the screen of a sandbox into a new animated file. Never raises: ``ended`` is
         called once, on another thread, with words on the file, or on why there is none."""
         engine, tasks = self._engine_loop(), self._tasks
@@ -337,18 +344,8 @@ class EngineService:
     def _current_engine(self) -> Engine:
         """Returns the engine, importing it the first time. On the engine's loop."""
         if self._engine is None:
-            self._engine = lazy_door.Engine(
-                self._saves.learn,
-                self._there,
-                open_there=open_there,
-                screen_there=screen_there,
-                learn_there=self._note_verdicts,
-            )
+            self._engine = lazy_door.Engine(self._there)
         return self._engine
-
-    def _note_verdicts(self, host: FarHost, verdicts: Mapping[str, Verification]) -> None:
-        if self._hosts is not None:
-            self._hosts.note_verdicts(host, verdicts)
 
     async def _on_the_loop(self, title: str, work: Callable[[], Awaitable[T]]) -> T:
         """Runs ``work`` on the engine's loop. When cancelled, it cancels the work there, and

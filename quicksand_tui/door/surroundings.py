@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
@@ -20,7 +19,6 @@ from quicksand.qemu.debs import is_apt_host
 from quicksand.records.fleet_files import is_known_to_fleets
 from quicksand.records.machine_options import NO, YES
 from quicksand.records.memory_budget import BUDGET, Claims
-from quicksand.things.image_info import ImageInfo
 
 from quicksand_tui.door.stamps import Stamp, dir_stamp, directories
 from quicksand_tui.model.shown_sandboxes import ImageView
@@ -28,8 +26,11 @@ from quicksand_tui.model.text import cleaned, error_text, sanitise
 from quicksand_tui.model.world import HostView, RoomView
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from quicksand.base.paths import Paths
     from quicksand.records.registry import Registry
+    from quicksand.things.image_info import ImageInfo
 
 
 class Surroundings:

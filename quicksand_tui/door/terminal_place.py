@@ -1,24 +1,106 @@
-"""The place of the sandbox of a pane's terminal, and the machine that it has now."""
+"""The place of the sandbox of a pane's terminal: the machine that it has now, the way into its
+guest, and the right to answer its queries."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import fcntl
+import hashlib
+import os
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from quicksand.base.errors import QuicksandError
 from quicksand.base.paths import paths
 from quicksand.qemu.process import why_gone
 from quicksand.records.registry import Registry
+from quicksand.sandbox import Sandbox
 from quicksand.things.status import Status
 
-from quicksand_tui.door.answering import AnswerRight
-from quicksand_tui.door.reach import reach_here
-
 if TYPE_CHECKING:
+    from quicksand.base.errors import QuicksandError
+    from quicksand.guest.execution import Command
+    from quicksand.guest.shell import Shell, ShellInfo, WatchedShell
+    from quicksand.life.sandbox_stats import GuestProcess, SandboxStats
     from quicksand.records.layout import MachineDir
 
-    from quicksand_tui.door.reach import Guest
+
+class AnswerRight:
+    """The right to answer, for one client. Never raises; without the lock file there is no
+    right."""
+
+    def __init__(self, machine: MachineDir, session: str) -> None:
+        # The guest chooses the session's name, so it is not used in a path.
+        name = hashlib.sha256(session.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        path = machine.root / f"answers-{name}.lock"
+        self._descriptor: int | None = None
+        self._is_held = False
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        with contextlib.suppress(OSError):  # the machine has just ended
+            self._descriptor = os.open(path, flags, 0o600)
+
+    def take(self) -> bool:
+        """Takes the right if nobody holds it; returns whether this client holds it."""
+        if self._descriptor is not None and not self._is_held:
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self._is_held = True
+        return self._is_held
+
+    def takes_over(self) -> bool:
+        """Takes the right if nobody holds it; returns whether this client held it before. Queries
+        that arrive at the moment of taking it over were still the former client's to answer."""
+        had = self._is_held
+        return self.take() and had
+
+    def close(self) -> None:
+        """Gives the right back; idempotent."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+        self._is_held = False
+
+
+class Guest(Protocol):
+    """A running guest. Methods raise QuicksandError as those of `Sandbox` do."""
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its sandbox still runs."""
+
+    async def shells(self) -> list[ShellInfo]: ...
+
+    async def shell(
+        self, *, columns: int, rows: int, cwd: str | None, env: Mapping[str, str], name: str
+    ) -> Shell: ...
+
+    async def attach_shell(self, session: str, *, columns: int, rows: int) -> Shell: ...
+
+    async def watch_shell(self, session: str, *, replay: int) -> WatchedShell: ...
+
+    async def spawn(self, command: str, *, timeout: float | None) -> Command: ...
+
+    async def stats(self) -> SandboxStats:
+        """Returns the guest's report; of another machine, without the use of its host."""
+
+    async def processes(self) -> list[GuestProcess]: ...
+
+
+Reach = Callable[[str], AbstractAsyncContextManager[Guest]]
+"""Opens the guest of a running sandbox, by its id, and closes it. Raises QuicksandError."""
+
+
+@contextlib.asynccontextmanager
+async def reach_here(sandbox_id: str, *, set_clock: bool = True) -> AsyncIterator[Guest]:
+    """Reaches a guest of this machine. Without ``set_clock`` nothing is changed there, not even a
+    clock that the user has set."""
+    sandbox = await asyncio.to_thread(partial(Sandbox.attach, sandbox_id, set_clock=set_clock))
+    try:
+        yield sandbox
+    finally:
+        sandbox.close()
 
 
 class Right(Protocol):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -19,18 +18,18 @@ from quicksand.base.errors import (
     RevertedError,
 )
 
-from quicksand_tui.door.foreground import Foreground
-from quicksand_tui.door.typed import Heed, Typed
-from quicksand_tui.door.typed_queue import TypedQueue
+from quicksand_tui.door.typed import Foreground, Typed, TypedQueue
 from quicksand_tui.model.remedy_words import text_of
 from quicksand_tui.model.text import sanitise
 from quicksand_tui.panes.content import UNREAD_MAX, LinkState, LinkStatus, Said, Sink
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from quicksand.guest.shell import Shell, ShellInfo
 
-    from quicksand_tui.door.reach import Guest
-    from quicksand_tui.door.terminal_place import Right, SandboxPlace
+    from quicksand_tui.door.silence import Silences
+    from quicksand_tui.door.terminal_place import Guest, Right, SandboxPlace
 
 
 TERM = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
@@ -66,13 +65,14 @@ class EngineTerminal:
         *,
         birth: str = "",
         directory: str = "",
-        heed: Heed,
+        sandbox_id: str,
+        silences: Silences,
         engine: asyncio.AbstractEventLoop,
         tasks: set[asyncio.Task[None]],
     ) -> None:
         """``birth`` tells ``session`` from another terminal of that name, if it is known; a new one
-        begins in ``directory`` if the guest has that, else in the user's home; ``heed`` returns an
-        answer of the guest, and notes how long it takes; ``tasks`` are those of the engine's loop
+        begins in ``directory`` if the guest has that, else in the user's home; ``silences``
+        notes how long answers of the guest take; ``tasks`` are those of the engine's loop
         that are awaited when the app ends."""
         self._place = place
         self._session = session
@@ -80,7 +80,8 @@ class EngineTerminal:
         self._directory = directory
         self._size = size
         self._sink = sink
-        self._heed = heed
+        self._sandbox_id = sandbox_id
+        self._silences = silences
         self._engine = engine
         self._tasks = tasks
         self._ui = asyncio.get_running_loop()
@@ -146,7 +147,7 @@ class EngineTerminal:
         self._foreground = Foreground(
             lambda running: self._to_ui(lambda: self._sink.running(running))
         )
-        self._typed = Typed(self._heed)
+        self._typed = Typed(self._silences, self._sandbox_id)
         self._room = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._run(), name="quicksand-pane")
         self._tasks.add(self._task)
@@ -230,7 +231,7 @@ class EngineTerminal:
         """Serves the terminal over one way to its guest; returns False if another way is needed.
         Raises as `_serve`."""
         try:
-            await self._heed(self._open(guest))
+            await self._silences.heed(self._sandbox_id, self._open(guest))
             await self._relay(guest)
         except RevertedError as error:
             self._told = f"{error}"

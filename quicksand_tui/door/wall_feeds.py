@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Final
 
 from quicksand.base.errors import AgentRefusedError, QuicksandError
@@ -18,9 +17,11 @@ from quicksand_tui.model.text import sanitise
 from quicksand_tui.model.wall_plan import NOTHING_HEARD, Heard, WatchedTerminal
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
     from quicksand.guest.shell import ShellInfo
 
-    from quicksand_tui.door.reach import Guest, Reach
+    from quicksand_tui.door.terminal_place import Guest, Reach
 
 LIST_S: Final = 3.0
 """Seconds between two questions to a guest for its terminals: answering wakes an idle guest."""

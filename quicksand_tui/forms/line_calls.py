@@ -8,9 +8,8 @@ from quicksand.things.save import SaveFacts
 
 from quicksand_tui.actions import reasons
 from quicksand_tui.actions.line import CommandError, Target, why_not
-from quicksand_tui.forms.field_checks import find_name_problem, find_problems
-from quicksand_tui.forms.port_forms import find_unforward_problem
-from quicksand_tui.forms.verb_forms import find_problem, read_value
+from quicksand_tui.forms.form_fields import find_name_problem, find_problems
+from quicksand_tui.forms.verb_forms import find_problem, find_unforward_problem, read_value
 from quicksand_tui.model.shown_checkpoints import CheckpointView
 from quicksand_tui.model.shown_sandboxes import ImageView, MountView
 from quicksand_tui.model.specs import NewSpec
@@ -40,7 +39,8 @@ def check(target: Target, world: World, selection: Selection) -> None:
         problem = _find_new_problem(target, world)
     elif target.verb.name == "unmount":
         about = Selection(sandbox=sandbox, mount=mount_of(target, sandbox))
-        problem = reasons.guarded(reasons.unmount)(world, about) or ""
+        why = reasons.READ_ONLY if world.read_only else reasons.unmount(world, about)
+        problem = why or ""
     else:
         problem = "" if sandbox is None else _find_problem(target, sandbox, world)
     if problem:

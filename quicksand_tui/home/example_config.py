@@ -5,8 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 
-from quicksand_tui.actions.all_actions import in_scope
-from quicksand_tui.actions.record import Action, Scope
+from quicksand_tui.actions.all_actions import Action, Scope, in_scope
 from quicksand_tui.home.config_file import SETTINGS
 from quicksand_tui.model.keymap import key_text
 

@@ -1,4 +1,5 @@
-"""The jobs of the app, with progress, cancellation and outcome, and the command log."""
+"""The jobs of the app, with progress, cancellation and outcome, those told as one, and the command
+log."""
 
 from __future__ import annotations
 
@@ -9,23 +10,23 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from statistics import median
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from quicksand_tui.actions import reasons
 from quicksand_tui.actions.all_actions import default_keymap
-from quicksand_tui.jobs.together import Together
-from quicksand_tui.jobs.usual import usual_seconds
 from quicksand_tui.model.jobs import (
     SAVE_VERBS,
     CommandRecord,
     EndedJob,
+    Failure,
     Job,
     JobVerb,
     OperationError,
     UnsuccessfulError,
 )
 from quicksand_tui.model.pace import Pace
-from quicksand_tui.model.shown_sandboxes import at_host
+from quicksand_tui.model.shown_sandboxes import at_host, split_host
 from quicksand_tui.model.specs import Told
 from quicksand_tui.model.text import clip, sanitise
 from quicksand_tui.verbs import trashing
@@ -34,10 +35,98 @@ if TYPE_CHECKING:
     from quicksand.things.save import SaveFacts, TrashFacts
 
     from quicksand_tui.door.service import EngineService
-    from quicksand_tui.model.jobs import Failure
     from quicksand_tui.model.keymap import Keymap
     from quicksand_tui.model.shown_sandboxes import RemovedView, SandboxView
     from quicksand_tui.verbs.call import Call, Progress, Report
+
+
+class Together:
+    """Collects the outcomes of jobs that one key began in several sandboxes, to be told as one."""
+
+    def __init__(self, verb: JobVerb, count: int) -> None:
+        self.verb = verb
+        self._count = count
+        self._ended: list[EndedJob] = []
+
+    def take(self, ended: EndedJob) -> bool:
+        """Notes the end of one job; returns whether it was the last one."""
+        self._ended.append(ended)
+        return len(self._ended) == self._count
+
+    @property
+    def done(self) -> int:
+        """The number of jobs that succeeded."""
+        return sum(one.outcome == "done" for one in self._ended)
+
+    @property
+    def text(self) -> str:
+        """The numbers of outcomes, in words."""
+        cancelled = sum(one.outcome == "cancelled" for one in self._ended)
+        text = f"{self.verb.value}: done with {_of(self.done, self._count)}"
+        text += f", {cancelled} cancelled" if cancelled else ""
+        return text + (f", {len(self._failed)} failed" if self._failed else "")
+
+    @property
+    def _failed(self) -> list[EndedJob]:
+        return [one for one in self._ended if one.outcome == "failed"]
+
+    @property
+    def failure(self) -> Failure | None:
+        """The reason of each failed job, the first in full; None if none failed."""
+        failed = self._failed
+        if not failed:
+            return None
+        reasons = [
+            (one.job.name, one.failure or Failure(title="", message=one.told)) for one in failed
+        ]
+        name, first = reasons[0]
+        return Failure(
+            title=f"{self.verb.value}: failed with {_of(len(failed), self._count)}",
+            message=f"{name}: {first.message}",
+            hint=first.hint,
+            log=first.log
+            if len(failed) == 1
+            else tuple(f"{name}: {why.message}" for name, why in reasons[1:]),
+        )
+
+
+def _of(count: int, all_: int) -> str:
+    return f"all {all_} sandboxes" if count == all_ else f"{count} of {all_} sandboxes"
+
+
+LAST: Final = 3
+"""The number of the last such jobs that count."""
+
+SPREAD_MAX: Final = 2.0
+"""The greatest ratio of the longest of them to the shortest: a start from a template tells nothing
+about a start without one."""
+
+LEAST_S: Final = 3.0
+"""Seconds below which a job is over before anybody has read how long it will take."""
+
+
+def usual_seconds(job: Job, ended: Sequence[EndedJob]) -> float:
+    """Returns the seconds that jobs like this one took in this run of the app; 0 if none has
+    succeeded, or if the last ones differ too much. ``ended`` has the newest last."""
+    took = [
+        other.seconds
+        for other in reversed(ended)
+        if other.outcome == "done" and job.kind and _is_like(job, other.job)
+    ][:LAST]
+    if not took or max(took) > SPREAD_MAX * min(took) or (usual := median(took)) < LEAST_S:
+        return 0.0
+    return usual
+
+
+def _is_like(one: Job, other: Job) -> bool:
+    """Whether both do the same to like things. Sandboxes of an image on a machine start alike."""
+    if (one.kind, one.verb, one.image) != (other.kind, other.verb, other.image):
+        return False
+    if one.verb in SAVE_VERBS:
+        return one.about == other.about
+    if one.verb is JobVerb.START:
+        return split_host(one.sandbox_id)[1] == split_host(other.sandbox_id)[1]
+    return one.sandbox_id == other.sandbox_id
 
 
 T = TypeVar("T")
@@ -255,20 +344,17 @@ class Operations:
         for one, sandbox in verbs if together is not None else verbs[:1]:
             self.do(one, sandbox, together=together)
 
-    def _together(
-        self, verb: JobVerb, count: int, way_back: Callable[[], str] = lambda: ""
-    ) -> Together | None:
-        """Returns the object that tells the end of several jobs; None for one, or if none may
+    def _together(self, verb: JobVerb, count: int) -> Together | None:
+        """Returns the object that collects the ends of several jobs; None for one, or if none may
         begin."""
         if count < 2 or self.read_only:
             return None
-        tell, fail = self._host.tell_outcome, self._host.show_failure
-        return Together(verb, count, tell=tell, show_failure=fail, way_back=way_back)
+        return Together(verb, count)
 
     def delete(self, sandboxes: Sequence[SandboxView]) -> None:
         """Moves sandboxes to the trash; one undo restores them all."""
         self.removed = ()
-        together = self._together(JobVerb.DELETE, len(sandboxes), self._way_back)
+        together = self._together(JobVerb.DELETE, len(sandboxes))
         for sandbox in sandboxes if together is not None else sandboxes[:1]:
             verb = trashing.remove(stop=True, forced=sandbox.is_live, why="deleted in the app")
             self.do(
@@ -280,8 +366,13 @@ class Operations:
                 together=together,
             )
 
-    def _way_back(self) -> str:
-        return f"undo: {self.hints().hint('undo')}" if self.removed else ""
+    def _tell_together(self, together: Together) -> None:
+        """Tells the ends of several jobs, and how to undo what they deleted."""
+        is_undone = together.verb is JobVerb.DELETE and self.removed and together.done
+        way = f" · undo: {self.hints().hint('undo')}" if is_undone else ""
+        self._host.tell_outcome(together.text + way)
+        if together.failure is not None:
+            self._host.show_failure(together.failure)
 
     def _note_removed(self, removed: RemovedView) -> None:
         if removed.in_trash:
@@ -418,8 +509,8 @@ class Operations:
                 failure=failure,
             )
             self._note_end(record, ended)
-            if together is not None:
-                together.take(ended)
+            if together is not None and together.take(ended):
+                self._tell_together(together)
         if together is not None:
             return
         if told:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,10 +12,11 @@ from quicksand.things.status import Status
 
 from quicksand_tui.model.jobs import Job, JobVerb, OperationError, Run, RunState, UnsuccessfulError
 from quicksand_tui.model.text import clip, sanitise
-from quicksand_tui.verbs.call import Progress
-from quicksand_tui.verbs.shown_commands import COMMAND_MAX, command_line
+from quicksand_tui.verbs.call import COMMAND_MAX, Progress, command_line
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from quicksand_tui.door.service import EngineService
     from quicksand_tui.jobs.operations import Operations
     from quicksand_tui.model.shown_sandboxes import SandboxView

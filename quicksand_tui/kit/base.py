@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from textual import events
 from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.screen import ModalScreen, Screen, ScreenResultType
 
 from quicksand_tui.kit.textual_compositor import tell_sizes
-from quicksand_tui.kit.toasts import SHOWN_S, tell
-from quicksand_tui.model.keymap import UNBOUND, key_text
+from quicksand_tui.model.keymap import key_text
 
 if TYPE_CHECKING:
-    from quicksand_tui.actions.all_actions import Action, Scope
-    from quicksand_tui.kit.doing import Handlers
-    from quicksand_tui.model.world import Selection, World
+    from textual import events
+    from textual.app import App
+    from textual.widget import Widget
+
+    from quicksand_tui.model.world import World
+
+
+SHOWN_S = 4
+"""Seconds that a message is shown."""
+
+
+def tell(
+    by: Widget | App[int],
+    text: str,
+    *,
+    severity: Literal["information", "warning", "error"] = "information",
+) -> None:
+    """Shows a toast of plain text, not markup."""
+    by.app.notify(text, severity=severity, markup=False, timeout=SHOWN_S)
 
 
 def refuse_paste(event: events.Paste) -> str:
@@ -27,20 +40,8 @@ def refuse_paste(event: events.Paste) -> str:
     return "Pasting is refused here: the text would be taken for keys"
 
 
-def bindings_of(actions: Iterable[Action]) -> list[Binding]:
-    """Returns the bindings of a screen's actions. The app's keymap replaces their keys by id, so
-    every action has a binding, even without a key."""
-    return [
-        Binding(
-            ",".join(action.keys) or UNBOUND,
-            f"do('{action.id}')",
-            action.label,
-            show=False,
-            tooltip=action.tooltip,
-            id=f"{action.scope.value}.{action.id}",
-        )
-        for action in actions
-    ]
+class Stale(Message):
+    """Everything must be read anew: something else has changed it."""
 
 
 class SavesShown(Message):
@@ -93,33 +94,6 @@ class AppScreen(Screen[ScreenResultType]):
 
     def answer(self, key: events.Key) -> None:
         """Answers a key that nothing here takes."""
-
-
-class ActionScreen(AppScreen[None]):
-    """A screen whose keys are the registry's actions of its scope."""
-
-    scope: ClassVar[Scope]
-    world: World
-    """The world that was shown last."""
-
-    @property
-    def selection(self) -> Selection:
-        """The selection of the screen."""
-        raise NotImplementedError
-
-    def handlers_of(self, scope: Scope) -> Handlers:
-        """Returns the methods that carry out the actions of a scope on this screen."""
-        raise NotImplementedError
-
-    @property
-    def help_scope(self) -> Scope:
-        """The scope whose help is shown."""
-        return self.scope
-
-    def action_do(self, action_id: str, scope: str = "") -> None:
-        """Carries out an action of the registry, or tells why it is not possible; ``scope`` is that
-        of a part of the screen."""
-        raise NotImplementedError
 
 
 class Dialog(ModalScreen[ScreenResultType], AppScreen[ScreenResultType]):

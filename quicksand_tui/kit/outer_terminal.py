@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from textual.signal import Signal
 
-from quicksand_tui.kit.abilities import UNKNOWN, TerminalAbilities
-from quicksand_tui.kit.terminal_queries import in_multiplexer
+from quicksand_tui.kit.terminal_queries import UNKNOWN, TerminalAbilities, in_multiplexer
 from quicksand_tui.kit.textual_private import driver_of
 
 if TYPE_CHECKING:

@@ -10,14 +10,22 @@ import signal
 import struct
 import termios
 import time
-from collections.abc import Mapping
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from quicksand_tui.kit.abilities import UNKNOWN, TerminalAbilities, cache_key
-from quicksand_tui.kit.terminal_queries import CELL_MAX, ReplyReader, over_ssh, questions
+from quicksand_tui.kit.terminal_queries import (
+    CELL_MAX,
+    UNKNOWN,
+    ReplyReader,
+    TerminalAbilities,
+    cache_key,
+    over_ssh,
+    questions,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import FrameType
+
     from quicksand_tui.home.state import StateFile
 
 ANSWER_LOCAL_S, ANSWER_SSH_S = 0.5, 2.0

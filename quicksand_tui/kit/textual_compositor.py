@@ -14,18 +14,18 @@ from rich.console import Console
 from rich.segment import Segment
 from textual._compositor import Compositor
 from textual._styles_cache import StylesCache
-from textual.app import App
-from textual.color import Color
-from textual.geometry import Size
-from textual.screen import Screen
 from textual.style import Style
-from textual.widget import Widget
 
 from quicksand_tui.kit.textual_private import driver_of, is_batching
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from textual._compositor import CompositorMap, ReflowResult
+    from textual.app import App
+    from textual.color import Color
+    from textual.geometry import Size
+    from textual.screen import Screen
+    from textual.widget import Widget
 
 
 @lru_cache(1024)

@@ -7,7 +7,6 @@ says what breaks.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import selectors
@@ -15,16 +14,13 @@ import threading
 import time
 from codecs import getincrementaldecoder
 from collections import deque
-from collections.abc import Callable
 from contextvars import copy_context
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from textual import constants, events
 from textual._xterm_parser import XTermParser
-from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
-from textual.widget import Widget
 
 from quicksand_tui.kit.line_speed import Line
 from quicksand_tui.kit.probe import ANSWER_LOCAL_S, ANSWER_SSH_S, POINTER_RESET, cell_pixels
@@ -33,8 +29,14 @@ from quicksand_tui.kit.terminal_queries import DRAWN_QUESTION, ReplyReader, over
 from quicksand_tui.panes.input import ESCAPE, ESCAPE_WAIT_S, InputSplitter, Piece
 
 if TYPE_CHECKING:
-    from quicksand_tui.kit.abilities import TerminalAbilities
+    import asyncio
+    from collections.abc import Callable
+
+    from textual.app import App
+    from textual.widget import Widget
+
     from quicksand_tui.kit.probe import Probe
+    from quicksand_tui.kit.terminal_queries import TerminalAbilities
 
 READ_SIZE = 64 * 1024
 """The most bytes of one read from the terminal."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from quicksand.things.frozen import frozen
@@ -10,6 +9,8 @@ from quicksand.things.frozen import frozen
 from quicksand_tui.model.shown_checkpoints import line_to
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
     from quicksand_tui.model.shown_checkpoints import CheckpointTree
 
 FOLD = "fold:"

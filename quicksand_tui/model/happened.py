@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from quicksand_tui.model.shown_checkpoints import CheckpointView
     from quicksand_tui.model.shown_sandboxes import MountView, SandboxView
     from quicksand_tui.model.world import World

@@ -27,7 +27,7 @@ class MountSpec:
 
 @frozen
 class NewSpec:
-    """The sandbox that a form asks for, as typed; `quicksand_tui.forms.field_checks` checks it. The
+    """The sandbox that a form asks for, as typed; `quicksand_tui.forms.form_fields` checks it. The
     engine chooses the values that are not given."""
 
     image: str

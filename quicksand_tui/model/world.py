@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -18,6 +17,8 @@ from quicksand_tui.model.keymap import NO_KEYS, Keymap
 from quicksand_tui.model.shown_saves import NO_SAVES, SavesView
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from quicksand.things.save import SaveFacts, TrashFacts
 
     from quicksand_tui.model.shown_checkpoints import CheckpointView

@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -30,14 +29,15 @@ from quicksand_tui.home.state import (
     state_dir,
     theme_wish,
 )
-from quicksand_tui.kit.abilities import terminals_file
 from quicksand_tui.kit.outline import NAME, Looks, outline
 from quicksand_tui.kit.probe import Probe
-from quicksand_tui.kit.terminal_queries import over_ssh
+from quicksand_tui.kit.terminal_queries import over_ssh, terminals_file
 from quicksand_tui.model.text import ascii_only
 from quicksand_tui.opening.asyncio_alone import import_asyncio
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, MutableMapping
+
     from quicksand_tui.door.service import EngineService
     from quicksand_tui.model.world import World
     from quicksand_tui.views.main_layout import Needs, Shape
@@ -159,7 +159,7 @@ def _run(probe: Probe, theme: str, *, ascii_glyphs: bool, read_only: bool) -> in
         service.close()
     if app.return_code:
         return app.return_code
-    sys.stdout.write(farewell(app.world_watch.world.running_names))
+    sys.stdout.write(farewell(app.present.read.running_names))
     return app.return_value or 0
 
 
@@ -191,7 +191,7 @@ def name_for(wished: str, hosts: Mapping[str, str]) -> str:
 def _draw_first_list(probe: Probe, sketch: Sketch, look: FirstLook) -> None:
     """Draws the list of sandboxes into the outline. Where there may be other machines, the list
     would lack their headers, and move a moment later."""
-    from quicksand_tui.kit.first_list import first_list  # noqa: PLC0415
+    from quicksand_tui.kit.outline import first_list  # noqa: PLC0415
 
     if (seen := look.wait(LIST_WAIT_S)) and probe.size == sketch.size:
         probe.draw(first_list(*sketch.size, sketch.looks, sketch.shape, sketch.needs, seen))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from rich.segment import Segment
@@ -10,6 +9,8 @@ from rich.segment import Segment
 from quicksand_tui.panes.content import LinkState
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from rich.style import Style
 
     from quicksand_tui.model.geometry import Rect

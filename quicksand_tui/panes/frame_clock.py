@@ -6,10 +6,11 @@ import asyncio
 import contextlib
 import itertools
 import time
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from quicksand_tui.panes.pane import Pane
 
 FRAME_S = 1 / 30

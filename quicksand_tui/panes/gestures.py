@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Final
 
 from quicksand_vt import MouseAction, MouseButton, MouseEvent, MouseTracking, Position, line_at
 from textual import events
-from textual.timer import Timer
 
 from quicksand_tui.panes.selection import Selection, Shape
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from textual.timer import Timer
     from textual.widget import Widget
 
     from quicksand_tui.panes.copying import Copying

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -12,7 +11,6 @@ from quicksand_vt import Bell, ClipboardWrite, CwdChanged, Event, MouseEvent, Te
 from textual import events, on
 from textual.geometry import Region, Size
 from textual.reactive import reactive
-from textual.strip import Strip
 from textual.widget import Widget
 
 from quicksand_tui.model.keymap import DEFAULT_PREFIX, Prefix
@@ -35,6 +33,10 @@ from quicksand_tui.panes.typing import Typing, refuse_pasted
 from quicksand_tui.panes.unparsed import Backlog, ReplayStart
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from textual.strip import Strip
+
     from quicksand_tui.panes.copy_mode import CopyMode
     from quicksand_tui.panes.pictures import PictureScreen
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from quicksand.things.status import Status
 from quicksand_vt import Terminal
-from textual import events
 from textual.message import Message
 from textual.reactive import reactive
 from textual.widgets import Static
@@ -17,6 +16,8 @@ from quicksand_tui.panes.messages import PaneChanged
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from textual import events
 
     from quicksand_tui.model.keymap import Keymap, Prefix
     from quicksand_tui.model.shown_sandboxes import SandboxView

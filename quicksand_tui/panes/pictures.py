@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from weakref import WeakKeyDictionary
@@ -17,6 +16,8 @@ from rich.segment import Segment
 from rich.style import Style as RichStyle
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from PIL import Image
     from quicksand_pixels import PlaceholderCell
     from quicksand_pixels.decoding import Part, Placed

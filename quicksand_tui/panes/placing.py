@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 from textual.geometry import Offset, Region, Size
 from textual.layout import ArrangeResult, Layout, WidgetPlacement
-from textual.widget import Widget
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from textual.widget import Widget
 
     from quicksand_tui.model.geometry import Rect
 

@@ -5,19 +5,20 @@ from __future__ import annotations
 import re
 import time
 import unicodedata
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from quicksand_pixels import PLACEHOLDER
 from quicksand_vt import Bell, CommandFinished, Terminal
-from textual.strip import Strip
 
 from quicksand_tui.model.wall_plan import Wants, first_row, is_question
 from quicksand_tui.panes.row_drawing import REPLACEMENT, line_strip, reversed_at
 from quicksand_tui.panes.unparsed import after_string
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rich.style import Style as RichStyle
+    from textual.strip import Strip
 
 COLUMNS_MAX: Final = 500
 ROWS_MAX: Final = 200

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.segment import Segment
 from textual import events, on, work
-from textual.geometry import Region, Size
-from textual.layout import Layout
 from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
@@ -27,6 +24,11 @@ from quicksand_tui.panes.placing import PanePlaces
 from quicksand_tui.panes.splits import Arrangement, Leaf, Node, Side, Way, renamed
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from textual.geometry import Region, Size
+    from textual.layout import Layout
+
     from quicksand_tui.panes.pictures import PictureScreen
 
 LEFT_BUTTON = 1

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from quicksand.things.save import SaveFacts, TrashFacts
-from textual import events, on
-from textual.app import ComposeResult
+from textual import on
 from textual.content import Content
 from textual.widgets import Static
 
-from quicksand_tui.actions.all_actions import Scope, find_action
+from quicksand_tui.actions.all_actions import Doer, find_action
 from quicksand_tui.actions.hints import CommandHint
-from quicksand_tui.actions.saves_reasons import job_to_cancel
-from quicksand_tui.kit.base import ActionScreen, refuse_paste
-from quicksand_tui.kit.doing import Doer
-from quicksand_tui.kit.toasts import tell
+from quicksand_tui.actions.reasons import job_to_cancel
+from quicksand_tui.kit.base import tell
+from quicksand_tui.kit.key_handling import ActionScreen
 from quicksand_tui.model.text import plain
 from quicksand_tui.model.world import MachineView
 from quicksand_tui.views.save_rows import counts_text, jobs_text
@@ -27,9 +24,12 @@ from quicksand_tui.widgets.details import Facts
 from quicksand_tui.widgets.listed import Listed
 
 if TYPE_CHECKING:
-    from quicksand_tui.actions.all_actions import Action
+    from collections.abc import Sequence
+
+    from textual.app import ComposeResult
+
+    from quicksand_tui.actions.all_actions import Doer
     from quicksand_tui.jobs.operations import Operations
-    from quicksand_tui.kit.doing import Handlers
     from quicksand_tui.kit.key_handling import Keys
     from quicksand_tui.model.world import World
     from quicksand_tui.screens.dialogs import Dialogs
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 T = TypeVar("T", SaveFacts, TrashFacts)
 
 
-class BrowsingScreen(ActionScreen, Doer, Generic[T]):
+class BrowsingScreen(ActionScreen, Generic[T]):
     """A screen with a `Browser`, the facts of the selection, the command line, and the footer."""
 
     CSS_PATH = "saves.tcss"
@@ -54,17 +54,14 @@ class BrowsingScreen(ActionScreen, Doer, Generic[T]):
         dialogs: Dialogs,
         keys: Keys,
         *,
-        everywhere: Handlers,
+        everywhere: Doer,
         begin_with: str = "",
         ascii_only: bool,
     ) -> None:
-        """``everywhere`` are the actions that are the same on all screens; ``begin_with`` is the
-        key of the row under the cursor at first, if it is listed."""
-        super().__init__()
+        """``begin_with`` is the key of the row under the cursor at first, if it is listed."""
+        super().__init__(keys, everywhere)
         self._operations = operations
         self._dialogs = dialogs
-        self._app_keys = keys
-        self._everywhere = everywhere
         self._begin_with = begin_with
         self.world = world
         self._ascii = ascii_only
@@ -146,35 +143,7 @@ class BrowsingScreen(ActionScreen, Doer, Generic[T]):
     def on_descendant_focus(self) -> None:
         self._actions.show(self.world, self.selection)
 
-    # Input
-
-    def on_paste(self, event: events.Paste) -> None:
-        tell(self, refuse_paste(event), severity="warning")
-
-    def action_do(self, action_id: str, scope: str = "") -> None:
-        if self.app.screen is not self:
-            return  # keys are now meant for the dialog that is opening
-        action = find_action(action_id, self.scope)
-        if self._app_keys.refuse_text(action):
-            return
-        if action.careful:
-            self._app_keys.carefully(lambda: self._carry_out(action))
-        else:
-            self._carry_out(action)
-
-    def _carry_out(self, action: Action) -> None:
-        if self.app.screen is not self:
-            return
-        reason = self._app_keys.why_not(action, self.world, self.selection)
-        if reason is not None:
-            tell(self, reason, severity="warning")
-            return
-        self.handlers_of(self.scope)[action.id]()
-
     # Actions of both screens
-
-    def handlers_of(self, scope: Scope) -> Handlers:
-        return {**self._everywhere, **self.handlers}
 
     def do_cancel(self) -> None:
         if (job := job_to_cancel(self.world, self.selection)) is not None:

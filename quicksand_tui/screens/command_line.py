@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from textual import events, on, work
-from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
-from quicksand_tui.actions.completion import Candidate, Completion, complete
-from quicksand_tui.actions.line import CommandError, LineVerb, Target, parse, resolve
+from quicksand_tui.actions.line import (
+    Candidate,
+    CommandError,
+    Completion,
+    LineVerb,
+    Target,
+    complete,
+    parse,
+    resolve,
+)
 from quicksand_tui.forms.line_calls import check
 from quicksand_tui.kit.base import AppScreen, SavesShown
 from quicksand_tui.model.text import LINE_MAX, clip, plain
@@ -25,6 +31,10 @@ from quicksand_tui.views.rows import MUTED
 from quicksand_tui.widgets.inputs import LineInput
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from textual.app import ComposeResult
+
     from quicksand_tui.home.state import CommandHistory
     from quicksand_tui.kit.remembered import Memory
     from quicksand_tui.model.shown_sandboxes import SandboxView
@@ -44,13 +54,9 @@ class _Line(LineInput):
 
     ENDING = LineInput.ENDING | {"ctrl+j", "ctrl+c"}
 
-    def __init__(self, press: Callable[[str], bool], value: str, **options: Any) -> None:
-        """``press`` takes a key for the whole line; it returns False for other keys."""
-        super().__init__(value, **options)
-        self._press = press
-
     async def _take_key(self, event: events.Key) -> None:
-        if not self._press(event.key):
+        screen = self.screen
+        if not (isinstance(screen, CommandScreen) and screen.press(event.key)):
             await super()._take_key(event)
             return
         event.stop()
@@ -97,7 +103,7 @@ class CommandScreen(ModalScreen[Target | None], AppScreen[Target | None]):
         """The last text that was set here rather than typed."""
         self._shows_saves = False
         self._input = _Line(
-            self.press, line, id="line", max_length=LINE_MAX, select_on_focus=False, compact=True
+            line, id="line", max_length=LINE_MAX, select_on_focus=False, compact=True
         )
         self._above = Static(id="candidates", markup=False)
         self._hint = Static(id="command-hint", markup=False)

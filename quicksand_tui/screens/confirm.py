@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar
 
-from textual import events
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
@@ -17,6 +14,11 @@ from textual.widgets import Button, Static
 from quicksand_tui.kit.base import Dialog
 
 if TYPE_CHECKING:
+    from textual import events
+    from textual.app import ComposeResult
+
+    from quicksand_tui.jobs.operations import Operations
+    from quicksand_tui.kit.key_handling import Hands
     from quicksand_tui.model.world import World
 
 FRAME = 5
@@ -68,15 +70,17 @@ class ConfirmScreen(Dialog[Answer]):
     def __init__(
         self,
         question: Question,
-        is_settled: Callable[[], bool] = lambda: False,
-        is_no_answer: Callable[[events.Key], bool] = lambda key: False,
+        hands: Hands,
+        *,
+        jobs: Operations | None = None,
     ) -> None:
-        """Closes by itself as soon as ``is_settled``. Ignores keys, except Escape, for which
-        ``is_no_answer`` holds (see `Hands.question`)."""
+        """Ignores keys, except Escape, that were typed before anybody can have read the question
+        (see `Hands.question`). A question about running ``jobs`` closes by itself as soon as there
+        are none."""
         super().__init__()
-        self._is_no_answer = is_no_answer
+        self._is_no_answer = hands.question()
         self._question = question
-        self._is_settled = is_settled
+        self._jobs = jobs
 
     def compose(self) -> ComposeResult:
         question = self._question
@@ -120,7 +124,7 @@ class ConfirmScreen(Dialog[Answer]):
         self._close_if_settled()
 
     def _close_if_settled(self) -> None:
-        if self.is_active and self._is_settled():
+        if self._jobs is not None and not self._jobs.jobs and self.is_active:
             self.dismiss(Answer.SETTLED)
 
     def action_scroll(self, lines: int) -> None:

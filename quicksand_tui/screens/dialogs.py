@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -18,14 +17,18 @@ from quicksand_tui.verbs.saves import discard
 from quicksand_tui.views import losses
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
     from quicksand.things.save import SaveFacts
     from textual.app import App
 
+    from quicksand_tui.actions.all_actions import Doer
+    from quicksand_tui.cockpit.present_world import Present
     from quicksand_tui.door.service import EngineService
     from quicksand_tui.forms.form_fields import Form, Values
+    from quicksand_tui.home.config_file import Settings
     from quicksand_tui.jobs.operations import Operations
     from quicksand_tui.jobs.run_many import RunMany
-    from quicksand_tui.kit.doing import Handlers
     from quicksand_tui.kit.key_handling import Keys
     from quicksand_tui.kit.remembered import Memory
     from quicksand_tui.model.jobs import Failure
@@ -33,10 +36,9 @@ if TYPE_CHECKING:
     from quicksand_tui.model.shown_sandboxes import ImageView, SandboxView
     from quicksand_tui.model.specs import NewSpec, Told
     from quicksand_tui.model.ssh_questions import SshQuestion
-    from quicksand_tui.model.world import World
     from quicksand_tui.screens.confirm import Answer
     from quicksand_tui.screens.reports import ReportScreen
-    from quicksand_tui.screens.ssh_dialogs import SshQuestions
+    from quicksand_tui.screens.ssh_question import SshQuestions
     from quicksand_tui.verbs.call import Call
     from quicksand_tui.verbs.verb import AnyVerb
 
@@ -51,21 +53,19 @@ class Dialogs:
         operations: Operations,
         keys: Keys,
         memory: Memory,
+        present: Present,
+        settings: Settings,
         *,
-        world: Callable[[], World],
-        usual: Callable[[], Mapping[str, str]],
         ascii_only: bool,
     ) -> None:
-        """``world`` returns the present world, ``usual`` the options of new machines if none is
-        given."""
         self._app = app
         self._service = service
         self._operations = operations
         operations.show_report = self.show_report
         self._keys = keys
         self._memory = memory
-        self._world = world
-        self._usual = usual
+        self._present = present
+        self._settings = settings
         self._ascii = ascii_only
         self._config_report: ReportScreen | None = None
         self._last_command = ""
@@ -117,16 +117,16 @@ class Dialogs:
         sandbox: SandboxView,
         checkpoint: CheckpointView,
         other: CheckpointView | None,
-        everywhere: Handlers,
+        everywhere: Doer,
     ) -> None:
         """Shows the differences between a checkpoint and another one, or the present.
-        ``everywhere`` are the actions that are the same on all screens."""
+        ``everywhere`` carries out the actions that are the same on all screens."""
         self._app.push_screen(
             lazy_screens.DiffScreen(
                 self._service,
                 sandbox,
                 diff_specs(sandbox, checkpoint, other),
-                self._world(),
+                self._present.world,
                 self._keys,
                 everywhere=everywhere,
                 ascii_only=self._ascii,
@@ -144,17 +144,17 @@ class Dialogs:
         *,
         undo: str = "This cannot be undone.",
         harder: tuple[str, Callable[[], None]] | None = None,
-        settled: tuple[Callable[[], bool], Callable[[], None]] | None = None,
+        settled: Callable[[], None] | None = None,
     ) -> None:
         """Asks before something is lost; ``then`` runs after a yes. ``harder`` is the verb and the
-        function of an answer that does more. ``settled`` says whether the question no longer
-        applies, and what runs when it closes for that reason."""
+        function of an answer that does more. With ``settled`` the question is about running jobs:
+        that runs if it closes because there are none any more."""
 
         def take(answer: Answer | None) -> None:
             if answer is lazy_screens.Answer.HARDER and harder is not None:
                 harder[1]()
             elif answer is lazy_screens.Answer.SETTLED and settled is not None:
-                settled[1]()
+                settled()
             elif answer is lazy_screens.Answer.YES:
                 then()
 
@@ -165,14 +165,14 @@ class Dialogs:
             undo=undo,
             harder=harder[0] if harder is not None else "",
         )
-        is_settled = settled[0] if settled is not None else lambda: False
-        is_no_answer = self._keys.hands.question()
-        self._app.push_screen(lazy_screens.ConfirmScreen(question, is_settled, is_no_answer), take)
+        jobs = self._operations if settled is not None else None
+        screen = lazy_screens.ConfirmScreen(question, self._keys.hands, jobs=jobs)
+        self._app.push_screen(screen, take)
 
     def ask(self, form: Form, then: Callable[[Values], None]) -> None:
         """Shows a form; ``then`` gets the values if the user submits it."""
         self._app.push_screen(
-            lazy_screens.FormScreen(form, self._world(), ascii_only=self._ascii),
+            lazy_screens.FormScreen(form, self._present.world, ascii_only=self._ascii),
             lambda values: then(values) if values is not None else None,
         )
 
@@ -191,7 +191,11 @@ class Dialogs:
             begin, host = f"{lazy_screens.SAVE}{save.key}", save.host
         last = lazy_screens.recall_last(self._memory.remembered)
         form, spec_of = lazy_screens.new_form(
-            self._world(), begin=begin, last=last, usual=self._usual(), host=host
+            self._present.world,
+            begin=begin,
+            last=last,
+            usual=self._settings.config.usual_machine,
+            host=host,
         )
 
         def take(values: Values) -> None:
@@ -203,7 +207,7 @@ class Dialogs:
 
     def with_usual(self, spec: NewSpec) -> NewSpec:
         """Returns the spec with the options of new machines if none is given."""
-        return lazy_screens.with_usual(spec, self._usual())
+        return lazy_screens.with_usual(spec, self._settings.config.usual_machine)
 
     def ask_to_install(self, package: str = "") -> None:
         """Shows the form of an installation, with the name of a package if one is given; installs
@@ -243,7 +247,7 @@ class Dialogs:
 
     def ask_to_discard(self, saves: tuple[SaveFacts, ...]) -> None:
         """Asks before deleting saves of any machines, to the trash or for good."""
-        world = self._world()
+        world = self._present.world
 
         def begin(*, now: bool) -> None:
             for host, of_one in by_machine(saves).items():
@@ -266,7 +270,7 @@ class Dialogs:
         self, sandbox: SandboxView, checkpoint: CheckpointView, *, then: Callable[[], None]
     ) -> None:
         """Asks before a sandbox is reverted to a checkpoint, or starts there."""
-        world, tag = self._world(), clip(checkpoint.tag, TITLE_CELLS)
+        world, tag = self._present.world, clip(checkpoint.tag, TITLE_CELLS)
         self.confirm(
             f"Revert to {tag}?" if sandbox.is_live else f"Start at {tag}?",
             losses.of_return(sandbox, checkpoint, world.taken),
@@ -276,7 +280,7 @@ class Dialogs:
         )
 
     def ask_to_uninstall(self, image: ImageView) -> None:
-        again = self._world().keymap.hint("install")
+        again = self._present.world.keymap.hint("install")
         self.confirm(
             f"Uninstall {clip(image.name, TITLE_CELLS)}?",
             ["its versions from packages; not if a sandbox or a save needs one"],
@@ -288,7 +292,9 @@ class Dialogs:
     # Screens
 
     def open_help(self, scope: Scope) -> None:
-        self._app.push_screen(lazy_screens.HelpScreen(self._world(), scope, ascii_only=self._ascii))
+        self._app.push_screen(
+            lazy_screens.HelpScreen(self._present.world, scope, ascii_only=self._ascii)
+        )
 
     def open_commands(self) -> None:
         self._app.push_screen(
@@ -325,7 +331,7 @@ class Dialogs:
             lazy_screens.RunManyScreen(
                 many,
                 views,
-                self._world(),
+                self._present.world,
                 self._keys,
                 command=many.command or self._last_command,
                 ascii_only=self._ascii,
@@ -336,7 +342,7 @@ class Dialogs:
     def open_jobs(self) -> None:
         self._app.push_screen(
             lazy_screens.JobsScreen(
-                self._operations, self._keys, self._world(), ascii_only=self._ascii
+                self._operations, self._keys, self._present.world, ascii_only=self._ascii
             )
         )
 

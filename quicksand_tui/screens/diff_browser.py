@@ -5,28 +5,24 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.cells import cell_len
 from textual import events, on, work
-from textual.app import ComposeResult
-from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widgets import Input, Static
 
-from quicksand_tui.actions.all_actions import Scope, find_action, in_scope
+from quicksand_tui.actions.all_actions import Doer, Scope, in_scope
 from quicksand_tui.actions.hints import CommandHint
-from quicksand_tui.kit.base import ActionScreen, bindings_of, refuse_paste
-from quicksand_tui.kit.doing import Doer
-from quicksand_tui.kit.toasts import tell
+from quicksand_tui.kit.base import tell
+from quicksand_tui.kit.key_handling import ActionScreen, bindings_of
 from quicksand_tui.model.diffs import DiffView, TextDiff
 from quicksand_tui.model.jobs import OperationError
 from quicksand_tui.model.text import clip, plain, sanitise
 from quicksand_tui.model.world import Selection
-from quicksand_tui.verbs.shown_commands import command_line
+from quicksand_tui.verbs.call import command_line
 from quicksand_tui.views.diff_rows import (
     Branch,
     DiffLine,
@@ -47,9 +43,13 @@ from quicksand_tui.widgets.inputs import LineInput
 from quicksand_tui.widgets.long_table import LongTable
 
 if TYPE_CHECKING:
-    from quicksand_tui.actions.all_actions import Action
+    from collections.abc import Callable, Sequence
+
+    from textual.app import ComposeResult
+    from textual.binding import BindingType
+
+    from quicksand_tui.actions.all_actions import Doer
     from quicksand_tui.door.service import EngineService
-    from quicksand_tui.kit.doing import Handlers
     from quicksand_tui.kit.key_handling import Keys
     from quicksand_tui.model.diffs import DiffSpec
     from quicksand_tui.model.shown_sandboxes import SandboxView
@@ -65,7 +65,7 @@ NARROW = 90
 TITLE_CELLS = 60
 
 
-class DiffScreen(ActionScreen, Doer):
+class DiffScreen(ActionScreen):
     """Shows the differences; its keys are the actions of `Scope.DIFF`. Leaving it ends the
     reading."""
 
@@ -82,18 +82,15 @@ class DiffScreen(ActionScreen, Doer):
         world: World,
         keys: Keys,
         *,
-        everywhere: Handlers,
+        everywhere: Doer,
         ascii_only: bool,
     ) -> None:
-        """Compares the disks of the first of ``specs``; a key goes to the next. ``everywhere`` are
-        the actions that are the same on all screens."""
-        super().__init__()
+        """Compares the disks of the first of ``specs``; a key goes to the next."""
+        super().__init__(keys, everywhere)
         self.world = world
         self._service = service
         self._sandbox = sandbox
         self._specs = list(specs)
-        self._app_keys = keys
-        self._everywhere = everywhere
         self._ascii = ascii_only
         self._view: DiffView | None = None
         self._root = Branch("/", "/")
@@ -276,26 +273,6 @@ class DiffScreen(ActionScreen, Doer):
         self._text.show(found.lines or (((" ", found.why),) if found.why else ()))
 
     # Input
-
-    def on_paste(self, event: events.Paste) -> None:
-        tell(self, refuse_paste(event), severity="warning")
-
-    def action_do(self, action_id: str, scope: str = "") -> None:
-        if self.app.screen is not self:
-            return  # keys are now meant for the dialog that is opening
-        action = find_action(action_id, self.scope)
-        if not self._app_keys.refuse_text(action):
-            self._carry_out(action)
-
-    def _carry_out(self, action: Action) -> None:
-        reason = action.disabled_reason(self.world, self.selection)
-        if reason is not None:
-            tell(self, reason, severity="warning")
-            return
-        self.handlers_of(self.scope)[action.id]()
-
-    def handlers_of(self, scope: Scope) -> Handlers:
-        return {**self._everywhere, **self.handlers}
 
     @on(LongTable.Opened)
     def _opened(self, event: LongTable.Opened) -> None:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events, work
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
@@ -21,6 +19,10 @@ from quicksand_tui.model.text import clip, error_text, plain
 from quicksand_tui.widgets.inputs import Choice, LineInput
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from textual.app import ComposeResult
+
     from quicksand_tui.model.world import World
 
 REACTIONS_MAX = 8
@@ -105,7 +107,7 @@ class FormScreen(Dialog[Values]):
             placeholder=plain(field.hint) if self._ascii else field.hint,
             compact=True,
             max_length=field.limit,
-            suggester=Continuation(field.complete) if field.complete is not None else None,
+            suggester=Continuation(field) if field.complete is not None else None,
             id=field.id,
         )
 
@@ -348,15 +350,16 @@ class FormScreen(Dialog[Values]):
 class Continuation(Suggester):
     """Offers a continuation behind the cursor, once the next word is begun."""
 
-    def __init__(self, complete: Callable[[str], tuple[str, ...]]) -> None:
+    def __init__(self, field: Field) -> None:
         super().__init__(use_cache=False, case_sensitive=True)
-        self._complete = complete
+        self._field = field
 
     async def get_suggestion(self, value: str) -> str | None:
-        if value.endswith("/"):
+        complete = self._field.complete
+        if complete is None or value.endswith("/"):
             return None
         with contextlib.suppress(OSError):  # offers nothing
-            return next(iter(await asyncio.to_thread(self._complete, value)), None)
+            return next(iter(await asyncio.to_thread(complete, value)), None)
         return None
 
 

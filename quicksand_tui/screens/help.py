@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 from quicksand.things.status import Status
 from textual import on
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
@@ -20,13 +19,14 @@ from quicksand_tui.actions.all_actions import (
     COPY_MODE_KEYS,
     MOVES,
     MOVES_TO_PARTS,
+    PREFIXED,
     Group,
     Scope,
     default_keymap,
     in_scope,
 )
-from quicksand_tui.actions.record import PREFIXED
-from quicksand_tui.kit.base import ActionScreen, Dialog
+from quicksand_tui.kit.base import Dialog
+from quicksand_tui.kit.key_handling import ActionScreen
 from quicksand_tui.model.keymap import Keymap, key_text
 from quicksand_tui.model.text import plain
 from quicksand_tui.model.world import Selection
@@ -34,7 +34,9 @@ from quicksand_tui.views.rows import MUTED
 from quicksand_tui.widgets.inputs import LineInput
 
 if TYPE_CHECKING:
-    from quicksand_tui.actions.record import Action
+    from textual.app import ComposeResult
+
+    from quicksand_tui.actions.all_actions import Action
     from quicksand_tui.model.world import World
 
 KEY_WIDTH = 11

@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Static
 
-from quicksand_tui.kit.base import Dialog
-from quicksand_tui.kit.toasts import tell
+from quicksand_tui.kit.base import Dialog, tell
 from quicksand_tui.model.text import plain
 from quicksand_tui.screens.reports import FailureScreen, ReportScreen
 from quicksand_tui.views.job_rows import (
@@ -30,6 +28,8 @@ from quicksand_tui.views.job_rows import (
 from quicksand_tui.widgets.long_table import LongTable
 
 if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
     from quicksand_tui.jobs.operations import Operations
     from quicksand_tui.kit.key_handling import Keys
     from quicksand_tui.model.jobs import EndedJob, Job

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from textual.app import ComposeResult
 from textual.widgets import Static
 
-from quicksand_tui.kit.base import Dialog
-from quicksand_tui.kit.toasts import tell
+from quicksand_tui.kit.base import Dialog, tell
 from quicksand_tui.model.jump_letters import jump_codes
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from textual import events
+    from textual.app import ComposeResult
     from textual.screen import Screen
 
     from quicksand_tui.model.world import World

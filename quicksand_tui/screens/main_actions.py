@@ -1,35 +1,44 @@
-"""Carries out the actions of the main screen."""
+"""Carries out the actions of the main screen: of its lists, of the tree of checkpoints, and the
+short ways on it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from quicksand.things.status import Status
+from quicksand.things.status import HAS_MACHINE, Status
 
-from quicksand_tui.actions.all_actions import Scope, find_action, in_scope
-from quicksand_tui.kit.doing import Doer
-from quicksand_tui.kit.toasts import tell
+from quicksand_tui.actions.all_actions import Doer, Scope, find_action
+from quicksand_tui.kit.base import tell
 from quicksand_tui.model.shown_sandboxes import at_host
+from quicksand_tui.model.text import clip
+from quicksand_tui.model.wall_plan import Kind
 from quicksand_tui.model.world import Panel, Selection
 from quicksand_tui.screens import lazy_screens
 from quicksand_tui.verbs import checkpoints, halting, launching
-from quicksand_tui.verbs.index import find_verb
 from quicksand_tui.views import losses
 from quicksand_tui.views.losses import losses_of_stop
 from quicksand_tui.views.main_layout import Part, Tab
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from textual.widget import Widget
+
     from quicksand_tui.actions.all_actions import Action
+    from quicksand_tui.cockpit.present_world import Present
     from quicksand_tui.jobs.operations import Operations
-    from quicksand_tui.kit.base import ActionScreen
-    from quicksand_tui.kit.doing import Handlers
+    from quicksand_tui.kit.key_handling import ActionScreen
+    from quicksand_tui.model.shown_checkpoints import CheckpointView
     from quicksand_tui.model.shown_sandboxes import SandboxView
     from quicksand_tui.model.specs import NewSpec
+    from quicksand_tui.model.wall_plan import TileKey
     from quicksand_tui.screens.dialogs import Dialogs
+    from quicksand_tui.screens.jump import Target
     from quicksand_tui.screens.navigation import Places
     from quicksand_tui.screens.terminal_loan import FullShell
+    from quicksand_tui.widgets.long_table import LongTable
+
 
 TITLE_CELLS = 30
 
@@ -76,19 +85,10 @@ class MainActions(Doer):
         """Unmarks the sandboxes that an action was about."""
         self._places.lists.sandboxes.unmark(view.id for view in about)
 
-    @property
-    def handlers(self) -> Handlers:
-        """Its methods; other actions are those of their verbs."""
-        verbs = {
-            action.id: partial(self._do_verb, action)
-            for action in in_scope(Scope.MAIN)
-            if action.verb and find_verb(action.verb).can_be_made
-        }
-        return {**verbs, **super().handlers}
-
-    def _do_verb(self, action: Action) -> None:
+    def begin_verb(self, action: Action) -> None:
         """Does the verb of an action to the selection; asks for its parameters for one sandbox."""
-        verb, about = find_verb(action.verb), self._selection.sandboxes
+        assert action.verb is not None
+        verb, about = action.verb, self._selection.sandboxes
         one = self._selection.sandbox
         able = self._able(action.id) if action.many else [one] if one is not None else []
         if len(able) == 1 and verb.form is not None:
@@ -368,3 +368,201 @@ class MainActions(Doer):
         if self._places.cockpit.shape.zoomed:
             self._places.leave_zoom()
         self._places.go_to(Part.LISTS)
+
+
+class TreeActions(Doer):
+    """Carries out the actions of `Scope.TREE`; the caller checks that they are possible."""
+
+    scope = Scope.TREE
+
+    def __init__(
+        self, screen: ActionScreen, places: Places, operations: Operations, dialogs: Dialogs
+    ) -> None:
+        self._screen = screen
+        self._places = places
+        self._begin = operations
+        self._dialogs = dialogs
+
+    @property
+    def _chosen(self) -> tuple[SandboxView, CheckpointView]:
+        selection = self._screen.selection
+        assert selection.sandbox is not None
+        assert selection.checkpoint is not None
+        return selection.sandbox, selection.checkpoint
+
+    def do_go(self) -> None:
+        """Goes back without asking, as the present state is kept; starts a stopped sandbox
+        there."""
+        sandbox, checkpoint = self._chosen
+        if sandbox.state in HAS_MACHINE:
+            self._begin.do(checkpoints.revert(checkpoint.named), sandbox)
+            self._places.come_back()
+            return
+        reason = find_action("start").disabled_reason(
+            self._screen.world, Selection(sandbox=sandbox)
+        )
+        if reason is not None:
+            tell(self._screen, reason, severity="warning")
+            return
+        self._begin.do(launching.start(at=checkpoint.named), sandbox)
+
+    def do_ask(self) -> None:
+        """Asks before going back: `u` opens the tree, and may come twice."""
+        self._dialogs.ask_to_return(*self._chosen, then=self.do_go)
+
+    def do_remove(self) -> None:
+        sandbox, checkpoint = self._chosen
+        self._dialogs.confirm(
+            f"Delete the checkpoint {clip(checkpoint.tag, TITLE_CELLS)}?",
+            losses.of_checkpoint(sandbox, checkpoint, self._screen.world.taken),
+            "Delete",
+            lambda: self._begin.do(checkpoints.remove(checkpoint.named), sandbox),
+        )
+
+    def do_diff(self) -> None:
+        sandbox, checkpoint = self._chosen
+        marked = self._places.checkpoints.compared_of(sandbox)
+        self._dialogs.open_diff(sandbox, checkpoint, marked, self._screen.everywhere)
+
+    def do_compare(self) -> None:
+        sandbox, checkpoint = self._chosen
+        self._places.checkpoints.compare(checkpoint)
+        if sandbox.has_display and self._places.area.tab not in (Tab.DETAILS, Tab.TREE):
+            self._places.choose_tab(Tab.DETAILS)  # where the screens are
+
+    def do_look(self) -> None:
+        sandbox, checkpoint = self._chosen
+        compared = self._places.checkpoints.compared_of(sandbox)
+        self._dialogs.show_screens(sandbox, checkpoint, compared)
+
+    def do_clone(self) -> None:
+        sandbox, checkpoint = self._chosen
+        about = f"{sandbox.name} at {checkpoint.tag}"
+        self._dialogs.do_verb(launching.clone, sandbox, given={"at": checkpoint.named}, about=about)
+
+    def do_note(self) -> None:
+        sandbox, checkpoint = self._chosen
+        self._dialogs.do_verb(
+            checkpoints.write_note,
+            sandbox,
+            given={"tag": checkpoint.named},
+            first={"note": checkpoint.note},
+            about=checkpoint.tag,
+        )
+
+    def do_pin(self) -> None:
+        sandbox, checkpoint = self._chosen
+        verb = checkpoints.unpin if checkpoint.pinned else checkpoints.pin
+        self._begin.do(verb(checkpoint.named), sandbox)
+
+    def do_copy(self) -> None:
+        _, checkpoint = self._chosen
+        self._screen.app.copy_to_clipboard(checkpoint.name)
+        tell(
+            self._screen, f"Copied {clip(checkpoint.name, TITLE_CELLS)}, if the terminal allows it"
+        )
+
+
+WAYS_IN = {
+    Kind.SHELL: "shell",
+    Kind.OUTPUT: "shell",
+    Kind.DESKTOP: "desktop",
+    Kind.CONSOLE: "log",
+}
+"""The actions that go into tiles."""
+RECENT_MAX = 20
+"""The number of sandboxes that are remembered."""
+
+
+class Ways(Doer):
+    """Leads the user around, and remembers the last sandboxes."""
+
+    def __init__(
+        self,
+        screen: ActionScreen,
+        places: Places,
+        present: Present,
+    ) -> None:
+        self._screen = screen
+        self._places = places
+        self._present = present
+        self._recent: list[str] = []
+        """Ids of sandboxes, the latest first."""
+
+    def _find(self, sandbox_id: str) -> SandboxView | None:
+        """Returns the present state of a sandbox."""
+        return self._present.world.sandbox(sandbox_id)
+
+    def used(self, sandbox: SandboxView | None) -> None:
+        """Notes that the user worked with a sandbox."""
+        if sandbox is not None and self._recent[:1] != [sandbox.id]:
+            others = [id_ for id_ in self._recent if id_ != sandbox.id]
+            self._recent = [sandbox.id, *others][:RECENT_MAX]
+
+    def do_last(self) -> None:
+        """Goes to the sandbox used before this one, and there to its shells if the user is in
+        shells."""
+        shown = self._places.lists.sandbox
+        here = None if shown is None else shown.id
+        before = (id_ for id_ in self._recent if id_ != here and self._find(id_) is not None)
+        there = self._find(next(before, ""))
+        if there is None:
+            tell(self._screen, "There is no sandbox before: nothing was done in another one yet")
+            return
+        if here is not None:
+            self.used(self._find(here))
+        in_shells = self._places.in_shells
+        self._places.show_sandbox(there.id)
+        self.used(there)
+        if in_shells:
+            self._places.area.shells.open(there)
+
+    def open_tile(self, key: TileKey) -> Widget | None:
+        """Goes to the contents of a tile of the wall, and focuses them at once, or the widget that
+        takes their keys until they are there. Returns that widget, if it has the focus."""
+        shells = self._places.area.shells
+        self._places.show_sandbox(key.sandbox_id)
+        self._screen.set_focus(None)
+        if key.kind is Kind.SHELL:
+            shells.want(key.sandbox_id, f"{key.session} {key.birth}")
+        self._screen.action_do(WAYS_IN[key.kind])
+        shells.want("", "")  # unless it was refused
+        if (focused := self._screen.focused) is None:
+            self._places.go_to(Part.LISTS)
+            return None
+        return focused if self._places.cockpit.part_of(focused) is Part.AREA else None
+
+    def do_jump(self) -> None:
+        self._screen.app.push_screen(
+            lazy_screens.JumpScreen(lambda: list(self._targets()), self._screen)
+        )
+
+    def _targets(self) -> Iterator[Target]:
+        places = self._places
+        yield from self._rows(places.lists.browser.table, Part.LISTS)
+        yield from self._rows(places.checkpoints.table, Part.TREE)
+        area = places.area
+        space = area.shells.workspace if area.tab is Tab.SHELLS else None
+        if space is not None:
+            for pane in space.panes:
+                if pane.region.area:
+                    # On the blank before its title, which stays legible.
+                    yield lazy_screens.Target(
+                        pane.region.x, pane.region.y - 1, partial(self._screen.set_focus, pane)
+                    )
+        elif area.can_focus_tab and area.region.area:
+            go = partial(places.go_to, Part.AREA)
+            yield lazy_screens.Target(area.region.x, area.region.y + 1, go)
+
+    def _rows(self, table: LongTable, part: Part) -> Iterator[Target]:
+        if not table.is_on_screen:
+            return
+        region = table.content_region
+        for number, key in enumerate(table.visible_keys):
+            go = partial(self._go_to_row, table, key, part)
+            # Below the head of the table.
+            yield lazy_screens.Target(region.x, region.y + 1 + number, go)
+
+    def _go_to_row(self, table: LongTable, key: str, part: Part) -> None:
+        self._places.go_to(part)
+        table.select(key)

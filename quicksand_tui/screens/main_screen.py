@@ -7,32 +7,27 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from quicksand.things.status import Status
 from textual import events, on
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.content import Content
 from textual.widgets import Static
 
-from quicksand_tui.actions.all_actions import Scope, find_action, in_scope
+from quicksand_tui.actions.all_actions import PREFIXED, Group, Scope, find_action, in_scope
 from quicksand_tui.actions.hints import LISTS, hint_for
-from quicksand_tui.actions.record import PREFIXED, Group
 from quicksand_tui.cockpit.aside import Aside
 from quicksand_tui.cockpit.cockpit import Cockpit
 from quicksand_tui.cockpit.lists import Lists
 from quicksand_tui.cockpit.part import Asked, DesktopChanged, KnownChanged, MountMoved
 from quicksand_tui.cockpit.tree_panel import TreePanel
 from quicksand_tui.home.state import recall_needs, recall_shape
-from quicksand_tui.kit.base import ActionScreen, SavesShown, bindings_of, refuse_paste
-from quicksand_tui.kit.first_list import TOP_USED
-from quicksand_tui.kit.outline import BRAND
-from quicksand_tui.kit.toasts import tell
+from quicksand_tui.kit.base import SavesShown, tell
+from quicksand_tui.kit.key_handling import ActionScreen, bindings_of
+from quicksand_tui.kit.outline import BRAND, TOP_USED
 from quicksand_tui.model.text import plain
 from quicksand_tui.model.world import MACHINE_KEY, Panel, Selection, World
 from quicksand_tui.panes.messages import PaneChanged, ShellsLeft, ShellsZoomed
-from quicksand_tui.screens.main_actions import MainActions
+from quicksand_tui.screens.main_actions import MainActions, TreeActions, Ways
 from quicksand_tui.screens.navigation import Places
-from quicksand_tui.screens.tree_actions import TreeActions
-from quicksand_tui.screens.ways import Ways
 from quicksand_tui.views.counts import top_texts
 from quicksand_tui.views.main_layout import COMMAND_LINE_FROM, Part, Tab
 from quicksand_tui.views.rows import NETWORK_COLUMN
@@ -40,20 +35,22 @@ from quicksand_tui.widgets.bars import ActionBar, CommandLine
 from quicksand_tui.widgets.browser import Browser
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterator
 
+    from textual.app import ComposeResult
     from textual.widget import Widget
 
-    from quicksand_tui.actions.all_actions import Action
+    from quicksand_tui.actions.all_actions import Action, Doer
     from quicksand_tui.cockpit.area import Area
+    from quicksand_tui.cockpit.present_world import Present
     from quicksand_tui.jobs.operations import Operations
-    from quicksand_tui.kit.doing import Handlers
     from quicksand_tui.kit.key_handling import Keys
     from quicksand_tui.kit.outer_terminal import OuterTerminal
     from quicksand_tui.kit.remembered import Memory
     from quicksand_tui.model.jobs import CommandRecord
     from quicksand_tui.model.shown_sandboxes import SandboxView
     from quicksand_tui.model.specs import NewSpec
+    from quicksand_tui.model.wall_plan import TileKey
     from quicksand_tui.screens.dialogs import Dialogs
     from quicksand_tui.screens.terminal_loan import FullShell
 
@@ -81,7 +78,7 @@ class MainScreen(ActionScreen):
 
     def __init__(
         self,
-        world: Callable[[], World],
+        present: Present,
         area: Area,
         operations: Operations,
         dialogs: Dialogs,
@@ -90,20 +87,18 @@ class MainScreen(ActionScreen):
         memory: Memory,
         full_shell: FullShell,
         *,
-        everywhere: Handlers,
+        everywhere: Doer,
         rows: int,
         ascii_only: bool,
     ) -> None:
-        """``world`` returns the present one; ``everywhere`` are the actions that are the same on
-        all screens; ``rows`` is the height of the terminal."""
+        """``rows`` is the height of the terminal."""
         # The class that Textual sets later: a change then would move the first frame.
-        super().__init__(classes="-usual" if rows >= COMMAND_LINE_FROM else "-low")
-        self._present = world
-        self.world = world()
-        self._app_keys = keys
+        classes = "-usual" if rows >= COMMAND_LINE_FROM else "-low"
+        super().__init__(keys, everywhere, classes=classes)
+        self._present = present
+        self.world = present.world
         self._terminal = terminal
         self._full_shell = full_shell
-        self._everywhere = everywhere
         self._ascii = ascii_only
         self._aim: Selection | None = None
         """The target of the present action, if that is not the selection."""
@@ -125,17 +120,10 @@ class MainScreen(ActionScreen):
             self.lists, self.checkpoints, area, self.aside, shape, needs, id="cockpit"
         )
         area.choose(shape.tab)
-        self.places = Places(self, self.cockpit, memory, self._show_selection)
+        self.places = Places(self, self.cockpit, memory)
         self._main_actions = MainActions(self, self.places, operations, dialogs, full_shell)
         self._tree_actions = TreeActions(self, self.places, operations, dialogs)
-        self._ways = Ways(
-            self,
-            self.places,
-            do=self.action_do,
-            show_sandbox=self.show_sandbox,
-            find_sandbox=lambda id_: self._present().sandbox(id_),
-        )
-        self.open_tile = self._ways.open_tile
+        self._ways = Ways(self, self.places, present)
 
     def compose(self) -> ComposeResult:
         with Horizontal(id="top"):
@@ -241,7 +229,7 @@ class MainScreen(ActionScreen):
         self._show_top()
         self.lists.show(world)
         self.places.fit(self.lists.rows_wanted, world)
-        self._show_selection()
+        self.show_selection()
 
     def _show_top(self) -> None:
         top = top_texts(
@@ -279,7 +267,8 @@ class MainScreen(ActionScreen):
     @on(TreePanel.Moved)
     @on(MountMoved)
     @on(KnownChanged)
-    def _show_selection(self) -> None:
+    def show_selection(self) -> None:
+        """Shows what depends on the selection."""
         world, selection = self.world, self.selection
         self.places.leave_tab_of_others(selection.sandbox)
         self.checkpoints.show(world, selection.sandbox)
@@ -311,7 +300,7 @@ class MainScreen(ActionScreen):
         self.places.follow_focus(event.widget)
         self.checkpoints.focus_changed(self.world)
         self.lists.browser.focus_changed()
-        self._show_selection()
+        self.show_selection()
 
     def on_screen_resume(self) -> None:
         self.call_after_refresh(self._app_keys.panes.update)
@@ -337,7 +326,7 @@ class MainScreen(ActionScreen):
         if self.shows_saves:
             self.post_message(SavesShown())
         self.places.go_to(Part.LISTS)
-        self.show(self._present())
+        self.show(self._present.world)
 
     def action_tab(self, name: str) -> None:
         """Shows and focuses a tab that was clicked."""
@@ -345,9 +334,6 @@ class MainScreen(ActionScreen):
         self.places.go_to(Part.TREE if name == Tab.TREE.value else Part.AREA)
 
     # Input
-
-    def on_paste(self, event: events.Paste) -> None:
-        tell(self, refuse_paste(event), severity="warning")
 
     @on(Browser.Opened)
     def _opened(self) -> None:
@@ -363,7 +349,7 @@ class MainScreen(ActionScreen):
     def _shells_left(self) -> None:
         if self.places.in_shells:
             self.places.go_to(Part.LISTS)
-        self._show_selection()
+        self.show_selection()
 
     def get_focusable_widget_at(self, x: int, y: int) -> Widget | None:
         """Returns the widget that a click focuses, at once: for the title of a pane, that pane."""
@@ -399,7 +385,11 @@ class MainScreen(ActionScreen):
                 return
             if action.group is Group.SANDBOX and action.id not in MARKING:
                 self._ways.used(self.selection.sandbox)
-            self.handlers_of(action.scope)[action.id]()
+            doer = next((d for d in self.doers_of(action.scope) if d.does(action.id)), None)
+            if doer is not None:
+                doer.do(action.id)
+            else:  # a part's key for the verb of an action of this screen, or that action
+                self._main_actions.begin_verb(find_action(action.id))
         finally:
             self._aim = None
 
@@ -413,13 +403,21 @@ class MainScreen(ActionScreen):
         finally:
             self._main_actions.is_aimed = False
 
+    def doers_of(self, scope: Scope) -> Iterator[Doer]:
+        """Yields the part with that scope, and the screen for the rest."""
+        if scope is Scope.TREE:
+            yield from (self._tree_actions, self.checkpoints)
+        elif scope is not Scope.MAIN and (tab := self.area.doer_of(scope)) is not None:
+            yield tab
+        yield from (self._ways, self._main_actions, self.everywhere)
+
     def show_sandbox(self, sandbox_id: str) -> None:
         """Puts the cursor on a sandbox, and drops a filter that hides it."""
-        self.lists.choose(Panel.SANDBOXES)
-        if not self.sandboxes.table.select(sandbox_id):
-            self.filter_by("")
-            self.sandboxes.table.select(sandbox_id)
-        self._show_selection()
+        self.places.show_sandbox(sandbox_id)
+
+    def open_tile(self, key: TileKey) -> Widget | None:
+        """Goes to the contents of a tile of the wall, as `Ways.open_tile`."""
+        return self._ways.open_tile(key)
 
     def filter_by(self, words: str) -> bool:
         self.lists.choose(Panel.SANDBOXES)
@@ -427,14 +425,7 @@ class MainScreen(ActionScreen):
         return True
 
     def create(self, spec: NewSpec) -> None:
-        """Starts a new sandbox, with the cursor on it."""
+        """Comes to the front, and starts a new sandbox, with the cursor on it."""
+        while self.app.screen is not self:
+            self.app.pop_screen()
         self._main_actions.create(spec)
-
-    def handlers_of(self, scope: Scope) -> Handlers:
-        """Returns the handlers of the part with that scope, and the screen's for the rest."""
-        if scope is Scope.TREE:
-            own: Handlers = {**self._tree_actions.handlers, **self.checkpoints.handlers}
-        else:
-            own = self.area.handlers_of(scope)
-        main = {**self._main_actions.handlers, **self._ways.handlers}
-        return {**self._everywhere, **main, **own}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from quicksand_tui.actions.all_actions import Scope
 from quicksand_tui.home.state import NEEDS_NAME, SHAPE_NAME, kept_needs, kept_shape
+from quicksand_tui.model.world import Panel
 from quicksand_tui.views.main_layout import (
     LISTS_MIN,
     STEP,
@@ -20,12 +21,10 @@ from quicksand_tui.views.main_layout import (
 from quicksand_tui.views.tree_lines import tree_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from textual.screen import Screen
     from textual.widget import Widget
 
     from quicksand_tui.cockpit.cockpit import Cockpit
+    from quicksand_tui.kit.key_handling import ActionScreen
     from quicksand_tui.kit.remembered import Memory
     from quicksand_tui.model.shown_checkpoints import CheckpointTree
     from quicksand_tui.model.shown_sandboxes import SandboxView
@@ -45,13 +44,9 @@ CYCLE = (Part.LISTS, Part.TREE, Part.AREA)
 class Places:
     """The parts of the main screen, of which one has the focus."""
 
-    def __init__(
-        self, screen: Screen[None], cockpit: Cockpit, memory: Memory, changed: Callable[[], None]
-    ) -> None:
-        """``changed`` shows the selection after a move."""
+    def __init__(self, screen: ActionScreen, cockpit: Cockpit, memory: Memory) -> None:
         self._screen = screen
         self._memory = memory
-        self._changed = changed
         self.cockpit = cockpit
         cockpit.when_dragged(self.give_first)
         self.lists = cockpit.lists
@@ -141,7 +136,15 @@ class Places:
         elif not self.area.focus_tab():
             self.rearrange(focused=Part.LISTS)
             self._screen.set_focus(self.lists.browser.table)
-        self._changed()
+        self._screen.show_selection()
+
+    def show_sandbox(self, sandbox_id: str) -> None:
+        """Puts the cursor on a sandbox, and drops a filter that hides it."""
+        self.lists.choose(Panel.SANDBOXES)
+        if not self.lists.sandboxes.table.select(sandbox_id):
+            self.lists.sandboxes.filter_by("")
+            self.lists.sandboxes.table.select(sandbox_id)
+        self._screen.show_selection()
 
     def step(self, by: int) -> None:
         """Goes to the next part that can have the focus."""
@@ -168,7 +171,7 @@ class Places:
         self.go_to(Part.TREE)
         if not self.tree_is_tab and tab is not Tab.DETAILS:
             self._set_tab(Tab.DETAILS)
-            self._changed()
+            self._screen.show_selection()
         self.came_from, self._tab_before = before, tab
 
     def come_back(self) -> bool:
@@ -179,7 +182,7 @@ class Places:
             return False
         if came_from is Part.AREA or self._tab_before is not self.area.tab:
             self._set_tab(self._tab_before)
-            self._changed()  # a tab that shows nothing yet takes no focus
+            self._screen.show_selection()  # a tab that shows nothing yet takes no focus
         self.go_to(came_from)
         return True
 
@@ -193,7 +196,7 @@ class Places:
             self._set_tab(tab)
         if had_focus:
             self.go_to(Part.TREE if tab is Tab.TREE else Part.AREA)
-        self._changed()
+        self._screen.show_selection()
 
     def leave_tab_of_others(self, sandbox: SandboxView | None) -> None:
         """Shows the overview in place of the desktop of a sandbox that has none."""
@@ -223,7 +226,7 @@ class Places:
             shape = replace(shape, zoomed=shape.zoomed and not space.zoomed)
             space.zoom(shape.zoomed)
         self.rearrange(shape)
-        self._changed()
+        self._screen.show_selection()
 
     def zoom_shells(self) -> None:
         """Zooms the shells again."""

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widgets import Input, Label, Static
 
 from quicksand_tui.jobs.run_many import AT_ONCE, TIMEOUT_S, unwatched
-from quicksand_tui.kit.base import Dialog
-from quicksand_tui.kit.toasts import tell
+from quicksand_tui.kit.base import Dialog, tell
 from quicksand_tui.model.jobs import RunState
 from quicksand_tui.model.text import plain
 from quicksand_tui.views.job_rows import describe_run, plan_run_columns, run_row
@@ -24,6 +21,10 @@ from quicksand_tui.widgets.log_view import LogView
 from quicksand_tui.widgets.long_table import LongTable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from textual.app import ComposeResult
+
     from quicksand_tui.jobs.run_many import RunMany
     from quicksand_tui.kit.key_handling import Keys
     from quicksand_tui.model.shown_sandboxes import SandboxView

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from quicksand.things.save import SaveFacts, TrashFacts
 from textual import on
-from textual.binding import BindingType
 
 from quicksand_tui.actions.all_actions import Scope, in_scope
 from quicksand_tui.actions.hints import CommandHint, save_hint, trash_hint
 from quicksand_tui.cockpit.lists import SAVES
-from quicksand_tui.forms.prune import chosen_of, prune_form
 from quicksand_tui.forms.save_forms import (
+    chosen_of,
     export_form,
     export_of,
     import_form,
     import_of,
+    prune_form,
     restore,
     restore_form,
     restore_of,
 )
-from quicksand_tui.kit.base import bindings_of
+from quicksand_tui.kit.key_handling import bindings_of
 from quicksand_tui.model.shown_saves import by_machine
 from quicksand_tui.model.text import TITLE_CELLS, clip
 from quicksand_tui.model.world import Selection
@@ -52,13 +51,17 @@ from quicksand_tui.views.saves_machines import (
 from quicksand_tui.widgets.browser import Browser, Listing
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from textual.binding import BindingType
+
+    from quicksand_tui.actions.all_actions import Doer
     from quicksand_tui.forms.form_fields import Values
     from quicksand_tui.jobs.operations import Operations
-    from quicksand_tui.kit.doing import Handlers
     from quicksand_tui.kit.key_handling import Keys
-    from quicksand_tui.model.specs import NewSpec
     from quicksand_tui.model.world import World
     from quicksand_tui.screens.dialogs import Dialogs
+    from quicksand_tui.screens.main_screen import MainScreen
     from quicksand_tui.views.rows import Line
 
 
@@ -76,12 +79,12 @@ class SavesScreen(BrowsingScreen[SaveFacts]):
         dialogs: Dialogs,
         keys: Keys,
         *,
-        begin: Callable[[NewSpec], None],
-        everywhere: Handlers,
+        main: MainScreen,
+        everywhere: Doer,
         begin_with: str = "",
         ascii_only: bool,
     ) -> None:
-        """``begin`` starts a sandbox from a save, and shows it on the main screen."""
+        """A sandbox from a save is started on the ``main`` screen."""
         super().__init__(
             world,
             operations,
@@ -91,7 +94,7 @@ class SavesScreen(BrowsingScreen[SaveFacts]):
             begin_with=begin_with,
             ascii_only=ascii_only,
         )
-        self._begin = begin
+        self._main = main
 
     @staticmethod
     def things(world: World) -> Sequence[Saved]:
@@ -118,7 +121,7 @@ class SavesScreen(BrowsingScreen[SaveFacts]):
 
     def do_begin(self) -> None:
         if saves := self.selection.saves:
-            self._dialogs.ask_for_new(None, self._begin, save=saves[0])
+            self._dialogs.ask_for_new(None, self._main.create, save=saves[0])
 
     def do_discard(self) -> None:
         self._dialogs.ask_to_discard(self.selection.saves)

@@ -1,25 +1,32 @@
-"""A question of ssh: a password, whether a host key is right, a key to be touched."""
+"""The questions of ssh, one at a time: a password, whether a host key is right, a key to be
+touched."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from textual import events
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
-from textual.widgets import Static
+from textual.widgets import Input, Static
 
 from quicksand_tui.kit.base import Dialog
-from quicksand_tui.kit.deliberate_keys import ANSWER_AFTER_S
+from quicksand_tui.kit.key_handling import ANSWER_AFTER_S
+from quicksand_tui.kit.textual_private import is_batching
 from quicksand_tui.model.ssh_questions import ANSWER_MAX, SshQuestionKind
 from quicksand_tui.model.text import TITLE_CELLS, clip, plain
 from quicksand_tui.widgets.inputs import LineInput
 
 if TYPE_CHECKING:
+    from textual import events
+    from textual.app import App, ComposeResult
+
+    from quicksand_tui.kit.key_handling import Hands, Keys
     from quicksand_tui.model.ssh_questions import SshQuestion
+
 
 CONFIRM = "ctrl+y"
 """A chord that no text holds, as in other questions."""
@@ -75,23 +82,24 @@ class SshQuestionScreen(Dialog[None]):
 
     def __init__(
         self,
-        question: SshQuestion,
-        ended: Callable[[str | None], None],
+        asked: Asked,
+        asker: SshQuestions,
+        hands: Hands,
         *,
-        closed: Callable[[], None],
-        is_no_answer: Callable[[events.Key], bool],
         waits: bool,
         ascii_only: bool,
     ) -> None:
-        """``ended`` is called once, with the answer, or with None for a user who gives up; and
-        ``closed`` when the screen has gone, which may be later, or without an answer. Keys for
-        which ``is_no_answer`` holds are dropped (`Hands.question`). With ``waits``, no key is taken
+        """``asked`` gets the answer, or None from a user who gives up; ``asker`` is told when the
+        screen has gone, which may be later, or without an answer. Keys typed before anybody can
+        have read the question are dropped (`Hands.question`). With ``waits``, no key is taken
         before `CONFIRM`: text was being typed elsewhere when this came."""
         super().__init__()
+        question = asked.question
         self._question = question
-        self._tell_answer: Callable[[str | None], None] | None = ended
-        self._tell_closed = closed
-        self._is_no_answer = is_no_answer
+        self._asked = asked
+        self._is_waited_for = True
+        self._asker = asker
+        self._is_no_answer = hands.question()
         self._waits = waits and question.kind is not SshQuestionKind.NOTICE
         self._is_over = False
         self._ascii = ascii_only
@@ -134,13 +142,13 @@ class SshQuestionScreen(Dialog[None]):
 
     def on_unmount(self) -> None:
         self._end(None)  # it may have been closed by something else
-        self._tell_closed()
+        self._asker.closed(self._asked)
 
     # Ends
 
     def let_go(self) -> None:
         """Ends the question: ssh does not wait any more."""
-        self._tell_answer = None
+        self._is_waited_for = False
         if self._field.value:
             self._is_over = True
             self._field.clear_away()
@@ -150,10 +158,10 @@ class SshQuestionScreen(Dialog[None]):
             self.dismiss(None)
 
     def _end(self, answer: str | None) -> None:
-        ended, self._tell_answer = self._tell_answer, None
         self._field.clear_away()
-        if ended is not None:
-            ended(answer)
+        if self._is_waited_for:
+            self._is_waited_for = False
+            self._asked.settle(answer)
 
     def _leave_with(self, answer: str | None) -> None:
         self._end(answer)
@@ -197,3 +205,69 @@ class SshQuestionScreen(Dialog[None]):
 
     def _text(self, text: str) -> Content:
         return Content(plain(text) if self._ascii else text)
+
+
+@dataclass(slots=True, eq=False)
+class Asked:
+    """A question of ssh that waits for its answer."""
+
+    question: SshQuestion
+    answer: asyncio.Future[str | None]
+    screen: SshQuestionScreen | None = None
+
+    def settle(self, answer: str | None) -> None:
+        if not self.answer.done():
+            self.answer.set_result(answer)
+
+
+class SshQuestions:
+    """Asks the user in a dialog over the present screen. Later questions wait."""
+
+    def __init__(self, app: App[int], keys: Keys, *, ascii_only: bool) -> None:
+        self._app = app
+        self._keys = keys
+        self._ascii = ascii_only
+        self._waiting: deque[Asked] = deque()
+        self._shown: Asked | None = None
+
+    async def ask(self, question: SshQuestion) -> str | None:
+        """Returns the answer, None if the user gives up or the app ends. Cancelled, it takes the
+        question back."""
+        asked = Asked(question, asyncio.get_running_loop().create_future())
+        self._waiting.append(asked)
+        self._app.call_later(self._show_next)
+        try:
+            return await asked.answer
+        finally:
+            if asked in self._waiting:
+                self._waiting.remove(asked)
+            elif asked.answer.cancelled():
+                self._app.call_later(self._take_back, asked)
+
+    def _show_next(self) -> None:
+        if self._shown is not None or not self._waiting:
+            return
+        asked = self._shown = self._waiting.popleft()
+        if not self._app.is_running or not self._app.screen_stack:
+            asked.settle(None)
+            self.closed(asked)
+            return
+        takes_text = self._keys.panes.pane is not None or isinstance(self._app.focused, Input)
+        asked.screen = SshQuestionScreen(
+            asked,
+            self,
+            self._keys.hands,
+            waits=takes_text or is_batching(self._app),
+            ascii_only=self._ascii,
+        )
+        self._app.push_screen(asked.screen)
+
+    def _take_back(self, asked: Asked) -> None:
+        if asked.screen is not None and asked.screen.is_attached:
+            asked.screen.let_go()
+
+    def closed(self, asked: Asked) -> None:
+        """Shows the next question when the screen of this one has gone."""
+        if self._shown is asked:
+            self._shown = None
+            self._app.call_later(self._show_next)

@@ -1,4 +1,5 @@
-"""Lends the terminal to a shell on the whole screen while the app waits."""
+"""Lends the terminal to a shell on the whole screen while the app waits, after asking which of
+those that were left there is meant."""
 
 from __future__ import annotations
 
@@ -7,25 +8,96 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.widgets import OptionList
+from textual.widgets.option_list import Option
 
 from quicksand_tui.actions.reasons import READ_ONLY
 from quicksand_tui.door.shells_left import shells_of
-from quicksand_tui.kit.toasts import tell
+from quicksand_tui.kit.base import Dialog, Stale, tell
+from quicksand_tui.model.amounts import age_text
 from quicksand_tui.model.jobs import Failure
 from quicksand_tui.model.shown_sandboxes import split_host
 from quicksand_tui.model.text import error_text, plain, sanitise, sanitise_lines
-from quicksand_tui.screens.shell_choice import ShellsScreen
-from quicksand_tui.verbs.shown_commands import command_about
+from quicksand_tui.verbs.call import command_about
 
 if TYPE_CHECKING:
-    from textual.app import App
+    from collections.abc import Iterator
 
+    from textual.app import App, ComposeResult
+
+    from quicksand_tui.cockpit.present_world import Present
     from quicksand_tui.door.service import EngineService
+    from quicksand_tui.door.service_protocol import ShellView
     from quicksand_tui.jobs.operations import Operations
     from quicksand_tui.model.shown_sandboxes import SandboxView
-    from quicksand_tui.model.world import World
+    from quicksand_tui.screens.dialogs import Dialogs
+
+
+NEW = ""
+"""The result that stands for a new terminal."""
+
+
+class ShellsScreen(Dialog[str]):
+    """Returns the chosen session, `NEW` for a new terminal, or None."""
+
+    CSS_PATH = "dialogs.tcss"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("n", "new", "new", show=False),
+        Binding("j", "move(1)", show=False),
+        Binding("k", "move(-1)", show=False),
+        Binding("q", "leave", "back", show=False),
+    ]
+
+    def __init__(
+        self, name: str, shells: tuple[ShellView, ...], *, now: float, ascii_only: bool
+    ) -> None:
+        super().__init__()
+        self._sandbox_name = name
+        self._shells = shells
+        self._now = now
+        self._ascii = ascii_only
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog") as box:
+            box.border_title = self._text(f"Shell in {self._sandbox_name}")
+            box.border_subtitle = self._text("enter opens · n a new one · esc leaves")
+            options = [
+                Option(
+                    self._text(
+                        f"Attach to {sanitise(shell.session)}: {shell.command}, "
+                        f"{age_text(self._now - shell.created)} old{_shown(shell)}"
+                    )
+                )
+                for shell in self._shells
+            ]
+            yield OptionList(*options, Option("Open a new one"), id="shells", markup=False)
+
+    def _text(self, text: str) -> Content:
+        return Content(plain(text) if self._ascii else text)
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        at = event.option_index
+        self.dismiss(self._shells[at].session if at < len(self._shells) else NEW)
+
+    def action_new(self) -> None:
+        self.dismiss(NEW)
+
+    def action_move(self, by: int) -> None:
+        options = self.query_one(OptionList)
+        if by > 0:
+            options.action_cursor_down()
+        else:
+            options.action_cursor_up()
+
+
+def _shown(shell: ShellView) -> str:
+    """Says whether another client shows the terminal, as is possible in tmux."""
+    return ", attached elsewhere too" if shell.clients else ""
 
 
 STDERR_KEPT = 4096
@@ -58,22 +130,16 @@ class FullShell:
         app: App[int],
         service: EngineService,
         operations: Operations,
+        dialogs: Dialogs,
+        present: Present,
         *,
-        lend_terminal: Callable[[Callable[[], Coroutine[Any, Any, Ended]]], Awaitable[Ended]],
-        failed: Callable[[Failure], None],
-        ended: Callable[[], None],
-        world: Callable[[], World],
         ascii_only: bool,
     ) -> None:
-        """``lend_terminal`` runs a program on the app's terminal. Calls ``ended`` when the app has
-        the terminal again, and ``failed`` if there was no shell."""
         self._app = app
         self._service = service
         self._operations = operations
-        self._lend_terminal = lend_terminal
-        self._failed = failed
-        self._ended = ended
-        self._world = world
+        self._dialogs = dialogs
+        self._present = present
         self._ascii = ascii_only
         self.opens = False
         """True from the key until the shell has the terminal; keys are already meant for it."""
@@ -110,17 +176,22 @@ class FullShell:
                 banner=plain(banner) if self._ascii else banner,
                 keeps_errors=not split_host(sandbox.id)[1],
             )
-            ended = await self._lend_terminal(self._loan.run)
+            ended = await self._run(self._loan)
         finally:
             self.opens = False
             self._loan = None
-            self._ended()
+            self._app.post_message(Stale())
         if ended.failure is not None:
-            self._failed(ended.failure)
+            self._dialogs.show_failure(ended.failure)
+
+    async def _run(self, loan: Loan) -> Ended:
+        """Lends the terminal until the program ends; the app's loop keeps running."""
+        with self._app.batch_update(), self._app.suspend():
+            return await loan.run()
 
     def _argv(self, sandbox: SandboxView, session: str) -> list[str]:
         own, host = split_host(sandbox.id)
-        machine = self._world().machine(host) if host else None
+        machine = self._present.world.machine(host) if host else None
         if machine is None:
             return shell_argv(own, session or None)
         # By a connection of its own: over the app's, nobody may be asked on the terminal.
@@ -132,7 +203,7 @@ class FullShell:
         if not left:
             return ""
         return await self._app.push_screen_wait(
-            ShellsScreen(sandbox.name, left, now=self._world().taken, ascii_only=self._ascii)
+            ShellsScreen(sandbox.name, left, now=self._present.world.taken, ascii_only=self._ascii)
         )
 
 

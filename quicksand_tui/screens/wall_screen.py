@@ -2,37 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events, on
-from textual.app import ComposeResult
-from textual.binding import BindingType
 from textual.content import Content
 from textual.widgets import Static
 
-from quicksand_tui.actions.all_actions import Scope, find_action, in_scope
+from quicksand_tui.actions.all_actions import Doer, Scope, find_action, in_scope
 from quicksand_tui.cockpit.wall import WallView
-from quicksand_tui.kit.base import ActionScreen, bindings_of, refuse_paste
-from quicksand_tui.kit.doing import Doer
+from quicksand_tui.kit.key_handling import ActionScreen, bindings_of
 from quicksand_tui.kit.textual_private import forward
-from quicksand_tui.kit.toasts import tell
 from quicksand_tui.model.text import plain
 from quicksand_tui.model.world import Selection
 from quicksand_tui.views.tile_words import counts_text
 from quicksand_tui.widgets.bars import ActionBar
 
 if TYPE_CHECKING:
+    from textual.app import ComposeResult
+    from textual.binding import BindingType
     from textual.widget import Widget
 
-    from quicksand_tui.actions.all_actions import Action
+    from quicksand_tui.actions.all_actions import Doer
     from quicksand_tui.door.service import EngineService
-    from quicksand_tui.kit.doing import Handlers
     from quicksand_tui.kit.key_handling import Keys
     from quicksand_tui.model.shown_sandboxes import SandboxView
-    from quicksand_tui.model.wall_plan import TileKey
     from quicksand_tui.model.world import World
     from quicksand_tui.screens.dialogs import Dialogs
+    from quicksand_tui.screens.main_screen import MainScreen
 
 HELD_S = 1.0
 """The most seconds for which keys behind one that goes into a tile are held back."""
@@ -40,7 +36,7 @@ HELD_S = 1.0
 NOTHING_RUNS = "Nothing runs. {new} on the main screen starts a sandbox; esc goes back there."
 
 
-class WallScreen(ActionScreen, Doer):
+class WallScreen(ActionScreen):
     """Shows tiles; its keys are the actions of `Scope.WALL`. Watching changes nothing in the
     guests, and other clients of their terminals do not notice it."""
 
@@ -57,22 +53,17 @@ class WallScreen(ActionScreen, Doer):
         keys: Keys,
         *,
         only: frozenset[str],
-        open_tile: Callable[[TileKey], Widget | None],
-        take_early: Callable[[events.Key], bool],
-        everywhere: Handlers,
+        main: MainScreen,
+        everywhere: Doer,
         ascii_only: bool,
     ) -> None:
         """``only`` are the ids of the sandboxes that are shown, or none for all that run.
-        ``open_tile`` goes to the contents of a tile and returns the widget that takes keys for
-        them, if any; ``take_early`` gives a key to the shell that is opening there, or returns
-        False. ``everywhere`` are the actions that are the same on all screens."""
-        super().__init__()
+        The contents of a tile are on the ``main`` screen."""
+        super().__init__(keys, everywhere)
         self.world = world
         self._dialogs = dialogs
-        self._app_keys = keys
         self._only = only
-        self._open_tile = open_tile
-        self._take_early = take_early
+        self._main = main
         self._going: float | None = None
         """The time when a key that goes into a tile was read, until the key is carried out, in
         seconds of the monotonic clock."""
@@ -80,7 +71,6 @@ class WallScreen(ActionScreen, Doer):
         """Keys that were read behind it."""
         self._goal: Widget | None = None
         """The widget to which that key has led."""
-        self._everywhere = everywhere
         self._ascii = ascii_only
         self._marked: dict[str, None] = {}
         self._counts = Static(id="counts", markup=False)
@@ -162,9 +152,6 @@ class WallScreen(ActionScreen, Doer):
 
     # Input
 
-    def on_paste(self, event: events.Paste) -> None:
-        tell(self, refuse_paste(event), severity="warning")
-
     @on(WallView.Opened)
     def _opened(self) -> None:
         self.action_do("enter")
@@ -186,33 +173,21 @@ class WallScreen(ActionScreen, Doer):
         for key in held:
             if self._goal is None or self.app.focused is not self._goal:
                 return
-            if not self._take_early(key):
+            if not self._main.take_early(key):
                 forward(self.app, key)
 
     def action_do(self, action_id: str, scope: str = "") -> None:
         if self.app.screen is not self:
             return  # keys are now meant for the dialog that is opening
-        action = find_action(action_id, self.scope)
         try:
-            if not self._app_keys.refuse_text(action):
-                self._carry_out(action)
+            super().action_do(action_id, scope)
         finally:
             self._give_held()
-
-    def _carry_out(self, action: Action) -> None:
-        reason = action.disabled_reason(self.world, self.selection)
-        if reason is not None:
-            tell(self, reason, severity="warning")
-            return
-        self.handlers_of(self.scope)[action.id]()
-
-    def handlers_of(self, scope: Scope) -> Handlers:
-        return {**self._everywhere, **self.handlers}
 
     def do_enter(self) -> None:
         if (key := self.view.cursor) is not None:
             self.dismiss(None)
-            self._goal = self._open_tile(key)
+            self._goal = self._main.open_tile(key)
 
     def do_mark(self) -> None:
         key = self.view.cursor

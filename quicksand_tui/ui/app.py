@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Coroutine, Iterable
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -14,13 +11,13 @@ from textual import events, on, work
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.driver import Driver
-from textual.screen import Screen
 
 from quicksand_tui.cockpit.area import Area
+from quicksand_tui.cockpit.present_world import Present
 from quicksand_tui.home.config_file import Settings
 from quicksand_tui.home.state import PaneMemory, Remembered, ThemeChoice
 from quicksand_tui.jobs.operations import Operations
-from quicksand_tui.kit.base import SavesShown
+from quicksand_tui.kit.base import SavesShown, Stale, tell
 from quicksand_tui.kit.key_handling import Keys
 from quicksand_tui.kit.outer_terminal import OuterTerminal
 from quicksand_tui.kit.remembered import Memory
@@ -30,33 +27,29 @@ from quicksand_tui.kit.textual_private import (
     RawInput,
     TerminalAnswered,
     TerminalTaken,
-    is_batching,
     keep_clipboard,
 )
-from quicksand_tui.kit.toasts import tell
+from quicksand_tui.model.world import World
 from quicksand_tui.screens.dialogs import Dialogs
 from quicksand_tui.screens.main_screen import MainScreen
 from quicksand_tui.screens.terminal_loan import FullShell
 from quicksand_tui.ui import lazy_parts
-from quicksand_tui.ui.colon_line import ColonLine
-from quicksand_tui.ui.config_watch import ConfigWatch
-from quicksand_tui.ui.everywhere import Everywhere
-from quicksand_tui.ui.key_routing import KeyRouting
-from quicksand_tui.ui.leaving import Leaving
-from quicksand_tui.ui.looks import AppLooks
-from quicksand_tui.ui.saves_watch import SavesWatch
-from quicksand_tui.ui.stack import ScreenStack
-from quicksand_tui.ui.world_watch import WorldWatch
-from quicksand_tui.views.rows import with_jobs
+from quicksand_tui.ui.everywhere import ColonLine, Everywhere, Leaving
+from quicksand_tui.ui.key_routing import KeyRouting, ScreenStack
+from quicksand_tui.ui.themes import AppLooks
+from quicksand_tui.ui.world_watch import ConfigWatch, FirstLook, SavesWatch, WorldWatch
 from quicksand_tui.widgets.inputs import LineInput
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterable
+
+    from textual.screen import Screen
+
     from quicksand_tui.door.service import EngineService
-    from quicksand_tui.kit.deliberate_keys import Hands
+    from quicksand_tui.kit.key_handling import Hands
     from quicksand_tui.kit.probe import Probe
     from quicksand_tui.model.jobs import Failure
     from quicksand_tui.model.keymap import Prefix
-    from quicksand_tui.model.world import World
 
 
 CLIPBOARD_MAX = 74_994
@@ -116,23 +109,22 @@ class QuicksandApp(App[int]):
             pane_memory,
             known=lambda: frozenset(view.id for view in self.world.sandboxes),
         )
-        self.stack = ScreenStack(self)
-        self.looks = AppLooks(
-            self,
-            theme or ThemeChoice(wish=os.environ.get("TEXTUAL_THEME", "")),
-            self.memory,
-            ascii_only=ascii_glyphs,
-        )
-        self.operations = Operations(service, self, clock=clock)
-        self.operations.hints = lambda: self.keys.here
-        self.operations.read_only = self.settings.read_only
-        self.operations.saves_changed = self.watch_saves
+        wished = theme or ThemeChoice(wish=os.environ.get("TEXTUAL_THEME", ""))
+        self.looks = AppLooks(self, wished, self.memory, ascii_only=ascii_glyphs)
+        self.operations = self._make_operations(clock)
+        read = seen or World(taken=clock(), loaded=False)
+        self.present = Present(self.settings, self.operations, read)
+        self.stack = ScreenStack(self, self.present)
         self.dialogs = self._make_dialogs()
-        self.config_watch = self._make_config_watch()
-        self.world_watch = self._make_world_watch(clock, look_at_least_s, seen)
-        self.saves = self._make_saves_watch()
+        self.config_watch = ConfigWatch(
+            self, self.settings, self.keys, service, self.stack, self.dialogs
+        )
+        self.world_watch = self._make_world_watch(clock, look_at_least_s)
+        self.saves = SavesWatch(service, self.present, self.stack)
         self.key_routing = KeyRouting(self, self.stack, self.keys)
-        self.full_shell = self._make_full_shell()
+        self.full_shell = FullShell(
+            self, service, self.operations, self.dialogs, self.present, ascii_only=ascii_glyphs
+        )
         self._leaving = Leaving(self, self.operations, self.dialogs, self.keys, self.full_shell)
         self.colon_line = self._make_colon_line()
         self._everywhere = self._make_everywhere()
@@ -140,33 +132,12 @@ class QuicksandApp(App[int]):
         self.looks.begin(self.terminal.abilities)
         self.settings.check(self.available_themes)
 
-    def _make_config_watch(self) -> ConfigWatch:
-        return ConfigWatch(
-            self, self.settings, self.keys, self.service, self.show, self.dialogs.show_config_report
-        )
-
-    def _make_saves_watch(self) -> SavesWatch:
-        return SavesWatch(
-            self.service,
-            is_wanted=lambda: any(screen.shows_saves for screen in self.stack.own),
-            changed=self.show,
-        )
-
-    def _make_world_watch(
-        self, clock: Callable[[], float], at_least_s: float, seen: World | None
-    ) -> WorldWatch:
-        return WorldWatch(
-            self.service,
-            self.settings,
-            clock=clock,
-            at_least_s=at_least_s,
-            asks=self._asks,
-            moves=lambda: bool(self.operations.jobs),
-            looked=self.config_watch.look,
-            changed=self.show,
-            loaded=self._count_saves,
-            seen=seen,
-        )
+    def _make_operations(self, clock: Callable[[], float]) -> Operations:
+        operations = Operations(self.service, self, clock=clock)
+        operations.hints = lambda: self.keys.here
+        operations.read_only = self.settings.read_only
+        operations.saves_changed = self.watch_saves
+        return operations
 
     def _make_dialogs(self) -> Dialogs:
         return Dialogs(
@@ -175,21 +146,22 @@ class QuicksandApp(App[int]):
             self.operations,
             self.keys,
             self.memory,
-            world=lambda: self.world,
-            usual=lambda: self.settings.config.usual_machine,
+            self.present,
+            self.settings,
             ascii_only=self.ascii,
         )
 
-    def _make_full_shell(self) -> FullShell:
-        return FullShell(
+    def _make_world_watch(self, clock: Callable[[], float], at_least_s: float) -> WorldWatch:
+        return WorldWatch(
             self,
             self.service,
+            self.settings,
             self.operations,
-            lend_terminal=self.run_in_terminal,
-            failed=self.show_failure,
-            ended=partial(self.refresh_now, fresh=True),
-            world=lambda: self.world,
-            ascii_only=self.ascii,
+            self.present,
+            self.stack,
+            self.config_watch,
+            clock=clock,
+            at_least_s=at_least_s,
         )
 
     def _make_colon_line(self) -> ColonLine:
@@ -200,7 +172,7 @@ class QuicksandApp(App[int]):
             self.dialogs,
             self.keys,
             self.memory,
-            world=lambda: self.world,
+            self.present,
             ascii_only=self.ascii,
         )
 
@@ -213,11 +185,9 @@ class QuicksandApp(App[int]):
             self.keys,
             self.terminal,
             self.colon_line,
+            self._leaving,
             self.service,
-            world=lambda: self.world,
-            refresh=partial(self.refresh_now, fresh=True),
-            show=self.show,
-            leave=self._leaving.leave,
+            self.present,
             ascii_only=self.ascii,
         )
 
@@ -231,12 +201,12 @@ class QuicksandApp(App[int]):
             self.memory,
             confirm=self.dialogs.confirm,
             world=lambda: self.world,
-            events=lambda: self.world_watch.events,
+            events=lambda: self.present.events,
             ascii_only=self.ascii,
             id="area",
         )
         return MainScreen(
-            lambda: self.world,
+            self.present,
             area,
             self.operations,
             self.dialogs,
@@ -244,7 +214,7 @@ class QuicksandApp(App[int]):
             self.terminal,
             self.memory,
             self.full_shell,
-            everywhere=self._everywhere.handlers,
+            everywhere=self._everywhere,
             rows=self.size.height,
             ascii_only=self.ascii,
         )
@@ -256,14 +226,7 @@ class QuicksandApp(App[int]):
     @property
     def world(self) -> World:
         """The world as it is shown to the user, with running jobs."""
-        world = replace(
-            self.world_watch.world,
-            saves=self.saves.view,
-            keymap=self.settings.keymap,
-            read_only=self.settings.read_only,
-            removed=self.operations.removed,
-        )
-        return with_jobs(world, self.operations.jobs)
+        return self.present.world
 
     @property
     def prefix(self) -> Prefix:
@@ -318,13 +281,7 @@ class QuicksandApp(App[int]):
         self.looks.remember_outline()
         await self.world_watch.run(self.dialogs.answer_ssh)
 
-    def _asks(self) -> tuple[frozenset[str], frozenset[str]]:
-        """Returns the ids of the sandboxes with a visible use of the CPU, and a visible network."""
-        network = self.main.sandboxes_with_network
-        # While a shell has the terminal, nothing is shown.
-        visible = frozenset().union(*(screen.visible_sandboxes for screen in self.stack.own))
-        return visible, frozenset() if is_batching(self) else network
-
+    @on(FirstLook)
     def _count_saves(self) -> None:
         if (after_s := self._count_saves_after_s) is not None:
             self.set_timer(after_s, self.watch_saves)
@@ -335,17 +292,17 @@ class QuicksandApp(App[int]):
         self.world_watch.refresh(fresh=fresh)
         self.saves.refresh(fresh=fresh)
 
+    @on(Stale)
+    def _read_anew(self) -> None:
+        self.refresh_now(fresh=True)
+
     async def look(self) -> None:
         """Looks at the disk, and returns when the result is shown, or too late."""
         await self.world_watch.look()
         await self.saves.look()
 
     def show(self) -> None:
-        if not self.is_running or is_batching(self):
-            return  # a shell has the terminal
-        world = self.world
-        for screen in self.stack.own:
-            screen.update_world(world)
+        self.stack.show()
 
     def jobs_changed(self) -> None:
         if not self.is_running:
@@ -441,13 +398,6 @@ class QuicksandApp(App[int]):
     def get_driver_class(self) -> type[Driver]:
         chosen = super().get_driver_class()
         return RawDriver if chosen.__name__ == "LinuxDriver" else chosen
-
-    # Shells on the whole screen
-
-    async def run_in_terminal(self, program: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Lends the terminal to another program until it ends; the app's loop keeps running."""
-        with self.batch_update(), self.suspend():
-            return await program()
 
     def on_key(self, event: events.Key) -> None:
         self.key_routing.route(event)

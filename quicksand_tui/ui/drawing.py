@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -21,6 +20,8 @@ from rich.color import blend_rgb
 from rich.terminal_theme import SVG_EXPORT_THEME
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from rich.color import Color
     from rich.color_triplet import ColorTriplet
     from rich.segment import Segment

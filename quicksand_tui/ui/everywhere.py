@@ -1,28 +1,32 @@
-"""Carries out the actions that are the same on all screens."""
+"""Carries out the actions that are the same on all screens, and those that need more of the app:
+the `:` line, and leaving."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import signal
 from typing import TYPE_CHECKING
 
-from quicksand_tui.actions.all_actions import Scope
-from quicksand_tui.kit.doing import Doer
+from quicksand_tui.actions.all_actions import Doer, Scope
+from quicksand_tui.home.state import CommandHistory, StateFile, state_dir
+from quicksand_tui.kit.base import Stale, tell
 from quicksand_tui.kit.textual_private import driver_of
-from quicksand_tui.kit.toasts import tell
 from quicksand_tui.ui import lazy_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from textual.app import App
 
+    from quicksand_tui.actions.line import Target
+    from quicksand_tui.cockpit.present_world import Present
     from quicksand_tui.door.service import EngineService
     from quicksand_tui.jobs.operations import Operations
     from quicksand_tui.kit.key_handling import Keys
     from quicksand_tui.kit.outer_terminal import OuterTerminal
-    from quicksand_tui.model.world import World
+    from quicksand_tui.kit.remembered import Memory
     from quicksand_tui.screens.dialogs import Dialogs
-    from quicksand_tui.ui.colon_line import ColonLine
-    from quicksand_tui.ui.stack import ScreenStack
+    from quicksand_tui.screens.terminal_loan import FullShell
+    from quicksand_tui.ui.key_routing import ScreenStack
 
 
 class Everywhere(Doer):
@@ -37,16 +41,12 @@ class Everywhere(Doer):
         keys: Keys,
         terminal: OuterTerminal,
         colon_line: ColonLine,
+        leaving: Leaving,
         service: EngineService,
+        present: Present,
         *,
-        world: Callable[[], World],
-        refresh: Callable[[], None],
-        show: Callable[[], None],
-        leave: Callable[[], None],
         ascii_only: bool,
     ) -> None:
-        """``refresh`` looks at the disk anew, ``show`` shows the world again, and ``leave`` quits,
-        if need be after a question."""
         self._app = app
         self._stack = stack
         self._operations = operations
@@ -55,10 +55,8 @@ class Everywhere(Doer):
         self._terminal = terminal
         self._colon_line = colon_line
         self._service = service
-        self._world = world
-        self._refresh = refresh
-        self._show = show
-        self._leave = leave
+        self._leaving = leaving
+        self._present = present
         self._ascii = ascii_only
 
     def do_jobs(self) -> None:
@@ -66,7 +64,7 @@ class Everywhere(Doer):
 
     def do_refresh(self) -> None:
         self._service.ask_again()
-        self._refresh()
+        self._app.post_message(Stale())
 
     def do_commands(self) -> None:
         self._dialogs.open_commands()
@@ -81,7 +79,7 @@ class Everywhere(Doer):
         self._app.action_command_palette()
 
     def do_quit(self) -> None:
-        self._leave()
+        self._leaving.leave()
 
     def do_help(self) -> None:
         screen = self._stack.with_actions
@@ -92,12 +90,12 @@ class Everywhere(Doer):
         selected = self._stack.selection.save
         self._app.push_screen(
             lazy_parts.SavesScreen(
-                self._world(),
+                self._present.world,
                 self._operations,
                 self._dialogs,
                 self._keys,
-                begin=self._stack.create,
-                everywhere=self.handlers,
+                main=self._stack.main,
+                everywhere=self,
                 begin_with=selected.key if selected is not None else "",
                 ascii_only=self._ascii,
             )
@@ -106,11 +104,11 @@ class Everywhere(Doer):
     def do_trash(self) -> None:
         self._app.push_screen(
             lazy_parts.TrashScreen(
-                self._world(),
+                self._present.world,
                 self._operations,
                 self._dialogs,
                 self._keys,
-                everywhere=self.handlers,
+                everywhere=self,
                 ascii_only=self._ascii,
             )
         )
@@ -121,14 +119,13 @@ class Everywhere(Doer):
         main = self._stack.main
         self._app.push_screen(
             lazy_parts.WallScreen(
-                self._world(),
+                self._present.world,
                 self._service,
                 self._dialogs,
                 self._keys,
                 only=main.chosen_sandboxes,
-                open_tile=main.open_tile,
-                take_early=main.take_early,
-                everywhere=self.handlers,
+                main=main,
+                everywhere=self,
                 ascii_only=self._ascii,
             )
         )
@@ -151,4 +148,108 @@ class Everywhere(Doer):
             if self._terminal.has_mouse
             else "The mouse is the app's again",
         )
-        self._show()
+        self._stack.show()
+
+
+HISTORY_FILE = "commands.json"
+
+
+class ColonLine:
+    """Asks for a command, and has it carried out."""
+
+    def __init__(
+        self,
+        app: App[int],
+        stack: ScreenStack,
+        operations: Operations,
+        dialogs: Dialogs,
+        keys: Keys,
+        memory: Memory,
+        present: Present,
+        *,
+        ascii_only: bool,
+    ) -> None:
+        self._app = app
+        self._stack = stack
+        self._operations = operations
+        self._dialogs = dialogs
+        self._keys = keys
+        self._memory = memory
+        self._present = present
+        self._ascii = ascii_only
+
+    def open(self, line: str = "") -> None:
+        """Opens the line for the selection of the front screen, with ``line`` in it."""
+        screen, selection = self._stack.with_actions, self._stack.selection
+        orders = lazy_parts.Orders(
+            self._app, self._stack, self._operations, self._dialogs, self._keys
+        )
+
+        def take(target: Target | None) -> None:
+            if target is not None:
+                orders.carry_out(target, selection)
+
+        asks = lazy_parts.CommandScreen(
+            self._present.world,
+            selection,
+            lazy_parts.verbs_of(screen.scope if screen is not None else Scope.MAIN),
+            self._memory,
+            themes=self._app.available_themes,
+            history=CommandHistory(StateFile(state_dir() / HISTORY_FILE)),
+            line=line,
+            ascii_only=self._ascii,
+        )
+        self._app.push_screen(asks, take)
+
+
+class Leaving:
+    """Quits the app, and asks first if something would be lost."""
+
+    def __init__(
+        self,
+        app: App[int],
+        operations: Operations,
+        dialogs: Dialogs,
+        keys: Keys,
+        full_shell: FullShell,
+    ) -> None:
+        self._app = app
+        self._operations = operations
+        self._dialogs = dialogs
+        self._keys = keys
+        self._full_shell = full_shell
+
+    def leave(self) -> None:
+        """Quits; asks first if jobs are running."""
+        jobs = self._operations.jobs
+        if not jobs:
+            self._app.exit(0)
+            return
+        losses = tuple(f"{job.name}: its {job.verb.value} is under way" for job in jobs)
+        self._dialogs.confirm(
+            "Leave now?",
+            losses,
+            "Leave",
+            lambda: self._app.exit(0),
+            undo="Jobs are cancelled and undone where possible; a stop continues in the guest.",
+            settled=self._tell_settled,
+        )
+
+    def _tell_settled(self) -> None:
+        """Tells that no job is running. The app does not quit by itself, since a user about to
+        cancel would then type into another program."""
+        tell(self._app, f"Nothing is under way any more: {self._keys.here.hint('quit')} leaves")
+
+    def heed_signals(self) -> None:
+        """Makes SIGTERM, SIGHUP and SIGINT quit the app and restore the terminal; the exit status
+        is 128 + n, as in a shell."""
+        loop = asyncio.get_running_loop()
+        with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
+            for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+                loop.add_signal_handler(number, self._end_by_signal, number)
+
+    def _end_by_signal(self, number: int) -> None:
+        if number == signal.SIGINT and self._full_shell.is_open:
+            return  # Ctrl-C is meant for the shell
+        self._full_shell.terminate()
+        self._app.exit(128 + number, return_code=128 + number)

@@ -1,12 +1,18 @@
-"""The ways of keys that come before their widget is ready, behind a key that may end a widget, or
-that no widget takes."""
+"""The stack of the app's screens, and the ways of keys among them: of those that come before their
+widget is ready, behind a key that may end a widget, or that no widget takes."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from textual import events
 
+from quicksand_tui.kit.base import AppScreen
+from quicksand_tui.kit.key_handling import ActionScreen
+from quicksand_tui.kit.textual_private import is_batching
+from quicksand_tui.model.world import Selection
+from quicksand_tui.screens.main_screen import MainScreen
+from quicksand_tui.views.main_layout import Part
 from quicksand_tui.widgets.inputs import LineInput
 
 if TYPE_CHECKING:
@@ -14,8 +20,9 @@ if TYPE_CHECKING:
     from textual.timer import Timer
     from textual.widget import Widget
 
+    from quicksand_tui.cockpit.present_world import Present
     from quicksand_tui.kit.key_handling import Keys
-    from quicksand_tui.ui.stack import ScreenStack
+    from quicksand_tui.model.shown_sandboxes import SandboxView
 
 
 HELD_S = 2.0
@@ -82,3 +89,80 @@ class KeyRouting:
             return
         event.stop()
         event.prevent_default()
+
+
+class ScreenStack:
+    """Finds the app's own screens among those that are open, and leads from one to another."""
+
+    def __init__(self, app: App[int], present: Present) -> None:
+        self._app = app
+        self._present = present
+
+    @property
+    def main(self) -> MainScreen:
+        screen = self._app.screen_stack[0]
+        assert isinstance(screen, MainScreen)
+        return screen
+
+    @property
+    def own(self) -> list[AppScreen[Any]]:
+        """The app's own open screens; the palette is Textual's."""
+        return [screen for screen in self._app.screen_stack if isinstance(screen, AppScreen)]
+
+    @property
+    def front(self) -> AppScreen[Any] | None:
+        """The front screen, if it is the app's own. While the app ends there is none."""
+        front = self._app.screen_stack[-1] if self._app.screen_stack else None
+        return front if isinstance(front, AppScreen) else None
+
+    @property
+    def with_actions(self) -> ActionScreen | None:
+        """The front screen, if its keys are actions of the registry."""
+        return self.front if isinstance(self.front, ActionScreen) else None
+
+    @property
+    def selection(self) -> Selection:
+        """The selection of the front screen."""
+        screen = self.with_actions
+        return screen.selection if screen is not None else Selection()
+
+    def go_to_main(self) -> None:
+        while self._app.screen is not self.main:
+            self._app.pop_screen()
+
+    def open_tree(self, sandbox: SandboxView) -> None:
+        """Goes to the checkpoints of a sandbox."""
+        self.go_to_main()
+        self.main.show_sandbox(sandbox.id)
+        self.main.places.go_to(Part.TREE)
+
+    def show(self) -> None:
+        """Shows the present world on all of them, unless a shell has the terminal."""
+        if not self._app.is_running or is_batching(self._app):
+            return
+        world = self._present.world
+        for screen in self.own:
+            screen.update_world(world)
+
+    @property
+    def shows_saves(self) -> bool:
+        """Whether any of them shows saves."""
+        return any(screen.shows_saves for screen in self.own)
+
+    @property
+    def visible_sandboxes(self) -> frozenset[str]:
+        """Ids of the sandboxes with a visible use of the CPU. While a shell has the terminal,
+        nothing is shown."""
+        return frozenset().union(*(screen.visible_sandboxes for screen in self.own))
+
+    @property
+    def sandboxes_with_network(self) -> frozenset[str]:
+        """Ids of the sandboxes with a visible network."""
+        network = self.main.sandboxes_with_network
+        return frozenset() if is_batching(self._app) else network
+
+    def filter_by(self, words: str) -> None:
+        """Filters the list of the front screen, or the main screen's if that has none."""
+        if self.front is None or not self.front.filter_by(words):
+            self.go_to_main()
+            self.main.filter_by(words)

@@ -10,8 +10,7 @@ if TYPE_CHECKING:
     from quicksand_tui.screens.command_line import CommandScreen
     from quicksand_tui.screens.saves_and_trash import SavesScreen, TrashScreen
     from quicksand_tui.screens.wall_screen import WallScreen
-    from quicksand_tui.ui.line_orders import Orders
+    from quicksand_tui.ui.line_orders import Orders, palette_commands
     from quicksand_tui.ui.load_rest import stay_fit
-    from quicksand_tui.ui.palette import palette_commands
 else:
     __getattr__, __dir__ = on_demand()

@@ -1,28 +1,32 @@
-"""Carries out commands of the `:` line through the same actions that keys use."""
+"""Ways to actions besides keys: the commands of the `:` line, and the palette. Both are imported on
+first use."""
 
 from __future__ import annotations
 
-from functools import cached_property
-from typing import TYPE_CHECKING
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
 
 from quicksand.things.save import SaveFacts
+from textual.app import SystemCommand
 
-from quicksand_tui.actions.all_actions import Scope
-from quicksand_tui.actions.line import Target, selection_of
+from quicksand_tui.actions.all_actions import Scope, in_scope
+from quicksand_tui.actions.line import Target, selection_of, verbs_of
 from quicksand_tui.forms.line_calls import call_for, mount_of, new_spec_of, sandbox_of
-from quicksand_tui.kit.toasts import tell
+from quicksand_tui.kit.base import tell
+from quicksand_tui.kit.key_handling import ActionScreen
 from quicksand_tui.verbs.mounts import unmount
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from textual.app import App
+    from textual.screen import Screen
 
     from quicksand_tui.jobs.operations import Operations
     from quicksand_tui.kit.key_handling import Keys
-    from quicksand_tui.model.world import Selection
+    from quicksand_tui.model.world import Selection, World
     from quicksand_tui.screens.dialogs import Dialogs
-    from quicksand_tui.ui.stack import ScreenStack
+    from quicksand_tui.ui.key_routing import ScreenStack
 
 
 class Orders:
@@ -123,7 +127,7 @@ class Orders:
             tell(self._app, f"{sandbox.name} has no checkpoint", severity="warning")
             return True
         self._stack.go_to_main()
-        everywhere = self._stack.main.handlers_of(Scope.MAIN)
+        everywhere = self._stack.main.everywhere
         self._dialogs.open_diff(sandbox, first, target.found.get("b"), everywhere)
         return True
 
@@ -139,3 +143,42 @@ class Orders:
             return False
         self._stack.filter_by(words)
         return True
+
+
+def palette_commands(
+    screen: Screen[Any],
+    world: World,
+    keys: Keys,
+    *,
+    change_theme: Callable[[], None],
+    open_line: Callable[[str], None],
+) -> Iterator[SystemCommand]:
+    """Yields the actions with their keys, each with the reason if it is not possible now; the
+    themes; and the commands with arguments."""
+    if isinstance(screen, ActionScreen):
+        yield from _actions(screen, world, keys)
+    yield SystemCommand("Theme", "Change the colours", change_theme)
+    scope = screen.scope if isinstance(screen, ActionScreen) else Scope.MAIN
+    for verb in verbs_of(scope).values():
+        if verb.arguments:
+            yield SystemCommand(f":{verb.usage}", verb.about, partial(open_line, f"{verb.name} "))
+
+
+def _actions(screen: ActionScreen, world: World, keys: Keys) -> Iterator[SystemCommand]:
+    possible, others = [], []
+    for action in in_scope(screen.scope):
+        if action.id == "escape":
+            continue
+        key = world.keymap.first_of(action)
+        title = action.label.capitalize() + (f" ({key})" if key else "")
+        do = partial(_do, keys, screen, action.id)
+        if (reason := action.disabled_reason(world, screen.selection)) is None:
+            possible.append(SystemCommand(title, action.tooltip, do))
+        else:
+            others.append(SystemCommand(title, f"Not now: {reason}", do))
+    yield from (*possible, *others)
+
+
+def _do(keys: Keys, screen: ActionScreen, action_id: str) -> None:
+    keys.hands.meant()
+    screen.action_do(action_id)

@@ -5,15 +5,47 @@ more."""
 from __future__ import annotations
 
 import asyncio
+import gc
+from ctypes import CDLL
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from quicksand_tui.ui.freed_memory import give_back_for_ever
 from quicksand_tui.verbs import lazy_engine
 
 if TYPE_CHECKING:
     from textual.app import App
+
+
+M_ARENA_MAX = -8
+"""The parameter of mallopt(3) for the most heaps (glibc's malloc.h)."""
+HEAPS = 2
+EVERY_S = 60.0
+"""Seconds between two times; one takes about a millisecond of another thread."""
+
+
+async def give_back_for_ever() -> None:
+    """Keep the number of heaps small from now on, and give back what is free now and then."""
+    library = _c_library()
+    if library is not None:
+        library.mallopt(M_ARENA_MAX, HEAPS)
+    while True:
+        # Only after Python has looked at young objects: an app that rests makes none.
+        if any(gc.get_count()[1:]):
+            gc.collect()
+        if library is not None:
+            await asyncio.to_thread(library.malloc_trim, 0)
+        await asyncio.sleep(EVERY_S)
+
+
+def _c_library() -> CDLL | None:
+    """Returns the C library of this process if it is glibc."""
+    try:
+        library = CDLL(None)
+    except (OSError, TypeError):  # a system without dlopen of the program itself
+        return None
+    return library if hasattr(library, "malloc_trim") and hasattr(library, "mallopt") else None
+
 
 TABLES = (
     *("ui.lazy_parts", "screens.lazy_screens", "cockpit.lazy_tabs", "door.lazy_door"),

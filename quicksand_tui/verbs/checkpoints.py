@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,12 +15,13 @@ from quicksand_tui.model.jobs import JobVerb
 from quicksand_tui.model.named import shown
 from quicksand_tui.model.shown_checkpoints import NOTE_LIMIT, TAG_LIMIT
 from quicksand_tui.model.text import TITLE_CELLS, clean, clip, sanitise
-from quicksand_tui.verbs.asked import Asked, Form
 from quicksand_tui.verbs.call import Call, Table, UsageError
 from quicksand_tui.verbs.parameters import JSON, SANDBOX, TAG, TAGS, UNMOUNT_9P
-from quicksand_tui.verbs.verb import Kind, argument, command, flag, option, verb
+from quicksand_tui.verbs.verb import Asked, Form, Kind, argument, command, flag, option, verb
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
     from quicksand.sandbox import Sandbox
 
     from quicksand_tui.model.keymap import Keymap

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 # fmt: off
 SECTIONS: dict[str, tuple[tuple[str, str], ...]] = {
     "Run and use": (
-        ("launching", "run"), ("guests", "exec shell"), ("ports", "forward"),
-        ("ssh_access", "ssh ssh-config code ssh-gateway"), ("guests", "cp"),
+        ("launching", "run"), ("commands_only", "exec shell"), ("ports", "forward"),
+        ("commands_only", "ssh ssh-config code ssh-gateway"), ("commands_only", "cp"),
         ("mounts", "mount unmount"),
     ),
-    "See and drive the screen": (("screen", "screenshot record type key mouse vnc"),),
+    "See and drive the screen": (("commands_only", "screenshot record type key mouse vnc"),),
     "Start, stop, remove": (
         ("launching", "start clone"), ("halting", "stop kill pause resume"),
         ("trashing", "rm trash restore"),
@@ -32,12 +32,12 @@ SECTIONS: dict[str, tuple[tuple[str, str], ...]] = {
         ("bundles", "snapshot export import"),
     ),
     "Show": (
-        ("looking", "ps"), ("screen", "view"), ("looking", "logs events stats"),
-        ("mounts", "mounts"), ("images", "images"), ("packages", "install uninstall"),
-        ("saves verdicts", "saves"), ("looking", "du"),
+        ("commands_only", "ps"), ("commands_only", "view"), ("commands_only", "logs events stats"),
+        ("mounts", "mounts"), ("commands_only", "images"), ("packages", "install uninstall"),
+        ("saves verdicts", "saves"), ("commands_only", "du"),
     ),
-    "Other machines": (("other_machines", "hosts serve"),),
-    "This host": (("this_host", "info config doctor setup clean demo benchmark completions"),),
+    "Other machines": (("commands_only", "hosts serve"),),
+    "This host": (("commands_only", "info config doctor setup clean demo benchmark completions"),),
 }
 """The sections of the help, and in each the modules of our verbs, in their order."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from quicksand.things.save import own_key
@@ -12,8 +11,7 @@ from quicksand_tui.model.jobs import JobVerb
 from quicksand_tui.model.named import shown
 from quicksand_tui.model.text import TITLE_CELLS, clean, clip, sanitise
 from quicksand_tui.verbs import lazy_engine
-from quicksand_tui.verbs.asked import Asked, Choice, Form
-from quicksand_tui.verbs.call import Call, Progress, Report, UsageError
+from quicksand_tui.verbs.call import Call, Progress, Report, UsageError, shown_command, stage_text
 from quicksand_tui.verbs.checkpoints import newest_automatic
 from quicksand_tui.verbs.parameters import (
     BUILD,
@@ -25,12 +23,11 @@ from quicksand_tui.verbs.parameters import (
     clones_max,
     concurrency_help,
 )
-from quicksand_tui.verbs.shown_commands import shown_command
-from quicksand_tui.verbs.stages import stage_text
-from quicksand_tui.verbs.start_facts import start_facts
-from quicksand_tui.verbs.verb import Kind, argument, flag, option, verb
+from quicksand_tui.verbs.verb import Asked, Choice, Form, Kind, argument, flag, option, verb
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
     from quicksand.hosted.remote_host import RemoteHost
     from quicksand.records.machine_options import MachineOption
     from quicksand.sandbox import Sandbox
@@ -38,6 +35,25 @@ if TYPE_CHECKING:
 
     from quicksand_tui.model.keymap import Keymap
     from quicksand_tui.model.specs import NewSpec
+
+
+def start_facts(sandbox: Sandbox) -> dict[str, Any]:
+    """Returns the fields of `--json` for a sandbox that this process has started."""
+    timing = sandbox.boot_timing
+    return {
+        "name": sandbox.name,
+        "id": sandbox.id,
+        "accel": sandbox.accelerator,
+        "network": sandbox.config.network_mode.value,
+        "ports": [{"host": h, "guest": g} for g, h in sandbox.port_forwards.items()],
+        "udp_ports": [{"host": h, "guest": g} for g, h in sandbox.udp_port_forwards.items()],
+        "agent_url": sandbox.agent_url,
+        "boot_s": round(timing.total_s, 3) if timing is not None else None,
+        "boot_mode": timing.mode if timing is not None else None,
+        "boot_note": (timing.note or None) if timing is not None else None,
+        "notices": list(sandbox.notices),
+    }
+
 
 STARTED = "started"
 NOT_STARTED = "The sandbox did not start"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,8 @@ from quicksand_tui.verbs.parameters import ARCHITECTURES, JSON
 from quicksand_tui.verbs.verb import Kind, argument, command, flag, option
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from quicksand.disks.images.stored_image import StoredImage
     from quicksand.disks.packages.installing import Installed
     from quicksand.life.image_users import Uninstalled

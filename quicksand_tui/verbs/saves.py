@@ -15,8 +15,7 @@ from quicksand_tui.model.named import Named
 from quicksand_tui.model.remedy_words import hint_of, text_of
 from quicksand_tui.model.specs import Told
 from quicksand_tui.model.text import sanitise
-from quicksand_tui.verbs.asked import Asked, Form
-from quicksand_tui.verbs.call import Call, Progress, Report, Table, steps_to, things_of
+from quicksand_tui.verbs.call import Call, Progress, Report, Table, stage_text, steps_to, things_of
 from quicksand_tui.verbs.parameters import (
     DRY_RUN,
     EMPTY,
@@ -29,9 +28,8 @@ from quicksand_tui.verbs.parameters import (
     SENT,
 )
 from quicksand_tui.verbs.saved import Saved, lines_of_saved, tell_saved
-from quicksand_tui.verbs.stages import stage_text
 from quicksand_tui.verbs.trashing import RESTORE, TRASH
-from quicksand_tui.verbs.verb import Kind, argument, command, flag, option, part, verb
+from quicksand_tui.verbs.verb import Asked, Form, Kind, argument, command, flag, option, part, verb
 
 if TYPE_CHECKING:
     from quicksand.base.errors import QuicksandError

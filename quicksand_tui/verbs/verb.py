@@ -4,17 +4,16 @@ the app shows, and the help derive."""
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterable, Iterator
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
     from typing import Protocol, Self
 
     from quicksand.things.status import Status
 
-    from quicksand_tui.verbs.asked import Asked, Form
+    from quicksand_tui.model.shown_sandboxes import SandboxView
 
     class Makeable(Protocol):
         """A call (`quicksand_tui.verbs.call`), as a verb needs it."""
@@ -112,7 +111,7 @@ class Parameter(NamedTuple):
     """An argument or an option."""
 
     name: str
-    """The name of its value for the command's function and for `verbs.shown_commands`."""
+    """The name of its value for the command's function and for `verbs.call`."""
     kind: Kind
     flags: tuple[str, ...] = ()
     """The flags of an option, first the one that the app's commands use. An argument has none."""
@@ -366,3 +365,37 @@ def flag(flags: str, help_text: str, *, name: str = "", **more: Any) -> Paramete
     """Makes an option without a value."""
     kind = Kind.SWITCH if "/" in flags else Kind.FLAG
     return option(flags, kind, "", help_text, name=name, **more)
+
+
+class Choice(NamedTuple):
+    """One of the values that a form offers."""
+
+    value: str
+    label: str
+    note: str = ""
+
+
+class Asked(NamedTuple):
+    """The field of the app's form that asks for a parameter."""
+
+    label: str
+    hint: str = ""
+    """The text shown while the field is empty."""
+    limit: int | Callable[[], int] = 200
+    """The most characters that can be typed."""
+    choices: tuple[Choice, ...] = ()
+    """The values to choose from; without them, the value is typed."""
+    remarks: tuple[str, str] = ("", "")
+    """The meaning of a flag if it is not given, and if it is."""
+    of: Callable[[SandboxView], bool] | None = None
+    """Whether the form of a sandbox has the field; None means always."""
+
+
+class Form(NamedTuple):
+    """The app's form for the parameters of a verb that have `Parameter.asked`."""
+
+    title: str
+    """The title, with {} for the name of the verb's subject."""
+    button: str
+    does: str
+    """The effect of Enter, as in "takes the checkpoint"."""

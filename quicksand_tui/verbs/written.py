@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from quicksand_tui.model.text import clean
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from quicksand.mounts.known_mounts import Written
     from quicksand.sandbox import Sandbox
 

@@ -3,7 +3,6 @@ empty panel."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from quicksand.things.status import Status
@@ -13,6 +12,8 @@ from quicksand_tui.views.filters import nothing_matches
 from quicksand_tui.views.save_rows import jobs_text
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from quicksand_tui.model.shown_sandboxes import SandboxView
     from quicksand_tui.model.world import World
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,8 @@ from quicksand_tui.views.filters import filtered
 from quicksand_tui.views.rows import Cell, Column, Row
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
     from quicksand_tui.model.diffs import ChangedPackage, ChangedPackages, ChangedPath, DiffView
 
 FOLDED_FROM = 20

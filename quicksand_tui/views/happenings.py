@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from quicksand.things.frozen import frozen
@@ -14,6 +13,8 @@ from quicksand_tui.model.known_sandbox import EventView
 from quicksand_tui.model.text import clip
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from quicksand_tui.model.jobs import EndedJob
     from quicksand_tui.model.shown_checkpoints import CheckpointTree, CheckpointView
     from quicksand_tui.model.shown_sandboxes import SandboxView

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,8 @@ from quicksand_tui.views.filters import filtered, in_order
 from quicksand_tui.views.rows import NAME_MAX, PADDING, Cell, Column, Row
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from quicksand_tui.model.shown_sandboxes import ImageView
     from quicksand_tui.model.world import World
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from quicksand.things.save import SaveFacts, TrashFacts, freed_together
@@ -12,6 +11,8 @@ from quicksand_tui.model.text import clip, sanitise
 from quicksand_tui.views.save_rows import came_from_text
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
     from quicksand_tui.model.keymap import Keymap
     from quicksand_tui.model.shown_checkpoints import CheckpointView
     from quicksand_tui.model.shown_sandboxes import MountView, SandboxView

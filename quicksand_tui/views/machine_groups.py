@@ -3,7 +3,6 @@ Without other machines there are no headers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from quicksand_tui.model.amounts import age_text, size_text
@@ -15,6 +14,8 @@ from quicksand_tui.views.rows import Line, Row, Words, arrange_sandboxes, sandbo
 from quicksand_tui.views.stalls import no_answer_text
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from quicksand_tui.model.world import RoomView, World
 
 Listed = SandboxView | MachineView

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from quicksand.things.frozen import frozen
@@ -27,6 +26,8 @@ from quicksand_tui.views.rows import Words, rates_text
 from quicksand_tui.views.stalls import silence_text
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from quicksand_tui.model.known_sandbox import EventView
     from quicksand_tui.model.shown_sandboxes import MountView, SandboxView
     from quicksand_tui.model.world import World

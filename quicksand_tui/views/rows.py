@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,8 @@ from quicksand_tui.views.filters import filtered
 from quicksand_tui.views.stalls import silence_text
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
     from quicksand_tui.model.shown_sandboxes import TrafficRates
     from quicksand_tui.model.world import World
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from quicksand.things.save import freed_together
@@ -14,6 +13,8 @@ from quicksand_tui.views.filters import filtered, in_order, nothing_matches
 from quicksand_tui.views.rows import PADDING, Cell, Column, Line, Row, Words, greyed
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
     from quicksand.things.save import SaveFacts, TrashFacts
 
     from quicksand_tui.model.shown_saves import SavesView

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
 from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,8 @@ from quicksand_tui.model.text import drawn_cells
 from quicksand_tui.views.rows import Cell, Column, Row, Words
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
     from quicksand_tui.model.shown_checkpoints import CheckpointTree, CheckpointView
 
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from quicksand.things.status import Status
 from rich.cells import cell_len
-from textual import events
 from textual.content import Content
 from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Static
 
-from quicksand_tui.actions.all_actions import Action, Scope, in_scope
-from quicksand_tui.actions.record import PREFIXED
+from quicksand_tui.actions.all_actions import PREFIXED, Action, Scope, in_scope
 from quicksand_tui.model.amounts import seconds_text
 from quicksand_tui.model.keymap import NO_KEYS
 from quicksand_tui.model.text import clip, plain
@@ -24,6 +21,10 @@ from quicksand_tui.views.rows import MUTED
 from quicksand_tui.widgets.inputs import LineInput
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from textual import events
+
     from quicksand_tui.actions.hints import CommandHint
     from quicksand_tui.model.jobs import CommandRecord
     from quicksand_tui.model.world import Selection, World

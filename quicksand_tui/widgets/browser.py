@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from quicksand.things.frozen import frozen
 from rich.cells import cell_len
 from textual import events, on
-from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
 from textual.message import Message
@@ -20,6 +18,10 @@ from quicksand_tui.widgets.inputs import LineInput
 from quicksand_tui.widgets.long_table import LongTable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from textual.app import ComposeResult
+
     from quicksand_tui.model.world import World
     from quicksand_tui.views.rows import Column, Row
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
-from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.geometry import Region, Size
-from textual.selection import Selection as Selected
 from textual.strip import Strip
 from textual.style import Style
 from textual.visual import Visual
@@ -36,6 +33,11 @@ from quicksand_tui.views.save_rows import describe_save
 from quicksand_tui.views.saves_machines import describe_head
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from textual.app import ComposeResult
+    from textual.selection import Selection as Selected
+
     from quicksand_tui.model.shown_checkpoints import CheckpointView
     from quicksand_tui.model.shown_sandboxes import ImageView, SandboxView
 

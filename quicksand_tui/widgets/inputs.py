@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.cells import cell_len
-from textual import events
 from textual.content import Content
 from textual.message import Message
 from textual.widget import Widget
@@ -17,6 +15,10 @@ from quicksand_tui.model.text import clip, plain, sanitise
 from quicksand_tui.views.rows import MUTED
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from textual import events
+
     from quicksand_tui.forms.form_fields import Option
 
 

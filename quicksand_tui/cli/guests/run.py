@@ -21,7 +21,7 @@ from quicksand_tui.cli.output import Exit, print_json, say, say_notices
 from quicksand_tui.cli.progress_display import StartProgress, shown
 from quicksand_tui.cli.runner import Signals, run_in_sandbox
 from quicksand_tui.model.text import clean
-from quicksand_tui.verbs.start_facts import start_facts
+from quicksand_tui.verbs.launching import start_facts
 from quicksand_tui.verbs.written import written_in
 
 

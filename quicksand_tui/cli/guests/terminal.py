@@ -26,7 +26,7 @@ from quicksand_tui.cli.fd_streams import FdWriter
 from quicksand_tui.cli.guests.executing import Wish, choose_term, starting
 from quicksand_tui.cli.output import Exit, complain, print_json, print_table, say, show_age
 from quicksand_tui.cli.runner import attached, run_in_sandbox, why_gone
-from quicksand_tui.door.answering import AnswerRight
+from quicksand_tui.door.terminal_place import AnswerRight
 from quicksand_tui.model.text import clean
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from quicksand_tui.cli.fd_streams import FdWriter
 from quicksand_tui.cli.hosts.told_paths import told
 from quicksand_tui.cli.output import Exit, print_json, say
 from quicksand_tui.cli.runner import attached, opened, run_async
-from quicksand_tui.door.recordings import recorded_text
+from quicksand_tui.door.engine_screen import recorded_text
 from quicksand_tui.model.amounts import age_text
 from quicksand_tui.model.text import clean
 

@@ -38,12 +38,10 @@ from quicksand_tui.cli.fd_streams import FdWriter
 from quicksand_tui.cli.guests.terminal import STDIN, STDOUT, require_terminal, terminal_size
 from quicksand_tui.cli.output import Exit
 from quicksand_tui.cli.runner import attached, run_in_sandbox, why_gone
-from quicksand_tui.door.guest_input import GuestInput
-from quicksand_tui.door.screen_viewer import Screen
+from quicksand_tui.door.engine_screen import GuestInput, Screen
 from quicksand_tui.home.picture_path import new_picture
-from quicksand_tui.kit.abilities import terminals_file
 from quicksand_tui.kit.probe import RESET, Probe, cell_pixels
-from quicksand_tui.kit.terminal_queries import DRAWN_QUESTION, in_multiplexer
+from quicksand_tui.kit.terminal_queries import DRAWN_QUESTION, in_multiplexer, terminals_file
 from quicksand_tui.model.text import ascii_only, clean, error_text
 
 if TYPE_CHECKING:

@@ -49,7 +49,7 @@ from quicksand.warm.templates import list_templates, templates_dir
 from quicksand_tui.cli.click_commands import command_of
 from quicksand_tui.cli.output import Exit, print_json, show_size
 from quicksand_tui.cli.progress_display import BuildProgress, shown
-from quicksand_tui.kit.abilities import known_terminal
+from quicksand_tui.kit.terminal_queries import known_terminal
 from quicksand_tui.model.remedy_words import hint_of, text_of, worded
 from quicksand_tui.model.text import clean_lines, error_text
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from quicksand.display.rfb import RfbClient
 
-from quicksand_tui.door import engine_screen, screen_here, service
+from quicksand_tui.door import engine_screen, service
 from quicksand_tui.door.service_protocol import ScreenSink
 from quicksand_tui.opening.opening import run_app
 from tests.unit.app.fakes import FULL, WEB, FakeService
@@ -34,7 +34,7 @@ class Service(FakeService):
 
     def open_screen(self, sandbox_id: str, sink: ScreenSink) -> Any:
         loop = asyncio.get_running_loop()
-        place = screen_here.ScreenHere(sandbox_id)
+        place = engine_screen.ScreenHere(sandbox_id)
         return engine_screen.EngineScreen(lambda: place, sink, engine=loop, tasks=self._tasks)
 
 
@@ -50,6 +50,6 @@ for name, value in (
     ("Registry", lambda _: SimpleNamespace(machine=machine)),
     ("Sandbox", SimpleNamespace(open=lambda _: sandbox)),
 ):
-    setattr(screen_here, name, value)
+    setattr(engine_screen, name, value)
 service.EngineService = Service  # type: ignore[misc]
 sys.exit(run_app())

@@ -26,9 +26,13 @@ from textual.pilot import Pilot
 from quicksand_tui.actions.all_actions import default_keymap
 from quicksand_tui.door.screen_messages import Order
 from quicksand_tui.door.service import EngineService
-from quicksand_tui.door.service_protocol import LogKind, Questions, ScreenSink, ShellView
+from quicksand_tui.door.service_protocol import (
+    LogKind,
+    ScreenSink,
+    ShellView,
+)
 from quicksand_tui.home.config_file import Settings
-from quicksand_tui.kit.deliberate_keys import Hands
+from quicksand_tui.kit.key_handling import Clock, Hands
 from quicksand_tui.model.diffs import DiffSpec, DiffView, TextDiff
 from quicksand_tui.model.jobs import CommandOutput, Failure, JobVerb, OperationError
 from quicksand_tui.model.known_sandbox import Changes, Glance
@@ -355,7 +359,7 @@ class FakeService(FakeSaves, EngineService):
             self.calls.append("read fresh")
         return self.world
 
-    async def ask(self, title: str, question: Callable[[Questions], Awaitable[T]]) -> T:
+    async def ask(self, title: str, question: Callable[[Any], Awaitable[T]]) -> T:
         return await question(self)
 
     def open_terminal(
@@ -372,17 +376,15 @@ class FakeService(FakeSaves, EngineService):
         self.terminals.append(FakeTerminal(session, size, sink, directory))
         return self.terminals[-1]
 
-    def open_wall(self) -> FakeWall:
+    def open_wall(self) -> Any:
         return FakeWall()
 
-    def open_screen(self, sandbox_id: str, sink: ScreenSink) -> FakeScreen:
+    def open_screen(self, sandbox_id: str, sink: ScreenSink) -> Any:
         self.calls.append(f"screen {sandbox_id}")
         self.screens.append(FakeScreen(sink))
         return self.screens[-1]
 
-    def record_screen(
-        self, sandbox_id: str, path: Path, ended: Callable[[str], None]
-    ) -> FakeRecording:
+    def record_screen(self, sandbox_id: str, path: Path, ended: Callable[[str], None]) -> Any:
         self.recordings.append(FakeRecording(path, ended))
         return self.recordings[-1]
 
@@ -718,7 +720,7 @@ def engines(view: CheckpointView) -> Checkpoint:
     return Checkpoint(**{one.name: getattr(view, one.name) for one in fields(CheckpointFacts)})
 
 
-class SlowHands:
+class SlowHands(Clock):
     """A clock by which each key comes long after the one before, however fast a test presses."""
 
     def __init__(self) -> None:

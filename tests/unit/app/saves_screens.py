@@ -29,7 +29,7 @@ async def saves_shown(
     async with shown(service, size=size, ascii_glyphs=ascii_glyphs) as (app, pilot):
         await pilot.press("v")
         await until(lambda: isinstance(app.screen, SavesScreen))
-        await until(lambda: app.saves.view.loaded)
+        await until(lambda: app.present.saves.loaded)
         await until(lambda: browsing(app).browser.table.has_focus)
         await pilot.press(*keys)
         await pilot.pause()

@@ -11,8 +11,8 @@ from textual import events
 from textual.pilot import Pilot
 from textual.widgets import Input
 
+from quicksand_tui.actions.all_actions import Scope
 from quicksand_tui.actions.line import verbs_of
-from quicksand_tui.actions.record import Scope
 from quicksand_tui.home.state import CommandHistory, StateFile, state_dir
 from quicksand_tui.screens.command_line import CommandScreen
 from quicksand_tui.screens.confirm import ConfirmScreen
@@ -299,9 +299,9 @@ def test_every_command_of_the_line_takes_a_sandbox_where_the_command_of_a_shell_
     """What a person types in a shell, they type behind `:` as well."""
     elsewhere = []
     for name, verb in verbs_of(Scope.MAIN).items():
-        typed = name if verb.action is None else verb.action.verb
         with contextlib.suppress(LookupError):
-            subject = find_record(typed).subject
+            record = find_record(name) if verb.action is None else verb.action.verb
+            subject = record.subject if record is not None else None
             if subject is not None and subject.kind is Kind.SANDBOX:
                 elsewhere += [verb.usage] * (verb.arguments[:1] != (subject,))
     assert not elsewhere

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quicksand_tui.actions.all_actions import Scope, in_scope
-from quicksand_tui.actions.completion import complete
 from quicksand_tui.actions.line import (
     CommandError,
     LineVerb,
     Order,
     Target,
+    complete,
     current_word,
     parse,
     resolve,

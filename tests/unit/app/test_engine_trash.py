@@ -12,25 +12,16 @@ from quicksand.life.sandbox_removal import SandboxTrash
 from quicksand.records.layout import sandbox_dir
 from quicksand.records.registry import Registry
 
-from quicksand_tui.door.engine import Engine
 from quicksand_tui.door.saves_look import SavesReader
 from quicksand_tui.model.shown_sandboxes import RemovedView
 from quicksand_tui.verbs import saves, trashing
 from quicksand_tui.verbs.call import Progress, ignore
 from tests.unit.cli.run_cli import make_stopped
 
-ENGINE = Engine(
-    lambda verdicts: None,
-    lambda _: None,
-    open_there=lambda *_: pytest.fail("it is here"),
-    screen_there=lambda *_: pytest.fail("it is here"),
-    learn_there=lambda *_: pytest.fail("it is here"),
-)
-
 
 async def delete(sandbox_id: str) -> RemovedView:
     verb = trashing.remove(stop=True, why="deleted in the app")
-    return trashing.removed_view(await ENGINE.carry_out(verb, sandbox_id, ignore))
+    return trashing.removed_view(await verb.carry_out(sandbox_id, ignore))
 
 
 def names(places: Paths) -> list[str]:
@@ -46,7 +37,7 @@ async def test_a_deleted_one_is_in_the_trash_and_comes_back(places: Paths) -> No
     assert (view.kind, view.id, view.name) == ("sandbox", record.id, "box")
     assert view.note == "deleted in the app"
     reports: list[Progress] = []
-    back = await ENGINE.carry_out(trashing.bring_back(), record.id, reports.append)
+    back = await trashing.bring_back().carry_out(record.id, reports.append)
     assert not back.runs
     assert names(places) == ["box"]
     assert reports[-1].sandbox_id == record.id

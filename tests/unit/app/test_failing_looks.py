@@ -33,7 +33,7 @@ from quicksand_tui.forms import new_sandbox as form_of_sandbox
 from quicksand_tui.model.jobs import OperationError
 from quicksand_tui.model.world import HostView, World
 from quicksand_tui.screens.form import FormScreen
-from quicksand_tui.ui import saves_watch
+from quicksand_tui.ui import world_watch
 from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.views.happenings import happenings, past
 from tests.unit.app.fakes import (
@@ -309,7 +309,7 @@ async def sees(app: QuicksandApp, text: str) -> None:
 async def test_a_store_that_cannot_be_read_for_a_moment_keeps_its_list_and_its_shells() -> None:
     async with failing("s") as (app, _, service):
         await until(lambda: app.main.area.shells.workspace is not None)
-        before = [*app.world_watch.events]
+        before = [*app.present.events]
         service.fails = "read"
         await sees(app, DENIED)
         assert [view.id for view in app.world.sandboxes] == [v.id for v in KEPT.sandboxes]
@@ -317,7 +317,7 @@ async def test_a_store_that_cannot_be_read_for_a_moment_keeps_its_list_and_its_s
         service.fails = ""
         await until(lambda: not app.world.error)
         await until(lambda: DENIED not in screen_text(app))
-        assert [*app.world_watch.events] == before
+        assert [*app.present.events] == before
 
 
 async def test_a_store_that_could_not_be_read_at_first_is_read_later() -> None:
@@ -327,13 +327,13 @@ async def test_a_store_that_could_not_be_read_at_first_is_read_later() -> None:
         await sees(app, "The store cannot be read.")
         service.fails = ""
         await sees(app, "● running   web")
-        assert [*app.world_watch.events] == past(FULL), "nothing has happened meanwhile"
+        assert [*app.present.events] == past(FULL), "nothing has happened meanwhile"
 
 
 async def test_saves_that_cannot_be_read_say_so_and_are_read_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(saves_watch, "LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(world_watch, "LOOK_EVERY_S", 0.01)
     async with failing("v") as (app, _, service):
         await until(lambda: app.world.saves.loaded)
         there = len(app.world.saves.saves)
@@ -406,7 +406,7 @@ LOOKERS = {
     "screens/form.py:_look": "test_a_form_whose_look_at_the_host_fails_says_so_and_looks_again",
     "screens/form.py:action_submit": "likewise",
     "screens/terminal_loan.py:open": "an OSError is the failure that is shown",
-    "ui/looks.py:theme_changed": "tells an OSError",
+    "ui/themes.py:theme_changed": "tells an OSError",
     "ui/app.py:_count_saves": "imports; an error ends the app, which then is not whole",
     "ui/app.py:_watch": "test_a_store_that_could_not_be_read_at_first_is_read_later",
     "ui/app.py:run_operation": "`EngineService.carry_out` raises OperationError only",

@@ -26,10 +26,11 @@ from quicksand.remote.peer_link import Link, Request
 from quicksand.things.status import Status
 
 from quicksand_tui.door import far_host
+from quicksand_tui.door.engine import Engine
 from quicksand_tui.door.far_sandbox import open_there, patient
 from quicksand_tui.door.far_verbs import carry_out_there
 from quicksand_tui.door.service import EngineService
-from quicksand_tui.door.service_protocol import LogKind, Questions
+from quicksand_tui.door.service_protocol import LogKind
 from quicksand_tui.model.diffs import DiffSpec
 from quicksand_tui.model.jobs import OperationError
 from quicksand_tui.model.specs import ExportSpec
@@ -557,7 +558,7 @@ async def test_checkpoints_there_are_asked_about_as_here(
     async with asyncio.timeout(60):
         (view,) = [view for view in (await there(service)).sandboxes if view.host]
         specs = DiffSpec(sandbox_id=view.id, a="nothing", names=("a", "b"), words=())
-        questions: list[Callable[[Questions], Awaitable[object]]] = [
+        questions: list[Callable[[Engine], Awaitable[object]]] = [
             lambda engine: engine.compare(specs, lambda _: None),
             lambda engine: engine.compare_file(specs, "/etc/passwd"),
             lambda engine: engine.losing(view.id, "nothing"),

@@ -17,8 +17,8 @@ from quicksand_tui.door import far_lines
 from quicksand_tui.door.far_lines import ROUGHLY, SavesLearner, encode_line, saves_changes
 from quicksand_tui.forms.save_forms import restore
 from quicksand_tui.model.shown_saves import NO_SAVES, SavesView
+from quicksand_tui.verbs.call import words_of
 from quicksand_tui.verbs.index import find_verb
-from quicksand_tui.verbs.shown_commands import words_of
 from quicksand_tui.views.save_rows import arrange
 from tests.unit.app.fake_saves import DEV, GONE, SAVES, saved, trashed, view_of
 

@@ -21,9 +21,8 @@ from quicksand_tui.screens.confirm import ConfirmScreen
 from quicksand_tui.screens.form import FormScreen
 from quicksand_tui.screens.saves_and_trash import TrashScreen
 from quicksand_tui.ui.app import QuicksandApp
-from quicksand_tui.verbs.call import Call, Report
+from quicksand_tui.verbs.call import Call, Report, words_of
 from quicksand_tui.verbs.index import find_verb
-from quicksand_tui.verbs.shown_commands import words_of
 from quicksand_tui.verbs.verdicts import Verified
 from quicksand_tui.views.saves_machines import arrange_saves, listed_saves
 from tests.unit.app.fake_saves import APP, DEV, DEV2, GONE, NOW, SAVES, trashed, view_of

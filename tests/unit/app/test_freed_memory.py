@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from quicksand_tui.ui import freed_memory
+from quicksand_tui.ui import load_rest
 
 
 async def test_freed_memory_is_given_back_now_and_then_until_the_app_ends(
@@ -29,9 +29,9 @@ async def test_freed_memory_is_given_back_now_and_then_until_the_app_ends(
         mallopt=lambda name, value: asked.append(("few heaps", str(name), str(value))),
         malloc_trim=trim,
     )
-    monkeypatch.setattr(freed_memory, "_c_library", lambda: library)
-    monkeypatch.setattr(freed_memory, "EVERY_S", 0)
-    task = asyncio.create_task(freed_memory.give_back_for_ever())
+    monkeypatch.setattr(load_rest, "_c_library", lambda: library)
+    monkeypatch.setattr(load_rest, "EVERY_S", 0)
+    task = asyncio.create_task(load_rest.give_back_for_ever())
     await asyncio.wait_for(often.wait(), 60)
     task.cancel()
     await asyncio.wait((task,))
@@ -49,13 +49,13 @@ async def test_what_was_closed_is_freed_if_much_was_made(
     monkeypatch: pytest.MonkeyPatch, has_library: bool
 ) -> None:
     if not has_library:
-        monkeypatch.setattr(freed_memory, "_c_library", lambda: None)
-    monkeypatch.setattr(freed_memory, "EVERY_S", 0.001)
+        monkeypatch.setattr(load_rest, "_c_library", lambda: None)
+    monkeypatch.setattr(load_rest, "EVERY_S", 0.001)
     circle = Circle()
     gone = weakref.ref(circle)
     gc.collect()  # it is an old object now
     del circle
-    task = asyncio.create_task(freed_memory.give_back_for_ever())
+    task = asyncio.create_task(load_rest.give_back_for_ever())
     async with asyncio.timeout(60):
         while gone() is not None:
             gc.collect(0)  # as when many objects are made
@@ -65,5 +65,5 @@ async def test_what_was_closed_is_freed_if_much_was_made(
 
 
 def test_this_systems_library_is_found_or_none_is() -> None:
-    library = freed_memory._c_library()
+    library = load_rest._c_library()
     assert library is None or library.malloc_trim(0) in (0, 1)

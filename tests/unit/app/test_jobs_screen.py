@@ -10,8 +10,7 @@ import pytest
 from quicksand.things.status import Status
 from rich.cells import cell_len
 
-from quicksand_tui.jobs.operations import ENDED_MAX
-from quicksand_tui.jobs.usual import usual_seconds
+from quicksand_tui.jobs.operations import ENDED_MAX, usual_seconds
 from quicksand_tui.model.jobs import EndedJob, Failure, Job, JobVerb
 from quicksand_tui.model.specs import NewSpec
 from quicksand_tui.model.text import plain
@@ -287,7 +286,7 @@ async def test_it_opens_among_the_saves_and_tells_what_they_told() -> None:
     service = FakeService()
     async with shown(service) as (app, pilot):
         await pilot.press("v")
-        await until(lambda: isinstance(app.screen, SavesScreen) and app.saves.view.loaded)
+        await until(lambda: isinstance(app.screen, SavesScreen) and app.present.saves.loaded)
         await pilot.press("f")
         await until(lambda: app.operations.ended)
         await open_jobs(app, pilot)

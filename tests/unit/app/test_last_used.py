@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from quicksand_tui.forms.last_used import NAME, Last, recall_last
+from quicksand_tui.forms.presets import NAME, Last, recall_last
 from quicksand_tui.home.state import Remembered, StateFile
 
 MACHINE = {"memory": "1G", "network_mode": "none", "disk_size": "20G"}

@@ -16,7 +16,7 @@ from textual.pilot import Pilot
 from textual.screen import ModalScreen
 
 from quicksand_tui.home.state import StateFile, ThemeChoice, theme_wish
-from quicksand_tui.kit.abilities import TerminalAbilities
+from quicksand_tui.kit.terminal_queries import TerminalAbilities
 from quicksand_tui.kit.textual_private import TerminalAnswered
 from quicksand_tui.model.text import plain
 from quicksand_tui.ui.app import QuicksandApp

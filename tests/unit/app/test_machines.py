@@ -7,17 +7,15 @@ from dataclasses import replace
 
 from quicksand.things.status import Status
 
-from quicksand_tui.actions.all_actions import find_action
-from quicksand_tui.actions.record import Scope
+from quicksand_tui.actions.all_actions import Scope, find_action
 from quicksand_tui.door.service_protocol import ShellView
-from quicksand_tui.forms.mount_form import mount_form
-from quicksand_tui.forms.verb_forms import form_of
+from quicksand_tui.forms.verb_forms import form_of, mount_form
 from quicksand_tui.model.shown_sandboxes import SandboxView, at_host
 from quicksand_tui.model.world import HERE, HostView, MachineState, MachineView, Selection, World
 from quicksand_tui.panes.content import LinkState
 from quicksand_tui.ui.app import QuicksandApp
+from quicksand_tui.verbs.call import command_about
 from quicksand_tui.verbs.saves import save
-from quicksand_tui.verbs.shown_commands import command_about
 from quicksand_tui.views.machine_groups import arrange_listed, listed
 from tests.unit.app.fakes import (
     DB,

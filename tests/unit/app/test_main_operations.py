@@ -208,7 +208,7 @@ async def test_q_leaves_and_names_what_goes_on() -> None:
     async with shown() as (app, pilot):
         await pilot.press("q")
         await until(lambda: app.return_value == 0)
-    assert app.world_watch.world.running_names == ("web", "builder")
+    assert app.present.read.running_names == ("web", "builder")
 
 
 def test_the_farewell() -> None:

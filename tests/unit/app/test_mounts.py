@@ -11,9 +11,8 @@ from textual.pilot import Pilot
 from textual.widgets import Button, Input
 
 from quicksand_tui.actions.all_actions import Scope, find_action
-from quicksand_tui.actions.completion import complete
-from quicksand_tui.actions.line import verbs_of
-from quicksand_tui.forms.mount_form import (
+from quicksand_tui.actions.line import complete, verbs_of
+from quicksand_tui.forms.verb_forms import (
     complete_directory,
     complete_mounts,
     find_mount_problems,

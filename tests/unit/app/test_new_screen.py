@@ -12,9 +12,8 @@ from textual.pilot import Pilot
 from textual.widgets import Input, Static
 
 from quicksand_tui.forms import new_sandbox
-from quicksand_tui.forms.last_used import NAME, Last, recall_last
-from quicksand_tui.forms.mount_form import complete_file
-from quicksand_tui.forms.presets import MORE
+from quicksand_tui.forms.presets import MORE, NAME, Last, recall_last
+from quicksand_tui.forms.verb_forms import complete_file
 from quicksand_tui.home.config_file import ConfigFile, Settings
 from quicksand_tui.model.shown_sandboxes import ImageView
 from quicksand_tui.model.specs import NewSpec
@@ -51,7 +50,7 @@ async def open_form(pilot: Pilot[int], app: QuicksandApp) -> FormScreen:
     form = app.screen
     assert isinstance(form, FormScreen)
     await until(lambda: isinstance(app.focused, Input))
-    await until(lambda: app.saves.view.loaded)
+    await until(lambda: app.present.saves.loaded)
     await pilot.pause()
     return form
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from textual.widgets import Input
 
-from quicksand_tui.forms.install_form import complete_package, install_form, install_of
+from quicksand_tui.forms.verb_forms import complete_package, install_form, install_of
 from quicksand_tui.model.jobs import CANCELLABLE, JobVerb
 from quicksand_tui.screens.form import FormScreen
 from tests.unit.app.fakes import (

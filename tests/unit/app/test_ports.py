@@ -11,7 +11,7 @@ from textual.widgets import Input
 
 from quicksand_tui.actions import reasons
 from quicksand_tui.actions.all_actions import find_action
-from quicksand_tui.forms.port_forms import (
+from quicksand_tui.forms.verb_forms import (
     copy_of,
     find_forward_problem,
     find_taken,

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from quicksand.things.save import SaveFacts
 
-from quicksand_tui.forms.prune import chosen_of, prune_form
+from quicksand_tui.forms.save_forms import chosen_of, prune_form
 from quicksand_tui.model.shown_saves import SavesView
 from quicksand_tui.model.world import World
 from quicksand_tui.screens.confirm import ConfirmScreen

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from quicksand.things.save import Verification
@@ -18,7 +20,7 @@ from quicksand_tui.screens.form import FormScreen
 from quicksand_tui.screens.help import HelpScreen
 from quicksand_tui.screens.main_screen import MainScreen
 from quicksand_tui.screens.saves_and_trash import SavesScreen
-from quicksand_tui.ui import saves_watch
+from quicksand_tui.ui import world_watch
 from quicksand_tui.verbs.saves import save
 from tests.unit.app.corpus import HOSTILE
 from tests.unit.app.fake_saves import (
@@ -221,9 +223,9 @@ async def test_changes_of_others_show_and_nothing_is_drawn_when_nothing_changes(
 async def test_it_is_looked_at_the_saves_only_while_somebody_sees_them() -> None:
     service = FakeService()
     async with shown(service) as (app, pilot):
-        assert app.saves.view is NO_SAVES and not app.saves.is_running
+        assert app.present.saves is NO_SAVES and not app.saves.is_running
         await pilot.press("v")
-        await until(lambda: app.saves.view is SAVES)
+        await until(lambda: app.present.saves is SAVES)
         await pilot.press("T", "r")
         await until(lambda: "read saves fresh" in service.calls)
         await pilot.press("escape", "escape")
@@ -338,14 +340,15 @@ async def test_they_are_counted_before_they_are_opened_and_again_after_a_job() -
 
 async def test_a_watch_that_ends_leaves_nobody_waiting() -> None:
     service = FakeService()
-    wanted = True
-    watch = saves_watch.SavesWatch(service, is_wanted=lambda: wanted, changed=lambda: None)
+    stack: Any = SimpleNamespace(shows_saves=True, show=lambda: None)
+    present: Any = SimpleNamespace(saves=NO_SAVES)
+    watch = world_watch.SavesWatch(service, present, stack)
     await watch.look()  # at once: nobody sees it
     running = asyncio.create_task(watch.run())
-    await until(lambda: watch.view is SAVES)
+    await until(lambda: present.saves is SAVES)
     looking = asyncio.create_task(watch.look())
     await until(looking.done)
-    wanted = False
+    stack.shows_saves = False
     watch.refresh()
     await until(running.done)
     assert not watch.is_running

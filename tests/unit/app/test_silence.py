@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from functools import partial
 
 import pytest
 from quicksand.base.files import try_lock
@@ -24,8 +23,7 @@ from quicksand.things.status import Status
 from quicksand_tui.door import look as reader
 from quicksand_tui.door import silence
 from quicksand_tui.door.look import Reader
-from quicksand_tui.door.silence import Silences
-from quicksand_tui.door.traffic_watch import TrafficWatch
+from quicksand_tui.door.silence import Silences, TrafficWatch
 from quicksand_tui.door.typed import Typed
 from tests.unit.app.fakes import FakeService, app_of, screen_text, until
 from tests.unit.app.test_reader import VISIBLE, make, only, run_state
@@ -129,7 +127,7 @@ async def test_only_what_is_typed_without_an_echo_asks_the_guest(
 
     guest = Asked()
     guest.answers.set()
-    looks = Typed(partial(Silences(lambda: None).heed, "a"))
+    looks = Typed(Silences(lambda: None), "a")
     monkeypatch.setattr("quicksand_tui.door.typed.asyncio.sleep", sleep)
     task = asyncio.create_task(looks.follow(guest))
     for echoes, asked in ((True, 0), (False, 1), (True, 1)):

@@ -182,7 +182,7 @@ def test_new_from_a_save(snap_compare: Compare, size: tuple[int, int]) -> None:
     async def run(pilot: Pilot[int]) -> None:
         await show("n", sees="Start from")(pilot)
         pilot.app.screen.query_one("#begin").focus()
-        await until(lambda: app_of(pilot).saves.view.loaded)
+        await until(lambda: app_of(pilot).present.saves.loaded)
         await pilot.press("d", "e", "v")
         # What is wrong is said below: that port is WEB's.
         pilot.app.screen.query_one("#port_forwards", Input).value = "8080:80"
@@ -531,7 +531,7 @@ def open_saves(key: str = "", *keys: str, sees: str) -> Callable[[Pilot[int]], A
     async def run(pilot: Pilot[int]) -> None:
         app = await ready(pilot)
         await pilot.press("v")
-        await until(lambda: isinstance(app.screen, SavesScreen) and app.saves.view.loaded)
+        await until(lambda: isinstance(app.screen, SavesScreen) and app.present.saves.loaded)
         screen = app.screen
         assert isinstance(screen, SavesScreen)
         await until(lambda: not key or screen.browser.table.select(key))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from quicksand.records.config import SandboxConfig
 
-from quicksand_tui.forms.field_checks import (
+from quicksand_tui.forms.form_fields import (
     find_problems,
     find_tag_problem,
     look_at_ports,

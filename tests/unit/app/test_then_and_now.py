@@ -14,7 +14,7 @@ from quicksand.things.status import Status
 from quicksand_tui.cockpit import then_and_now
 from quicksand_tui.cockpit.then_and_now import GAP, ThenAndNow
 from quicksand_tui.model.jobs import Failure
-from quicksand_tui.screens.checkpoint_picture import LookScreen
+from quicksand_tui.screens.reports import LookScreen
 from quicksand_tui.ui.app import QuicksandApp
 from tests.unit.app.fakes import (
     CLEAN,

@@ -8,7 +8,7 @@ import itertools
 import pytest
 from quicksand.guest.network import GuestTraffic
 
-from quicksand_tui.door.traffic_watch import EVERY_S, LOOKER_S, SPACING_S, TrafficWatch
+from quicksand_tui.door.silence import EVERY_S, LOOKER_S, SPACING_S, TrafficWatch
 
 A, B, C = "a", "b", "c"
 

@@ -7,7 +7,7 @@ import pytest
 from textual.events import Key
 
 from quicksand_tui.actions.all_actions import default_keymap, line_keys
-from quicksand_tui.kit.deliberate_keys import Hands
+from quicksand_tui.kit.key_handling import Hands
 from quicksand_tui.screens.command_line import CommandScreen
 from quicksand_tui.screens.saves_and_trash import SavesScreen, TrashScreen
 from quicksand_tui.ui.app import QuicksandApp

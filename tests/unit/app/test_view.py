@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from quicksand.things.status import Status
 
-from quicksand_tui.door.traffic_watch import with_traffic
+from quicksand_tui.door.silence import with_traffic
 from quicksand_tui.model.jobs import Job, JobVerb
 from quicksand_tui.model.shown_sandboxes import ImageView, SandboxView, TrafficRates
 from quicksand_tui.model.world import HostView, Panel, Selection, World

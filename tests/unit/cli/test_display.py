@@ -9,18 +9,20 @@ import json
 import os
 import signal
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from quicksand.base.errors import NoDisplayError
-from quicksand.base.paths import Paths
 from quicksand.display.recording import Recorded
 
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
 from quicksand_tui.cli.showing import display
-from quicksand_tui.door.recordings import recorded_text
+from quicksand_tui.door.engine_screen import recorded_text
 from tests.unit.cli.run_cli import make_stopped
+
+if TYPE_CHECKING:
+    from quicksand.base.paths import Paths
 
 
 class FakeBox:

@@ -114,7 +114,7 @@ def test_opening_the_app_needs_no_reader_of_command_lines() -> None:
 
 FIRST_LOOK = """
 from quicksand_tui.door.service import EngineService
-from quicksand_tui.kit.first_list import first_list
+from quicksand_tui.kit.outline import first_list
 from quicksand_tui.kit.outline import Looks
 from quicksand_tui.views.main_layout import Shape, USUAL_NEEDS
 service = EngineService()

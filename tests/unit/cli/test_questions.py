@@ -15,7 +15,7 @@ from quicksand_vt import Terminal
 from quicksand_vt.unasking import Unasking
 
 from quicksand_tui.cli.guests.terminal import PROBE_S, LateAnswers, Questions
-from quicksand_tui.door.answering import AnswerRight
+from quicksand_tui.door.terminal_place import AnswerRight
 from tests.unit.panes.test_answers import QUESTIONS
 
 MORE_QUESTIONS = (

@@ -7,10 +7,9 @@ import inspect
 import re
 import shlex
 import string
-from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import pytest
@@ -22,10 +21,12 @@ from quicksand_tui.actions.all_actions import ACTIONS, Scope
 from quicksand_tui.actions.line import MORE, SANDBOX, verbs_of
 from quicksand_tui.cli.carrying import EVERYTHING
 from quicksand_tui.cli.click_commands import cli, load
-from quicksand_tui.verbs.call import AS_JSON
+from quicksand_tui.verbs.call import AS_JSON, command_line
 from quicksand_tui.verbs.index import all_verbs, find_verb
-from quicksand_tui.verbs.shown_commands import command_line
 from quicksand_tui.verbs.verb import AnyVerb, Kind, Parameter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 ROOT = Path(quicksand_tui.__file__).parent
 ALL = [found for verb in all_verbs() for found in verb.walk()]
@@ -83,7 +84,7 @@ def test_every_command_has_a_record() -> None:
 def test_every_action_that_is_a_command_is_one_with_a_record() -> None:
     for action in ACTIONS:
         if action.verb:
-            record = find_verb(action.verb)
+            record = action.verb
             for flag in (*action.flags, *action.flags_if_live):
                 assert record.parameter(flag).is_flag, action.address
         else:
@@ -95,7 +96,7 @@ def test_the_line_takes_arguments_of_the_command_or_what_is_no_command() -> None
         for verb in verbs_of(scope).values():
             action = verb.action
             if action is not None and action.verb:
-                record = find_verb(action.verb)
+                record = action.verb
                 assert set(verb.arguments) <= set(record.parameters), verb.name
             elif action is not None:
                 assert verb.arguments in (action.takes, (SANDBOX,), ())

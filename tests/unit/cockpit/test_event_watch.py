@@ -14,8 +14,7 @@ from quicksand.base.paths import Paths
 from quicksand.records.layout import runtime_dir
 from quicksand.things.status import MountState, Status
 
-from quicksand_tui.door.event_cursor import Cursor, read_cursor, write_cursor
-from quicksand_tui.door.event_watch import EventWatch
+from quicksand_tui.door.event_watch import Cursor, EventWatch, read_cursor, write_cursor
 from quicksand_tui.door.look import Reader
 from quicksand_tui.model.happened import differences
 from quicksand_tui.model.shown_sandboxes import MountView, SandboxView

@@ -13,7 +13,7 @@ import pytest
 from textual.events import Key, MouseDown, MouseUp
 from textual.pilot import Pilot
 
-from quicksand_tui.kit.deliberate_keys import ANSWER_AFTER_S, GAP_S, LETTERS, Hands
+from quicksand_tui.kit.key_handling import ANSWER_AFTER_S, GAP_S, LETTERS, Clock, Hands
 from quicksand_tui.panes.pending_shell import WaitingShell
 from quicksand_tui.screens.command_line import CommandScreen
 from quicksand_tui.screens.confirm import ConfirmScreen
@@ -54,7 +54,7 @@ LOSES = ("stop", "kill", "delete", "purge", "undo", "revert")
 meant."""
 
 
-class FakeHands:
+class FakeHands(Clock):
     """A clock that a test sets, and what is to be done when it has come further."""
 
     def __init__(self) -> None:

@@ -8,8 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quicksand_tui.kit.abilities import UNKNOWN, TerminalAbilities
-from quicksand_tui.kit.terminal_queries import CUT_WAIT_S, KEY_WAIT_S, ReplyReader, questions
+from quicksand_tui.kit.terminal_queries import (
+    CUT_WAIT_S,
+    KEY_WAIT_S,
+    UNKNOWN,
+    ReplyReader,
+    TerminalAbilities,
+    questions,
+)
 from tests.pty_terminal import WHOLE
 
 KEYS = (

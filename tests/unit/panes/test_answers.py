@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from quicksand_tui.door.typed_queue import TypedQueue
+from quicksand_tui.door.typed import TypedQueue
 from quicksand_tui.model.jobs import Job, JobVerb
 from quicksand_tui.panes.content import LinkState, Said
 from tests.unit.app.fakes import NOW, WEB, FakeService, app_of, screen_text, until

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from quicksand.base.errors import AgentUnreachableError
 
-from quicksand_tui.door import foreground
-from quicksand_tui.door.foreground import COMMAND_MAX, DIRECTORY_MAX, Foreground, running_of
+from quicksand_tui.door import typed
+from quicksand_tui.door.typed import COMMAND_MAX, DIRECTORY_MAX, Foreground, running_of
 from quicksand_tui.panes.content import LinkState, Running
 from quicksand_tui.panes.titles import COMMAND_CELLS, home_shortened, named, what_runs
 from tests.unit.app.fakes import FULL, FakeService, screen_text, shown, until
@@ -60,8 +60,8 @@ def test_what_a_guest_says_of_its_programs_is_bounded_and_harmless() -> None:
 async def test_the_guest_is_asked_only_after_it_has_written(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(foreground, "SETTLED_S", 0.0)
-    monkeypatch.setattr(foreground, "ASK_EVERY_S", 0.0)
+    monkeypatch.setattr(typed, "SETTLED_S", 0.0)
+    monkeypatch.setattr(typed, "ASK_EVERY_S", 0.0)
     told: list[Running] = []
     asked = 0
     answers = [info(), info(), info(foreground=("vim", "x"), cwd="/srv")]

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -20,7 +19,7 @@ from quicksand.base.errors import (
 )
 from quicksand.records.layout import MachineDir
 
-from quicksand_tui.door import answering
+from quicksand_tui.door import terminal_place
 from quicksand_tui.door.silence import Silences
 from quicksand_tui.door.terminal_place import SandboxPlace
 from quicksand_tui.door.terminals import EngineTerminal
@@ -69,7 +68,8 @@ class Stage:
             "p1",
             (80, 24),
             Sink(lambda *_: None, self.statuses.put_nowait),
-            heed=partial(Silences(lambda: None).heed, "a"),
+            sandbox_id="a",
+            silences=Silences(lambda: None),
             engine=asyncio.get_running_loop(),
             tasks=self.tasks,
         )
@@ -122,7 +122,7 @@ class Stage:
                 await asyncio.sleep(0.001)
 
 
-class Right(answering.AnswerRight):
+class Right(terminal_place.AnswerRight):
     """To answer: always."""
 
     def __init__(self) -> None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from PIL import Image
@@ -14,13 +12,17 @@ from quicksand.display.rfb import RfbClient
 from quicksand_pixels import parse_cells
 from quicksand_pixels.user_input import Chord
 
-from quicksand_tui.door import screen_here as door
+from quicksand_tui.door import engine_screen as door
+from quicksand_tui.door.engine_screen import EngineScreen
 from quicksand_tui.door.screen_messages import ROWS, Drawn
 from quicksand_tui.door.service import EngineService
-from quicksand_tui.door.service_protocol import GuestScreen
 from tests.conftest import wait_for
 from tests.unit.pixels.fake_desktop import FakeDesktop
 from tests.unit.pixels.screens import desktop
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 RED, BLUE = b"\xff\x00\x00", b"\x00\x00\xff"
 
@@ -61,7 +63,7 @@ def sink() -> Sink:
 
 
 @pytest.fixture
-def screen(socket: Path, sink: Sink) -> Iterator[GuestScreen]:
+def screen(socket: Path, sink: Sink) -> Iterator[EngineScreen]:
     service = EngineService()
     try:
         found = service.open_screen("0123456789ab", sink)
@@ -86,7 +88,7 @@ def guest(socket: Path) -> Iterator[FakeDesktop]:
 
 
 def test_pictures_come_one_after_the_other_is_drained(
-    guest: FakeDesktop, screen: GuestScreen, sink: Sink
+    guest: FakeDesktop, screen: EngineScreen, sink: Sink
 ) -> None:
     first = sink.pictures.get(timeout=60)
     assert (first.width, first.height, first.is_whole) == (320, 200, True)
@@ -100,7 +102,7 @@ def test_pictures_come_one_after_the_other_is_drained(
 
 
 def test_keys_pointer_and_png(
-    guest: FakeDesktop, screen: GuestScreen, sink: Sink, tmp_path: Path
+    guest: FakeDesktop, screen: EngineScreen, sink: Sink, tmp_path: Path
 ) -> None:
     sink.pictures.get(timeout=60)
     screen.press(Chord("a", control=True))
@@ -118,7 +120,7 @@ def test_keys_pointer_and_png(
 
 
 def test_a_screen_that_is_gone_is_told_and_the_next_one_is_shown(
-    guest: FakeDesktop, screen: GuestScreen, sink: Sink, socket: Path
+    guest: FakeDesktop, screen: EngineScreen, sink: Sink, socket: Path
 ) -> None:
     sink.pictures.get(timeout=60)
     screen.order(drained=1)  # it is found out when there is a next one to wait for
@@ -129,7 +131,7 @@ def test_a_screen_that_is_gone_is_told_and_the_next_one_is_shown(
 
 
 def test_a_closed_screen_leaves_no_connection(
-    guest: FakeDesktop, screen: GuestScreen, sink: Sink
+    guest: FakeDesktop, screen: EngineScreen, sink: Sink
 ) -> None:
     sink.pictures.get(timeout=60)
     assert guest.viewers == 2

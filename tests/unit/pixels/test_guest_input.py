@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from quicksand.base.errors import DisplayError
 from quicksand_pixels.user_input import Chord
 
-from quicksand_tui.door.guest_input import WAITING_MAX, GuestInput
+from quicksand_tui.door.engine_screen import WAITING_MAX, GuestInput
 from tests.unit.app.fakes import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
 
 
 class Guest:

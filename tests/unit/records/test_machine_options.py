@@ -26,10 +26,10 @@ from quicksand.saves.save_manifest import SaveManifest
 
 from quicksand_tui.cli import machine, runner
 from quicksand_tui.cli.guests import run
-from quicksand_tui.forms import field_checks
-from quicksand_tui.forms.field_checks import find_problems
-from quicksand_tui.forms.last_used import NAME, last_of, recall_last
+from quicksand_tui.forms import form_fields
+from quicksand_tui.forms.form_fields import find_problems
 from quicksand_tui.forms.new_sandbox import new_form
+from quicksand_tui.forms.presets import NAME, last_of, recall_last
 from quicksand_tui.home.state import Remembered
 from quicksand_tui.model.specs import NewSpec
 from quicksand_tui.verbs.launching import machine_keywords, run_command
@@ -69,7 +69,7 @@ class TrialConfig(SandboxConfig):
 def config(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> type[SandboxConfig]:
     """The class of configs, everywhere."""
     kind: type[SandboxConfig] = request.param
-    for module in (quicksand.records.config, quicksand.saves.save_manifest, machine, field_checks):
+    for module in (quicksand.records.config, quicksand.saves.save_manifest, machine, form_fields):
         monkeypatch.setattr(module, "SandboxConfig", kind)
     return kind
 

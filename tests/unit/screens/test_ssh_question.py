@@ -9,13 +9,12 @@ from collections.abc import AsyncIterator
 import pytest
 from textual.pilot import Pilot
 
-from quicksand_tui.kit.deliberate_keys import Hands
+from quicksand_tui.kit.key_handling import Hands
 from quicksand_tui.model.ssh_questions import ANSWER_MAX, SshQuestion, SshQuestionKind
 from quicksand_tui.panes.pane import Pane
 from quicksand_tui.screens import ssh_question
 from quicksand_tui.screens.form import FormScreen
-from quicksand_tui.screens.ssh_dialogs import SshQuestions
-from quicksand_tui.screens.ssh_question import SshQuestionScreen
+from quicksand_tui.screens.ssh_question import SshQuestions, SshQuestionScreen
 from quicksand_tui.ui.app import QuicksandApp
 from tests.unit.app.fakes import FakeService, SlowHands, screen_text, shown, toasts, until
 

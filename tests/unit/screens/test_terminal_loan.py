@@ -6,18 +6,16 @@ import asyncio
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pytest import CaptureFixture
 
 from quicksand_tui.door.service_protocol import ShellView
-from quicksand_tui.kit.deliberate_keys import Hands
+from quicksand_tui.kit.key_handling import Hands
 from quicksand_tui.model.jobs import Failure
 from quicksand_tui.model.world import MachineView
 from quicksand_tui.screens.reports import FailureScreen
-from quicksand_tui.screens.shell_choice import ShellsScreen
-from quicksand_tui.screens.terminal_loan import Ended, Loan, shell_argv
+from quicksand_tui.screens.terminal_loan import Ended, Loan, ShellsScreen, shell_argv
 from quicksand_tui.ui.app import QuicksandApp
 from tests.unit.app.fakes import (
     FULL,
@@ -40,9 +38,9 @@ class AppWithoutTerminal(QuicksandApp):
         super().__init__(service or FakeService(), clock=lambda: NOW, hands=hands)
         self.lent: list[list[str]] = []
         self._ended = ended
+        self.full_shell._run = self._lend  # type: ignore[method-assign]
 
-    async def run_in_terminal(self, program: Any) -> Any:
-        loan = program.__self__
+    async def _lend(self, loan: Loan) -> Ended:
         self.lent.append(loan._argv)
         self.banner = loan._banner
         return self._ended
