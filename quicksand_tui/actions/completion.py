@@ -19,8 +19,7 @@ from quicksand_tui.verbs import lazy_engine
 from quicksand_tui.verbs.verb import Kind, Parameter
 
 if TYPE_CHECKING:
-    from quicksand_tui.model.shown_checkpoints import CheckpointView
-    from quicksand_tui.model.shown_sandboxes import SandboxView
+    from quicksand_tui.model.shown_sandboxes import CheckpointView, SandboxView
 
 
 CANDIDATES_MAX = 200

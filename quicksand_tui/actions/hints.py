@@ -18,8 +18,7 @@ from quicksand_tui.verbs.shown_commands import (
 from quicksand_tui.views.main_layout import Tab
 
 if TYPE_CHECKING:
-    from quicksand_tui.model.shown_checkpoints import CheckpointView
-    from quicksand_tui.model.shown_sandboxes import SandboxView
+    from quicksand_tui.model.shown_sandboxes import CheckpointView, SandboxView
     from quicksand_tui.model.shown_saves import SaveView, TrashedView
     from quicksand_tui.model.world import Selection
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from quicksand_tui.actions import reasons
 from quicksand_tui.actions.all_actions import in_scope
 from quicksand_tui.actions.record import Action, Group, Scope
-from quicksand_tui.model.shown_checkpoints import CheckpointView
+from quicksand_tui.model.shown_sandboxes import CheckpointView
 from quicksand_tui.model.text import LINE_MAX, did_you_mean, sanitise
 from quicksand_tui.model.world import Selection, World
 from quicksand_tui.verbs import index

@@ -18,7 +18,7 @@ from quicksand_tui.actions import saves_reasons
 from quicksand_tui.actions.wrapped import Reason, each
 from quicksand_tui.model.jobs import JobVerb
 from quicksand_tui.model.world import MachineState, Panel, Selection, World
-from quicksand_tui.views.stalls import pause_text
+from quicksand_tui.views.sandbox_rows import pause_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection

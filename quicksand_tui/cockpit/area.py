@@ -22,8 +22,8 @@ from quicksand_tui.cockpit.part import KnownChanged
 from quicksand_tui.model.known_sandbox import NOTHING_KNOWN, Known
 from quicksand_tui.views.happenings import events_of, last_commands
 from quicksand_tui.views.main_layout import Tab, tabs_of
-from quicksand_tui.views.rows import MUTED
-from quicksand_tui.views.stalls import silence_text
+from quicksand_tui.views.sandbox_rows import silence_text
+from quicksand_tui.views.tables import MUTED
 from quicksand_tui.widgets.bars import TabBar
 from quicksand_tui.widgets.details import STYLES, Details
 
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from quicksand_tui.model.known_sandbox import Changes, Glance
     from quicksand_tui.model.shown_sandboxes import MountView, SandboxView
     from quicksand_tui.model.world import Selection, World
-    from quicksand_tui.views.frames import Edge
     from quicksand_tui.views.happenings import Happening
+    from quicksand_tui.views.main_layout import Edge
 
 
 GLANCE_EVERY_S = 1.0

@@ -11,8 +11,15 @@ from textual.layout import ArrangeResult, Layout, WidgetPlacement
 from textual.widget import Widget
 
 from quicksand_tui.cockpit.seam import Join
-from quicksand_tui.views.frames import Edge
-from quicksand_tui.views.main_layout import Arrangement, Needs, Part, Shape, arrange, rows_left
+from quicksand_tui.views.main_layout import (
+    Arrangement,
+    Edge,
+    Needs,
+    Part,
+    Shape,
+    arrange,
+    rows_left,
+)
 from quicksand_tui.widgets.browser import Browser
 
 if TYPE_CHECKING:

@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, Any
 from textual import work
 
 from quicksand_tui.model.jobs import OperationError
-from quicksand_tui.views.revert_lines import losing_lines, shell_lines
+from quicksand_tui.views.losses import losing_lines, shell_lines
 from quicksand_tui.widgets.details import Facts
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from quicksand_tui.model.diffs import Losing
     from quicksand_tui.model.known_sandbox import Glance
-    from quicksand_tui.model.losing import Losing
-    from quicksand_tui.model.shown_checkpoints import CheckpointView
-    from quicksand_tui.model.shown_sandboxes import SandboxView
+    from quicksand_tui.model.shown_sandboxes import CheckpointView, SandboxView
     from quicksand_tui.model.world import World
 
 PAUSE_S = 0.4

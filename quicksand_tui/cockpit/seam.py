@@ -12,12 +12,12 @@ from textual.geometry import Region
 from textual.strip import Strip
 
 from quicksand_tui.model.text import clip, plain
-from quicksand_tui.views.frames import NO_EDGE
+from quicksand_tui.views.main_layout import NO_EDGE
 
 if TYPE_CHECKING:
     from textual.widget import Widget
 
-    from quicksand_tui.views.frames import Edge
+    from quicksand_tui.views.main_layout import Edge
 
 WORDS_MIN = 12
 """Cells below which the words of the box above are left out."""

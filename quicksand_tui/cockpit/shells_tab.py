@@ -29,7 +29,7 @@ from quicksand_tui.panes.messages import (
 from quicksand_tui.panes.pending_shell import Awaited, WaitingShell, no_shell_text, typed_text
 from quicksand_tui.panes.splits import Arrangement
 from quicksand_tui.panes.workspace import Workspace, WorkspaceEmptied, WorkspaceRearranged
-from quicksand_tui.views.stalls import stall_text
+from quicksand_tui.views.sandbox_rows import stall_text
 
 if TYPE_CHECKING:
     from quicksand_tui.cockpit.part import Confirm

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from quicksand_pixels import Cells
 
     from quicksand_tui.door.service import EngineService
-    from quicksand_tui.model.shown_checkpoints import CheckpointView
-    from quicksand_tui.model.shown_sandboxes import SandboxView
+    from quicksand_tui.model.shown_sandboxes import CheckpointView, SandboxView
 
 AGAIN_S = 2.0
 """Seconds between two looks at the present screen."""

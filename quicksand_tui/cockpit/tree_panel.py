@@ -19,7 +19,7 @@ from quicksand_tui.cockpit.part import PartWidget
 from quicksand_tui.cockpit.seam import Join, joined_line
 from quicksand_tui.kit.base import bindings_of
 from quicksand_tui.model.amounts import size_text
-from quicksand_tui.model.folds import FOLD
+from quicksand_tui.model.lanes import FOLD
 from quicksand_tui.model.text import clip
 from quicksand_tui.views.tree_lines import TreeLook, TreeRows, plan_tree_columns, tree_rows
 from quicksand_tui.widgets.long_table import LongTable
@@ -28,10 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from quicksand_tui.model.keymap import Keymap
-    from quicksand_tui.model.shown_checkpoints import CheckpointTree, CheckpointView
-    from quicksand_tui.model.shown_sandboxes import SandboxView
+    from quicksand_tui.model.shown_sandboxes import CheckpointTree, CheckpointView, SandboxView
     from quicksand_tui.model.world import World
-    from quicksand_tui.views.rows import Column, Row
+    from quicksand_tui.views.tables import Column, Row
 
 NAME_CELLS = 30
 

@@ -25,8 +25,7 @@ from quicksand_tui.cockpit.wall_tiles import Pace, Tile, Tiles
 from quicksand_tui.door.service_protocol import LogKind
 from quicksand_tui.model.jobs import OperationError
 from quicksand_tui.model.text import clip, plain
-from quicksand_tui.model.wall_plan import Kind, TileKey, Wants, lay_out
-from quicksand_tui.views.tile_words import foot_text, head_text
+from quicksand_tui.model.wall_plan import Kind, TileKey, Wants, foot_text, head_text, lay_out
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

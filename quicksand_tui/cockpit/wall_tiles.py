@@ -6,10 +6,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from quicksand_tui.model.wall_plan import Kind, Order, TileKey, Wants
+from quicksand_tui.model.wall_plan import Kind, Order, TileFacts, TileKey, Wants
 from quicksand_tui.panes.watched import WatchedScreen
-from quicksand_tui.views.stalls import silence_text
-from quicksand_tui.views.tile_words import TileFacts
+from quicksand_tui.views.sandbox_rows import silence_text
 
 if TYPE_CHECKING:
     from quicksand_pixels import Cells

@@ -26,7 +26,7 @@ from quicksand_tui.door.reach import reach_here
 from quicksand_tui.door.screen_here import ScreenHere
 from quicksand_tui.door.service_protocol import ShellView
 from quicksand_tui.door.terminals import PANE_NAME, birth_of
-from quicksand_tui.model.changed_directories import by_directory
+from quicksand_tui.model.diffs import by_directory
 from quicksand_tui.model.jobs import CommandOutput, Failure, OperationError
 from quicksand_tui.model.known_sandbox import ChangedPlace, Changes, Glance
 from quicksand_tui.model.shown_sandboxes import GuestView, ProcessView
@@ -45,8 +45,7 @@ if TYPE_CHECKING:
     from quicksand_tui.door.saves_look import Found
     from quicksand_tui.door.screen_here import ScreenPlace
     from quicksand_tui.door.silence import Silences
-    from quicksand_tui.model.diffs import DiffSpec, DiffView, TextDiff
-    from quicksand_tui.model.losing import Losing
+    from quicksand_tui.model.diffs import DiffSpec, DiffView, Losing, TextDiff
     from quicksand_tui.model.shown_saves import VerdictView
     from quicksand_tui.verbs.call import Call, Report
 

@@ -13,8 +13,12 @@ from quicksand.base.files import read_json, write_json
 from quicksand.things.frozen import frozen
 from quicksand.things.status import MountState, Status
 
-from quicksand_tui.model.shown_checkpoints import CheckpointTree, CheckpointView
-from quicksand_tui.model.shown_sandboxes import MountView, SandboxView
+from quicksand_tui.model.shown_sandboxes import (
+    CheckpointTree,
+    CheckpointView,
+    MountView,
+    SandboxView,
+)
 from quicksand_tui.model.world import World
 
 SCHEMA = 1

@@ -14,10 +14,9 @@ if TYPE_CHECKING:
     from quicksand_pixels import Cells, Chord
 
     from quicksand_tui.door.screen_messages import Drawn
-    from quicksand_tui.model.diffs import DiffSpec, DiffView, TextDiff
+    from quicksand_tui.model.diffs import DiffSpec, DiffView, Losing, TextDiff
     from quicksand_tui.model.jobs import CommandOutput
     from quicksand_tui.model.known_sandbox import Changes, Glance
-    from quicksand_tui.model.losing import Losing
     from quicksand_tui.model.shown_sandboxes import GuestView
     from quicksand_tui.model.wall_plan import Heard, WatchedTerminal
 

@@ -33,8 +33,7 @@ from quicksand_tui.views.save_rows import trouble_of
 if TYPE_CHECKING:
     from quicksand.records.port_forwards import PortForward
 
-    from quicksand_tui.model.shown_checkpoints import CheckpointTree
-    from quicksand_tui.model.shown_sandboxes import SandboxView
+    from quicksand_tui.model.shown_sandboxes import CheckpointTree, SandboxView
     from quicksand_tui.model.shown_saves import SaveView
     from quicksand_tui.model.specs import NewSpec
     from quicksand_tui.model.world import World

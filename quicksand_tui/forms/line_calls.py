@@ -9,8 +9,7 @@ from quicksand_tui.actions.line import CommandError, Target, why_not
 from quicksand_tui.forms.field_checks import find_name_problem, find_problems
 from quicksand_tui.forms.port_forms import find_unforward_problem
 from quicksand_tui.forms.verb_forms import find_problem, read_value
-from quicksand_tui.model.shown_checkpoints import CheckpointView
-from quicksand_tui.model.shown_sandboxes import ImageView, MountView
+from quicksand_tui.model.shown_sandboxes import CheckpointView, ImageView, MountView
 from quicksand_tui.model.shown_saves import SaveView
 from quicksand_tui.model.specs import NewSpec
 from quicksand_tui.model.world import Selection, World

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 from quicksand_tui.kit.outline import BRAND, HEAD, Looks, at, boxes, frames, ink, sgr
 from quicksand_tui.model.text import drawn_cells, plain
 from quicksand_tui.views.counts import counts_text
-from quicksand_tui.views.drawn import GUTTER, SCROLL_BAR, Fit, head_words, row_words
 from quicksand_tui.views.main_layout import HEAD_FROM, Needs, Part, Shape, needs_of
-from quicksand_tui.views.rows import (
+from quicksand_tui.views.sandbox_rows import (
     ORDERS,
     arrange_sandboxes,
     list_needs,
     plan_sandbox_columns,
     sandbox_row,
 )
+from quicksand_tui.views.tables import GUTTER, SCROLL_BAR, Fit, head_words, row_words
 from quicksand_tui.views.tree_lines import tree_lines
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from quicksand_tui.model.geometry import Rect
     from quicksand_tui.model.world import World
-    from quicksand_tui.views.rows import Words
+    from quicksand_tui.views.tables import Words
 
 TOP_COUNTS = 2 + len(BRAND) + 2
 """The first cell of the counts in the first line."""

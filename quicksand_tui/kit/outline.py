@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 from quicksand.things.frozen import frozen
 
 from quicksand_tui.model.geometry import Rect
-from quicksand_tui.views.frames import Edge
 from quicksand_tui.views.main_layout import (
     USUAL_NEEDS,
+    Edge,
     Needs,
     Part,
     Shape,

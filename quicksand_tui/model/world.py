@@ -18,8 +18,13 @@ from quicksand_tui.model.keymap import NO_KEYS, Keymap
 from quicksand_tui.model.shown_saves import NO_SAVES, SavesView
 
 if TYPE_CHECKING:
-    from quicksand_tui.model.shown_checkpoints import CheckpointView
-    from quicksand_tui.model.shown_sandboxes import ImageView, MountView, RemovedView, SandboxView
+    from quicksand_tui.model.shown_sandboxes import (
+        CheckpointView,
+        ImageView,
+        MountView,
+        RemovedView,
+        SandboxView,
+    )
     from quicksand_tui.model.shown_saves import SaveView, TrashedView
 
 

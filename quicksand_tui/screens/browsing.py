@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from quicksand_tui.kit.key_handling import Keys
     from quicksand_tui.model.world import World
     from quicksand_tui.screens.dialogs import Dialogs
-    from quicksand_tui.views.rows import Line
+    from quicksand_tui.views.tables import Line
 
 
 T = TypeVar("T", SaveView, TrashedView)

@@ -15,8 +15,7 @@ from quicksand_tui.model.text import plain
 
 if TYPE_CHECKING:
     from quicksand_tui.door.service import EngineService
-    from quicksand_tui.model.shown_checkpoints import CheckpointView
-    from quicksand_tui.model.shown_sandboxes import SandboxView
+    from quicksand_tui.model.shown_sandboxes import CheckpointView, SandboxView
 
 
 class LookScreen(Dialog[None]):

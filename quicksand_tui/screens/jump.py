@@ -10,7 +10,7 @@ from textual.widgets import Static
 
 from quicksand_tui.kit.base import Dialog
 from quicksand_tui.kit.toasts import tell
-from quicksand_tui.model.jump_letters import jump_codes
+from quicksand_tui.model.keymap import jump_codes
 
 if TYPE_CHECKING:
     from textual import events

@@ -35,7 +35,7 @@ from quicksand_tui.screens.tree_actions import TreeActions
 from quicksand_tui.screens.ways import Ways
 from quicksand_tui.views.counts import top_texts
 from quicksand_tui.views.main_layout import COMMAND_LINE_FROM, Part, Tab
-from quicksand_tui.views.rows import NETWORK_COLUMN
+from quicksand_tui.views.sandbox_rows import NETWORK_COLUMN
 from quicksand_tui.widgets.bars import ActionBar, CommandLine
 from quicksand_tui.widgets.browser import Browser
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from textual.app import App
 
     from quicksand_tui.kit.key_handling import Keys
-    from quicksand_tui.model.ssh_questions import SshQuestion
+    from quicksand_tui.model.specs import SshQuestion
 
 
 @dataclass(slots=True, eq=False)

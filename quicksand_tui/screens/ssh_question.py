@@ -14,12 +14,12 @@ from textual.widgets import Static
 
 from quicksand_tui.kit.base import Dialog
 from quicksand_tui.kit.deliberate_keys import ANSWER_AFTER_S
-from quicksand_tui.model.ssh_questions import ANSWER_MAX, SshQuestionKind
+from quicksand_tui.model.specs import ANSWER_MAX, SshQuestionKind
 from quicksand_tui.model.text import TITLE_CELLS, clip, plain
 from quicksand_tui.widgets.inputs import LineInput
 
 if TYPE_CHECKING:
-    from quicksand_tui.model.ssh_questions import SshQuestion
+    from quicksand_tui.model.specs import SshQuestion
 
 CONFIRM = "ctrl+y"
 """A chord that no text holds, as in other questions."""

@@ -18,8 +18,7 @@ from quicksand_tui.views.main_layout import Tab
 if TYPE_CHECKING:
     from quicksand_tui.jobs.operations import Operations
     from quicksand_tui.kit.base import ActionScreen
-    from quicksand_tui.model.shown_checkpoints import CheckpointView
-    from quicksand_tui.model.shown_sandboxes import SandboxView
+    from quicksand_tui.model.shown_sandboxes import CheckpointView, SandboxView
     from quicksand_tui.screens.dialogs import Dialogs
     from quicksand_tui.screens.navigation import Places
 

@@ -18,8 +18,8 @@ from quicksand_tui.kit.doing import Doer
 from quicksand_tui.kit.textual_private import forward
 from quicksand_tui.kit.toasts import tell
 from quicksand_tui.model.text import plain
+from quicksand_tui.model.wall_plan import counts_text
 from quicksand_tui.model.world import Selection
-from quicksand_tui.views.tile_words import counts_text
 from quicksand_tui.widgets.bars import ActionBar
 
 if TYPE_CHECKING:

@@ -47,7 +47,7 @@ from quicksand_tui.ui.looks import AppLooks
 from quicksand_tui.ui.saves_watch import SavesWatch
 from quicksand_tui.ui.stack import ScreenStack
 from quicksand_tui.ui.world_watch import WorldWatch
-from quicksand_tui.views.rows import with_jobs
+from quicksand_tui.views.sandbox_rows import with_jobs
 from quicksand_tui.widgets.inputs import LineInput
 
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@ import shlex
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from quicksand_tui.model.named import shown
-from quicksand_tui.model.shown_sandboxes import split_host
+from quicksand_tui.model.shown_sandboxes import shown, split_host
 from quicksand_tui.model.text import sanitise
 from quicksand_tui.verbs.index import find_verb
 from quicksand_tui.verbs.verb import Kind

@@ -15,8 +15,7 @@ from quicksand_tui.model.text import clip
 
 if TYPE_CHECKING:
     from quicksand_tui.model.jobs import EndedJob
-    from quicksand_tui.model.shown_checkpoints import CheckpointTree, CheckpointView
-    from quicksand_tui.model.shown_sandboxes import SandboxView
+    from quicksand_tui.model.shown_sandboxes import CheckpointTree, CheckpointView, SandboxView
     from quicksand_tui.model.world import World
 
 

@@ -15,13 +15,13 @@ from textual.message import Message
 from textual.widgets import Input, Static
 
 from quicksand_tui.model.text import clip, plain
-from quicksand_tui.views.rows import MUTED
+from quicksand_tui.views.tables import MUTED
 from quicksand_tui.widgets.inputs import LineInput
 from quicksand_tui.widgets.long_table import LongTable
 
 if TYPE_CHECKING:
     from quicksand_tui.model.world import World
-    from quicksand_tui.views.rows import Column, Row
+    from quicksand_tui.views.tables import Column, Row
 
 
 TROUBLE_USED = 12

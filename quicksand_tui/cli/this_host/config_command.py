@@ -10,8 +10,7 @@ import click
 
 from quicksand_tui.cli.click_commands import command_of
 from quicksand_tui.cli.output import Exit, complain
-from quicksand_tui.home.config_file import check_theme, read_config
-from quicksand_tui.home.example_config import example_config
+from quicksand_tui.home.config_file import check_theme, example_config, read_config
 from quicksand_tui.home.state import config_file, is_config_named
 from quicksand_tui.model.text import clean
 

@@ -34,12 +34,12 @@ from quicksand_tui.door.service_protocol import (
 )
 from quicksand_tui.home.config_file import Settings
 from quicksand_tui.kit.deliberate_keys import Hands
-from quicksand_tui.model.diffs import DiffSpec, DiffView, TextDiff
+from quicksand_tui.model.diffs import DiffSpec, DiffView, Losing, TextDiff
 from quicksand_tui.model.jobs import CommandOutput, Failure, JobVerb, OperationError
 from quicksand_tui.model.known_sandbox import Changes, Glance
-from quicksand_tui.model.losing import Losing
-from quicksand_tui.model.shown_checkpoints import CheckpointTree, CheckpointView
 from quicksand_tui.model.shown_sandboxes import (
+    CheckpointTree,
+    CheckpointView,
     GuestView,
     ImageView,
     MountView,

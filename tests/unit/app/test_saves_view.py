@@ -16,7 +16,7 @@ from quicksand_tui.model.shown_saves import (
 )
 from quicksand_tui.model.world import World
 from quicksand_tui.views import losses
-from quicksand_tui.views.rows import PADDING, Column
+from quicksand_tui.views.sandbox_rows import PADDING
 from quicksand_tui.views.save_rows import (
     ORDERS,
     arrange,
@@ -37,6 +37,7 @@ from quicksand_tui.views.save_rows import (
     trash_row,
     trouble_of,
 )
+from quicksand_tui.views.tables import Column
 from tests.unit.app.fake_saves import (
     DAMAGED,
     DEV,

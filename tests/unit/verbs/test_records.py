@@ -10,7 +10,7 @@ import pytest
 from quicksand.things.checkpoint import Checkpoint
 
 from quicksand_tui.actions.all_actions import default_keymap
-from quicksand_tui.model.named import Named
+from quicksand_tui.model.shown_sandboxes import Named
 from quicksand_tui.model.specs import (
     ExportSpec,
     ImportSpec,
