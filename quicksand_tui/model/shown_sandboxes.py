@@ -1,5 +1,5 @@
-"""Sandboxes, their trees of checkpoints and images, as the app shows them, and the reports of guests
-about themselves."""
+"""Sandboxes with their trees of checkpoints, and images, as the app shows them, and the reports of
+guests about themselves."""
 
 from __future__ import annotations
 
