@@ -20,7 +20,7 @@ from quicksand_tui.kit.toasts import tell
 from quicksand_tui.model.jobs import JobVerb
 from quicksand_tui.model.known_sandbox import Glance
 from quicksand_tui.panes.content import session_of
-from quicksand_tui.panes.kept_lines import last_lines
+from quicksand_tui.panes.guest_output import last_lines
 from quicksand_tui.panes.messages import (
     PanePrefixed,
     ShellsLeft,

@@ -9,7 +9,7 @@ from quicksand.things.frozen import frozen
 from quicksand.things.status import MountState, Status
 
 from quicksand_tui.model.amounts import pause_text, seconds_text
-from quicksand_tui.model.happened import Happened, HappenedKind, differences, past_of
+from quicksand_tui.model.happened import Fact, Happened, HappenedKind, differences, past_of
 from quicksand_tui.model.jobs import JobVerb
 from quicksand_tui.model.known_sandbox import EventView
 from quicksand_tui.model.text import clip
@@ -79,7 +79,9 @@ def _text(event: Happened) -> str:
     if event.kind is HappenedKind.MOUNTED and facts["state"] == MountState.MOUNTED.value:
         words = MOUNTED
     failed = facts.get("error") and facts["to"] != Status.RUNNING.value
-    shown = {key: clip(str(facts[key]), TAG_CELLS) for key in CLIPPED if key in facts}
+    shown: dict[str, Fact] = {
+        key: clip(str(facts[key]), TAG_CELLS) for key in CLIPPED if key in facts
+    }
     if event.kind is HappenedKind.WROTE:
         shown = {}  # whole paths: the user has to look at the file
     more = {
