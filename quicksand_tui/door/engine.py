@@ -31,7 +31,7 @@ from quicksand_tui.model.jobs import CommandOutput, Failure, OperationError
 from quicksand_tui.model.known_sandbox import ChangedPlace, Changes, Glance
 from quicksand_tui.model.shown_sandboxes import GuestView, ProcessView
 from quicksand_tui.model.text import sanitise, sanitise_lines
-from quicksand_tui.panes.titles import named
+from quicksand_tui.panes.content import named
 from quicksand_tui.verbs.verdicts import Verified, VerifiedThere
 
 if TYPE_CHECKING:

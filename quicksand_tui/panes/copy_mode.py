@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
 
 from quicksand_vt import (
     FrozenLines,
@@ -13,13 +16,117 @@ from quicksand_vt import (
     Motion,
     Position,
     Span,
+    block_text,
     line_at,
     move,
     search_pattern,
     selected_text,
+    word_at,
 )
 
-from quicksand_tui.panes.selection import Selection, Shape
+from quicksand_tui.panes.messages import PaneChanged, PaneCopied
+
+if TYPE_CHECKING:
+    from quicksand_vt import Terminal
+    from textual.widget import Widget
+
+    from quicksand_tui.panes.messages import Shown
+
+
+class Shape(Enum):
+    CHARACTERS = "characters"
+    LINES = "lines"
+    """Whole lines, with all their wrapped rows."""
+    BLOCK = "block"
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """A selection from its anchor to the cursor, including both."""
+
+    lines: Lines
+    """The lines that it is a part of."""
+    anchor: Position
+    cursor: Position
+    shape: Shape = Shape.CHARACTERS
+
+    @classmethod
+    def of_word(cls, lines: Lines, position: Position) -> Selection:
+        """Returns a selection of the word at a position."""
+        start, end = word_at(lines, position)
+        return cls(lines, start, end._replace(x=end.x - 1))
+
+    def to(self, cursor: Position) -> Selection:
+        """Returns the selection up to another position."""
+        return replace(self, cursor=cursor)
+
+    def swapped(self) -> Selection:
+        """Returns the selection with anchor and cursor exchanged."""
+        return replace(self, anchor=self.cursor, cursor=self.anchor)
+
+    @cached_property
+    def span(self) -> Span:
+        """The selected cells; meaningless for a block."""
+        first, last = sorted((self.anchor, self.cursor))
+        if self.shape is Shape.LINES:
+            return Span(line_at(self.lines, first).start, line_at(self.lines, last).end)
+        cells = self.lines.cells(last.line)
+        wide = last.x + 1 < len(cells) and not cells[last.x + 1]
+        return Span(first, last._replace(x=last.x + 1 + wide))
+
+    @property
+    def text(self) -> str:
+        """The selected text; wrapped rows are joined, except in a block."""
+        if self.shape is Shape.BLOCK:
+            return block_text(self.lines, self.anchor, self.cursor)
+        return selected_text(self.lines, self.span)
+
+    def columns(self, number: int) -> range:
+        """Returns the selected columns of a line."""
+        if self.shape is Shape.BLOCK:
+            top, bottom = sorted((self.anchor.line, self.cursor.line))
+            left, right = sorted((self.anchor.x, self.cursor.x))
+            return range(left, right + 1) if top <= number <= bottom else range(0)
+        return columns_of(self.span, number, self.lines.columns)
+
+
+def columns_of(span: Span, number: int, columns: int) -> range:
+    """Returns the columns of a line of ``columns`` cells that are in a span."""
+    start, end = span
+    if not start.line <= number <= end.line:
+        return range(0)
+    first = start.x if number == start.line else 0
+    return range(first, end.x if number == end.line else columns)
+
+
+def told_size(text: str) -> str:
+    """Returns the size of a text in words."""
+    lines = text.count("\n") + 1
+    amount = f"{len(text)} character" + ("s" if len(text) != 1 else "")
+    return f"{lines} lines, {amount}" if lines > 1 else amount
+
+
+class Highlight:
+    """A selection on a live terminal. The scrollback never changes; lines on the screen are
+    compared."""
+
+    def __init__(self, selection: Selection, terminal: Terminal) -> None:
+        self.selection = selection
+        ends = (selection.anchor.line, selection.cursor.line)
+        if selection.shape is not Shape.BLOCK:
+            ends = (selection.span.start.line, selection.span.end.line)
+        self._numbers = range(max(min(ends), terminal.screen_line), max(ends) + 1)
+        self._texts = self._texts_in(selection.lines)
+        self._layout = (terminal.columns, terminal.is_alternate)
+
+    def holds(self, terminal: Terminal) -> bool:
+        """Whether the selected text is still in its place."""
+        layout = (terminal.columns, terminal.is_alternate)
+        return layout == self._layout and self._texts_in(terminal) == self._texts
+
+    def _texts_in(self, lines: Lines) -> list[str]:
+        return [lines.text(number) for number in self._numbers]
+
 
 TEXT_MAX: Final = 256
 """The longest text to search for, in characters."""
@@ -408,3 +515,101 @@ class CopyMode:
             if match is not None:
                 self.cursor = match.start
                 self._cursor_moved()
+
+
+SEARCH_S: Final = 0.008
+"""Seconds for which a search runs before the event loop continues."""
+
+
+class Copying:
+    """Begins and ends the copy mode of a pane, and runs its search."""
+
+    def __init__(self, pane: Widget, shown: Shown, redraw: Callable[[], None]) -> None:
+        self._pane = pane
+        self._shown = shown
+        self._redraw = redraw
+        self.highlight: Highlight | None = None
+
+    @property
+    def mode(self) -> CopyMode | None:
+        return self._shown.copy_mode
+
+    def begin(self, *, by_mouse: bool = False) -> CopyMode:
+        """Begins copy mode unless it is on, and returns it. With ``by_mouse``, it ends when the
+        view is at the end again."""
+        if self.mode is not None:
+            return self.mode
+        terminal = self._shown.terminal
+        self.highlight = None
+        self._shown.copy_mode = mode = CopyMode(
+            terminal.freeze(),
+            height=self._pane.size.height,
+            cursor=Position(terminal.cursor.line, terminal.cursor.x),
+            leaves_at_end=by_mouse,
+        )
+        if not by_mouse:
+            mode.note = HINT
+        self.changed()
+        return mode
+
+    def leave(self) -> None:
+        self._shown.copy_mode = None
+        self.changed()
+
+    def forget(self) -> None:
+        """Drops mode and highlight, since the terminal was replaced."""
+        self._shown.copy_mode = self.highlight = None
+
+    def changed(self) -> None:
+        """Redraws, and continues a search."""
+        if self.mode is not None and self.mode.is_searching:
+            self._pane.run_worker(self._search(), group="search", exclusive=True)
+        self._show()
+
+    def _show(self) -> None:
+        self._redraw()
+        self._pane.post_message(PaneChanged())
+
+    async def _search(self) -> None:
+        while (mode := self.mode) is not None and mode.is_searching:
+            mode.search_on(SEARCH_S)
+            await asyncio.sleep(0)
+        self._show()
+
+    def resize(self, height: int, *, laid_out: bool) -> None:
+        """Follows a new size of the pane; ``laid_out`` says that lines were renumbered."""
+        self.highlight = None
+        if self.mode is None:
+            return
+        self.mode.resize(height)
+        if laid_out:
+            self.mode.thaw(self._shown.terminal.freeze())
+        self.changed()
+
+    # Copying
+
+    def copy(self, text: str) -> None:
+        """Puts a text on the clipboard, and reports it."""
+        self._pane.app.copy_to_clipboard(text)
+        self._pane.post_message(PaneCopied(told_size(text)))
+
+    def take(self, selection: Selection) -> None:
+        """Copies the text that the mouse selected, and highlights it."""
+        if text := selection.text:
+            self.copy(text)
+        if self.mode is not None and self.mode.leaves_at_end and self.mode.is_at_end:
+            self._shown.copy_mode = None
+        if self.mode is None:
+            highlight = Highlight(selection, self._shown.terminal)
+            self.highlight = highlight if highlight.holds(self._shown.terminal) else None
+        self.changed()
+
+    def check_highlight(self) -> None:
+        """Drops the highlight if output has changed its text."""
+        if self.highlight is not None and not self.highlight.holds(self._shown.terminal):
+            self.clear_highlight()
+
+    def clear_highlight(self) -> None:
+        if self.highlight is not None:
+            self.highlight = None
+            self._redraw()

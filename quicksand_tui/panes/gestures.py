@@ -15,14 +15,14 @@ from quicksand_vt import (
 from textual import events
 from textual.timer import Timer
 
-from quicksand_tui.panes.selection import Selection, Shape
+from quicksand_tui.panes.copy_mode import Selection, Shape
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from textual.widget import Widget
 
-    from quicksand_tui.panes.copying import Copying
+    from quicksand_tui.panes.copy_mode import Copying
     from quicksand_tui.panes.messages import Shown
 
 

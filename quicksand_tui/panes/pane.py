@@ -24,8 +24,16 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from quicksand_tui.model.keymap import DEFAULT_PREFIX, Prefix
-from quicksand_tui.panes.content import LinkState, LinkStatus, OpenTerminal, Running, Said, Sink
-from quicksand_tui.panes.copying import Copying
+from quicksand_tui.panes.content import (
+    LinkState,
+    LinkStatus,
+    OpenTerminal,
+    Running,
+    Said,
+    Sink,
+    what_runs,
+)
+from quicksand_tui.panes.copy_mode import Copying
 from quicksand_tui.panes.gestures import Gestures
 from quicksand_tui.panes.guest_output import Backlog, ReplayStart
 from quicksand_tui.panes.messages import (
@@ -39,7 +47,6 @@ from quicksand_tui.panes.messages import (
 from quicksand_tui.panes.pictures import PanePictures
 from quicksand_tui.panes.row_drawing import Picture
 from quicksand_tui.panes.terminal_link import Link, Typing, refuse_pasted
-from quicksand_tui.panes.titles import what_runs
 
 if TYPE_CHECKING:
     from quicksand_tui.panes.copy_mode import CopyMode

@@ -28,14 +28,13 @@ from textual.cache import LRUCache
 from textual.strip import Strip
 
 from quicksand_tui.panes.content import LinkState
-from quicksand_tui.panes.selection import columns_of
+from quicksand_tui.panes.copy_mode import columns_of
 
 if TYPE_CHECKING:
     from quicksand_vt import Run
     from textual.widget import Widget
 
-    from quicksand_tui.panes.copy_mode import CopyMode
-    from quicksand_tui.panes.copying import Copying
+    from quicksand_tui.panes.copy_mode import Copying, CopyMode
     from quicksand_tui.panes.messages import Shown
 
 
