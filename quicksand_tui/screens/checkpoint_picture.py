@@ -9,7 +9,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
 
-from quicksand_tui.cockpit.then_and_now import ThenAndNow
+from quicksand_tui.cockpit.checkpoint_previews import ThenAndNow
 from quicksand_tui.kit.base import Dialog
 from quicksand_tui.model.text import plain
 

@@ -16,8 +16,7 @@ from textual.widgets import Static
 from quicksand_tui.actions.all_actions import Scope, find_action, in_scope
 from quicksand_tui.actions.hints import LISTS, hint_for
 from quicksand_tui.actions.record import PREFIXED, Group
-from quicksand_tui.cockpit.aside import Aside
-from quicksand_tui.cockpit.cockpit import Cockpit
+from quicksand_tui.cockpit.cockpit import Aside, Cockpit
 from quicksand_tui.cockpit.lists import Lists
 from quicksand_tui.cockpit.part import Asked, DesktopChanged, KnownChanged, MountMoved
 from quicksand_tui.cockpit.tree_panel import TreePanel
