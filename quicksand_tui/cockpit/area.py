@@ -1,4 +1,4 @@
-"""The main area with its tabs."""
+"""The main area with its tabs, and the parts below its overview."""
 
 from __future__ import annotations
 
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from quicksand_tui.kit.key_handling import Keys
     from quicksand_tui.kit.outer_terminal import OuterTerminal
     from quicksand_tui.kit.remembered import Memory
-    from quicksand_tui.model.diffs import Losing
     from quicksand_tui.model.known_sandbox import Changes, Glance
     from quicksand_tui.model.shown_sandboxes import MountView, SandboxView
     from quicksand_tui.model.world import Selection, World
@@ -101,22 +100,10 @@ class Below:
         if self._choice is None:
             if checkpoint is None:
                 return
-            self._choice = lazy_tabs.Choice(
-                self._ask_losing, self._ask_shell, ascii_only=self._ascii, id="choice"
-            )
+            self._choice = lazy_tabs.Choice(self._service, ascii_only=self._ascii, id="choice")
             self._area.mount(self._choice, after=self._details)
         has_room = self._area.size.height >= CHOICE_ROWS_MIN
         self._choice.show(world, selection.sandbox, checkpoint if has_room else None)
-
-    async def _ask_losing(self, sandbox_id: str, checkpoint: str) -> Losing:
-        return await self._service.ask(
-            "It is not known", lambda engine: engine.losing(sandbox_id, checkpoint)
-        )
-
-    async def _ask_shell(self, sandbox_id: str, checkpoint: str) -> Glance | None:
-        return await self._service.ask(
-            "It is not known", lambda engine: engine.shell_then(sandbox_id, checkpoint)
-        )
 
     def _show_screens(self, selection: Selection) -> None:
         """Shows the screen at the selected checkpoint beside that of another one or the present."""
@@ -202,7 +189,7 @@ class Area(Vertical):
         self._world = world
         self._events = events
         self._ascii = ascii_only
-        self._changed = ChangedFiles(service, self, self._tell_found)
+        self._changed = ChangedFiles(service, self)
         self._bar = TabBar(ascii_only=ascii_only, id="area-tabs")
         self.details = Details(ascii_only=ascii_only, id="details")
         self.details.can_focus = True
@@ -244,7 +231,7 @@ class Area(Vertical):
         return lazy_tabs.LogPanel(
             self._service,
             self._events,
-            lambda: self._operations.log,
+            self._operations,
             self._app_keys,
             ascii_only=self._ascii,
             id="log-panel",
@@ -412,9 +399,6 @@ class Area(Vertical):
             return None
         chosen = selection.checkpoint if selection.in_tree else None
         return self._changed.of(sandbox, chosen.id if chosen is not None else None)
-
-    def _tell_found(self) -> None:
-        self.post_message(KnownChanged())
 
     def show(
         self,

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 
 from quicksand.things.frozen import frozen
 
+from quicksand_tui.cockpit.part import KnownChanged
 from quicksand_tui.model.jobs import OperationError
 from quicksand_tui.model.known_sandbox import Changes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from textual.widget import Widget
     from textual.worker import WorkType
 
@@ -41,13 +40,11 @@ class Question:
 
 
 class ChangedFiles:
-    """Asks for one comparison at a time, for a widget that shows it."""
+    """Asks for one comparison at a time, for a widget that shows it: it gets `KnownChanged`."""
 
-    def __init__(self, service: EngineService, owner: Widget, found: Callable[[], None]) -> None:
-        """``found`` shows the answer."""
+    def __init__(self, service: EngineService, owner: Widget) -> None:
         self._service = service
         self._owner = owner
-        self._found = found
         self._known: dict[Question, tuple[int | None, Changes]] = {}
         """The answers, by question, with the bytes that were written at that time."""
         self._asked: tuple[Question, int | None] | None = None
@@ -102,4 +99,4 @@ class ChangedFiles:
             self._known.pop(next(iter(self._known)))
         self._known[question] = (written, changes)
         self._asked = None
-        self._found()
+        self._owner.post_message(KnownChanged())

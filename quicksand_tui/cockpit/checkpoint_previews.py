@@ -1,4 +1,5 @@
-"""The losses and gains of a revert to the checkpoint under the cursor."""
+"""The checkpoint under the cursor before it is chosen: the losses and gains of a revert to it, and
+its screen beside another one."""
 
 from __future__ import annotations
 
@@ -19,8 +20,6 @@ from quicksand_tui.views.losses import losing_lines, shell_lines
 from quicksand_tui.widgets.details import Facts
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from quicksand_pixels import Cells
 
     from quicksand_tui.door.service import EngineService
@@ -34,22 +33,21 @@ PAUSE_S = 0.4
 """Seconds that the cursor rests on a checkpoint before its files are compared."""
 
 
+UNKNOWN = "It is not known"
+
+
 class Choice(Facts):
     """Follows the cursor in the tree. Hidden, it asks for nothing."""
 
     def __init__(
         self,
-        ask: Callable[[str, str], Awaitable[Losing]],
-        ask_shell: Callable[[str, str], Awaitable[Glance | None]],
+        service: EngineService,
         *,
         ascii_only: bool,
         **options: Any,
     ) -> None:
-        """By the ids of a sandbox and of a checkpoint, ``ask`` finds the losses of going back, and
-        ``ask_shell`` the last lines of a shell at that time. They may raise OperationError."""
         super().__init__(ascii_only=ascii_only, **options)
-        self._ask = ask
-        self._ask_shell = ask_shell
+        self._service = service
         self._shell: Glance | None = None
         self._chosen: tuple[SandboxView, CheckpointView, World] | None = None
         self._found: dict[tuple[str, str], Losing | str] = {}
@@ -98,11 +96,15 @@ class Choice(Facts):
     async def _look(self, sandbox_id: str, checkpoint_id: str) -> None:
         key = (sandbox_id, checkpoint_id)
         with contextlib.suppress(OperationError):  # a checkpoint is as good without it
-            self._shell = await self._ask_shell(*key)
+            self._shell = await self._service.ask(
+                UNKNOWN, lambda engine: engine.shell_then(sandbox_id, checkpoint_id)
+            )
             self._tell()
         await asyncio.sleep(PAUSE_S)
         try:
-            self._found[key] = await self._ask(*key)
+            self._found[key] = await self._service.ask(
+                UNKNOWN, lambda engine: engine.losing(sandbox_id, checkpoint_id)
+            )
         except OperationError as error:
             self._found[key] = error.failure.message
         self._tell()

@@ -78,21 +78,21 @@ class DesktopTold(Message):
 
 
 class ScreenEvents:
-    """Posts the events of a screen as messages; called on the engine's loop."""
+    """Posts the events of a screen to its view; called on the engine's loop."""
 
-    def __init__(self, post: Callable[[Message], object], number: int) -> None:
+    def __init__(self, view: Widget, number: int) -> None:
         """``number`` tells this connection from earlier ones."""
-        self._post = post
+        self._view = view
         self._number = number
 
     def drawn(self, picture: Drawn) -> None:
-        self._post(ScreenDrawn(self._number, picture))
+        self._view.post_message(ScreenDrawn(self._number, picture))
 
     def gone(self, why: str) -> None:
-        self._post(ScreenGone(self._number, why))
+        self._view.post_message(ScreenGone(self._number, why))
 
     def told(self, message: str) -> None:
-        self._post(DesktopTold(message))
+        self._view.post_message(DesktopTold(message))
 
 
 def chord_of(event: events.Key) -> Chord | None:
@@ -186,9 +186,8 @@ class DesktopView(Widget, can_focus=True):
         self.order = Order()
         if sandbox_id:
             self._number += 1
-            self._screen = self._service.open_screen(
-                sandbox_id, ScreenEvents(self.post_message, self._number)
-            )
+            events = ScreenEvents(self, self._number)
+            self._screen = self._service.open_screen(sandbox_id, events)
             self.fit()
 
     def change(self, **changes: Any) -> None:

@@ -1,11 +1,11 @@
-"""The ways to draw pictures as text: of kitty's images, or of half cells."""
+"""Pictures as text, of kitty's images or of half cells: the way that is possible, and the lines."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from quicksand_pixels import (
     UPPER,
@@ -89,13 +89,6 @@ EMPTY = b""
 """A cell beside the picture."""
 
 
-class GuestPicture(Protocol):
-    """A picture that the view can show."""
-
-    def line(self, y: int, beside: Style) -> Iterable[Segment] | None:
-        """Returns a line; None if there is nothing of the picture."""
-
-
 class CellPicture:
     """Half cells."""
 
@@ -114,6 +107,7 @@ class CellPicture:
         return changed
 
     def line(self, y: int, beside: Style) -> Iterable[Segment] | None:
+        """Returns a line; None if there is nothing of the picture."""
         row = self._rows.get(y)
         return None if row is None else segments(row, beside, ascii_only=self._ascii)
 
@@ -145,3 +139,7 @@ class TilePicture:
             if colour != shown:
                 style, shown = beside + Style(color=Color.from_rgb(*colour)), colour
             yield Segment(text, style)
+
+
+GuestPicture = CellPicture | TilePicture
+"""A picture that the view of a desktop can show."""

@@ -68,10 +68,9 @@ OTHER_SIZE: Final = (100, 30)
 class Tile:
     """One tile."""
 
-    def __init__(self, key: TileKey, size: tuple[int, int], clock: Callable[[], float]) -> None:
+    def __init__(self, key: TileKey, size: tuple[int, int]) -> None:
         self.key = key
-        self._clock = clock
-        self.screen = WatchedScreen(*size, clock=clock)
+        self.screen = WatchedScreen(*size)
         self.cells: Cells = ()
         """The picture of a desktop."""
         self.terminal: WatchedTerminal | None = None
@@ -86,7 +85,7 @@ class Tile:
     def hear(self, heard: Heard) -> None:
         """Takes the output of its terminal."""
         if heard.begun:
-            self.screen = WatchedScreen(*self.screen.size, clock=self._clock)
+            self.screen = WatchedScreen(*self.screen.size)
             self.fresh = True
         if heard.repeated:
             self.screen.take(heard.repeated, replayed=True)
@@ -97,7 +96,7 @@ class Tile:
         """Shows the output of a command, unless it does already."""
         if command is not None and command is not self.command and command != self.command:
             self.command, self.fresh = command, True
-            self.screen = WatchedScreen(*self.screen.size, clock=self._clock)
+            self.screen = WatchedScreen(*self.screen.size)
             lines = (f"$ {command.command}", *command.lines)
             self.screen.take("\r\n".join(lines).encode("utf-8", "replace"), replayed=True)
 
@@ -110,16 +109,9 @@ class Tile:
 class Tiles:
     """All tiles of the wall, in order. Lives on the UI's event loop."""
 
-    def __init__(
-        self,
-        wall: Wall,
-        *,
-        last_command_of: Callable[[str], LastCommand | None],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, wall: Wall, *, last_command_of: Callable[[str], LastCommand | None]) -> None:
         self._wall = wall
         self._last_command_of = last_command_of
-        self._clock = clock
         self._tiles: dict[TileKey, Tile] = {}
         self._order: Order[TileKey] = Order()
         self._turn = 0
@@ -166,7 +158,7 @@ class Tiles:
             tile = self._tiles.get(key)
             if tile is None:
                 size = (terminal.columns, terminal.rows) if terminal else OTHER_SIZE
-                tile = self._tiles[key] = Tile(key, size, self._clock)
+                tile = self._tiles[key] = Tile(key, size)
             if terminal is not None:
                 tile.terminal = terminal
                 tile.screen.resize(terminal.columns, terminal.rows)
@@ -211,7 +203,7 @@ class Tiles:
     def _facts(self, tile: Tile, *, is_marked: bool) -> TileFacts:
         view = self._views[tile.key.sandbox_id]
         screen, terminal = tile.screen, tile.terminal
-        silent = None if screen.heard is None else self._clock() - screen.heard
+        silent = None if screen.heard is None else time.monotonic() - screen.heard
         return TileFacts(
             name=view.name,
             kind=tile.key.kind,
@@ -239,21 +231,14 @@ def _rounded(seconds: float) -> float:
 class Pace:
     """The time between two frames, so that the app takes at most `SHARE_MAX` of a processor."""
 
-    def __init__(
-        self,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-        used: Callable[[], float] = time.process_time,
-    ) -> None:
-        """``used`` returns the seconds of processor that the app has used."""
-        self._clock, self._used = clock, used
-        self._last = (clock(), used())
+    def __init__(self) -> None:
+        self._last = (time.monotonic(), time.process_time())
         self.frame_s = FRAME_MIN_S
         """Seconds until the next frame."""
 
     def next(self) -> float:
         """Returns the seconds until the next frame, by the processor time since the last call."""
-        now = (self._clock(), self._used())
+        now = (time.monotonic(), time.process_time())
         passed, used = now[0] - self._last[0], now[1] - self._last[1]
         if passed > 0:
             self._last = now
@@ -322,15 +307,14 @@ class WallView(Widget, can_focus=True):
         *,
         last_command_of: Callable[[str], LastCommand | None],
         ascii_only: bool,
-        clock: Callable[[], float] = time.monotonic,
         **options: Any,
     ) -> None:
         super().__init__(**options)
         self._service = service
         self._wall = wall
         self._ascii = ascii_only
-        self.tiles = Tiles(wall, last_command_of=last_command_of, clock=clock)
-        self._pace = Pace(clock=clock)
+        self.tiles = Tiles(wall, last_command_of=last_command_of)
+        self._pace = Pace()
         self._views: tuple[SandboxView, ...] = ()
         self._marked: tuple[str, ...] = ()
         self._cursor: TileKey | None = None

@@ -1,4 +1,4 @@
-"""The interface that a pane needs of a terminal in a guest."""
+"""The interface that a pane needs of a terminal in a guest, and the words of its title."""
 
 from __future__ import annotations
 

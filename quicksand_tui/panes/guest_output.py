@@ -1,4 +1,4 @@
-"""Output of a guest that waits to be parsed."""
+"""Output of a guest: repeated, waiting to be parsed, and its last lines."""
 
 from __future__ import annotations
 

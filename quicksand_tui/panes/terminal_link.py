@@ -1,4 +1,4 @@
-"""A pane's link to its terminal: opened, opened again, left, ended."""
+"""A pane's link to its terminal: opened, opened again, left, ended; and the input typed for it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from quicksand_tui.panes.content import TYPED_MAX, LinkState, LinkStatus
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
 
-    from quicksand_tui.panes.content import GuestTerminal, Sink
+    from quicksand_tui.panes.content import GuestTerminal, OpenTerminal, Sink
     from quicksand_tui.panes.messages import Shown
 
 
@@ -18,10 +18,18 @@ class Link:
     """Opens the terminal that `Shown.status` names, or a new one."""
 
     def __init__(
-        self, open_terminal: Callable[..., GuestTerminal], shown: Shown, typing: Typing, sink: Sink
+        self,
+        open_terminal: OpenTerminal,
+        sandbox_id: str,
+        directory: str,
+        shown: Shown,
+        typing: Typing,
+        sink: Sink,
     ) -> None:
-        """``open_terminal`` is an `OpenTerminal` of the pane's sandbox."""
+        """A new terminal begins in ``directory``, if the guest has that."""
         self._open_terminal = open_terminal
+        self._sandbox_id = sandbox_id
+        self._directory = directory
         self._shown = shown
         self._typing = typing
         self._sink = sink
@@ -37,10 +45,12 @@ class Link:
         before, terminal = self._shown.status, self._shown.terminal
         self._wait_for(before.session, before.birth)
         self._typing.guest = self._open_terminal(
+            self._sandbox_id,
             before.session,
             (terminal.columns, terminal.rows),
             self._sink,
             birth=before.birth,
+            directory=self._directory,
         )
         self._typing.flush()
 
@@ -81,6 +91,14 @@ class Link:
         elif self._shown.status.terminal_name not in terminals:
             self._shown.status = LinkStatus(state=LinkState.CONNECTING)
         self._connect()
+
+    def report(self, data: bytes) -> None:
+        """Sends answers, mouse and focus reports, unless output is still being replayed or the
+        guest is gone: then nothing waits for them."""
+        status, guest = self._shown.status, self._typing.guest
+        is_open = status.state is LinkState.OPEN and self._shown.caught_up
+        if guest is not None and data and is_open:
+            guest.report(data, status.opening)
 
     def mark_deleted(self, text: str) -> None:
         """Shows that the sandbox was deleted; the screen stays."""

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -22,8 +22,8 @@ from quicksand_tui.model.geometry import Rect
 from quicksand_tui.model.text import clip, plain
 from quicksand_tui.panes import splits
 from quicksand_tui.panes.content import LinkState, OpenTerminal, session_of
-from quicksand_tui.panes.messages import PaneOutput, PaneTyped
-from quicksand_tui.panes.pane import Pane
+from quicksand_tui.panes.messages import PaneOutput
+from quicksand_tui.panes.pane import Pane, PaneTyped
 from quicksand_tui.panes.splits import Arrangement, Leaf, Node, Side, Way, renamed
 
 if TYPE_CHECKING:
@@ -84,14 +84,11 @@ class PanePlaces(Layout):
 
     name = "panes"
 
-    def __init__(self, places: Callable[[Size], Mapping[str, Rect]]) -> None:
-        """``places`` returns the rectangles by the panes' ids, with the rows of their titles."""
-        self._places = places
-
     def arrange(
         self, parent: Widget, children: list[Widget], size: Size, greedy: bool = True
     ) -> ArrangeResult:
-        places = self._places(size)
+        assert isinstance(parent, Workspace)
+        places = parent.places(size)
         found = []
         for child in children:
             place = places.get(child.id or "")
@@ -127,12 +124,8 @@ each turn, and so does its echo on the way to the screen."""
 class FrameClock:
     """Works in small steps, so that a flood in one pane delays neither keys nor other panes."""
 
-    def __init__(
-        self, panes: Callable[[], Sequence[Pane]], *, is_current: Callable[[Pane], bool]
-    ) -> None:
-        """``is_current`` says whether a pane is the one that the user works in."""
-        self._panes = panes
-        self._is_current = is_current
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
         self._wake = asyncio.Event()
         self._undrawn: set[Pane] = set()
         """Panes with parsed output that is not drawn yet."""
@@ -158,10 +151,10 @@ class FrameClock:
     def _turn(self) -> float | None:
         """Parses a little and draws the panes that are due. Returns the seconds until there is more
         to do; None if there is nothing."""
-        panes = self._panes()
+        panes, current = self._workspace.panes, self._workspace.current
         behind = [pane for pane in panes if pane.is_behind]
         # First the pane that the user types into: its output is mostly the echo.
-        behind.sort(key=lambda pane: not self._is_current(pane))
+        behind.sort(key=lambda pane: pane is not current)
         now = time.monotonic()
         types = any(now - pane.typed < TYPING_S for pane in panes)
         self._parse(behind, now + (TYPING_PARSE_S if types else PARSE_S))
@@ -184,7 +177,7 @@ class FrameClock:
 
     def _draw(self, pane: Pane) -> float | None:
         """Draws a pane if it is due. Returns the seconds until it is; None if all is drawn."""
-        floods = pane.is_behind and not self._is_current(pane)
+        floods = pane.is_behind and pane is not self._workspace.current
         now = time.monotonic()
         due = pane.drawn + (FLOOD_FRAME_S if floods else FRAME_S)
         wait = max(due - now, pane.terminal.hold_s)
@@ -267,7 +260,7 @@ class Workspace(Widget):
         self._ascii = ascii_only
         self._pictures = pictures
         self._numbers = itertools.count(1)
-        self._clock = FrameClock(lambda: self.panes, is_current=lambda pane: pane is self.current)
+        self._clock = FrameClock(self)
         by_name = {name: self._make(name, session) for name, session in (terminals or {}).items()}
         self._first = list(by_name.values()) or [self._make()]
         ids = {name: pane.id or "" for name, pane in by_name.items()}
@@ -328,7 +321,7 @@ class Workspace(Widget):
 
     @property
     def layout(self) -> Layout:
-        return PanePlaces(self.places)
+        return PanePlaces()
 
     def on_mount(self) -> None:
         self._run_clock()
