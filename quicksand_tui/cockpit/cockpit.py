@@ -11,7 +11,7 @@ from textual.geometry import Offset, Region, Size
 from textual.layout import ArrangeResult, Layout, WidgetPlacement
 from textual.widget import Widget
 
-from quicksand_tui.cockpit.seam import Join
+from quicksand_tui.cockpit.part import Join
 from quicksand_tui.views.main_layout import (
     Arrangement,
     Edge,

@@ -37,8 +37,7 @@ from quicksand_tui.views.saves_machines import (
     saved_row,
 )
 from quicksand_tui.views.tables import nothing_matches
-from quicksand_tui.widgets.browser import Browser, Listing, Title
-from quicksand_tui.widgets.listed import Listed
+from quicksand_tui.widgets.browser import Browser, Listed, Listing, Title
 
 if TYPE_CHECKING:
     from quicksand_tui.model.shown_sandboxes import ImageView

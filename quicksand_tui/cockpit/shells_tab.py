@@ -21,11 +21,11 @@ from quicksand_tui.kit.toasts import tell
 from quicksand_tui.model.jobs import JobVerb
 from quicksand_tui.model.known_sandbox import Glance
 from quicksand_tui.panes.content import LinkState, session_of
-from quicksand_tui.panes.guest_output import last_lines
 from quicksand_tui.panes.messages import PaneCopied, ShellsLeft, ShellsZoomed
 from quicksand_tui.panes.pane import Pane, PaneAsksToPaste, PanePrefixed
 from quicksand_tui.panes.pending_shell import NEW, Awaited, WaitingShell, no_shell_text, typed_text
 from quicksand_tui.panes.splits import Arrangement, Side, Way
+from quicksand_tui.panes.terminal_link import last_lines
 from quicksand_tui.panes.workspace import Workspace, WorkspaceEmptied, WorkspaceRearranged
 from quicksand_tui.views import losses
 from quicksand_tui.views.sandbox_rows import stall_text

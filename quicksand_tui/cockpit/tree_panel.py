@@ -15,8 +15,7 @@ from textual.strip import Strip
 from textual.widgets import Static
 
 from quicksand_tui.actions.all_actions import Scope, in_scope
-from quicksand_tui.cockpit.part import PartWidget
-from quicksand_tui.cockpit.seam import Join, joined_line
+from quicksand_tui.cockpit.part import Join, PartWidget, joined_line
 from quicksand_tui.kit.base import bindings_of
 from quicksand_tui.model.amounts import size_text
 from quicksand_tui.model.lanes import FOLD

@@ -26,7 +26,7 @@ from quicksand_tui.model.diffs import (
 from quicksand_tui.model.known_sandbox import Glance
 from quicksand_tui.model.text import sanitise, sanitise_lines
 from quicksand_tui.panes.content import named
-from quicksand_tui.panes.guest_output import lines_of_output
+from quicksand_tui.panes.terminal_link import lines_of_output
 
 if TYPE_CHECKING:
     from quicksand.disks.diff.changes import FileChange

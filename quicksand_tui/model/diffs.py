@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from quicksand.things.frozen import frozen
@@ -161,7 +161,7 @@ DEPTH = 2
 """The number of names of a path by which files are counted together."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Losing:
     """Everything that exists now and did not then, or the other way round."""
 

@@ -7,14 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from quicksand_vt import (
-    Bell,
-    ClipboardWrite,
-    CwdChanged,
-    Event,
-    Terminal,
-    TitleChanged,
-)
+from quicksand_vt import Bell, ClipboardWrite, CwdChanged, Event, Terminal, TitleChanged
 from textual import events, on
 from textual.geometry import Region, Size
 from textual.message import Message
@@ -33,15 +26,10 @@ from quicksand_tui.panes.content import (
     what_runs,
 )
 from quicksand_tui.panes.gestures import Copying, Gestures
-from quicksand_tui.panes.guest_output import Backlog, ReplayStart
-from quicksand_tui.panes.messages import (
-    PaneChanged,
-    PaneOutput,
-    Shown,
-)
+from quicksand_tui.panes.messages import PaneChanged, PaneOutput, Shown
 from quicksand_tui.panes.pictures import PanePictures, PictureDecoded
 from quicksand_tui.panes.row_drawing import Picture
-from quicksand_tui.panes.terminal_link import Link, Typing, refuse_pasted
+from quicksand_tui.panes.terminal_link import Backlog, Link, ReplayStart, Typing, refuse_pasted
 
 if TYPE_CHECKING:
     from quicksand_tui.panes.copy_mode import CopyMode

@@ -13,8 +13,8 @@ from quicksand_vt import Bell, CommandFinished, Terminal
 from textual.strip import Strip
 
 from quicksand_tui.model.wall_plan import Wants, first_row, is_question
-from quicksand_tui.panes.guest_output import after_string
 from quicksand_tui.panes.row_drawing import REPLACEMENT, line_strip, reversed_at
+from quicksand_tui.panes.terminal_link import after_string
 
 if TYPE_CHECKING:
     from rich.style import Style as RichStyle

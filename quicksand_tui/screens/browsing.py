@@ -22,9 +22,8 @@ from quicksand_tui.model.world import MachineView
 from quicksand_tui.views.save_rows import counts_text, jobs_text
 from quicksand_tui.views.saves_machines import describe_head
 from quicksand_tui.widgets.bars import ActionBar, CommandLine
-from quicksand_tui.widgets.browser import Browser, Listing
+from quicksand_tui.widgets.browser import Browser, Listed, Listing
 from quicksand_tui.widgets.details import Facts
-from quicksand_tui.widgets.listed import Listed
 
 if TYPE_CHECKING:
     from quicksand_tui.actions.all_actions import Action

@@ -42,8 +42,8 @@ from quicksand_tui.views.diff_rows import (
 )
 from quicksand_tui.views.tables import nothing_matches
 from quicksand_tui.widgets.bars import ActionBar, CommandLine
-from quicksand_tui.widgets.diff_text import DiffText
 from quicksand_tui.widgets.inputs import LineInput
+from quicksand_tui.widgets.log_view import DiffText
 from quicksand_tui.widgets.long_table import LongTable
 
 if TYPE_CHECKING:

@@ -381,7 +381,7 @@ ASKS = "asks by `EngineService.ask`, which raises OperationError only"
 
 LOOKERS = {
     "cockpit/checkpoint_previews.py:_look": ASKS,
-    "cockpit/changed_watch.py:_answer": ASKS,
+    "cockpit/area.py:_answer": ASKS,
     "cockpit/desktop_tab.py:_begin_recording": "tells an OSError",
     "cockpit/desktop_tab.py:_save_picture": "tells an OSError",
     "cockpit/log.py:_save": "tells an OSError",
