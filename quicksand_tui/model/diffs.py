@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 from quicksand.things.frozen import frozen
 
-from quicksand_tui.model.known_sandbox import ChangedPlace
-
 if TYPE_CHECKING:
+    from quicksand_tui.model.known_sandbox import ChangedPlace
     from quicksand_tui.model.shown_sandboxes import CheckpointView, SandboxView
 
 
@@ -210,17 +209,11 @@ def _grouped(files: Sequence[ChangedPlace], depth: int) -> tuple[ChangedPlace, .
         directory = "/".join(["", *parts, ""])
         groups.setdefault((file.letter, directory), []).append(file)
     places = []
-    for (letter, directory), members in groups.items():
+    for (_, directory), members in groups.items():
         if len(members) == 1:
             places.append(members[0])
             continue
         sizes = [member.size for member in members if member.size is not None]
-        places.append(
-            ChangedPlace(
-                letter=letter,
-                path=directory,
-                files=len(members),
-                size=sum(sizes) if sizes else None,
-            )
-        )
+        size = sum(sizes) if sizes else None
+        places.append(replace(members[0], path=directory, files=len(members), size=size))
     return tuple(sorted(places, key=lambda place: (place.path, place.letter)))
