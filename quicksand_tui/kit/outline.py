@@ -85,7 +85,7 @@ class Looks:
         return Looks(ascii=self.ascii)
 
     def of(self, role: str) -> str:
-        """Returns the colour of HEAD, or of a role of `views.rows.Cell`."""
+        """Returns the colour of HEAD, or of a role of `views.tables.Cell`."""
         colours = {
             HEAD: self.head,
             "muted": self.muted,
