@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from quicksand import Checkpoint, QuicksandError, Sandbox
-from quicksand.records.sizes import parse_memory
+from quicksand.records.machine_options import parse_memory
 from quicksand.snapshots.tracking import ANONYMOUS, LEVELS, VARIABLE, find_level
 
 from quicksand_tui.cli.measuring.checkpoint_times import revert_times, write_plainly

@@ -33,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from quicksand import Mount, NetworkMode, Sandbox
 from quicksand.base.footprint import Footprint
 from quicksand.base.paths import Paths, make_private_dir, paths
-from quicksand.base.process_usage import memory_of, process_usage
+from quicksand.base.processes import memory_of, process_usage
 from quicksand.base.removal import make_marked, remove
 from quicksand.life.all_processes import OurProcess, Role, list_all
 from quicksand.records.registry import Registry

@@ -19,7 +19,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-from quicksand.records.sizes import parse_memory
+from quicksand.records.machine_options import parse_memory
 
 GIB = 1 << 30
 MIB = 1 << 20

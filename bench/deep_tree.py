@@ -16,7 +16,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 from quicksand import Sandbox
-from quicksand.base.process_usage import process_usage
+from quicksand.base.processes import process_usage
 
 from quicksand_tui.cli.measuring.measured import qemu_pid, warm_sandbox, write_memory
 from quicksand_tui.cli.output import print_table

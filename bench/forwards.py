@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from quicksand import NetworkMode, Sandbox
 from quicksand.base.processes import running_modules
-from quicksand.qemu.backlog import widen_backlogs
+from quicksand.qemu.keeper_successor import widen_backlogs
 from quicksand.qemu.qemu_hypervisor import Qemu
 from quicksand.records.layout import runtime_dir
 from quicksand.warm.publishing import FORWARDER

@@ -31,7 +31,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from quicksand import ExecuteResult, QuicksandError, Sandbox
-from quicksand.records.sizes import parse_memory
+from quicksand.records.machine_options import parse_memory
 
 T = TypeVar("T")
 

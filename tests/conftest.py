@@ -24,12 +24,12 @@ import pytest
 from quicksand.base.paths import Paths, paths
 from quicksand.base.processes import MONITOR, Process
 from quicksand.qemu.command import machine_name
-from quicksand.qemu.orphans import find_orphans
 from quicksand.qemu.planning import resolve_image
+from quicksand.qemu.stopping import find_orphans
 from quicksand.records.config import SandboxConfig
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record
-from quicksand.snapshots.checkpoint_import import Origin
+from quicksand.snapshots.history import Origin
 from quicksand.warm import template_maker
 
 PREFIX = f"qst-{os.getpid()}-"

@@ -31,7 +31,7 @@ from quicksand.qemu.keeper_link import KeeperLink
 from quicksand.qemu.qmp import Monitor
 from quicksand.qemu.translations import QtestTranslations
 from quicksand.records.layout import sandbox_dir
-from quicksand.snapshots import image, in_place, memory_copying, merging, reverting
+from quicksand.snapshots import image, in_place, layers, memory_copying, reverting
 from quicksand.snapshots.guest_ram import GuestRam
 from quicksand.snapshots.stepwise import StepWriter
 
@@ -234,7 +234,7 @@ def stream_more() -> None:
     written counts, to a file or to the guest's memory."""
     memory_copying.ROUND_MIN, memory_copying.SLACK = 32 * 4096, 256 * 4096
     image.OVER_MIN = 1024 * 1024
-    merging.AT_LEAST = 3
+    layers.AT_LEAST = 3
     write = StepWriter.write
 
     def counted(self: StepWriter, *arguments: Any, **named: Any) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from quicksand_fleet import Restart as Restart
 
     from quicksand.base.arch import Architecture as Architecture
-    from quicksand.base.boot_timing import BootTiming as BootTiming
+    from quicksand.base.progress import BootTiming as BootTiming
     from quicksand.base.version import __version__ as __version__
     from quicksand.disks.diff.changes import ChangeKind as ChangeKind
     from quicksand.disks.diff.changes import FileChange as FileChange
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from quicksand.display.keys import Key as Key
     from quicksand.errors import *
     from quicksand.guest.connections import GuestConnection as GuestConnection
+    from quicksand.guest.connections import GuestDatagrams as GuestDatagrams
     from quicksand.guest.connections import GuestListener as GuestListener
-    from quicksand.guest.datagrams import GuestDatagrams as GuestDatagrams
     from quicksand.guest.directory_watch import DirectoryWatch as DirectoryWatch
     from quicksand.guest.directory_watch import WatchEvent as WatchEvent
     from quicksand.guest.directory_watch import WatchKind as WatchKind
@@ -45,12 +45,12 @@ if TYPE_CHECKING:
     from quicksand.guest.execution import ExecuteResult as ExecuteResult
     from quicksand.guest.guest_files import GuestFile as GuestFile
     from quicksand.guest.guest_files import GuestFiles as GuestFiles
+    from quicksand.guest.network import GuestTraffic as GuestTraffic
     from quicksand.guest.shell import Shell as Shell
     from quicksand.guest.shell import ShellInfo as ShellInfo
-    from quicksand.guest.traffic import GuestTraffic as GuestTraffic
+    from quicksand.guest.shell import WatchedShell as WatchedShell
     from quicksand.guest.users import Login as Login
     from quicksand.guest.users import SandboxUser as SandboxUser
-    from quicksand.guest.watched_shell import WatchedShell as WatchedShell
     from quicksand.hosted.hosted_sandbox import HostedSandbox as HostedSandbox
     from quicksand.hosted.remote_host import RemoteHost as RemoteHost
     from quicksand.hosted.save_moving import MovedSave as MovedSave
@@ -83,13 +83,13 @@ if TYPE_CHECKING:
     from quicksand.records.config import Accelerator as Accelerator
     from quicksand.records.config import NetworkMode as NetworkMode
     from quicksand.records.config import SandboxConfig as SandboxConfig
-    from quicksand.records.forwards import Forward as Forward
-    from quicksand.records.forwards import Guest as Guest
-    from quicksand.records.forwards import Host as Host
     from quicksand.records.mount import Mount as Mount
     from quicksand.records.mount import MountType as MountType
     from quicksand.records.params import SandboxConfigParams as SandboxConfigParams
     from quicksand.records.params import SandboxOptions as SandboxOptions
+    from quicksand.records.port_forwards import Forward as Forward
+    from quicksand.records.port_forwards import Guest as Guest
+    from quicksand.records.port_forwards import Host as Host
     from quicksand.records.port_forwards import PortForward as PortForward
     from quicksand.records.sandboxes import Entry as Entry
     from quicksand.sandbox import Sandbox as Sandbox

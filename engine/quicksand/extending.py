@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from quicksand.base.on_demand import on_demand
 
 if TYPE_CHECKING:
-    from quicksand.base.accepting import close_server
     from quicksand.base.background import run_later
+    from quicksand.base.capacity import OVERHEAD, available_memory, physical_memory
     from quicksand.base.disk_changes import DiskChanges
     from quicksand.base.effort import best_effort, note
     from quicksand.base.effort import describe as describe_error
@@ -29,11 +29,17 @@ if TYPE_CHECKING:
         write_json,
         write_word,
     )
+    from quicksand.base.listening import close_server
     from quicksand.base.listing import own_directories
-    from quicksand.base.memory import OVERHEAD, available_memory, physical_memory
     from quicksand.base.paths import SHARED_IMAGES, TEMPORARY, Paths, make_private_dir, paths
-    from quicksand.base.process_usage import process_usage
-    from quicksand.base.processes import PROC, boot_id, is_process, send_signal, start_of
+    from quicksand.base.processes import (
+        PROC,
+        boot_id,
+        is_process,
+        process_usage,
+        send_signal,
+        start_of,
+    )
     from quicksand.base.progress import Progress
     from quicksand.base.regular import append_to as append_to_file
     from quicksand.base.regular import create as create_file
@@ -65,28 +71,30 @@ if TYPE_CHECKING:
     from quicksand.qemu.host_usage import qemu_memory
     from quicksand.qemu.keeper_link import KeeperLink
     from quicksand.qemu.keeper_parts.bounds import no_core_files
-    from quicksand.qemu.keeper_parts.owner_wait import now as keeper_now
+    from quicksand.qemu.keeper_parts.owner import now as keeper_now
     from quicksand.qemu.stopping import end_processes
-    from quicksand.records.claims import Claims
-    from quicksand.records.claims import Held as HeldClaim
     from quicksand.records.config import check_name
     from quicksand.records.fleet_files import (
         HEX32,
         NODE_HOME,
+        LeaseRecord,
+        NodesView,
         fleet_dir,
         fleet_file,
+        lease_file,
         machine_id,
         nodes_dir,
         nodes_runtime,
+        read_lease,
+        write_lease,
     )
     from quicksand.records.known_hosts import read_addresses
     from quicksand.records.layout import SandboxDir, runtime_dir, sandbox_dir
-    from quicksand.records.leases import LeaseRecord, lease_file, read_lease, write_lease
-    from quicksand.records.local_nodes import NodesView
-    from quicksand.records.memory_budget import BUDGET, CPUS, RESERVE, cpus_for_sandboxes
+    from quicksand.records.machine_options import MEMORY_MAX
+    from quicksand.records.memory_budget import BUDGET, CPUS, RESERVE, Claims, cpus_for_sandboxes
+    from quicksand.records.memory_budget import Held as HeldClaim
     from quicksand.records.registry import Registry, taken_hint
     from quicksand.records.sandboxes import is_id
-    from quicksand.records.sizes import MEMORY_MAX
     from quicksand.records.trash import trash_dir
     from quicksand.remote.node import NODE_SCHEME
     from quicksand.remote.peer_channel import Channel
@@ -94,6 +102,6 @@ if TYPE_CHECKING:
     from quicksand.remote.serving import Offer
     from quicksand.saves.save_removal import remove_save
     from quicksand.saves.workspaces import known_stores
-    from quicksand.warm.spares.discarding import end_all as end_spares
+    from quicksand.warm.spares.claiming import end_all as end_spares
 else:
     __getattr__, __dir__ = on_demand()

@@ -12,20 +12,24 @@ from quicksand.base.delegation import Attribute, Delegation
 from quicksand.base.files import map_os_errors
 from quicksand.base.paths import paths
 from quicksand.life import machinery
-from quicksand.life.ending import Ending
-from quicksand.life.facts import Facts
 from quicksand.life.forwarding import Forwarding
 from quicksand.life.guest import InGuest
 from quicksand.life.host_directories import HostDirectories
-from quicksand.life.making import attach_here, restore_here
-from quicksand.life.parts import LocalParts, Parts
-from quicksand.life.pausing import Pausing
+from quicksand.life.parts import (
+    Ending,
+    Facts,
+    LocalParts,
+    Parts,
+    Pausing,
+    attach_here,
+    restore_here,
+)
 from quicksand.life.sandbox_checkpoints import Checkpoints
 from quicksand.life.sandbox_desktop import Desktop
 from quicksand.life.sandbox_life import Life
 from quicksand.life.sandbox_saves import Saves
 from quicksand.records.config import SandboxConfig, check_name
-from quicksand.records.option_values import refuse_unknown
+from quicksand.records.machine_options import refuse_unknown
 from quicksand.records.registry import Registry
 from quicksand.where import Fleet, Restart, is_elsewhere, make_parts, open_kept, open_parts
 

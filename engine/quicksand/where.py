@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
 from quicksand.base.entering import entered
 from quicksand.base.errors import ConfigError
-from quicksand.life.making import make_here
-from quicksand.life.parts import Parts
+from quicksand.life.parts import Parts, make_here
 
 if TYPE_CHECKING:
     from quicksand.hosted.remote_host import RemoteHost

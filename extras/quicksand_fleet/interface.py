@@ -68,7 +68,7 @@ class Need:
     """The needs of a sandbox when it is placed."""
 
     memory_bytes: int
-    """Bytes of the guest; a back end adds `quicksand.base.memory.OVERHEAD` for QEMU."""
+    """Bytes of the guest; a back end adds `quicksand.base.capacity.OVERHEAD` for QEMU."""
     cpus: int = 1
     image: str | None = None
     """The name of the image; machines that have it are preferred."""

@@ -1,4 +1,4 @@
-"""Local nodes as the engine and the app ask for them (`quicksand.records.local_nodes`): those
+"""Local nodes as the engine and the app ask for them (`quicksand.records.fleet_files`): those
 that are up, and directories of others, whose fleet's record is lost, or another one's."""
 
 from __future__ import annotations

@@ -11,9 +11,10 @@ from pathlib import Path
 
 from quicksand.base.errors import HostError
 from quicksand.base.files import map_os_errors
+from quicksand.base.progress import Progress
 from quicksand.base.regular import open_file
 from quicksand.base.threads import in_thread_to_the_end
-from quicksand.base.tools import Progress, ToolError
+from quicksand.base.tools import ToolError
 from quicksand.guest.agent.session import Session
 from quicksand.qemu.binaries import QemuBinaries
 
@@ -22,13 +23,7 @@ from quicksand_images.apk import ARCHES, Package, closure
 from quicksand_images.apk_file import files_start
 from quicksand_images.apk_keys import TrustedKeys
 from quicksand_images.apk_mirror import Mirrored, fetch_apks
-from quicksand_images.in_vm import (
-    build_config,
-    make_boot_files,
-    run_machine,
-    run_script,
-    take_out,
-)
+from quicksand_images.in_vm import build_config, make_boot_files, run_machine, run_script, take_out
 from quicksand_images.log import BuildLog
 from quicksand_images.recipe import Recipe, System
 from quicksand_images.rootfs import WORK, RootTree, hook_environment, unpack_tree

@@ -22,17 +22,10 @@ from quicksand.base.files import map_os_errors
 from quicksand.base.progress import Progress
 from quicksand.base.sharing import share_file
 from quicksand.disks.packages.indexes import Link, shown
-from quicksand.disks.packages.pip_settings import certificates
+from quicksand.disks.packages.sources import certificates
 from quicksand.disks.packages.web import Web
 
-from quicksand_images.apk import (
-    ARCHES,
-    REPOSITORIES,
-    REPOSITORIES_MAX,
-    Limits,
-    Package,
-    may_want,
-)
+from quicksand_images.apk import ARCHES, REPOSITORIES, REPOSITORIES_MAX, Limits, Package, may_want
 from quicksand_images.apk_file import APK_MAX, INDEX, INDEX_MAX, is_right, read_index
 from quicksand_images.packages import hold, package_cache
 

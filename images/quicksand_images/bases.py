@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from quicksand.base.error_reasons import reason_of
+from quicksand.base.error_text import reason_of
 from quicksand.base.errors import ImageError
 from quicksand.base.fields import Fields
 from quicksand.base.files import map_os_errors, read_json
 from quicksand.base.sharing import share_file
-from quicksand.disks.diff.ext4.path_lookup import read_from_disk
+from quicksand.disks.diff.ext4.filesystem import read_from_disk
 from quicksand.disks.images.image_store import MANIFEST, ImageStore
 from quicksand.disks.images.recipes import has_recipe
 from quicksand.disks.images.stored_image import StoredImage

@@ -29,15 +29,14 @@ from quicksand.base.errors import (
 from quicksand.base.files import give_back, map_os_errors, try_named_lock
 from quicksand.base.listing import own_directories
 from quicksand.base.paths import make_private_dir, paths
-from quicksand.base.progress import Course
+from quicksand.base.progress import Course, Progress
 from quicksand.base.removal import make_marked, remove
 from quicksand.base.threads import in_thread_to_the_end
-from quicksand.base.tools import Progress, ToolError
-from quicksand.disks.images.cpio import build_cpio
+from quicksand.base.tools import ToolError
+from quicksand.disks.images.boot_files import build_cpio, check_kernel, start_kernel
 from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.images.qcow2 import check_qcow2
 from quicksand.disks.images.recipes import has_recipe, recipe_names
-from quicksand.disks.images.start_kernel import check_kernel, start_kernel
 from quicksand.disks.images.stored_image import StoredImage
 from quicksand.disks.packages.names import PUBLISHED
 from quicksand.qemu.binaries import QemuBinaries

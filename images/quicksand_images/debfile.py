@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from quicksand.base import zstd
-from quicksand.base.error_reasons import reason_of
+from quicksand.base.error_text import reason_of
 from quicksand.base.errors import HostError
 from quicksand.base.tools import ToolError
 

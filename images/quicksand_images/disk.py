@@ -13,9 +13,10 @@ from typing import Protocol
 from uuid import UUID, uuid4
 
 from quicksand.base.errors import HostError
+from quicksand.base.progress import Progress
 from quicksand.base.regular import create
 from quicksand.base.threads import in_stoppable_thread
-from quicksand.base.tools import Progress, run_tool
+from quicksand.base.tools import run_tool
 from quicksand.qemu.binaries import QemuBinaries
 
 from quicksand_images.recipe import Disk

@@ -18,9 +18,9 @@ from quicksand.base.arch import Architecture
 from quicksand.base.errors import DiskSpaceError, HostError, QuicksandError
 from quicksand.base.files import map_os_errors
 from quicksand.base.paths import paths
+from quicksand.base.progress import Progress
 from quicksand.base.threads import in_stoppable_thread, in_thread_to_the_end, to_the_end
-from quicksand.base.tools import Progress
-from quicksand.disks.images.cpio import build_cpio
+from quicksand.disks.images.boot_files import build_cpio
 from quicksand.disks.images.stored_image import StoredImage
 from quicksand.guest import execution
 from quicksand.guest.agent.session import Session

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from quicksand.base import zstd
 from quicksand.base.errors import ImageError
-from quicksand.disks.images.cpio import CpioEntry
+from quicksand.disks.images.boot_files import CpioEntry
 
 
 def initrd_entries(modules: Path, wanted: Iterable[str]) -> list[CpioEntry]:

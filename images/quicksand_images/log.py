@@ -14,7 +14,7 @@ from quicksand.base.errors import QuicksandError
 from quicksand.base.paths import make_private_dir, paths
 from quicksand.base.progress import Course, Progress, Shares
 from quicksand.base.regular import create
-from quicksand.disks.images.build_logs import build_log_path
+from quicksand.disks.images.build_cache import build_log_path
 
 from quicksand_images.shares import TOOLS, TOOLS_UNTIL
 

@@ -20,8 +20,8 @@ from quicksand.base.paths import paths
 from quicksand.base.sharing import share_file
 from quicksand.base.threads import in_thread_to_the_end
 from quicksand.base.tools import run_tool
-from quicksand.disks.images.downloads import LOCK, downloads_dir
-from quicksand.disks.images.same_files import sha256_file
+from quicksand.disks.images.build_cache import LOCK, downloads_dir
+from quicksand.disks.images.stored_image import sha256_file
 
 from quicksand_images.recipe import System
 from quicksand_images.sources import Mirrors, reaching_mirrors, source_lines

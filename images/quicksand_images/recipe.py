@@ -14,7 +14,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import ImageError, ImageNotFound
 from quicksand.disks.images.recipes import SUFFIX, recipe_names, recipe_places
-from quicksand.disks.images.suggested import KINDS, check_suggested
+from quicksand.disks.images.stored_image import KINDS, check_suggested
 from quicksand.life.image_building import known_options
 from quicksand.records.config import SandboxConfig
 
@@ -100,7 +100,7 @@ class Recipe:
     kernel: Kernel
     disk: Disk
     machine: Mapping[str, Any]
-    """The default options of a machine (`quicksand.disks.images.suggested`)."""
+    """The default options of a machine (`quicksand.disks.images.stored_image`)."""
     script: str
     """The script that is run in the new system after its packages are configured; "" for none."""
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from quicksand.base.errors import ImageError, QuicksandError
-from quicksand.records.sizes import parse_size
+from quicksand.records.machine_options import parse_size
 
 RECIPE_MAX = 1024 * 1024
 """Bytes of a recipe."""

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from quicksand.base.errors import HostError
 from quicksand.base.files import map_os_errors
+from quicksand.base.progress import Progress
 from quicksand.base.staging import staging
-from quicksand.base.tools import Progress, ToolError, run_tool
+from quicksand.base.tools import ToolError, run_tool
 from quicksand.qemu import debs
 
 _SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")

@@ -17,11 +17,10 @@ from quicksand.base.errors import ImageError, ImageNotFound
 from quicksand.base.files import map_os_errors
 from quicksand.base.progress import Progress
 from quicksand.base.sharing import share_file
-from quicksand.disks.images.same_files import sha256_file
+from quicksand.disks.images.stored_image import sha256_file
 from quicksand.disks.packages.indexes import Link
 from quicksand.disks.packages.names import normalised
-from quicksand.disks.packages.pip_settings import certificates, index_url
-from quicksand.disks.packages.sources import Index
+from quicksand.disks.packages.sources import Index, certificates, index_url
 from quicksand.disks.packages.web import Web
 from quicksand.disks.packages.wheel import parse_wheel_name
 

@@ -36,13 +36,7 @@ from quicksand.records.config import NetworkMode, SandboxConfig
 
 from quicksand_images.bases import hold_base, look_at
 from quicksand_images.benches import Bench, HostBench, Opened
-from quicksand_images.disk import (
-    ERRORS_MAX,
-    Makers,
-    Plan,
-    plan_debugfs,
-    require_filesystem_tools,
-)
+from quicksand_images.disk import ERRORS_MAX, Makers, Plan, plan_debugfs, require_filesystem_tools
 from quicksand_images.in_vm import INSTALL_S, build_config, run_machine
 from quicksand_images.log import BuildLog
 from quicksand_images.packages import Packages

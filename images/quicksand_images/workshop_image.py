@@ -10,7 +10,7 @@ from quicksand.base.arch import Architecture
 from quicksand.base.errors import HostError, ImageError, QuicksandError
 from quicksand.base.progress import Progress
 from quicksand.base.remedies import Remedy, Words
-from quicksand.disks.diff.ext4.path_lookup import read_from_disk
+from quicksand.disks.diff.ext4.filesystem import read_from_disk
 from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.images.stored_image import StoredImage
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from quicksand.base.tools import Progress
+from quicksand.base.progress import Progress
 from quicksand.qemu import debs
 from quicksand.qemu.provision import PACKAGES, TOOLS_PACKAGE
 

@@ -6,13 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from quicksand_tui.actions.line import (
-    CommandError,
-    LineVerb,
-    current_word,
-    find_verb,
-    quoted,
-)
+from quicksand_tui.actions.line import CommandError, LineVerb, current_word, find_verb, quoted
 from quicksand_tui.model.amounts import age_text, clock_text, size_text
 from quicksand_tui.model.world import Selection, World
 from quicksand_tui.verbs import lazy_engine

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from quicksand.base.errors import HistoryError, QuicksandError
 from quicksand.disks.diff.changes import ChangeKind, FileChange, FileType
-from quicksand.guest.traffic import GuestTraffic
+from quicksand.guest.network import GuestTraffic
 from quicksand.sandbox import Sandbox
 from quicksand_pixels.encoding import fit, read_png
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from quicksand.base.errors import QuicksandError, RemoteUnreachableError, StateError
 from quicksand.guest import execution
-from quicksand.guest.shell import Shell, ShellInfo
-from quicksand.guest.watched_shell import WatchedShell
+from quicksand.guest.shell import Shell, ShellInfo, WatchedShell
 from quicksand.life.sandbox_stats import GuestProcess, SandboxStats, read_guest
 from quicksand.qemu.host_usage import HostUsage
 from quicksand.remote.agents import agent_session

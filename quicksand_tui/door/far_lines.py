@@ -14,13 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 from typing import Any
 
-from quicksand.base.typed_values import (
-    Bounds,
-    Decoder,
-    ForeignValueError,
-    encode,
-    encode_changes,
-)
+from quicksand.base.typed_values import Bounds, Decoder, ForeignValueError, encode, encode_changes
 from quicksand.things.frozen import frozen
 from quicksand.things.status import Status
 

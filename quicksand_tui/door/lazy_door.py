@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from quicksand.base.effort import note_fault
     from quicksand.base.errors import QuicksandError
     from quicksand.base.paths import paths
-    from quicksand.records.local_nodes import look_at_nodes
+    from quicksand.records.fleet_files import look_at_nodes
     from quicksand.records.registry import Registry
 
     from quicksand_tui.door.engine import Engine, ask_traffic

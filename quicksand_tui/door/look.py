@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING
 from quicksand.base.errors import HistoryError, QuicksandError
 from quicksand.base.footprint import Footprint
 from quicksand.base.paths import paths
-from quicksand.base.process_usage import is_stopped, process_usage
+from quicksand.base.processes import is_stopped, process_usage
 from quicksand.mounts.known_mounts import known_mounts
 from quicksand.records.fleet_files import claims_dir
-from quicksand.records.glances import names_in
 from quicksand.records.layout import runtime_dir
 from quicksand.records.mount import CIFS
 from quicksand.records.nodes import Node
-from quicksand.records.registry import Registry
+from quicksand.records.registry import Registry, names_in
 from quicksand.records.sandboxes import Entry
 from quicksand.snapshots.history import history_of
 from quicksand.snapshots.tree import Tree, measure_tree, read_tree, told_by

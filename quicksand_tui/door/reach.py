@@ -13,8 +13,7 @@ from quicksand.sandbox import Sandbox
 
 if TYPE_CHECKING:
     from quicksand.guest.execution import Command
-    from quicksand.guest.shell import Shell, ShellInfo
-    from quicksand.guest.watched_shell import WatchedShell
+    from quicksand.guest.shell import Shell, ShellInfo, WatchedShell
     from quicksand.life.sandbox_stats import GuestProcess, SandboxStats
 
 

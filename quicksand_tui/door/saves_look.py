@@ -17,7 +17,7 @@ from quicksand.base.errors import QuicksandError
 from quicksand.base.footprint import Footprint
 from quicksand.base.paths import Paths, paths
 from quicksand.disks.images.resolve import ImageResolver
-from quicksand.life.sandbox_trash import SandboxTrash
+from quicksand.life.sandbox_removal import SandboxTrash
 from quicksand.records.config import SandboxConfig
 from quicksand.records.registry import Registry
 from quicksand.records.trash import TRASH, TRASH_KEPT_S, TrashedSandbox, trash_dir

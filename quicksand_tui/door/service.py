@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
-    from quicksand.records.local_nodes import NodesView
+    from quicksand.records.fleet_files import NodesView
     from quicksand.remote.askpass import Askpass
 
     from quicksand_tui.door.engine import Engine

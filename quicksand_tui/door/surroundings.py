@@ -11,16 +11,15 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
+from quicksand.base.capacity import available_memory
 from quicksand.base.errors import QuicksandError
-from quicksand.base.memory import available_memory
 from quicksand.disks.images.resolve import ImageResolver
 from quicksand.life.all_processes import spare_memory
 from quicksand.life.image_building import buildable_images, find_suggested_options
 from quicksand.qemu.debs import is_apt_host
-from quicksand.records.claims import Claims
 from quicksand.records.fleet_files import is_known_to_fleets
 from quicksand.records.machine_options import NO, YES
-from quicksand.records.memory_budget import BUDGET
+from quicksand.records.memory_budget import BUDGET, Claims
 from quicksand.things.image_info import ImageInfo
 
 from quicksand_tui.door.stamps import Stamp, dir_stamp, directories

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from quicksand.base.errors import QuicksandError
 from quicksand.base.paths import paths
-from quicksand.qemu.started_machine import why_gone
+from quicksand.qemu.process import why_gone
 from quicksand.records.registry import Registry
 from quicksand.things.status import Status
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from quicksand_tui.model.shown_sandboxes import TrafficMeter, TrafficRates
 
 if TYPE_CHECKING:
-    from quicksand.guest.traffic import GuestTraffic
+    from quicksand.guest.network import GuestTraffic
 
     from quicksand_tui.model.world import World
 

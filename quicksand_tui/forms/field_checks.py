@@ -16,8 +16,8 @@ from quicksand.disks.packages.wanted import parse_wanted
 from quicksand.disks.packages.wheel import is_wheel
 from quicksand.qemu.bundled import QEMU_PACKAGE
 from quicksand.records.config import SandboxConfig, check_name
+from quicksand.records.machine_options import parse_memory
 from quicksand.records.nodes import check_tag
-from quicksand.records.sizes import parse_memory
 from quicksand.saves.bundle.heads import read_head
 from quicksand.saves.bundle.unpacked import require_startable
 from quicksand.saves.save_manifest import check_save_name

@@ -7,14 +7,7 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from quicksand_vt import (
-    MouseAction,
-    MouseButton,
-    MouseEvent,
-    MouseTracking,
-    Position,
-    line_at,
-)
+from quicksand_vt import MouseAction, MouseButton, MouseEvent, MouseTracking, Position, line_at
 from textual import events
 from textual.timer import Timer
 

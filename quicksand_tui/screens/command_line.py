@@ -16,13 +16,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from quicksand_tui.actions.completion import Candidate, Completion, complete
-from quicksand_tui.actions.line import (
-    CommandError,
-    LineVerb,
-    Target,
-    parse,
-    resolve,
-)
+from quicksand_tui.actions.line import CommandError, LineVerb, Target, parse, resolve
 from quicksand_tui.forms.line_calls import check
 from quicksand_tui.kit.base import AppScreen, SavesShown
 from quicksand_tui.model.text import LINE_MAX, clip, plain

@@ -22,7 +22,14 @@ TABLES = (
 LATER = ("door.surroundings",)
 """Other modules imported only when they are used (scripts/deferred_imports.toml)."""
 FETCHING = frozenset(
-    {"install_package", "parse_source", "parse_wanted", "fetch_and_install", "install_wheel"}
+    {
+        "install_package",
+        "parse_source",
+        "parse_wanted",
+        "fetch_and_install",
+        "install_wheel",
+        "uninstall_qemu",
+    }
 )
 """Names that are left out: what fetches packages begins nothing that must end well, and takes 8 MB
 for httpx."""

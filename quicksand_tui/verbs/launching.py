@@ -13,12 +13,7 @@ from quicksand_tui.model.shown_saves import own_key
 from quicksand_tui.model.text import TITLE_CELLS, clean, clip, sanitise
 from quicksand_tui.verbs import lazy_engine
 from quicksand_tui.verbs.asked import Asked, Choice, Form
-from quicksand_tui.verbs.call import (
-    Call,
-    Progress,
-    Report,
-    UsageError,
-)
+from quicksand_tui.verbs.call import Call, Progress, Report, UsageError
 from quicksand_tui.verbs.checkpoints import newest_automatic
 from quicksand_tui.verbs.parameters import (
     BUILD,

@@ -25,13 +25,11 @@ if TYPE_CHECKING:
     from quicksand.disks.packages.sources import parse_source
     from quicksand.disks.packages.wanted import parse_wanted
     from quicksand.disks.packages.wheel import is_wheel, parse_wheel_name
-    from quicksand.life.sandbox_removal import remove_sandbox
-    from quicksand.life.sandbox_trash import SandboxTrash
-    from quicksand.life.uninstalling import uninstall
+    from quicksand.life.image_users import uninstall
+    from quicksand.life.sandbox_removal import SandboxTrash, remove_sandbox
     from quicksand.life.whole import make_whole
     from quicksand.qemu.bundled import QEMU_PACKAGE
-    from quicksand.qemu.provision import fetch_and_install, install_wheel
-    from quicksand.qemu.removing import uninstall_qemu
+    from quicksand.qemu.provision import fetch_and_install, install_wheel, uninstall_qemu
     from quicksand.records.config import SandboxConfig
     from quicksand.records.machine_options import options_of
     from quicksand.records.mount import CIFS

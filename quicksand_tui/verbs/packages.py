@@ -17,7 +17,7 @@ from quicksand_tui.verbs.verb import Kind, argument, command, flag, option
 if TYPE_CHECKING:
     from quicksand.disks.images.stored_image import StoredImage
     from quicksand.disks.packages.installing import Installed
-    from quicksand.life.uninstalling import Uninstalled
+    from quicksand.life.image_users import Uninstalled
     from quicksand.qemu.binaries import QemuBinaries
 
     from quicksand_tui.model.keymap import Keymap

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from quicksand_tui.model.text import clean
 
 if TYPE_CHECKING:
-    from quicksand.mounts.told import Written
+    from quicksand.mounts.known_mounts import Written
     from quicksand.sandbox import Sandbox
 
 

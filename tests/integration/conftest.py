@@ -9,7 +9,7 @@ import pytest
 from quicksand.base.paths import Paths
 from quicksand.display import hands
 from quicksand.qemu import guest_resume
-from quicksand.snapshots import thumbnails
+from quicksand.snapshots import recognition
 from quicksand.warm.spares import claiming, handover
 
 from tests.conftest import fresh_places, our_processes, wait_for
@@ -37,7 +37,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
         (claiming, "ANSWER_S"),
         (handover, "CONNECT_S"),
         (hands, "LIFT_S"),
-        (thumbnails, "PATIENCE_S"),
+        (recognition, "PATIENCE_S"),
         (guest_resume, "FIRST_HELLO_S"),
         (guest_resume, "CLOCK_S"),
     ):

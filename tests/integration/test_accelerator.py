@@ -22,14 +22,9 @@ from quicksand import (
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import AcceleratorError
 from quicksand.base.files import read_json
-from quicksand.base.findings import KEPT_MAX
 from quicksand.base.paths import Paths, paths
-from quicksand.qemu.accelerator import (
-    PROBE_TIMEOUT_S,
-    find_accelerator,
-    probe,
-    probe_cached,
-)
+from quicksand.base.tools import KEPT_MAX
+from quicksand.qemu.accelerator import PROBE_TIMEOUT_S, find_accelerator, probe, probe_cached
 from quicksand.qemu.binaries import QemuBinaries, find_binaries
 
 from tests.conftest import our_processes, share_findings, wait_for

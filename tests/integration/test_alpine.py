@@ -19,7 +19,7 @@ from quicksand.base.errors import HostError, ImageError
 from quicksand.base.paths import Paths
 from quicksand.base.tools import run_tool
 from quicksand.disks.images.bill import bill_of
-from quicksand.disks.images.initrd import find_agent
+from quicksand.disks.images.boot_files import find_agent
 from quicksand.disks.images.resolve import ImageResolver
 from quicksand.qemu import debs
 from quicksand.snapshots.reverting import Form

@@ -13,8 +13,8 @@ import pytest
 from quicksand import Sandbox
 from quicksand.base.arch import Architecture
 from quicksand.base.paths import Paths
+from quicksand.disks.images.boot_files import find_agent
 from quicksand.disks.images.image_store import ImageStore
-from quicksand.disks.images.initrd import find_agent
 from quicksand.qemu import debs
 from quicksand_images import build_image
 

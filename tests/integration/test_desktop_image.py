@@ -13,8 +13,7 @@ from quicksand.life import machinery
 from quicksand.life.image_building import build_if_missing, suggested_options
 from quicksand.records.config import SandboxConfig
 from quicksand.records.registry import Registry
-from quicksand.warm.desktop_ready import READY, with_desktop
-from quicksand.warm.template_maker import READY_S, warm
+from quicksand.warm.template_maker import READY, READY_S, warm, with_desktop
 
 pytestmark = [pytest.mark.vm, pytest.mark.soak, pytest.mark.timeout(3600)]
 

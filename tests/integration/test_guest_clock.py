@@ -19,7 +19,7 @@ from quicksand.base.arch import Architecture
 from quicksand.base.errors import UnfitGuestError
 from quicksand.base.paths import Paths, paths
 from quicksand.base.tick_rate import tick_rate_khz
-from quicksand.guest.clock import TOLERANCE, Rate, Reading, compare, read_clock
+from quicksand.guest.fitness import TOLERANCE, Rate, Reading, compare, read_clock
 from quicksand.qemu import planning
 from quicksand.qemu.qmp import Monitor
 from quicksand.records.config import SandboxConfig

@@ -13,11 +13,15 @@ from quicksand import Sandbox
 from quicksand.base.errors import AgentUnreachableError, GuestPanicError
 from quicksand.base.paths import Paths, paths
 from quicksand.base.sharing import share_file
-from quicksand.disks.diff.ext4.path_lookup import read_from_disk
-from quicksand.disks.images.boot_files import list_boot_files
-from quicksand.disks.images.cpio import CpioEntry, build_cpio
+from quicksand.disks.diff.ext4.filesystem import read_from_disk
+from quicksand.disks.images.boot_files import (
+    CpioEntry,
+    build_cpio,
+    list_boot_files,
+    start_file_of,
+    start_kernel,
+)
 from quicksand.disks.images.image_store import ImageStore
-from quicksand.disks.images.start_kernel import start_file_of, start_kernel
 from quicksand.disks.images.stored_image import StoredImage
 from quicksand_images import build_image
 

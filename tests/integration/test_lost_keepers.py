@@ -21,7 +21,7 @@ from quicksand.base.files import is_locked
 from quicksand.base.paths import Paths
 from quicksand.base.paths import paths as find_paths
 from quicksand.base.processes import Process, ProcessKind, processes_of
-from quicksand.qemu.orphans import end_orphans, find_orphans, find_unkept
+from quicksand.qemu.stopping import end_orphans, find_orphans, find_unkept
 from quicksand.records.layout import runtime_dir, sandbox_dir
 from quicksand.records.registry import Registry
 

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from quicksand.disks.diff.chain import Chain
-from quicksand.disks.diff.layer import Layer
+from quicksand.disks.diff.chain import Chain, Layer
 
 COPIED = 1 << 63
 COMPRESSED = 1 << 62

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 from quicksand.base.arch import Architecture
-from quicksand.disks.images.initrd import find_agent
-from quicksand.disks.images.kernel_arch import kernel_arch
+from quicksand.disks.images.boot_files import find_agent, kernel_arch
 
 AGENT = Path(__file__).parents[2] / "guest-agent"
 PT_LOAD, PT_INTERP = 1, 3

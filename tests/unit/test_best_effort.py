@@ -16,8 +16,11 @@ HOMES = (ENGINE, Path(__file__).parents[2] / "extras/quicksand_fleet")
 SILENT = {
     # Looking whether something is there, or is of one kind: no is an answer.
     ("disks/images/image_store.py", "find_version"): "what is no such version is passed over",
-    ("qemu/bundled.py", "newest"): "another kind of file",
-    ("mounts/left_out.py", "read_left_out_mounts"): "`read_left_out` still says why they failed",
+    ("qemu/provision.py", "newest"): "another kind of file",
+    (
+        "mounts/known_mounts.py",
+        "read_left_out_mounts",
+    ): "`read_left_out` still says why they failed",
     ("saves/portable.py", "find_portable"): "a file that is no save in one file",
     ("saves/portable.py", "_load"): "an image that is not there yet, and is made",
     ("saves/verifying.py", "_parts_of_image"): "an image that is not in the store has no checksums",
@@ -55,7 +58,7 @@ SILENT = {
     ("life/forwarder.py", "_until_done"): "whether the sandbox is there is looked at next",
     # A cache of what can be found out again.
     ("base/tick_rate.py", "tick_rate_khz"): "it is measured again",
-    ("guest/clock.py", "put_right"): "the next start's clock is checked, too",
+    ("guest/fitness.py", "put_right"): "the next start's clock is checked, too",
     ("snapshots/verified.py", "add"): "it is verified again",
     ("warm/templates.py", "note_unfit"): "it is found unfit again",
     # The next one that changes the store tries it again, and reports it.

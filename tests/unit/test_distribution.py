@@ -188,7 +188,7 @@ ASKED = """
 import json, quicksand, quicksand_images.recipe as recipe, quicksand_smb, quicksand_vt
 from quicksand.disks.images import recipes
 from quicksand.base.arch import Architecture
-from quicksand.disks.images.initrd import find_agent
+from quicksand.disks.images.boot_files import find_agent
 names = recipes.recipe_names()
 print(json.dumps({
     "engine": quicksand.__file__,

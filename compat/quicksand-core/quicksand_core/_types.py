@@ -25,7 +25,7 @@ from quicksand import (
     SandboxConfigParams,
     SaveManifest,
 )
-from quicksand.guest.command_input import StdinSource
+from quicksand.guest.execution import StdinSource
 from quicksand.records.config import DNS_IP, GATEWAY_IP, GUEST_IP, SHARE_IP, SHARE_PORT
 from quicksand.saves.save_manifest import MANIFEST, OVERLAYS
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable
+
+from quicksand.base.errors import QuicksandError
 
 GIB = 1024 * 1024 * 1024
 
@@ -42,3 +45,30 @@ def host_takes(text: str) -> bool:
 def printable(text: str) -> str:
     """Returns foreign text with a question mark for each character that a terminal could act on."""
     return "".join(char if char.isprintable() else "?" for char in text)
+
+
+def reason_of(error: BaseException) -> str:
+    """Returns the fault of input or of a request in words. An exception of our own and a ValueError
+    that we raise have these; all others are described by their kind."""
+    match error:
+        case QuicksandError() if error.args:
+            said = str(error.args[0])  # without the log that it may carry
+        case TimeoutError():
+            said = "no answer came in time"
+        case OSError():
+            said = error.strerror or "the host refused it"
+        case KeyError() if error.args and isinstance(error.args[0], str):
+            said = f"{error.args[0]} is missing"
+        case json.JSONDecodeError():
+            said = f"it is no JSON (line {error.lineno})"
+        case UnicodeError():
+            said = "it has text that is not valid"
+        case ValueError() if error.args:
+            said = str(error)
+        case RecursionError():
+            said = "it is nested too deeply"
+        case EOFError():
+            said = "it is cut off"
+        case _:
+            said = "it does not have the form that it must have"
+    return said

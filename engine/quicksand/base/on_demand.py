@@ -62,7 +62,7 @@ class _Table:
         """The names that other packages add."""
         if not self._group:
             return {}
-        found = import_module("quicksand.base.entering").entered(self._group)
+        found = import_module("quicksand.base.version").entered(self._group)
         return {name: (one.module, one.attr) for name, one in found.items()}
 
     def look_up(self, name: str) -> Any:

@@ -8,6 +8,8 @@ that another process that reuses the id is never mistaken for it.
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import functools
 import itertools
 import os
 import re
@@ -223,3 +225,61 @@ def boot_id() -> str:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
         return f"up-{round(time.time() - time.monotonic(), -2):.0f}"
+
+
+def process_usage(pid: int) -> tuple[float, int]:
+    """(CPU seconds, resident bytes) of a process, from /proc (proc(5)); zeros if it is gone or
+    there is no /proc."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
+    except (FileNotFoundError, ProcessLookupError, IndexError):
+        return 0.0, 0
+    # The name in brackets may contain anything, so fields are counted from its end.
+    fields = stat[stat.rindex(")") + 2 :].split()
+    ticks = int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK"), pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a process was stopped by a signal or a debugger (state T or t, proc(5)); False if it
+    is gone or there is no /proc."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return stat[stat.rindex(")") + 2 :][:1] in ("T", "t")
+
+
+def memory_of(pid: int) -> int:
+    """Bytes of memory of a process; pages that it shares with others count in part (PSS, proc(5)).
+    Where the system does not tell, its resident bytes; 0 if it is gone."""
+    try:
+        text = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii")
+        return next(int(line.split()[1]) for line in text.splitlines() if line[:4] == "Pss:") * 1024
+    except (OSError, StopIteration):
+        return process_usage(pid)[1]
+
+
+PIDFD_GETFD = 438
+"""The system call's number, the same on all architectures (pidfd_getfd(2), Linux 5.6)."""
+
+
+def borrow(pidfd: int, number: int) -> int:
+    """Duplicate the descriptor ``number`` of the process of ``pidfd`` (os.pidfd_open): both share
+    the open file, with its state and its flags. The duplicate is not inherited by programs.
+
+    Raises OSError: EBADF if the process has no such descriptor, ESRCH if it has ended, EPERM if the
+    kernel refuses, as it does for processes that may not be traced.
+    """
+    found = int(_library().syscall(PIDFD_GETFD, pidfd, number, 0))
+    if found < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"pidfd_getfd: {os.strerror(code)}")
+    return found
+
+
+@functools.cache
+def _library() -> ctypes.CDLL:
+    """Return the system's library; looking for it takes ten times as long as the call."""
+    return ctypes.CDLL(None, use_errno=True)

@@ -17,8 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from quicksand.base.errors import HostError
-from quicksand.base.findings import Findings
 from quicksand.base.processes import boot_id
+from quicksand.base.tools import Findings
 
 NANOSECONDS_KHZ = 1_000_000
 """The rate, in kHz, where QEMU counts nanoseconds: it reads no counter of ARM processors."""

@@ -1,6 +1,13 @@
 """The version of the distribution that this engine is a part of."""
 
+from __future__ import annotations
+
 from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    pass
+
 
 DISTRIBUTION = "quicksand-tui"
 

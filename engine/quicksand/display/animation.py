@@ -19,8 +19,7 @@ from PIL import Image as Pillow
 from PIL import ImageChops
 
 from quicksand.base.errors import ConfigError
-from quicksand.display.framebuffer import PIXELS_MAX, Rect
-from quicksand.display.picture import FAST, chunk
+from quicksand.display.picture import FAST, PIXELS_MAX, Rect, chunk
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -5,22 +5,256 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Self
+from typing import Any, Self
 
-from quicksand.base.errors import DisplayError, StateError
-from quicksand.base.files import try_lock
+from quicksand.base.error_text import choose
+from quicksand.base.errors import ConfigError, DisplayError, QuicksandError, StateError
+from quicksand.base.files import read_json, try_lock, write_json
 from quicksand.base.hypervisor import Hypervisor
 from quicksand.base.limits import BUTTONS
 from quicksand.base.threads import to_the_end
-from quicksand.display.input_state import ABS_MAX, Held
-from quicksand.display.keys import STROKES, Key
-from quicksand.display.queue import Event, Pace, Queues, button_event, key_event, move_events
+from quicksand.display.keys import STROKES, Key, parse_key
+from quicksand.display.picture import is_whole
+from quicksand.qemu.command import KEYBOARD, TABLET
 from quicksand.qemu.qemu_hypervisor import monitor_of
 from quicksand.qemu.qmp import Monitor
 from quicksand.records.layout import MachineDir
+
+ABS_MAX = 0x7FFF
+"""The right and lower edge of the screen (QEMU, INPUT_EVENT_ABS_MAX)."""
+
+KEYS_MAX = 64
+
+
+@dataclass(slots=True)
+class Held:
+    """The state of keyboard and pointer, as far as clients have changed it."""
+
+    position: tuple[int, int] | None = None
+    """The place to which the pointer was moved; None if nobody has moved it."""
+    buttons: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls, machine: MachineDir) -> Held:
+        """The contents of the machine's file; nothing held if there is none."""
+        try:
+            return cls._parse(read_json(machine.input_record))
+        except (OSError, ValueError, KeyError, TypeError, QuicksandError):
+            return cls()
+
+    @classmethod
+    def _parse(cls, value: dict[str, Any]) -> Held:
+        x, y = value["position"] or (0, 0)
+        return cls(
+            position=(check_place(x), check_place(y)) if value["position"] else None,
+            buttons=tuple(check_button(button) for button in value["buttons"][: len(BUTTONS)]),
+            keys=tuple(parse_key(key) for key in value["keys"][:KEYS_MAX]),
+        )
+
+    def write(self, machine: MachineDir) -> None:
+        """Write the machine's file. Raises PathError, DiskSpaceError."""
+        value = {"position": self.position, "buttons": self.buttons, "keys": self.keys}
+        write_json(machine.input_record, value, read=self._parse, durable=False)
+
+
+def check_place(value: object) -> int:
+    """``value`` if it is a coordinate from 0 to ABS_MAX. Raises ConfigError."""
+    if not is_whole(value) or not 0 <= value <= ABS_MAX:
+        raise ConfigError(
+            f"{value!r} is no place of the pointer",
+            hint=f"0 is the left or upper edge of the screen, {ABS_MAX} the right or lower one",
+        )
+    return value
+
+
+def place_on(size: tuple[int, int], x: int, y: int) -> tuple[int, int]:
+    """Return the place to which the pointer must be moved to be at the pixel (x, y) of a screen of
+    this size. Raises ConfigError if it has no such pixel."""
+    for value, side in zip((x, y), size, strict=True):
+        if not is_whole(value) or not 0 <= value < side:
+            raise ConfigError(
+                f"({x!r}, {y!r}) is no pixel of the screen",
+                hint=f"it has {size[0]}x{size[1]}: 0,0 to {size[0] - 1},{size[1] - 1}",
+            )
+    # The middle of the pixel, so that it is met however the guest rounds.
+    across, down = (
+        (2 * v + 1) * (ABS_MAX + 1) // (2 * s) for v, s in zip((x, y), size, strict=True)
+    )
+    return across, down
+
+
+def pixel_on(size: tuple[int, int], place: tuple[int, int]) -> tuple[int, int]:
+    """Return the pixel of a screen of this size at which the pointer is after a move to a place."""
+    across, down = (v * s // (ABS_MAX + 1) for v, s in zip(place, size, strict=True))
+    return across, down
+
+
+def check_button(value: object) -> str:
+    """``value`` if it is a button of the pointer. Raises ConfigError."""
+    if not isinstance(value, str) or value.lower() not in BUTTONS:
+        raise ConfigError(f"{value!r} is no button: {choose(BUTTONS)}")
+    return value.lower()
+
+
+Event = Mapping[str, Any]
+"""An InputEvent of QMP (qapi/ui.json)."""
+
+DRIVER_OK = "VIRTIO_CONFIG_S_DRIVER_OK"
+EVENT_QUEUE = 0
+"""The queue of a virtio-input device that carries events to the guest (virtio 1.2, 5.8.2)."""
+
+COUNTER = 0x1_0000
+"""The range of the queue's counters, which have 16 bits."""
+
+WAIT_S = 10.0
+"""Seconds that a guest may leave its queue full."""
+
+POLL_S = 0.002
+
+
+def key_event(key: str, down: bool) -> Event:
+    """A key, by its QKeyCode, is pressed or released."""
+    return {"type": "key", "data": {"down": down, "key": {"type": "qcode", "data": key}}}
+
+
+def button_event(button: str, down: bool) -> Event:
+    """A button of the pointer, by its InputButton, is pressed or released; the wheel is turned by
+    pressing one of its own."""
+    return {"type": "btn", "data": {"down": down, "button": button}}
+
+
+def move_events(x: int, y: int) -> list[Event]:
+    """The pointer is moved to a place, each coordinate from 0 to 32767."""
+    return [{"type": "abs", "data": {"axis": a, "value": v}} for a, v in (("x", x), ("y", y))]
+
+
+class EventQueue:
+    """The queue of one device, ``KEYBOARD`` or ``TABLET``."""
+
+    def __init__(self, monitor: Monitor, device: str) -> None:
+        self._monitor = monitor
+        self._device = device
+        self._path = f"/machine/peripheral/{device}/virtio-backend"
+        self._free = 0
+        """Buffers that were free at the last query, less those used since."""
+        self._most = 0
+        """The most buffers that ever were free."""
+        self._counts = True
+        """Whether this QEMU can be asked."""
+
+    async def require_driver(self) -> None:
+        """Raise StateError if nothing in the guest drives the device: QEMU would drop all events,
+        and some versions end when asked for such a device's queue."""
+        try:
+            is_driven = await drives(self._monitor, self._path)
+        except (StateError, KeyError, TypeError):
+            self._counts = False
+            return
+        if not is_driven:
+            what = "keyboard" if self._device == KEYBOARD else "pointer"
+            raise StateError(
+                f"the guest does not use its {what}",
+                hint="its kernel needs the driver virtio_input, and time to boot",
+            )
+
+    async def send(self, events: Sequence[Event]) -> None:
+        """Send events that belong together, as one report. Raises DisplayError if the guest takes
+        nothing for WAIT_S, StateError, MachineError."""
+        needed = len(events) + 1  # and the one that ends a report
+        if self._counts and self._free < needed:
+            await self._wait_for(needed)
+        await self._monitor.execute("input-send-event", events=list(events))
+        self._free -= needed
+
+    async def until_taken(self) -> None:
+        """Wait until the guest's kernel has taken all events, if this QEMU can be asked. Raises as
+        `send`."""
+        if self._counts:
+            await self._wait_for(self._most)
+
+    async def _wait_for(self, needed: int) -> None:
+        deadline = asyncio.get_running_loop().time() + WAIT_S
+        while (free := await self._count_free()) < needed:
+            if not self._counts:
+                return
+            if asyncio.get_running_loop().time() > deadline:
+                raise DisplayError(
+                    f"the guest has taken no input for {WAIT_S:g} s",
+                    hint="its kernel hangs, or has too much to do",
+                )
+            await asyncio.sleep(POLL_S)
+        self._free = free
+        self._most = max(free, self._most)
+
+    async def _count_free(self) -> int:
+        try:
+            used, offered = await asyncio.gather(
+                self._ask("x-query-virtio-queue-status"), self._ask("x-query-virtio-queue-element")
+            )
+            return int(offered["avail"]["idx"] - used["last-avail-idx"]) % COUNTER
+        except (StateError, KeyError, TypeError):
+            self._counts = False
+            return 0
+
+    async def _ask(self, command: str) -> Any:
+        return await self._monitor.execute(command, path=self._path, queue=EVENT_QUEUE)
+
+
+async def drives(monitor: Monitor, path: str) -> bool:
+    """Whether the guest's kernel drives the virtio device at ``path``. Raises StateError, KeyError
+    or TypeError if this QEMU does not tell; MachineError."""
+    status = await monitor.execute("x-query-virtio-status", path=path)
+    return any(str(word).startswith(DRIVER_OK) for word in status["status"]["statuses"])
+
+
+class Pace:
+    """Spreads events over time, some per second. Linux keeps 64 events for a program that reads
+    them (drivers/input/evdev.c), such as the X server, which loses any others."""
+
+    def __init__(self, per_second: float) -> None:
+        self._interval = 1 / per_second
+        self._next = 0.0
+
+    async def step(self, count: int = 1) -> None:
+        """Wait until the next ``count`` events may be sent."""
+        now = asyncio.get_running_loop().time()
+        if now < self._next:
+            await asyncio.sleep(self._next - now)
+        self._next = max(now, self._next) + count * self._interval
+
+    def rest(self, seconds: float) -> None:
+        """Send nothing for so long from now on."""
+        self._next = max(self._next, asyncio.get_running_loop().time() + seconds)
+
+
+class Queues:
+    """The queues of both devices, each made when it is first used."""
+
+    def __init__(self, monitor: Monitor) -> None:
+        self._monitor = monitor
+        self._made: dict[str, EventQueue] = {}
+
+    async def keyboard(self) -> EventQueue:
+        """The keyboard's. Raises StateError if the guest does not use it."""
+        return await self._of(KEYBOARD)
+
+    async def tablet(self) -> EventQueue:
+        """The pointer's. Raises as `keyboard`."""
+        return await self._of(TABLET)
+
+    async def _of(self, device: str) -> EventQueue:
+        queue = self._made.get(device)
+        if queue is None:
+            queue = EventQueue(self._monitor, device)
+            await queue.require_driver()
+            self._made[device] = queue
+        return queue
+
 
 TURN_S = 120.0
 """Seconds to wait while other clients type and point."""

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 
 from quicksand.base.errors import AgentError
-from quicksand.display.input_state import ABS_MAX, place_on
+from quicksand.display.hands import ABS_MAX, place_on
 from quicksand.guest.agent.session import Session
 from quicksand.guest.execution import ExecuteResult, command_params, run, spawn
 

@@ -6,19 +6,100 @@ import os
 import re
 import struct
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeGuard
 
 from quicksand.base.error_text import choose
 from quicksand.base.errors import ConfigError, DisplayError, PathError
 from quicksand.base.files import map_os_errors
 from quicksand.base.remedies import Words
-from quicksand.display.checks import check_region, check_scale, check_within
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+
+
+SCALE_MAX = 8.0
+ASKED_SIDE_MAX = 2**16 - 1
+"""Pixels of a side for which a screen can be asked (RFB, SetDesktopSize: 16 bits)."""
+
+REGION = "a region is (x, y, width, height) in whole pixels, as in (0, 0, 640, 480)"
+
+
+def is_whole(value: object) -> TypeGuard[int]:
+    """Whether ``value`` is a whole number, and no bool."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether ``value`` is a number, and no bool."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def check_region(region: object) -> Rect:
+    """``region`` as a rectangle. Raises ConfigError if it is not four whole numbers."""
+    numbers = tuple(region) if isinstance(region, Iterable) else ()
+    if len(numbers) != len(Rect._fields) or not all(map(is_whole, numbers)):
+        raise ConfigError(f"{region!r} is no region of the screen", hint=REGION)
+    return Rect(*numbers)
+
+
+def check_within(rect: Rect, width: int, height: int) -> None:
+    """Raises ConfigError if ``rect`` is empty or not within a screen of that size."""
+    outside = rect.x + rect.width > width or rect.y + rect.height > height
+    if min(rect) < 0 or not rect.width or not rect.height or outside:
+        raise ConfigError(
+            f"the region {tuple(rect)} is not within the screen",
+            hint=f"x, y, width and height in pixels; the screen has {width}x{height}",
+        )
+
+
+def check_scale(scale: float) -> float:
+    """Return ``scale`` if a picture can be enlarged that much. Raises ConfigError."""
+    if not is_number(scale) or not 0 < scale <= SCALE_MAX:
+        raise ConfigError(
+            f"scale must be above 0 and at most {SCALE_MAX:g}, not {scale!r}",
+            hint="1 leaves the picture as it is, 0.5 halves its width and height",
+        )
+    return scale
+
+
+def check_size(width: int, height: int) -> None:
+    """Raises ConfigError for a size that no display can have."""
+    fits = all(is_whole(side) and 0 < side <= ASKED_SIDE_MAX for side in (width, height))
+    if not fits or width * height > PIXELS_MAX:
+        raise ConfigError(
+            f"a display cannot have {width!r}x{height!r} pixels",
+            hint=f"whole numbers from 1 to {ASKED_SIDE_MAX}, and {PIXELS_MAX} pixels in all, which "
+            "is 4096x4096",
+        )
+
+
+def check_wait(what: str, seconds: float) -> None:
+    """Raises ConfigError if ``seconds``, the argument ``what``, is not a time to wait."""
+    if not is_number(seconds) or not seconds >= 0:  # NaN is not, either
+        raise ConfigError(
+            f"{what} must be 0 seconds or more, not {seconds!r}",
+            hint=f"a number of seconds, as in {what}=2.5",
+        )
+
+
+def check_path(path: Iterable[object], most: int) -> list[tuple[int, int]]:
+    """Return ``path`` if it is 2 to ``most`` pairs of whole numbers. Raises ConfigError."""
+    places = list(path)
+    hint = "from where to where, as in mouse_drag((100, 100), (3000, 100))"
+    if not 2 <= len(places) <= most:
+        raise ConfigError(f"a drag has 2 to {most} places, not {len(places)}", hint=hint)
+    found = []
+    for place in places:
+        pair = tuple(place) if isinstance(place, Iterable) else ()
+        if len(pair) != 2 or not all(map(is_whole, pair)):
+            raise ConfigError(f"{place!r} is no place (x, y) of a drag", hint=hint)
+        found.append((pair[0], pair[1]))
+    return found
+
 
 SIDE_MAX = 2**14
 """Pixels of a side: virtio-gpu's own limit (Linux, drivers/gpu/drm/virtio, XRES_MAX) and more."""
@@ -185,3 +266,69 @@ def write_picture(path: Path, data: bytes) -> None:
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)
+
+
+BYTES_PER_PIXEL = 4
+
+PIXELS_MAX = 2**24
+"""Pixels of a picture, 64 MiB."""
+
+
+class Rect(NamedTuple):
+    """A rectangle within a picture, in pixels."""
+
+    x: int
+    y: int
+    width: int
+    height: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cursor:
+    """The shape of a pointer that the host must draw for the guest. A guest with a software cursor
+    draws it into the picture and has none."""
+
+    width: int
+    height: int
+    hot_x: int
+    """The pixel of the shape that lies at the pointer's position."""
+    hot_y: int
+    pixels: bytes = field(repr=False)
+    """RGBA, 4 bytes a pixel, rows from the top; the colours are multiplied by alpha already."""
+
+
+@dataclass(slots=True)
+class Framebuffer:
+    """A picture of the guest's screen."""
+
+    width: int
+    height: int
+    pixels: bytearray = field(repr=False)
+    """4 bytes a pixel: red, green, blue, and one without a meaning; rows from the top, without
+    gaps."""
+
+    @classmethod
+    def blank(cls, width: int, height: int) -> Framebuffer:
+        """A black picture. Raises ValueError for one of more than PIXELS_MAX."""
+        if width * height > PIXELS_MAX:
+            raise ValueError(f"a picture of {width}x{height} pixels is too large")
+        return cls(width, height, bytearray(width * height * BYTES_PER_PIXEL))
+
+    @property
+    def whole(self) -> Rect:
+        return Rect(0, 0, self.width, self.height)
+
+    def contains(self, rect: Rect) -> bool:
+        """Whether ``rect`` lies within the picture."""
+        return rect.x + rect.width <= self.width and rect.y + rect.height <= self.height
+
+    def put(self, rect: Rect, data: bytes | bytearray | memoryview) -> None:
+        """Replace the pixels of ``rect``, which lies within the picture, by ``data``."""
+        row, stride = rect.width * BYTES_PER_PIXEL, self.width * BYTES_PER_PIXEL
+        start = rect.y * stride + rect.x * BYTES_PER_PIXEL
+        if row == stride:
+            self.pixels[start : start + len(data)] = data
+            return
+        for number in range(rect.height):
+            at = start + number * stride
+            self.pixels[at : at + row] = data[number * row : (number + 1) * row]

@@ -9,10 +9,15 @@ import struct
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from quicksand.base.errors import DisplayError
 from quicksand.display.rfb import RfbClient
 from quicksand.records.layout import MachineDir
+
+if TYPE_CHECKING:
+    pass
+
 
 TO_VNC = b"V"
 """The first byte of a connection to a relay's socket that should lead to the VNC server."""

@@ -28,7 +28,7 @@ from quicksand.base.files import map_os_errors
 from quicksand.base.remedies import Words
 from quicksand.base.threads import in_thread_to_the_end
 from quicksand.display.animation import Animation, AnimationFormat, fit, scaled_size
-from quicksand.display.framebuffer import Framebuffer
+from quicksand.display.picture import Framebuffer
 from quicksand.display.place import Place, open_screen, parse_place
 from quicksand.display.rfb import BRISK_S, CONNECT_TIMEOUT_S, RfbClient
 from quicksand.display.screendump import true_width

@@ -20,8 +20,7 @@ from quicksand.base.files import map_os_errors
 from quicksand.base.remedies import Words
 from quicksand.base.threads import to_the_end
 from quicksand.display.animation import AnimationFormat
-from quicksand.display.checks import check_scale, is_number
-from quicksand.display.picture import check_target
+from quicksand.display.picture import check_scale, check_target, is_number
 from quicksand.display.place import Place, place_text
 from quicksand.display.record_worker import Task, task_json
 

@@ -12,10 +12,9 @@ from typing import TypeVar
 
 from quicksand.base.errors import QuicksandError, StateError
 from quicksand.base.threads import in_thread_to_the_end
-from quicksand.display.framebuffer import Framebuffer
-from quicksand.display.picture import Picture, read_size
+from quicksand.display.hands import drives
+from quicksand.display.picture import Framebuffer, Picture, read_size
 from quicksand.display.place import Place, RelayedScreen, ask_size
-from quicksand.display.queue import drives
 from quicksand.display.rfb import WIDTH_STEP
 from quicksand.qemu.qmp import Monitor
 from quicksand.records.layout import MachineDir

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import secrets
 import string
+from typing import TYPE_CHECKING
 
 from quicksand.base.errors import PortInUseError, StateError
 from quicksand.base.files import map_os_errors
@@ -20,8 +21,13 @@ from quicksand.qemu.qemu_hypervisor import Qemu, monitor_of
 from quicksand.records.config import VNC_PORT_HINT
 from quicksand.records.layout import MachineDir
 
+if TYPE_CHECKING:
+    pass
+
+
 PASSWORD_LENGTH = 8
 """VNC uses no more (RFC 6143, 7.2.2)."""
+
 
 ALPHABET = string.ascii_letters + string.digits
 

@@ -8,8 +8,7 @@ from contextlib import asynccontextmanager
 from enum import StrEnum
 
 from quicksand.base.errors import ConfigError, DisplayTimeoutError
-from quicksand.display.checks import check_region, check_within
-from quicksand.display.framebuffer import BYTES_PER_PIXEL, Framebuffer, Rect
+from quicksand.display.picture import BYTES_PER_PIXEL, Framebuffer, Rect, check_region, check_within
 from quicksand.display.rfb import RfbClient
 
 BRISK_S = 0.1

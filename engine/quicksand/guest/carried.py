@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
-from quicksand.base.errors import AgentTooOldError
+from quicksand.base.errors import (
+    AgentTooOldError,
+)
 from quicksand.guest.agent.wire import Stream
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from quicksand.base.errors import AgentProtocolError, ConfigError
-from quicksand.guest.agent import raw
+from quicksand.guest.agent import values
 from quicksand.guest.carried import Carried, open_channel, require_able
 
 if TYPE_CHECKING:
@@ -158,5 +158,5 @@ async def watch(session: Session, path: str, *, recursive: bool, local: bool) ->
     if not isinstance(path, str) or "\0" in path:
         raise ConfigError(f"{path!r} is no path")
     require_able(session, CAPABILITY, "watches of directories")
-    params = {**raw.parameter("path", path), "recursive": recursive, "local": local}
+    params = {**values.parameter("path", path), "recursive": recursive, "local": local}
     return DirectoryWatch(session, await open_channel(session, "watch", params))

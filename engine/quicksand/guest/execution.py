@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import codecs
 import contextlib
+import io
 import shlex
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, BinaryIO
 
 from quicksand.base.error_text import printable
 from quicksand.base.errors import (
@@ -20,11 +21,52 @@ from quicksand.base.errors import (
     StateError,
 )
 from quicksand.base.remedies import Remedy, Words
-from quicksand.guest.agent import raw, values
+from quicksand.guest.agent import values
 from quicksand.guest.agent.channel import ALL_OUTPUT, Channel
 from quicksand.guest.agent.session import Session
 from quicksand.guest.agent.wire import Stream
-from quicksand.guest.command_input import StdinSource, iterate_chunks
+
+STDIN_CHUNK = 256 * 1024
+"""Bytes of a file that are read at once."""
+
+StdinSource = str | bytes | BinaryIO | AsyncIterable[bytes] | Iterable[bytes]
+"""Data for a command's stdin or for a file. Text is encoded as UTF-8, except for the characters
+that `os.fsdecode` makes from other bytes: they become these bytes again."""
+
+
+async def iterate_chunks(source: StdinSource) -> AsyncIterator[bytes]:
+    """Yield the bytes of a source in pieces. Files are read in a thread. Raises ConfigError for
+    anything but text or bytes."""
+    if isinstance(source, str | bytes | bytearray | memoryview):
+        yield to_bytes(source)
+    elif isinstance(source, AsyncIterable):
+        async for chunk in source:
+            yield to_bytes(chunk)
+    elif isinstance(source, io.IOBase) or hasattr(source, "read"):
+        while chunk := await asyncio.to_thread(source.read, STDIN_CHUNK):
+            yield to_bytes(chunk)
+    else:
+        for chunk in source:
+            yield to_bytes(chunk)
+
+
+def to_bytes(chunk: object) -> bytes:
+    """Return text or bytes as bytes. Raises ConfigError for text that corresponds to no bytes, and
+    for any other type."""
+    if isinstance(chunk, str):
+        return values.encode(chunk, "the input")
+    if isinstance(chunk, bytes):
+        return chunk
+    if isinstance(chunk, bytearray | memoryview):
+        return bytes(chunk)
+    raise ConfigError(f"input must be bytes or text, not {type(chunk).__name__}")
+
+
+def checked(source: StdinSource) -> StdinSource:
+    """Return a source whose text is encoded, so that this does not fail halfway. Raises as
+    `to_bytes`."""
+    return to_bytes(source) if isinstance(source, str) else source
+
 
 KEEP_MAX = 64 * 1024 * 1024
 """Bytes of each stream that `Sandbox.execute` keeps; callbacks get all of it."""
@@ -269,11 +311,11 @@ def command_params(
     flags = {"exclusive": exclusive, "defaults": defaults, "entrypoint": entrypoint}
     params: dict[str, Any] = {name: True for name, is_set in flags.items() if is_set}
     if isinstance(command, str):
-        params |= raw.parameter("command", command) | raw.parameter("shell", shell)
+        params |= values.parameter("command", command) | values.parameter("shell", shell)
     else:
         params |= _words(words)
     if cwd is not None:
-        params |= raw.parameter("cwd", cwd)
+        params |= values.parameter("cwd", cwd)
     if user is not None:
         params["user"] = user
     params |= _variables(variables)
@@ -286,20 +328,20 @@ def command_params(
 
 
 def _words(command: Sequence[str]) -> dict[str, list[str]]:
-    if all(map(raw.is_utf8, command)):
+    if all(map(values.is_utf8, command)):
         return {"argv": list(command)}
-    return {"argv_b64": [raw.coded(word, "a word of the command") for word in command]}
+    return {"argv_b64": [values.coded(word, "a word of the command") for word in command]}
 
 
 def _variables(env: Mapping[str, str]) -> dict[str, Any]:
     params: dict[str, Any] = {}
     for name, value in env.items():
-        if raw.is_utf8(name) and raw.is_utf8(value):
+        if values.is_utf8(name) and values.is_utf8(value):
             params.setdefault("env", {})[name] = value
         elif not name or "=" in name:
             raise ConfigError(f"{name!r} is not a name of a variable")
         else:
-            item = raw.coded(f"{name}={value}", f"the variable {name!r}")
+            item = values.coded(f"{name}={value}", f"the variable {name!r}")
             params.setdefault("env_b64", []).append(item)
     return params
 

@@ -3,16 +3,134 @@ its faults."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import socket
 import struct
+import time
 from dataclasses import dataclass
 
-from quicksand.base.errors import AgentRefusedError, UnfitGuestError
+from quicksand.base.errors import (
+    AgentProtocolError,
+    AgentRefusedError,
+    QuicksandError,
+    UnfitGuestError,
+)
+from quicksand.base.tick_rate import forget_tick_rate
 from quicksand.guest.agent.session import Session
-from quicksand.guest.agent.values import text
-from quicksand.guest.clock import TOLERANCE, WINDOW_S, Reading, compare
+from quicksand.guest.agent.values import text, whole
 from quicksand.guest.guest_files import files_of
 from quicksand.records.config import GATEWAY_IP, NetworkMode
+
+START_TOLERANCE = 0.1
+"""The share by which the clock may be wrong in the check of a start, which must be quick: wrong
+guests were off by a third or more."""
+
+TOLERANCE = 0.02
+"""The same for guests that are made once and used often. Linux itself refuses to correct its first
+estimate by more than a hundredth (arch/x86/kernel/tsc.c, tsc_refine_calibration_work)."""
+
+WINDOW_S = 1.0
+"""The least seconds that are compared for guests that are made once and used often."""
+
+READINGS = 3
+"""Readings, of which the fastest counts."""
+
+READ_S = 20.0
+POLL_S = 0.02
+LIMIT_S = 30.0
+"""Seconds after which a comparison ends, however inexact it still is."""
+
+
+CLOCK_SOURCE = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
+OTHER_SOURCE = "acpi_pm"
+"""ACPI's timer, by which QEMU counts the host's time. It is exact, and slower to read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A guest's clock, which counts from its boot, at a moment of the host's monotonic clock."""
+
+    host_s: float
+    guest_s: float
+    off_s: float
+    """The seconds by which the two readings may be apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """The seconds of the guest that pass in one second of the host."""
+
+    value: float
+    off: float
+    """The amount by which the rate may be wrong."""
+
+    def is_right(self, tolerance: float) -> bool:
+        """Whether the clock is proven to be right."""
+        return abs(self.value - 1) + self.off <= tolerance
+
+    def is_wrong(self, tolerance: float) -> bool:
+        """Whether the clock is proven to be wrong."""
+        return abs(self.value - 1) - self.off > tolerance
+
+
+async def read_clock(session: Session) -> Reading:
+    """The guest's clock now. Raises AgentError."""
+    found = [await _read(session) for _ in range(READINGS)]
+    return min(found, key=lambda reading: reading.off_s)
+
+
+async def _read(session: Session) -> Reading:
+    before = time.monotonic()
+    reply = await session.request("ping", {}, timeout=READ_S)
+    after = time.monotonic()
+    try:
+        guest_s = whole(reply.get("uptime_ns")) / 1e9
+    except ValueError as error:
+        raise AgentProtocolError(f"the agent does not tell the guest's clock: {error}") from None
+    return Reading((before + after) / 2, guest_s, (after - before) / 2)
+
+
+async def compare(
+    session: Session, since: Reading, tolerance: float, *, window_s: float = 0.0
+) -> Rate:
+    """Compare the guest's clock with the host's since the reading ``since``, at least ``window_s``
+    seconds ago, until it is proven right or wrong within ``tolerance``, or until `LIMIT_S`. Raises
+    AgentError."""
+    deadline = time.monotonic() + LIMIT_S
+    while True:
+        now = await read_clock(session)
+        span_s = now.host_s - since.host_s
+        rate = Rate((now.guest_s - since.guest_s) / span_s, (now.off_s + since.off_s) / span_s)
+        is_proven = rate.is_right(tolerance) or rate.is_wrong(tolerance)
+        if (is_proven and span_s >= window_s) or now.host_s >= deadline:
+            return rate
+        await asyncio.sleep(POLL_S)
+
+
+async def put_right(session: Session, since: Reading) -> str:
+    """Check the clock of a guest that has just booted, first read at ``since``. If it runs wrong,
+    give the guest another clock. Returns a notice for the user, "" if the clock was right. Raises
+    AgentError."""
+    rate = await compare(session, since, START_TOLERANCE)
+    if not rate.is_wrong(START_TOLERANCE):
+        return ""
+    with contextlib.suppress(QuicksandError):  # the next start's clock is checked, too
+        await asyncio.to_thread(forget_tick_rate)
+    command = f"echo {OTHER_SOURCE} > {CLOCK_SOURCE}"
+    try:
+        await session.request("execute", {"command": command, "timeout": COMMAND_S})
+    except AgentRefusedError as error:
+        if error.parameter != "shell":
+            raise
+        await files_of(session).write(CLOCK_SOURCE, OTHER_SOURCE)  # an image without a shell
+    await session.request("set_time", {"unix_ns": time.time_ns()})
+    again = await compare(session, await read_clock(session), START_TOLERANCE)
+    told = f"the guest's clock ran {rate.value:.2f} times as fast as the host's"
+    if again.is_wrong(START_TOLERANCE):
+        return f"{told}, and still runs {again.value:.2f} times as fast; start it again"
+    return f"{told}; it has got another clock ({OTHER_SOURCE}), which is right"
+
 
 ENTROPY_MIN = 128
 """Bits that the kernel's random generator must have been given (random(4), entropy_avail). Since

@@ -21,13 +21,13 @@ from quicksand.base.errors import (
     GuestNotADirectoryError,
     GuestPermissionError,
 )
-from quicksand.guest.agent import extents, raw, values
+from quicksand.guest.agent import extents, values
 from quicksand.guest.agent.channel import Channel
 from quicksand.guest.agent.extents import Extent
 from quicksand.guest.agent.session import Session
 from quicksand.guest.agent.wire import Stream
 from quicksand.guest.carried import require_able
-from quicksand.guest.command_input import StdinSource, checked, iterate_chunks
+from quicksand.guest.execution import StdinSource, checked, iterate_chunks
 
 COPIES = "copies"
 """The capability of agents that write files without their holes, set times and make hard links."""
@@ -426,7 +426,7 @@ def _path(key: str, path: str) -> dict[str, str]:
     """A path as a parameter: as text, or in base64 if it is not UTF-8. Raises ConfigError."""
     if not isinstance(path, str) or "\0" in path:
         raise ConfigError(f"{path!r} is no path")
-    return raw.parameter(key, path)
+    return values.parameter(key, path)
 
 
 def _decode(value: dict[str, Any], key: str) -> str:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ipaddress
+from dataclasses import dataclass
 from pathlib import Path
 
+from quicksand.base.errors import AgentRefusedError
+from quicksand.guest.guest_files import GuestFiles
 from quicksand.records.config import NetworkMode
 
 RESOLV_CONF = Path("/etc/resolv.conf")
@@ -40,3 +43,56 @@ def _is_ipv4(address: str) -> bool:
         return ipaddress.ip_address(address).version == 4
     except ValueError:
         return False
+
+
+NETWORK_FILE = "/proc/net/dev"
+NETWORK_FILE_MAX = 64 * 1024
+"""Bytes that are read of it, enough for some hundred interfaces."""
+
+LOOPBACK = "lo"
+RECEIVED_FIELD, SENT_FIELD = 0, 8
+"""Indexes of the fields behind the interface's name in a line (proc_pid_net(5))."""
+
+DIGITS_MAX = 19
+COUNTER_MAX = 1 << 63
+"""The bound of a counter, in bytes; no guest has moved as many, so larger numbers are invented."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuestTraffic:
+    """Bytes since the guest booted, of all interfaces except the loopback."""
+
+    received: int
+    sent: int
+
+
+async def read_traffic(files: GuestFiles) -> GuestTraffic | None:
+    """Read the guest's counters; None if it has none. Raises what `GuestFiles.read` raises, except
+    AgentRefusedError."""
+    try:
+        return parse_traffic(await files.read(NETWORK_FILE, length=NETWORK_FILE_MAX))
+    except AgentRefusedError:
+        return None  # a guest without /proc/net
+
+
+def parse_traffic(data: bytes) -> GuestTraffic | None:
+    """Parse /proc/net/dev; None if it lists no interface or makes no sense."""
+    received = sent = 0
+    is_there = False
+    for line in data.decode("ascii", "replace").splitlines():
+        name, colon, rest = line.partition(":")
+        fields = rest.split()
+        if not colon or name.strip() == LOOPBACK or len(fields) <= SENT_FIELD:
+            continue
+        counters = fields[RECEIVED_FIELD], fields[SENT_FIELD]
+        if all(_is_number(field) for field in counters):
+            is_there = True
+            received += int(counters[0])
+            sent += int(counters[1])
+    if not is_there or max(received, sent) > COUNTER_MAX:
+        return None
+    return GuestTraffic(received=received, sent=sent)
+
+
+def _is_number(field: str) -> bool:
+    return field.isascii() and field.isdigit() and len(field) <= DIGITS_MAX

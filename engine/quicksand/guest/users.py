@@ -8,8 +8,7 @@ from typing import Any, Protocol, Self
 
 from quicksand.base.errors import AgentProtocolError
 from quicksand.guest.agent import values
-from quicksand.guest.command_input import StdinSource
-from quicksand.guest.execution import ExecuteResult
+from quicksand.guest.execution import ExecuteResult, StdinSource
 
 
 class Executes(Protocol):

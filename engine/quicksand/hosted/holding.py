@@ -35,7 +35,7 @@ from quicksand.hosted.protocol import (
     SANDBOX_METHODS,
     SETTLE_S,
 )
-from quicksand.records.claims import Claims
+from quicksand.records.memory_budget import Claims
 from quicksand.records.registry import Registry
 from quicksand.remote.hello import HEX32
 from quicksand.remote.peer_link import Request

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from quicksand.base.boot_timing import BootTiming
+from quicksand.base.progress import BootTiming
 from quicksand.life.sandbox_mounts import MountHandle
 from quicksand.records.config import SandboxConfig
 from quicksand.things.checkpoint import Checkpoint

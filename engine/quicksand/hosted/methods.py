@@ -7,11 +7,9 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from quicksand.life.ending import Ending
 from quicksand.life.guest import InGuest
 from quicksand.life.host_directories import HostDirectories
-from quicksand.life.parts import LocalParts
-from quicksand.life.pausing import Pausing
+from quicksand.life.parts import Ending, LocalParts, Pausing
 from quicksand.life.sandbox_checkpoints import Checkpoints
 from quicksand.life.sandbox_desktop import Desktop
 from quicksand.life.sandbox_life import Life

@@ -13,7 +13,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Self
 
-from quicksand.base.accepting import Acceptor, bind_private
 from quicksand.base.errors import (
     QuicksandError,
     RemoteProtocolError,
@@ -21,6 +20,7 @@ from quicksand.base.errors import (
     SandboxNotFoundError,
     StateError,
 )
+from quicksand.base.listening import Acceptor, bind_private
 from quicksand.base.paths import make_private_dir, paths
 from quicksand.display.place import SIZE, TO_SIZE, TO_VNC, RelayedScreen
 from quicksand.display.rfb import CLOSE_S

@@ -6,9 +6,8 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from quicksand.base.accepting import Acceptor
 from quicksand.base.errors import QuicksandError, StateError
-from quicksand.base.loopback import listen
+from quicksand.base.listening import Acceptor, listen
 from quicksand.guest.carried import require_able
 from quicksand.hosted.life import FarLife
 from quicksand.life.forwarder import carry, reset

@@ -23,15 +23,14 @@ from quicksand.hosted.life import FarLife
 from quicksand.hosted.relayed_screen import ScreenRelay
 from quicksand.hosted.remote_forwarding import FarForwarding
 from quicksand.hosted.watching import watch
-from quicksand.life.ending import Ending
 from quicksand.life.guest import InGuest
 from quicksand.life.host_directories import HostDirectories
-from quicksand.life.pausing import Pausing
+from quicksand.life.parts import Ending, Pausing
 from quicksand.life.sandbox_checkpoints import Checkpoints
 from quicksand.life.sandbox_desktop import Desktop
 
 if TYPE_CHECKING:
-    from quicksand.base.boot_timing import BootTiming
+    from quicksand.base.progress import BootTiming
     from quicksand.display.rfb import RfbClient
     from quicksand.life.parts import Parts
     from quicksand.life.qmp_events import Event

@@ -11,7 +11,7 @@ from dataclasses import replace
 from quicksand.base.disk_changes import DiskChanges
 from quicksand.base.errors import RemoteError, RemoteRefusedError, SandboxNotFoundError
 from quicksand.base.paths import Paths
-from quicksand.base.process_usage import process_usage
+from quicksand.base.processes import process_usage
 from quicksand.guest.agent.wire import Stream
 from quicksand.hosted.answers import send_json, told_to
 from quicksand.hosted.protocol import STANDING, STANDING_METHODS

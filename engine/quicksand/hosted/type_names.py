@@ -9,26 +9,25 @@ from types import MappingProxyType
 from typing import Any
 
 from quicksand.base.arch import Architecture
-from quicksand.base.boot_timing import BootTiming
-from quicksand.base.progress import Progress
+from quicksand.base.progress import BootTiming, Progress
 from quicksand.disks.diff.changes import ChangeKind, FileChange, FileType
 from quicksand.disks.diff.guest_packages import PackageChange
 from quicksand.disks.diff.patch import Patch
 from quicksand.disks.diff.versions import FileVersions, Version
-from quicksand.guest.traffic import GuestTraffic
+from quicksand.guest.network import GuestTraffic
 from quicksand.life.qmp_events import Event, EventKind
 from quicksand.life.sandbox_display import Region
 from quicksand.life.sandbox_mounts import MountHandle
 from quicksand.life.sandbox_stats import SandboxStats
+from quicksand.mounts.known_mounts import Written
 from quicksand.mounts.shares import MountTraffic
-from quicksand.mounts.told import Written
 from quicksand.qemu.host_usage import HostUsage
 from quicksand.records.config import Accelerator, NetworkMode, SandboxConfig
 from quicksand.records.mount import Mount
 from quicksand.records.port_forwards import PortForward
 from quicksand.saves.save_manifest import Base, Parent, SavedLayer, SaveManifest
 from quicksand.snapshots.comparison import Difference
-from quicksand.snapshots.shell_tail import ShellTail
+from quicksand.snapshots.recognition import ShellTail
 from quicksand.things.checkpoint import Checkpoint
 
 NAMES: MappingProxyType[str, Any] = MappingProxyType(

@@ -7,20 +7,19 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from quicksand.base.process_usage import memory_of, process_usage
-from quicksand.base.processes import list_processes, running_modules
+from quicksand.base.processes import list_processes, memory_of, process_usage, running_modules
 from quicksand.life.spare_names import name_of
 from quicksand.mounts.shares import list_shares
 from quicksand.records.layout import MachineDir, RuntimeDir, runtime_dir
 from quicksand.records.registry import Registry
 from quicksand.warm import publishing, templates
-from quicksand.warm.spares import next_start
+from quicksand.warm.spares import orders
 from quicksand.warm.spares.spare import list_spares
 
 SERVER = "mount server"
 MAKERS = {
     templates.MAKER: "template maker",
-    next_start.MAKER: "spare maker",
+    orders.MAKER: "spare maker",
     publishing.FORWARDER: "port forwarder",
     # An earlier version, which may still run, uses these names.
     "quicksand.template_maker": "template maker",

@@ -18,14 +18,18 @@ from quicksand.base.paths import Paths
 from quicksand.base.removal import id_of, remove, why_not_ours
 from quicksand.base.staging import list_abandoned, sweep_staging
 from quicksand.disks.images.boot_files import list_boot_files, set_aside
-from quicksand.disks.images.build_logs import drop_build_logs, list_build_logs
-from quicksand.disks.images.downloads import drop_downloads, list_downloads
+from quicksand.disks.images.build_cache import (
+    drop_build_logs,
+    drop_downloads,
+    list_build_logs,
+    list_downloads,
+)
 from quicksand.disks.images.image_store import REMOVED
-from quicksand.life.sandbox_trash import SandboxTrash
-from quicksand.qemu.booted import booted_files
+from quicksand.life.sandbox_removal import SandboxTrash
+from quicksand.qemu.planning import booted_files
+from quicksand.records.fleet_files import useless_nodes
 from quicksand.records.host_sockets import host_places
 from quicksand.records.layout import sandbox_dir
-from quicksand.records.local_nodes import useless_nodes
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import is_id
 from quicksand.saves.bundle.unpacked import forget, unpacked_files

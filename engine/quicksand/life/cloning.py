@@ -26,9 +26,9 @@ from quicksand.base.limits import CLONES_AT_ONCE, CLONES_MAX
 from quicksand.base.remedies import Words
 from quicksand.base.sharing import share_file
 from quicksand.base.threads import in_thread_to_the_end, to_the_end
-from quicksand.mounts import devices as machine_devices
+from quicksand.mounts import ninep as machine_devices
 from quicksand.mounts.shares import list_shares
-from quicksand.qemu.started_machine import StartedMachine, remove_quietly
+from quicksand.qemu.process import StartedMachine, remove_quietly
 from quicksand.records.layout import runtime_dir, sandbox_dir
 from quicksand.records.mount import READ_ONLY, READ_WRITE, Mount
 from quicksand.records.nodes import BLANK, Head
@@ -36,14 +36,12 @@ from quicksand.records.nodes import new_id as new_layer
 from quicksand.records.port_forwards import PortForward
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record, new_id
-from quicksand.snapshots.checkpoint_import import Origin, import_node
-from quicksand.snapshots.history import History, history_of
+from quicksand.snapshots.history import History, Origin, history_of, import_node
 from quicksand.snapshots.keeping import locked_history
-from quicksand.snapshots.layers import add_layer
-from quicksand.snapshots.pivot import freeze_stopped
+from quicksand.snapshots.layers import add_layer, freeze_stopped
 from quicksand.snapshots.taking import checkpoint_live, working_on
-from quicksand.warm.desktop_ready import with_desktop
 from quicksand.warm.starting import boot
+from quicksand.warm.template_maker import with_desktop
 
 
 @dataclass(slots=True, kw_only=True)

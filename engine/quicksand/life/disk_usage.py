@@ -14,11 +14,10 @@ from pathlib import Path
 from quicksand.base.files import is_locked
 from quicksand.base.footprint import Footprint
 from quicksand.base.paths import Paths
-from quicksand.life.sandbox_trash import SandboxTrash
+from quicksand.life.sandbox_removal import SandboxTrash
 from quicksand.life.spare_names import name_of
-from quicksand.records.fleet_files import NODE_HOME, fleet_dir, nodes_dir
+from quicksand.records.fleet_files import NODE_HOME, fleet_dir, nodes_dir, nodes_of
 from quicksand.records.layout import SandboxDir, sandbox_dir
-from quicksand.records.local_nodes import nodes_of
 from quicksand.records.registry import Registry
 from quicksand.saves.save_places import WORKSPACE
 from quicksand.saves.workspaces import known_stores

@@ -11,16 +11,16 @@ from quicksand.base.effort import best_effort
 from quicksand.base.errors import MemoryBudgetError
 from quicksand.base.progress import Progress
 from quicksand.qemu.planning import look_for_parts
-from quicksand.qemu.started_machine import remove_quietly
+from quicksand.qemu.process import remove_quietly
 from quicksand.records.layout import sandbox_dir
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record
-from quicksand.warm.spares.discarding import end_all
+from quicksand.warm.spares.claiming import end_all
 from quicksand.warm.spares.handover import take
-from quicksand.warm.spares.next_start import may_take
+from quicksand.warm.spares.orders import may_take
 
 if TYPE_CHECKING:
-    from quicksand.qemu.started_machine import StartedMachine
+    from quicksand.qemu.process import StartedMachine
 
 T = TypeVar("T")
 

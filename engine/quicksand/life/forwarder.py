@@ -8,24 +8,21 @@ import contextlib
 import json
 import os
 import resource
+import select
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from quicksand.base.accepting import RESET, Acceptor, bind_private
 from quicksand.base.background import receive
 from quicksand.base.effort import best_effort
 from quicksand.base.errors import AgentRefusedError, QuicksandError, StateError
-from quicksand.base.loopback import listen
+from quicksand.base.listening import RESET, Acceptor, bind_private, listen
 from quicksand.base.paths import paths
 from quicksand.guest.agent.refusals import LinuxErrno
-from quicksand.guest.connections import GuestConnection
-from quicksand.guest.datagrams import GuestDatagrams
-from quicksand.life.forwarder_lines import Lines
+from quicksand.guest.connections import GuestConnection, GuestDatagrams
 from quicksand.life.guest import InGuest
-from quicksand.life.resets import Resets
 from quicksand.life.sandbox_life import Life
 from quicksand.life.udp_relay import UdpRelay
 from quicksand.qemu.keeper_parts.bounds import no_core_files
@@ -34,6 +31,122 @@ from quicksand.records.dialled import ForwarderFiles, write_dialled
 from quicksand.records.layout import runtime_dir
 from quicksand.records.port_forwards import FORWARDS_MAX, PortForward, Protocol
 from quicksand.records.registry import Registry
+
+PLACES = 240
+"""The most forwarded connections of one client of the agent."""
+
+LINES_MAX = 5
+"""The most clients of the agent, which has ports for 24 (`AGENT_PORTS`)."""
+
+PLACE_S = 10.0
+"""Seconds that a connection waits for a place, about as long as in a guest's own backlog."""
+
+
+@dataclass(slots=True, eq=False)
+class Line:
+    """One client of the agent."""
+
+    life: Life
+    guest: InGuest
+    used: int = 0
+    """The number of places that are taken."""
+
+
+class Lines:
+    """The clients of one guest's agent. The first one lasts as long as this object."""
+
+    def __init__(self, open_: Callable[[], Life]) -> None:
+        """``open_`` makes a client, which connects when it is used."""
+        self._open = open_
+        self._places = asyncio.Semaphore(LINES_MAX * PLACES)
+        self._lines = [self._make()]
+
+    @property
+    def first(self) -> Line:
+        return self._lines[0]
+
+    def _make(self) -> Line:
+        life = self._open()
+        return Line(life, InGuest(life))
+
+    @contextlib.asynccontextmanager
+    async def place(self) -> AsyncIterator[InGuest]:
+        """Hold a place, in the order of arrival. Raises StateError if none becomes free."""
+        try:
+            async with asyncio.timeout(PLACE_S):
+                await self._places.acquire()
+        except TimeoutError:
+            raise StateError(f"{LINES_MAX * PLACES} connections are open") from None
+        try:
+            line = self._find()
+            line.used += 1
+            try:
+                yield line.guest
+            finally:
+                line.used -= 1
+                self._drop_unused(line)
+        finally:
+            self._places.release()
+
+    def _find(self) -> Line:
+        """Return the first client with a free place: so later ones become empty."""
+        found = next((line for line in self._lines if line.used < PLACES), None)
+        if found is None:
+            found = self._make()
+            self._lines.append(found)
+        return found
+
+    def _drop_unused(self, line: Line) -> None:
+        if not line.used and line is not self.first:
+            self._lines.remove(line)
+            line.life.close()
+
+    def close(self) -> None:
+        for line in self._lines:
+            line.life.close()
+
+
+class Resets:
+    """Reports resets of the connections that it watches. Linux only: elsewhere it reports none."""
+
+    def __init__(self) -> None:
+        self._told: dict[int, Callable[[], object]] = {}
+        self._epoll = select.epoll() if hasattr(select, "epoll") else None
+        if self._epoll is not None:
+            asyncio.get_running_loop().add_reader(self._epoll.fileno(), self._look)
+
+    def watch(self, descriptor: int, told: Callable[[], object]) -> None:
+        """Call ``told`` once if the peer of this socket resets it, until `forget`. Raises
+        OSError."""
+        if self._epoll is not None:
+            self._epoll.register(descriptor, 0)  # errors are reported in any case (epoll_ctl(2))
+            self._told[descriptor] = told
+
+    def forget(self, descriptor: int, told: Callable[[], object]) -> None:
+        """Stop calling ``told``. The socket may be closed by now, and its number reused.
+        Idempotent."""
+        if self._epoll is not None and self._told.get(descriptor) == told:
+            del self._told[descriptor]
+            with contextlib.suppress(OSError):  # the kernel forgets closed sockets
+                self._epoll.unregister(descriptor)
+
+    def _look(self) -> None:
+        assert self._epoll is not None
+        for descriptor, events in self._epoll.poll(0):
+            if (told := self._told.get(descriptor)) is None:
+                continue
+            self.forget(descriptor, told)
+            # Only a hang-up: both sides have sent their last bytes, which may not be read yet.
+            if events & select.EPOLLERR:
+                told()
+
+    def close(self) -> None:
+        """Watch no connection any more."""
+        if self._epoll is not None:
+            asyncio.get_running_loop().remove_reader(self._epoll.fileno())
+            self._epoll.close()
+        self._told.clear()
+
 
 CHUNK = 64 * 1024
 REQUEST_MAX = 4096

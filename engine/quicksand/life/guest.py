@@ -12,20 +12,17 @@ from quicksand.base.effort import best_effort
 from quicksand.base.errors import AgentError
 from quicksand.guest import execution
 from quicksand.guest.agent.session import Ask, Session, sync_guest
-from quicksand.guest.command_input import StdinSource, checked
-from quicksand.guest.execution import Command, ExecuteResult, ExitStatus
+from quicksand.guest.execution import Command, ExecuteResult, ExitStatus, StdinSource, checked
 from quicksand.life import machinery
 
 if TYPE_CHECKING:
-    from quicksand.guest.connections import GuestConnection, GuestListener
-    from quicksand.guest.datagrams import GuestDatagrams
+    from quicksand.guest.connections import GuestConnection, GuestDatagrams, GuestListener
     from quicksand.guest.directory_watch import DirectoryWatch
-    from quicksand.guest.shell import Shell, ShellInfo
-    from quicksand.guest.traffic import GuestTraffic
+    from quicksand.guest.network import GuestTraffic
+    from quicksand.guest.shell import Shell, ShellInfo, WatchedShell
     from quicksand.guest.users import Login, SandboxUser
-    from quicksand.guest.watched_shell import WatchedShell
     from quicksand.life.sandbox_stats import GuestProcess, SandboxStats
-    from quicksand.snapshots.shell_tail import ShellTail
+    from quicksand.snapshots.recognition import ShellTail
 
 SHELL_LOOK_S = 1.0
 """Seconds to wait for a terminal's output; a checkpoint does not wait longer for an extra."""

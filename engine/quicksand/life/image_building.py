@@ -6,7 +6,6 @@ engine knows only its name and interface, and imports it only when needed.
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import os
 import shutil
@@ -16,17 +15,15 @@ from collections.abc import Mapping
 from typing import Any, Protocol, cast
 
 from quicksand.base.arch import Architecture
-from quicksand.base.boot_timing import SHARES
 from quicksand.base.errors import ImageError, ImageNotFound, QuicksandError
 from quicksand.base.paths import Paths, expand
-from quicksand.base.progress import Course, Progress
+from quicksand.base.progress import SHARES, Course, Progress
 from quicksand.base.remedies import Remedy, Words
 from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.images.recipes import PACKAGE, has_recipe, recipe_names
 from quicksand.disks.images.resolve import ImageResolver, is_file
 from quicksand.disks.packages.names import PUBLISHED, also_called, plain
-from quicksand.qemu.advice import can_get_qemu, how_to_install
-from quicksand.qemu.binaries import find_binaries
+from quicksand.qemu.binaries import can_get_qemu, find_binaries, how_to_install
 from quicksand.records.config import SandboxConfig
 
 CLEAR_LINE = "\r\x1b[K"

@@ -7,18 +7,23 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from quicksand.base.effort import best_effort
+from quicksand.base.errors import ImageNotFound, StateError
 from quicksand.base.paths import Paths
 from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.images.stored_image import DIGEST_SHOWN, StoredImage
-from quicksand.disks.packages.names import plain
-from quicksand.life.sandbox_trash import SandboxTrash
-from quicksand.records.local_nodes import nodes_of
+from quicksand.disks.packages.names import image_of, plain
+from quicksand.disks.packages.wanted import Wanted
+from quicksand.life.sandbox_removal import SandboxTrash
+from quicksand.records.fleet_files import nodes_of
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record
 from quicksand.saves.census import base_of
 from quicksand.saves.finding import all_stores
 from quicksand.saves.store import Save
 from quicksand.saves.workspaces import known_stores
+from quicksand.warm.spares.claiming import end_useless
+from quicksand.warm.templates import TemplateInfo, discard, list_templates
 
 FRESH_S = 600.0
 """Seconds for which a new version is left alone, because it may be about to be used."""
@@ -133,3 +138,79 @@ def _is_fresh(path: Path) -> bool:
 
 def _once(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
+
+
+def templates_of(digests: Iterable[str], paths: Paths) -> list[TemplateInfo]:
+    """Return the templates of images, given by their digests or the first digits of these."""
+    wanted = tuple(filter(None, digests))
+    return [t for t in list_templates(paths) if wanted and t.image_digest.startswith(wanted)]
+
+
+def drop_prepared(images: Iterable[StoredImage], paths: Paths) -> None:
+    """Remove the templates of images that are gone, and end their spares, which would keep the
+    space."""
+    for template in templates_of([image.root.name for image in images], paths):
+        # Only the templates used last are kept: one that cannot be removed now goes later.
+        with best_effort("remove a template of an image that is gone", paths.engine_log):
+            discard(template.root)
+    end_useless(Registry(paths))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uninstalled:
+    """A package whose images have been removed."""
+
+    name: str
+    """The name of the image."""
+    versions: tuple[StoredImage, ...]
+    """The versions that were removed."""
+    now: StoredImage | None
+    """The version from which new sandboxes now boot, and which did not come from the uninstalled
+    package; None if there is none."""
+
+
+def installed_images(paths: Paths) -> list[StoredImage]:
+    """List all versions of images that were installed from packages. Blocks for I/O."""
+    store = ImageStore(paths.images)
+    found = [one for image in store.list() for one in store.versions(image.root.parent.name)]
+    return [image for image in found if image.package is not None]
+
+
+def uninstall(wanted: Wanted, paths: Paths) -> Uninstalled:
+    """Remove the images that installations of a package have put into the store; built or imported
+    ones stay. Blocks for I/O.
+
+    Raises ImageNotFound if it is not installed, StateError naming the users of an image, HostError;
+    an image that is needed is left as it is.
+    """
+    store, name = ImageStore(paths.images), image_of(wanted.package)
+    doomed = [
+        image
+        for image in store.versions(name)
+        if image.package is not None
+        and wanted.versions.contains(image.package.version, prereleases=True)
+    ]
+    if not doomed:
+        others = ", ".join(sorted({image.name for image in installed_images(paths)}))
+        raise ImageNotFound(
+            f"{wanted} is not installed",
+            hint=f"installed are {others}" if others else "no image is installed from a package",
+        )
+    _require_unneeded(name, doomed, paths)
+    for image in doomed:
+        store.withdraw(image)
+    drop_prepared(doomed, paths)
+    return Uninstalled(name=name, versions=tuple(doomed), now=store.get(name))
+
+
+def _require_unneeded(name: str, images: list[StoredImage], paths: Paths) -> None:
+    users = ImageUsers(paths).of_all(images)
+    for kind, names, hint in (
+        ("the disks of", users.sandboxes, "remove them first, and from the trash"),
+        ("the saves", users.saves, "remove them first, and from the trash"),
+        ("in the trash", users.trashed, "empty the trash first"),
+    ):
+        if names:
+            raise StateError(
+                f"the image {name!r} is the base of {kind} {', '.join(names)}", hint=hint
+            )

@@ -10,22 +10,20 @@ from quicksand.base.on_demand import on_demand
 
 if TYPE_CHECKING:
     from quicksand.disks.images.resolve import is_bundle
-    from quicksand.guest.connections import address, dial, listen, open_sftp
-    from quicksand.guest.datagrams import dial_udp
+    from quicksand.guest.connections import address, dial, dial_udp, listen, open_sftp
     from quicksand.guest.directory_watch import watch
     from quicksand.guest.guest_files import GuestFiles
-    from quicksand.guest.shell import Shell
-    from quicksand.guest.traffic import read_traffic
+    from quicksand.guest.network import read_traffic
+    from quicksand.guest.shell import Shell, WatchedShell
     from quicksand.guest.users import Login, SandboxUser
-    from quicksand.guest.watched_shell import WatchedShell
     from quicksand.life.first_start import make_machine, with_memory
     from quicksand.life.image_building import build_if_missing, known_options, suggested_options
     from quicksand.life.qmp_events import watch_events
+    from quicksand.life.sandbox_removal import SandboxTrash
     from quicksand.life.sandbox_stats import GuestProcess, read_stats
-    from quicksand.life.sandbox_trash import SandboxTrash
     from quicksand.qemu.guest_resume import set_clock_soon
+    from quicksand.qemu.process import remove_quietly, why_gone
     from quicksand.qemu.qemu_hypervisor import Qemu
-    from quicksand.qemu.started_machine import remove_quietly, why_gone
     from quicksand.qemu.stopping import stop_machine
     from quicksand.saves.autosave import AutoSave
     from quicksand.saves.bundle.heads import read_head
@@ -39,18 +37,22 @@ if TYPE_CHECKING:
     from quicksand.saves.saving import SaveOptions, save, write_snapshot
     from quicksand.saves.store import check_save
     from quicksand.saves.trailer import sidecar
-    from quicksand.snapshots.changed_files import Pair, diff_disks
-    from quicksand.snapshots.comparison import compare_disks, read_file, write_patch
+    from quicksand.snapshots.comparison import (
+        Pair,
+        compare_disks,
+        diff_disks,
+        read_file,
+        write_patch,
+    )
     from quicksand.snapshots.history import history_of
     from quicksand.snapshots.keeping import locked_history
+    from quicksand.snapshots.recognition import ShellTail, keep_shell, read_shell, read_thumbnail
     from quicksand.snapshots.reverting import revert
-    from quicksand.snapshots.shell_tail import ShellTail, keep_shell, read_shell
     from quicksand.snapshots.taking import finished_history, take_checkpoint, until_finished
-    from quicksand.snapshots.thumbnails import read_thumbnail
     from quicksand.snapshots.tree import checkpoint_of, list_checkpoints
-    from quicksand.warm.desktop_ready import with_desktop
     from quicksand.warm.publishing import ForwarderCheck, start_forwarder
-    from quicksand.warm.spares.next_start import expect_next
+    from quicksand.warm.spares.orders import expect_next
     from quicksand.warm.starting import boot
+    from quicksand.warm.template_maker import with_desktop
 else:
     __getattr__, __dir__ = on_demand()

@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from quicksand.disks.diff.versions import FileVersions
     from quicksand.life.guest import InGuest
     from quicksand.life.sandbox_mounts import Mounts
-    from quicksand.snapshots.changed_files import Pair
-    from quicksand.snapshots.comparison import Difference
-    from quicksand.snapshots.shell_tail import ShellTail
+    from quicksand.snapshots.comparison import Difference, Pair
+    from quicksand.snapshots.recognition import ShellTail
     from quicksand.things.checkpoint import Checkpoint
 
 

@@ -11,17 +11,12 @@ from typing import TYPE_CHECKING
 
 from quicksand.base.effort import best_effort
 from quicksand.base.error_text import choose
-from quicksand.base.errors import (
-    AgentError,
-    ConfigError,
-    StateError,
-)
+from quicksand.base.errors import AgentError, ConfigError, StateError
 from quicksand.base.regular import read_word
 from quicksand.base.remedies import Remedy, Words
 from quicksand.base.threads import in_thread_to_the_end
 from quicksand.display import any_text, hands
-from quicksand.display.checks import check_path, check_size, check_wait, is_number, is_whole
-from quicksand.display.hands import Hands
+from quicksand.display.hands import Hands, Held, check_button, check_place, pixel_on, place_on
 from quicksand.display.in_guest import (
     ANSWER_S,
     find_pointer,
@@ -29,9 +24,16 @@ from quicksand.display.in_guest import (
     has_driver,
     has_other_layout,
 )
-from quicksand.display.input_state import Held, check_button, check_place, pixel_on, place_on
 from quicksand.display.keys import parse_keys
-from quicksand.display.picture import Format, write_picture
+from quicksand.display.picture import (
+    Format,
+    check_path,
+    check_size,
+    check_wait,
+    is_number,
+    is_whole,
+    write_picture,
+)
 from quicksand.display.recording import Recording
 from quicksand.display.rfb import RfbClient
 from quicksand.display.screendump import is_driven, take_picture, take_size

@@ -17,14 +17,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from quicksand.base.effort import best_effort
 from quicksand.base.errors import MachineError, SandboxNotFoundError, StateError
 from quicksand.base.files import is_locked
+from quicksand.base.paths import Paths
+from quicksand.base.remedies import Remedy, Words
 from quicksand.base.settings import check_settings
 from quicksand.base.threads import to_the_end
 from quicksand.guest.agent.link import AgentLink
-from quicksand.life import leased, machinery, whole
+from quicksand.life import machinery, whole
 from quicksand.life.basis import Basis, unpack_basis
-from quicksand.life.usable import refuse_unusable
 from quicksand.qemu.keeper_check import KeeperCheck
+from quicksand.qemu.keeper_parts.owner import now
 from quicksand.records.command_log import note_command
+from quicksand.records.fleet_files import lease_file, use_permission
 from quicksand.records.layout import runtime_dir, sandbox_dir
 from quicksand.records.paused import refuse_paused
 from quicksand.records.registry import Registry
@@ -32,14 +35,41 @@ from quicksand.records.sandboxes import Entry, Record, RunState, new_id
 from quicksand.things.status import Status
 
 if TYPE_CHECKING:
-    from quicksand.base.boot_timing import BootTiming
-    from quicksand.base.progress import Progress
+    from quicksand.base.progress import BootTiming, Progress
     from quicksand.guest.agent.session import Session
     from quicksand.guest.execution import ExitStatus
     from quicksand.life.sandbox_stats import SandboxStats
-    from quicksand.qemu.started_machine import StartedMachine
+    from quicksand.qemu.process import OwnedProcess, StartedMachine
     from quicksand.snapshots.history import History
     from quicksand.warm.publishing import ForwarderCheck
+
+
+def refuse_unusable(entry: Entry) -> None:
+    """Raise StateError for a sandbox that is still starting or stopping, or cannot be reached."""
+    if entry.status is Status.STARTING:
+        raise StateError(f"the sandbox {entry.name!r} is still starting; try again")
+    if entry.status is Status.STOPPING:
+        raise StateError(f"the sandbox {entry.name!r} is just stopping; try again")
+    if entry.status is Status.UNREACHABLE:
+        raise StateError(
+            f"the sandbox {entry.name!r} cannot be reached: its sockets are gone",
+            hint=Words(Remedy("end", name=entry.name), " ends it, `start` starts it again"),
+        )
+
+
+def require_may_start(paths: Paths, record: Record) -> None:
+    """See `use_permission`. Blocks."""
+    use_permission(sandbox_dir(paths, record.id), record.name, now())
+
+
+def detach(paths: Paths, id_: str, process: OwnedProcess) -> None:
+    """Let a VM outlive this process. A VM that a fleet keeps must not run without its keeper, which
+    ends it. Raises MachineError, then it is not detached."""
+    if lease_file(sandbox_dir(paths, id_)).exists():
+        process.detach_to(runtime_dir(paths, id_).keeper_socket)
+    else:
+        process.detach()
+
 
 T = TypeVar("T")
 
@@ -314,7 +344,7 @@ class Life:
     async def _start_again(self, record: Record, at: str | None) -> None:
         lock = self.registry.lock(record.id)
         try:
-            await asyncio.to_thread(leased.require_may_start, self.registry.paths, record)
+            await asyncio.to_thread(require_may_start, self.registry.paths, record)
             self._adopt(
                 await machinery.with_memory(
                     self.registry,
@@ -383,7 +413,7 @@ class Life:
         if self._link is None:
             raise StateError("the sandbox is not running")
         if self._machine is not None:
-            leased.detach(self.registry.paths, self.id, self._machine.process)
+            detach(self.registry.paths, self.id, self._machine.process)
             self._machine = None
 
     # Its end

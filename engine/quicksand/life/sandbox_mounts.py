@@ -11,15 +11,17 @@ from quicksand.base.errors import ConfigError, MountError, QuicksandError, State
 from quicksand.base.remedies import Remedy, Words
 from quicksand.life.guest import InGuest
 from quicksand.life.sandbox_life import Life
-from quicksand.mounts import devices as machine_devices
 from quicksand.mounts import mounting, ninep
-from quicksand.mounts.after_past import AfterPast
+from quicksand.mounts import ninep as machine_devices
+from quicksand.mounts.at_start import AfterPast
 from quicksand.mounts.directories import Directories, KnownDirectory
-from quicksand.mounts.left_out import (
+from quicksand.mounts.known_mounts import (
+    Written,
     forget_left_out,
     note_left_out,
     read_left_out,
     read_left_out_mounts,
+    read_told,
 )
 from quicksand.mounts.mounter import Mounter
 from quicksand.mounts.share_server import require_program
@@ -31,7 +33,6 @@ from quicksand.mounts.shares import (
     read_shares,
     traffic_of,
 )
-from quicksand.mounts.told import Written, read_told
 from quicksand.records.layout import MachineDir, SandboxDir, runtime_dir, sandbox_dir
 from quicksand.records.mount import CIFS, NINEP, Mount
 

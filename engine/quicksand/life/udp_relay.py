@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from quicksand.base.errors import QuicksandError, StateError
-from quicksand.base.loopback import bind
-from quicksand.guest.datagrams import DATAGRAM_MAX, GuestDatagrams
+from quicksand.base.listening import bind
+from quicksand.guest.connections import DATAGRAM_MAX, GuestDatagrams
 from quicksand.records.port_forwards import FORWARDS_MAX, PortForward, Protocol
 
 SILENCE_S: Final = 60.0

@@ -16,13 +16,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from quicksand.base.error_reasons import reason_of
+from quicksand.base.error_text import reason_of
 from quicksand.base.errors import MountError
 from quicksand.base.files import read_json, write_json
 from quicksand.base.paths import Paths
 from quicksand.base.processes import boot_id
 from quicksand.base.remedies import Remedy, Words
-from quicksand.records.elsewhere import memory_directories
+from quicksand.records.layout import memory_directories
 from quicksand.records.mount import Mount
 
 LINKS_MAX = 40

@@ -13,14 +13,132 @@ import os
 import re
 import stat
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from quicksand_smb.triggers import GIT
 
 from quicksand.base.regular import open_file
-from quicksand.mounts.git_config import Setting, parse
-from quicksand.mounts.git_settings import COMMANDS, HOOKS, INCLUDES, PATHS
+
+_HEADER = re.compile(r'\[\s*([-.A-Za-z0-9]+)(?:\s+"((?:[^"\\\n]|\\.)*)")?\s*\]')
+_NAME = re.compile(r"([A-Za-z][-A-Za-z0-9]*)[ \t]*")
+_ESCAPES = {"n": "\n", "t": "\t", "b": "\b"}
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One variable with its value."""
+
+    section: str
+    """In lower case, without the subsection."""
+    key: str
+    """In lower case."""
+    value: str
+
+    def is_one_of(self, known: Collection[str]) -> bool:
+        """Whether `SECTION.KEY` or `SECTION.*` is among those."""
+        return f"{self.section}.{self.key}" in known or f"{self.section}.*" in known
+
+
+def parse(text: str) -> Iterator[Setting]:
+    """Yield the variables of a file, in their order. Unreadable parts are skipped."""
+    # A byte order mark, as git skips it.
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n")
+    section, at = "", 0
+    while at < len(text):
+        if text[at].isspace():
+            at += 1
+        elif text[at] == "[" and (header := _HEADER.match(text, at)):
+            # `[section.subsection]` is the old way to write one.
+            section, at = header[1].partition(".")[0].lower(), header.end()
+        elif name := _NAME.match(text, at):
+            at = name.end()
+            if text[at : at + 1] == "=":
+                value, at = _value(text, at + 1)
+                yield Setting(section, name[1].lower(), value)
+        else:
+            end = text.find("\n", at)
+            at = len(text) if end < 0 else end + 1
+
+
+def _value(text: str, at: int) -> tuple[str, int]:
+    """Return the value that begins at a place, and the end of its line."""
+    found: list[str] = []
+    kept, is_quoted = 0, False
+    while at < len(text) and text[at] != "\n":
+        char, at = text[at], at + 1
+        if char == '"':
+            is_quoted = not is_quoted
+            kept = len(found)
+        elif char == "\\":
+            escaped, at = text[at : at + 1], at + 1
+            if escaped != "\n":
+                found.append(_ESCAPES.get(escaped, escaped))
+                kept = len(found)
+        elif char in "#;" and not is_quoted:
+            end = text.find("\n", at)
+            at = len(text) if end < 0 else end
+        elif char.isspace() and not is_quoted:
+            found.extend(char if found else "")
+        else:
+            found.append(char)
+            kept = len(found)
+    return "".join(found[:kept]), at
+
+
+INCLUDES = frozenset({"include.path", "includeif.path"})  # git-config(1), "Includes"
+
+PATHS = frozenset(
+    {
+        "core.hookspath",  # githooks(5)
+        "core.attributesfile",  # gitattributes(5): it chooses filters and drivers
+        "init.templatedir",  # git-init(1), "TEMPLATE DIRECTORY": its hooks are copied
+    }
+)
+
+COMMANDS = frozenset(
+    {
+        # git-config(1)
+        "core.fsmonitor", "core.sshcommand", "core.editor", "core.pager", "core.askpass",
+        "core.gitproxy", "core.alternaterefscommand", "sequence.editor", "interactive.difffilter",
+        "pager.*", "alias.*", "browser.cmd", "browser.path", "man.cmd", "man.path",
+        "remote.uploadpack", "remote.receivepack", "uploadpack.packobjectshook",
+        "gpg.program", "gpg.defaultkeycommand", "guitool.cmd", "tar.command",
+        "gc.recentobjectshook",
+        # gitattributes(5)
+        "filter.clean", "filter.smudge", "filter.process", "diff.command", "diff.textconv",
+        "diff.external", "merge.driver",
+        # git-mergetool(1), git-difftool(1)
+        "mergetool.cmd", "mergetool.path", "difftool.cmd", "difftool.path",
+        # gitcredentials(7)
+        "credential.helper",
+        # git-interpret-trailers(1)
+        "trailer.command", "trailer.cmd",
+        # git-submodule(1), "update"
+        "submodule.update",
+        # git-send-email(1), git-imap-send(1)
+        "sendemail.sendmailcmd", "sendemail.smtpserver", "sendemail.tocmd", "sendemail.cccmd",
+        "sendemail.headercmd", "imap.tunnel",
+        # git-instaweb(1), git-svn(1)
+        "instaweb.browser", "instaweb.httpd", "instaweb.modulepath", "svn.authorsprog",
+        # git-lfs-config(5)
+        "lfs.path", "lfs.clean", "lfs.smudge",
+        # git-hook(1)
+        "hook.command",
+    }
+)  # fmt: skip
+
+HOOKS = (
+    # githooks(5)
+    "applypatch-msg", "pre-applypatch", "post-applypatch", "pre-commit", "pre-merge-commit",
+    "prepare-commit-msg", "commit-msg", "post-commit", "pre-rebase", "post-checkout", "post-merge",
+    "pre-push", "pre-receive", "update", "proc-receive", "post-receive", "post-update",
+    "reference-transaction", "push-to-checkout", "pre-auto-gc", "post-rewrite",
+    "sendemail-validate", "fsmonitor-watchman", "p4-changelist", "p4-prepare-changelist",
+    "p4-post-changelist", "p4-pre-submit", "post-index-change",
+)  # fmt: skip
+
 
 ENTRIES_MAX = 20_000
 """The most directory entries that are searched for repositories, those further up first."""

@@ -3,20 +3,112 @@ which the guest is not asked."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import struct
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from quicksand.base.files import is_locked
-from quicksand.mounts import devices
+from quicksand.base.error_text import printable
+from quicksand.base.errors import ConfigError
+from quicksand.base.files import is_locked, read_json, write_json
+from quicksand.base.regular import open_file
+from quicksand.mounts import ninep
 from quicksand.mounts.directories import is_there
-from quicksand.mounts.left_out import read_left_out, read_left_out_mounts
 from quicksand.mounts.mounter import Mounter
 from quicksand.mounts.shares import MountTraffic, Share, last_words, read_shares, traffic_of
-from quicksand.mounts.told import Written, read_told
-from quicksand.records.layout import MachineDir, sandbox_dir
-from quicksand.records.mount import Mount
+from quicksand.records.layout import MachineDir, SandboxDir, sandbox_dir
+from quicksand.records.mount import Mount, decode_mount, encode_mounts
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Entry
 from quicksand.things.status import MountState
+
+
+def note_left_out(
+    place: SandboxDir, left_out: Mapping[str, str], mounts: Sequence[Mount] = ()
+) -> None:
+    """Record why mounts could not be made, by the guest's path; an empty mapping removes the
+    record. Those of ``mounts`` that are among them are kept: nothing else describes them, if the
+    sandbox was not made with them. Blocks for I/O. Raises HostError."""
+    if left_out:
+        kept = encode_mounts([mount for mount in mounts if mount.guest in left_out])
+        write_json(place.left_out, {"left_out": dict(left_out), "mounts": kept}, durable=False)
+    else:
+        place.left_out.unlink(missing_ok=True)
+
+
+def forget_left_out(place: SandboxDir, guests: Collection[str]) -> None:
+    """Forget the errors at these paths of the guest, where something is mounted or nothing is
+    wanted: they no longer hold, even after a later unmount. Blocks for I/O. Raises HostError."""
+    known = read_left_out(place)
+    left = {guest: why for guest, why in known.items() if guest not in guests}
+    if left != known:
+        note_left_out(place, left, read_left_out_mounts(place))
+
+
+def read_left_out(place: SandboxDir) -> dict[str, str]:
+    """Return the mounts that failed at the last start or a later revert, and that have not been
+    mounted since. Blocks for I/O."""
+    try:
+        values = dict(read_json(place.left_out)["left_out"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+    return {str(guest): str(why) for guest, why in values.items()}
+
+
+def read_left_out_mounts(place: SandboxDir) -> list[Mount]:
+    """Return those of them that existed before a revert. Blocks for I/O."""
+    found: list[Mount] = []
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, ConfigError):
+        found.extend(decode_mount(value) for value in read_json(place.left_out)["mounts"])
+    return found
+
+
+ENTRIES = 31
+ENTRY = 512
+_SIZE = ENTRY * (1 + ENTRIES)
+_NUMBER = struct.Struct("=Q")
+_HEAD = struct.Struct("=QH")
+_TRIES = 8
+"""The most attempts to read a file that is being changed; a change takes microseconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """A file that the guest wrote, or renamed to that name."""
+
+    path: str
+    """The printable path below the mounted directory; the end of a very long one."""
+    time: float
+    """The time of its last writing, in seconds since 1970."""
+
+
+def read_told(machine: MachineDir, number: int) -> tuple[Written, ...]:
+    """Return the files of a stream's mount, the last written first; the last 31 different ones.
+    Empty if there is no report. Blocks for I/O."""
+    for _ in range(_TRIES):
+        try:
+            with open_file(machine.share_told(number)) as file:
+                content = os.pread(file.fileno(), _SIZE, 0)
+                again = os.pread(file.fileno(), _NUMBER.size, 0)
+        except OSError:
+            return ()
+        if len(content) != _SIZE:
+            return ()
+        before = _NUMBER.unpack_from(content)[0]
+        if before % 2 == 0 and before == _NUMBER.unpack(again)[0]:
+            return _parse(content)
+    return ()
+
+
+def _parse(content: bytes) -> tuple[Written, ...]:
+    found = []
+    for start in range(ENTRY, _SIZE, ENTRY):
+        seconds, length = _HEAD.unpack_from(content, start)
+        if seconds and length <= ENTRY - _HEAD.size:
+            path = content[start + _HEAD.size : start + _HEAD.size + length]
+            found.append(Written(path=printable(os.fsdecode(path)), time=float(seconds)))
+    return tuple(sorted(found, key=lambda written: -written.time))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +147,7 @@ def known_mounts(registry: Registry, entry: Entry) -> list[KnownMount]:
             if known is None or known.state is MountState.NOT_SERVED:
                 present[share.mount.guest] = _of_share(machine, share)
         found |= present
-        for device in devices.read(machine):
+        for device in ninep.read(machine):
             if device.mounted:
                 found[device.mount.guest] = KnownMount(device.mount, _state(device.mounter))
     return [found[guest] for guest in sorted(found)]

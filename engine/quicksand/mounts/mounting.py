@@ -32,15 +32,14 @@ from quicksand.base.errors import (
 )
 from quicksand.base.files import map_os_errors
 from quicksand.base.threads import to_the_end
-from quicksand.guest.agent import raw
+from quicksand.guest.agent import values
 from quicksand.guest.agent.refusals import LinuxErrno
 from quicksand.guest.agent.session import Ask
 from quicksand.mounts import shares
 from quicksand.mounts.directories import KnownDirectory
-from quicksand.mounts.guest_shares import DETACH_S, GuestShares, ask_for_shares, streams_of
 from quicksand.mounts.mounter import Mounter, look
 from quicksand.mounts.share_server import start_refuser, start_server
-from quicksand.mounts.shares import Share
+from quicksand.mounts.shares import DETACH_S, GuestShares, Share, ask_for_shares, streams_of
 from quicksand.records.config import SHARE_IP, SHARE_PORT, NetworkMode, SandboxConfig
 from quicksand.records.layout import MachineDir, log_of
 from quicksand.records.mount import Mount
@@ -205,7 +204,7 @@ async def _ask_to_mount(share: Share, secret: str, ask: Ask) -> None:
     for directories in KEPT_DIRECTORIES:
         params = {
             "share": share.name,
-            **raw.parameter("target", share.mount.guest),
+            **values.parameter("target", share.mount.guest),
             "options": [
                 *OPTIONS,
                 *directories,
@@ -265,7 +264,7 @@ async def check_free(machine: MachineDir, guest: str) -> None:
 async def remove_mount(machine: MachineDir, share: Share, ask: Ask, *, force: bool) -> None:
     """Remove a mount. With ``force`` it goes whatever the guest does with it; otherwise it is
     refused while a program uses it. Raises MountError, AgentError."""
-    params = {**raw.parameter("target", share.mount.guest), "force": force}
+    params = {**values.parameter("target", share.mount.guest), "force": force}
     try:
         if force:
             # First, so that all files that the guest still has open there are closed in any case.

@@ -11,27 +11,76 @@ import errno
 import os
 import subprocess
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from quicksand.base.errors import (
     AgentRefusedError,
+    ConfigError,
     MountError,
     QuicksandError,
     StateError,
 )
-from quicksand.base.findings import Findings, program_key
+from quicksand.base.files import read_json, write_json
 from quicksand.base.hypervisor import Hypervisor
 from quicksand.base.remedies import Remedy, Words
-from quicksand.guest.agent import raw
+from quicksand.base.tools import Findings, program_key
+from quicksand.guest.agent import values
 from quicksand.guest.agent.session import Ask
-from quicksand.mounts.devices import Device, ninep_of, note, read
 from quicksand.mounts.directories import KnownDirectory, find, opened
 from quicksand.mounts.mounter import NOBODY, Mounter, look
 from quicksand.qemu.binaries import QemuBinaries
 from quicksand.qemu.command import NINEP_DEVICE, SharedDirectory, ninep_tag
 from quicksand.records.config import SandboxConfig
 from quicksand.records.layout import MachineDir
-from quicksand.records.mount import NINEP, Mount
+from quicksand.records.mount import NINEP, Mount, decode_mount
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """A 9p device of a machine."""
+
+    mount: Mount
+    mounted: bool = False
+    """Whether we have had the guest mount it, or are doing so."""
+    mounter: Mounter | None = None
+    """The process that is having the guest mount it; None once the guest was seen to have it
+    mounted."""
+    known: KnownDirectory | None = None
+    """The directory itself; None in records of older versions."""
+
+
+def ninep_of(mounts: Sequence[Mount]) -> list[Mount]:
+    """Return those of the mounts that QEMU serves."""
+    return [mount for mount in mounts if mount.type == NINEP]
+
+
+def note(machine: MachineDir, devices: Sequence[Device]) -> None:
+    """Write the record of a machine's devices. Raises HostError."""
+    write_json(machine.ninep, {"devices": [asdict(device) for device in devices]}, durable=False)
+
+
+def read(machine: MachineDir) -> list[Device]:
+    """The devices of a machine; none without a record. Blocks for I/O."""
+    try:
+        values: list[Any] = read_json(machine.ninep)["devices"]
+        return [
+            Device(
+                mount=decode_mount(value["mount"]),
+                mounted=value["mounted"] is True,
+                known=KnownDirectory.from_json(value["known"]) if value.get("known") else None,
+                mounter=Mounter.from_json(value.get("mounter")),
+            )
+            for value in values
+        ]
+    except (OSError, ValueError, KeyError, TypeError, ConfigError):
+        return []
+
+
+def mounted(machine: MachineDir) -> list[Mount]:
+    """The directories that a machine's guest has mounted by 9p. Blocks for I/O."""
+    return [device.mount for device in read(machine) if device.mounted]
+
 
 MOUNT_S = 60.0
 """Seconds for the guest's mount(2), which may first have to load the client."""
@@ -164,7 +213,7 @@ async def mount_all(machine: MachineDir, mounts: Sequence[Mount], ask: Ask) -> N
         params = {
             "type": NINEP,
             "share": ninep_tag(number),
-            **raw.parameter("target", mount.guest),
+            **values.parameter("target", mount.guest),
             "options": [*OPTIONS],
             "read_only": mount.readonly,
         }
@@ -191,7 +240,7 @@ def _explain(mount: Mount, error: AgentRefusedError) -> QuicksandError:
 async def unmount(machine: MachineDir, mount: Mount, ask: Ask, *, force: bool = False) -> None:
     """Have the guest unmount a directory; its device stays. Raises MountError, AgentError."""
     try:
-        params = {**raw.parameter("target", mount.guest), "force": force}
+        params = {**values.parameter("target", mount.guest), "force": force}
         await ask("unmount_share", params, UNMOUNT_S)
     except AgentRefusedError as error:
         if error.code == "busy":

@@ -15,10 +15,10 @@ from pathlib import Path
 from quicksand.base.arch import Architecture
 from quicksand.base.effort import note
 from quicksand.base.errors import AcceleratorError
-from quicksand.base.findings import Findings, program_key
 from quicksand.base.paths import paths
 from quicksand.base.processes import boot_id
 from quicksand.base.threads import to_the_end
+from quicksand.base.tools import Findings, program_key
 from quicksand.qemu import probe_guard
 from quicksand.qemu.binaries import QemuBinaries
 from quicksand.records.config import Accelerator

@@ -8,17 +8,61 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import HostError, QemuLacksDevice, QemuNotFound, QemuTooOld
-from quicksand.base.findings import Findings, program_key
+from quicksand.base.hypervisor import Features
 from quicksand.base.paths import Paths, paths
 from quicksand.base.remedies import Remedy, Words
-from quicksand.qemu.advice import how_to_get
+from quicksand.base.tools import Findings, program_key
+from quicksand.qemu import debs
 from quicksand.qemu.offers import lacking_types, needed_types
+
+ELSEWHERE = "set QUICKSAND_QEMU_DIR to its directory"
+_HOMEBREW = "install Homebrew (https://brew.sh), then run this again"
+_MANAGERS = (
+    ("apt-get", "apt-get install qemu-system-x86 qemu-utils"),
+    ("dnf", "dnf install qemu-system-x86-core qemu-img"),
+    ("pacman", "pacman -S qemu-base"),
+    ("zypper", "zypper install qemu-x86 qemu-tools"),
+    ("apk", "apk add qemu-system-x86_64 qemu-img"),
+)
+"""Programs that install packages, and the command of each that installs QEMU."""
+
+
+def can_get_qemu() -> bool:
+    """Whether `provision.ensure_qemu` knows a way to get QEMU on this host."""
+    return shutil.which("brew") is not None if sys.platform == "darwin" else debs.is_apt_host()
+
+
+def how_to_get(arch: str) -> Words:
+    """Return how to get QEMU where there is none for guests of ``arch`` (x86_64, aarch64), or an
+    old one."""
+    if not can_get_qemu():
+        return Words(how_to_install())
+    wanted = Architecture(arch)
+    is_ours = wanted is Architecture.host()
+    remedy = Remedy("get_qemu") if is_ours else Remedy("get_qemu_for", arch=wanted.debian)
+    return Words(
+        remedy,
+        f" gets it, or {ELSEWHERE}",
+        python=f"install QEMU, or {ELSEWHERE}",
+    )
+
+
+def how_to_install() -> str:
+    """Return how the user can install QEMU by other means than ours."""
+    if sys.platform == "darwin":
+        return _HOMEBREW
+    for program, command in _MANAGERS:
+        if shutil.which(program) is not None:
+            return f"as root: {command}"
+    return f"install QEMU 7.2 or newer, or {ELSEWHERE}"
+
 
 OLDEST = (7, 2, 0)
 """QEMU 7.2 introduced the last of what we need, such as JSON for -netdev (QEMU changelog)."""
@@ -338,3 +382,6 @@ def _version(system: Path, env: Mapping[str, str]) -> tuple[int, int, int] | Non
     version = int(match[1]), int(match[2]), int(match[3])
     versions.put(key, version)
     return version
+
+
+FEATURES = Features(devices_alone=True, whole_state=True, loads_again=True)

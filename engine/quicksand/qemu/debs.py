@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from quicksand.base.errors import HostError
-from quicksand.base.tools import Progress, ToolError, run_tool
+from quicksand.base.progress import Progress
+from quicksand.base.tools import ToolError, run_tool
 
 LISTS = Path("/var/lib/apt/lists")
 STATUS = Path("/var/lib/dpkg/status")

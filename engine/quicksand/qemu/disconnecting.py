@@ -24,9 +24,8 @@ import socket
 from collections.abc import Callable, Collection, Generator, Iterator
 from pathlib import Path
 
-from quicksand.base.borrowing import borrow
 from quicksand.base.errors import MachineError, QemuDiedError
-from quicksand.base.processes import PROC
+from quicksand.base.processes import PROC, borrow
 
 
 def why_not(pid: int) -> str:

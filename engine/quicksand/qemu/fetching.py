@@ -10,8 +10,7 @@ from packaging.specifiers import SpecifierSet
 
 from quicksand.base.errors import QemuNotFound, QuicksandError
 from quicksand.base.progress import Progress
-from quicksand.disks.packages.pip_settings import certificates
-from quicksand.disks.packages.sources import Source, usual_sources
+from quicksand.disks.packages.sources import Source, certificates, usual_sources
 from quicksand.disks.packages.web import Web
 from quicksand.qemu.bundled import ANY, QEMU_PACKAGE, newest
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from quicksand.base.footprint import Footprint
 from quicksand.base.paths import paths
-from quicksand.base.process_usage import process_usage
-from quicksand.qemu.keeper_parts.bounds import bound_of
-from quicksand.qemu.keeper_parts.memory_watch import memory_of
+from quicksand.base.processes import process_usage
+from quicksand.qemu.keeper_parts.bounds import bound_of, memory_of
 from quicksand.records.layout import runtime_dir, sandbox_dir
 from quicksand.records.paused import too_much, why_oversized
 from quicksand.records.sandboxes import Entry

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from quicksand.base.arch import Architecture
-from quicksand.base.findings import Findings, program_key
+from quicksand.base.tools import Findings, program_key
 from quicksand.qemu.command import Boot, Inherited, MachinePlan, plan
 from quicksand.records.config import Accelerator, NetworkMode
 

@@ -4,27 +4,25 @@ ports."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import itertools
 import socket
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from quicksand.base.arch import Architecture
-from quicksand.base.boot_timing import Stopwatch
+from quicksand.base.capacity import check_memory
 from quicksand.base.errors import ImageError, PortInUseError
-from quicksand.base.memory import check_memory
-from quicksand.base.progress import Progress
+from quicksand.base.progress import Progress, Stopwatch
 from quicksand.base.tick_rate import tick_rate_khz
-from quicksand.disks.images.boot_files import trim
-from quicksand.disks.images.initrd import compose_initrd
+from quicksand.disks.images.boot_files import compose_initrd, start_file_of, start_kernel, trim
 from quicksand.disks.images.resolve import ImageResolver, ResolvedImage
-from quicksand.disks.images.start_kernel import start_kernel
 from quicksand.qemu.accelerator import AcceleratorStatus, choose_accelerator
 from quicksand.qemu.binaries import QemuBinaries, find_binaries, require_display
-from quicksand.qemu.booted import booted_files
 from quicksand.qemu.command import Boot, MachinePlan, SharedDirectory, plan
 from quicksand.qemu.process import Listeners
 from quicksand.records.config import VNC_PORT_HINT, Accelerator, NetworkMode
@@ -33,6 +31,26 @@ from quicksand.records.memory_budget import check_budget
 from quicksand.records.nodes import BLANK, Head, Node
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record, RunState
+
+
+def booted_files(registry: Registry) -> set[Path]:
+    """Return the files of running machines: a revert starts a new QEMU with the same ones. Blocks
+    for I/O."""
+    used: set[Path] = set()
+    for entry in registry.list():
+        if entry.run is not None:
+            used |= _files_of(entry.run, registry.paths.cache)
+    return used
+
+
+def _files_of(run: RunState, cache: Path) -> set[Path]:
+    """Return a machine's files, and the kernel from which a machine that went on would boot."""
+    found = set(map(Path, run.qemu_command))
+    for option, value in pairwise(run.qemu_command):
+        if option == "-kernel":
+            with contextlib.suppress(OSError):  # the image is gone, so no file is made from it
+                found.add(start_file_of(Path(value), cache))
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,27 +17,33 @@ import tempfile
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from packaging.specifiers import SpecifierSet
 
 from quicksand.base.arch import Architecture
-from quicksand.base.error_reasons import reason_of
-from quicksand.base.errors import HostError, QemuNotFound, QuicksandError
+from quicksand.base.error_text import reason_of
+from quicksand.base.errors import HostError, QemuNotFound, QuicksandError, StateError
 from quicksand.base.files import map_os_errors, sync_dir
 from quicksand.base.listing import own_directories
-from quicksand.base.paths import make_private_dir, paths
-from quicksand.base.progress import Shares
+from quicksand.base.paths import Paths, make_private_dir, paths
+from quicksand.base.processes import list_processes, program_of
+from quicksand.base.progress import Progress, Shares
 from quicksand.base.staging import staging
 from quicksand.base.threads import in_thread_to_the_end
-from quicksand.base.tools import Progress, ToolError, run_tool
+from quicksand.base.tools import ToolError, run_tool
+from quicksand.disks.packages.sources import Source
 from quicksand.qemu import debs
-from quicksand.qemu.advice import how_to_install
-from quicksand.qemu.binaries import QemuBinaries, examine_copy, find_all, loader_env, note_trial
+from quicksand.qemu.binaries import (
+    QemuBinaries,
+    copies,
+    examine_copy,
+    find_all,
+    how_to_install,
+    loader_env,
+    note_trial,
+)
 from quicksand.qemu.bundled import ANY, find_wheel, unpack_wheel
-
-if TYPE_CHECKING:
-    from quicksand.disks.packages.sources import Source
 
 PACKAGES = {"x86_64": "qemu-system-x86", "aarch64": "qemu-system-arm"}
 MACHINES = {"x86_64": "q35", "aarch64": "virt"}
@@ -309,3 +315,47 @@ async def _complete_libraries(root: Path, arch: str) -> None:
                         f"{program.name} needs {missing[1]}, which is not here"
                     ) from error
                 (libraries / missing[1]).symlink_to(os.path.relpath(found, libraries))
+
+
+_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)*")
+
+
+def unpacked_versions(paths: Paths) -> list[str]:
+    """List the QEMUs that are unpacked, by the names of their directories, the newest first. Blocks
+    for I/O."""
+    return [root.name for root in copies(paths)]
+
+
+def uninstall_qemu(paths: Paths, versions: SpecifierSet) -> list[str]:
+    """Remove these of the unpacked QEMUs; return their names in `unpacked_versions`. A QEMU of the
+    system, or of a package in a Python environment, stays. Blocks for I/O.
+
+    Raises QemuNotFound if there is none, StateError naming one that runs, before anything is
+    removed; DiskSpaceError, PathError.
+    """
+    doomed = [root for root in copies(paths) if _is_one_of(root.name, versions)]
+    if not doomed:
+        there = ", ".join(unpacked_versions(paths))
+        raise QemuNotFound(
+            f"no QEMU{versions} is installed here",
+            hint=f"installed are {there}" if there else "that of the system is not ours to remove",
+        )
+    programs = [Path(program_of(process.pid)) for process in list_processes()]
+    for root in doomed:
+        if users := sum(program.is_relative_to(root.resolve()) for program in programs):
+            raise StateError(
+                f"the QEMU in {root} runs: {users} of our processes use it",
+                hint="stop the sandboxes, and end orders of spares, first",
+            )
+    place = doomed[0].parent
+    with staging(place, prefix=UNFINISHED) as made:
+        for root in doomed:
+            with map_os_errors(root):
+                root.rename(made / root.name)
+        sync_dir(place)
+    return [root.name for root in doomed]
+
+
+def _is_one_of(name: str, versions: SpecifierSet) -> bool:
+    number = _NUMBER.match(name)
+    return not versions or (number is not None and versions.contains(number[0], prereleases=True))

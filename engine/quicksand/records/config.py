@@ -13,7 +13,18 @@ from quicksand.base.arch import Architecture
 from quicksand.base.error_text import host_takes
 from quicksand.base.errors import ConfigError
 from quicksand.base.remedies import Words
-from quicksand.records.machine_options import option, options_of
+from quicksand.records.machine_options import (
+    decode_directory,
+    decode_items,
+    option,
+    options_of,
+    parse_choice,
+    parse_disk_size,
+    parse_memory,
+    reader,
+    refuse_unknown,
+    split_arguments,
+)
 from quicksand.records.mount import (
     NINEP,
     Mount,
@@ -22,14 +33,6 @@ from quicksand.records.mount import (
     encode_mounts,
     parse_mount,
     reached_directories,
-)
-from quicksand.records.option_values import (
-    decode_directory,
-    decode_items,
-    parse_choice,
-    reader,
-    refuse_unknown,
-    split_arguments,
 )
 from quicksand.records.port_forwards import (
     PortForward,
@@ -40,7 +43,6 @@ from quicksand.records.port_forwards import (
     parse_forward,
     reached_ports,
 )
-from quicksand.records.sizes import parse_disk_size, parse_memory
 
 CPUS_MAX = 255
 """The most CPUs: without an IOMMU, x2APIC ids above 254 cannot get interrupts (QEMU,

@@ -18,12 +18,20 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, Protocol
 
-from quicksand.base.errors import PathError
-from quicksand.base.files import map_os_errors
-from quicksand.base.paths import Paths, make_private_dir
+from quicksand.base.entering import entered
+from quicksand.base.errors import PathError, QuicksandError, StateError
+from quicksand.base.fields import Fields
+from quicksand.base.files import map_os_errors, read_json, write_json
+from quicksand.base.paths import Paths, make_private_dir, paths
+from quicksand.base.processes import boot_id
 from quicksand.base.regular import create, read_word
+from quicksand.base.remedies import Remedy, Words
+from quicksand.records.layout import SandboxDir
 
 NODE_HOME = "home"
 """The name of the home of a node's programs, in its data directory."""
@@ -82,3 +90,145 @@ def machine_id(paths: Paths) -> str:
     if not HEX32.fullmatch(found):
         raise PathError(f"{place} is damaged", hint="remove it; another one is made")
     return found
+
+
+GROUP = "quicksand.nodes"
+
+
+class Node(Protocol):
+    """A local node that is up."""
+
+    @property
+    def id(self) -> str:
+        """Return the name of its directories."""
+
+    @property
+    def name(self) -> str: ...
+
+    def paths(self, paths: Paths) -> Paths:
+        """Return its directories."""
+
+    def require_ours(self, paths: Paths) -> None:
+        """Raise PathError if something else is in the place of its directories."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodesView:
+    """The facts about local nodes that the app shows."""
+
+    addresses: Mapping[str, str] = field(default_factory=dict)
+    """Their addresses, by their names."""
+    ids: Mapping[str, str] = field(default_factory=dict)
+    """Values that tell nodes from earlier ones that had the same names."""
+    drained: frozenset[str] = frozenset()
+    """The names of machines, nodes or not, that take no new sandboxes."""
+    waiting: int = 0
+    """The number of sandboxes that wait for a place on any of them."""
+    error: QuicksandError | None = None
+    """The reason why the nodes are not known."""
+    stamp: Sequence[int] = ()
+    """A mark of what was read, which is not read again while it is the same."""
+
+
+def nodes_of(paths: Paths) -> Sequence[Node]:
+    """Return the nodes that are up; none if that cannot be read. Blocks."""
+    return one.load()(paths) if (one := entered(GROUP).get("up")) else ()
+
+
+def lost_nodes(paths: Paths) -> list[Path]:
+    """Return directories of nodes that are not known any more. Blocks."""
+    return one.load()(paths) if (one := entered(GROUP).get("lost")) else []
+
+
+def useless_nodes(paths: Paths) -> list[Path]:
+    """Return those of them that hold nothing. Blocks."""
+    return one.load()(paths) if (one := entered(GROUP).get("useless")) else []
+
+
+def look_at_nodes(before: NodesView | None) -> NodesView:
+    """Return what is there now; ``before`` is the result of the last look. Blocks. Raises
+    OSError."""
+    before, ours = before or NodesView(), paths()
+    # To look for packages takes 20 ms, which the app's first look has no need of.
+    one = entered(GROUP).get("look") if fleet_dir(ours).is_dir() else None
+    return one.load()(ours, before) if one else NodesView()
+
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseRecord:
+    """The record that a fleet keeps a sandbox. While the file exists, only the fleet starts it."""
+
+    name: str
+    """The name for which the fleet keeps it."""
+    epoch: int
+    boot: str
+    """The machine's boot in which it was written."""
+    superseded_by: str = ""
+    """The machine where a later epoch was started; "" if this is the latest known one."""
+    may_start_until: float = 0.0
+    """The moment of the clock `keeper_parts.owner_wait.now` until which it may be started."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {"schema_version": SCHEMA, **{f: getattr(self, f) for f in self.__slots__}}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> LeaseRecord:
+        """Parse one. Raises ValueError."""
+        if value.get("schema_version") != SCHEMA:
+            raise ValueError(f"schema_version {value.get('schema_version')!r} is not {SCHEMA}")
+        found = Fields(value, "bad lease")
+        return cls(
+            name=found.text("name"),
+            epoch=found.whole("epoch"),
+            boot=found.text("boot"),
+            superseded_by=found.text("superseded_by"),
+            may_start_until=found.real("may_start_until"),
+        )
+
+
+def lease_file(place: SandboxDir) -> Path:
+    """The path of its file."""
+    return place.root / "lease.json"
+
+
+def read_lease(place: SandboxDir) -> LeaseRecord | None:
+    """The lease of a sandbox; None if no fleet keeps it. Raises ValueError for a damaged one,
+    OSError."""
+    try:
+        return LeaseRecord.from_json(read_json(lease_file(place)))
+    except FileNotFoundError:
+        return None
+
+
+def write_lease(place: SandboxDir, lease: LeaseRecord) -> None:
+    """Replace it. Raises HostError."""
+    write_json(lease_file(place), lease.to_json(), read=LeaseRecord.from_json)
+
+
+def use_permission(place: SandboxDir, name: str, now: float) -> None:
+    """Let a start go on, unless a fleet keeps the sandbox and has not permitted it: it may run
+    elsewhere. A permission is valid for one start. Raises StateError, HostError."""
+    try:
+        lease = read_lease(place)
+    except (OSError, ValueError) as error:
+        raise StateError(
+            f"whether a fleet keeps {name!r} cannot be read: {error}",
+            hint=f"have a look at {lease_file(place)}",
+        ) from error
+    if lease is None:
+        return
+    if lease.superseded_by:
+        raise StateError(
+            f"{name!r} is epoch {lease.epoch} of the sandbox {lease.name!r}, which runs on "
+            f"{lease.superseded_by}: it is not started again",
+            hint=Words("a save of it can be started: ", Remedy("save", name=name)),
+        )
+    if lease.boot != boot_id() or now >= lease.may_start_until:
+        raise StateError(
+            f"a fleet keeps {name!r}, and only the fleet starts it: it may run elsewhere by now",
+            hint="look for it in the fleet; Sandbox.attach(…, fleet=True) finds it",
+        )
+    write_lease(place, replace(lease, may_start_until=0.0))

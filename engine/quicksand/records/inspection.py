@@ -3,22 +3,112 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import os
+import signal
 import time
 from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
 
-from quicksand.base.error_reasons import reason_of
-from quicksand.base.files import is_locked, read_json
+from quicksand.base.error_text import printable, reason_of
+from quicksand.base.errors import DiskSpaceError
+from quicksand.base.files import is_locked, map_os_errors, read_json, tail, write_json
 from quicksand.base.paths import Paths
 from quicksand.base.processes import PROC, ProcessKind, holders_of, processes_of
+from quicksand.base.regular import open_file, open_regular
 from quicksand.records.config import SandboxConfig
 from quicksand.records.dialled import ForwarderFiles, read_dialled
-from quicksand.records.held import Held, why_held
-from quicksand.records.last_run import crash_reason
+from quicksand.records.fleet_files import lease_file, read_lease
 from quicksand.records.layout import MachineDir, RuntimeDir, SandboxDir, runtime_dir, sandbox_dir
-from quicksand.records.leases import lease_file, read_lease
 from quicksand.records.paused import LEFT, is_left, pause_of
 from quicksand.records.sandboxes import Entry, Record, RunState
 from quicksand.things.status import Status
+
+WORD_MAX = 16
+
+
+class Held(StrEnum):
+    """The work for which a lock is held."""
+
+    START = "starting"
+    """Somebody starts the sandbox."""
+    RUN = "running"
+    """The sandbox was started."""
+    WORK = "working"
+    """Somebody works on a sandbox that does not run, and goes on not running."""
+
+
+def say_held(lock: int, held: Held) -> None:
+    """Write the work into the file of the lock with the descriptor ``lock``, which the caller
+    holds. Does nothing on a full disk."""
+    with contextlib.suppress(OSError):
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, held.value.encode(), 0)
+
+
+def why_held(lock: Path) -> Held | None:
+    """Return the work for which a held lock is held; None if its file names none. Blocks for
+    I/O."""
+    with contextlib.suppress(OSError, ValueError), open_file(lock) as file:
+        return Held(file.read(WORD_MAX).decode("ascii"))
+    return None
+
+
+NOBODY_TOLD = "it is unknown how it ended: the host went down, or all its processes were killed"
+PANIC_MARK = "Kernel panic - not syncing"
+
+
+def crash_reason(place: SandboxDir) -> str:
+    """Return why the last run ended without being asked to; "" if it ended well."""
+    try:
+        ended = read_json(place.exit)
+        panic = find_panic(place)
+    except FileNotFoundError:
+        # Every run creates logs, and its keeper finally writes exit.json.
+        return NOBODY_TOLD if place.qemu_log.exists() else ""
+    except (OSError, ValueError) as error:
+        return f"how it ended cannot be read: {error}"
+    return panic or _how_it_ended(ended)
+
+
+def write_end(place: SandboxDir, ended: dict[str, Any]) -> None:
+    """Write exit.json; on a full disk into the space that the keeper has reserved for it. Raises
+    DiskSpaceError, PathError."""
+    try:
+        write_json(place.exit, ended)
+    except DiskSpaceError:
+        with map_os_errors(place.exit):
+            descriptor = open_regular(place.reserved_exit, os.O_WRONLY | os.O_NOFOLLOW)
+            try:
+                os.truncate(descriptor, os.write(descriptor, json.dumps(ended).encode()))
+            finally:
+                os.close(descriptor)
+            place.reserved_exit.replace(place.exit)
+
+
+def _how_it_ended(ended: dict[str, Any]) -> str:
+    """Return why QEMU ended, from the keeper's exit.json; "" if it was asked to or was normal."""
+    code = ended.get("code")
+    if ended.get("asked") or code == 0:
+        return ""
+    if code is None:
+        return "QEMU ended with an unknown status, since its keeper was killed"
+    if isinstance(code, int) and code < 0:
+        with contextlib.suppress(ValueError):
+            return f"QEMU was ended by {signal.Signals(-code).name}"
+    return f"QEMU ended with status {code}"
+
+
+def find_panic(place: SandboxDir) -> str:
+    """The guest kernel's panic message on the console, or "" if there is none."""
+    log = tail(place.console_log, limit=16 * 1024)
+    if PANIC_MARK not in log:
+        return ""
+    line = log[log.rindex(PANIC_MARK) :].splitlines()[0]
+    return printable(line[:200])
+
 
 YOUNG_S = 10.0
 """Seconds after the creation of its directory during which a start counts as still going on."""

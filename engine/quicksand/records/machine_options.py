@@ -3,13 +3,19 @@ manifest and the checks of foreign saves derive from it; it is the field of the 
 
 from __future__ import annotations
 
+import difflib
 import functools
-from collections.abc import Callable, Mapping, Sequence
+import re
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, fields
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from quicksand.base.errors import ConfigError
+from quicksand.base.error_text import choose, gib_text
+from quicksand.base.errors import ConfigError, UnknownOptionError
+from quicksand.base.paths import expand
 
 _METADATA = "machine option"
 
@@ -147,3 +153,144 @@ def _complete(record: MachineOption, keyword: str) -> MachineOption:
         help=record.help.format(default=default),
         hint=record.hint.format(default=default),
     )
+
+
+def parse_choice(kind: type[Any], value: object, what: str, *, extra: Iterable[str] = ()) -> Any:
+    """Returns the member of the StrEnum ``kind`` that ``value`` names. Raises ConfigError, which
+    lists the members and ``extra``."""
+    try:
+        return kind(str(value).lower().replace("-", "_"))
+    except ValueError:
+        choices = [*extra, *(str(member.value) for member in kind)]
+        raise ConfigError(f"{what} {str(value)!r} is unknown: {choose(choices)}") from None
+
+
+def refuse_unknown(given: Iterable[str], known: Iterable[str]) -> None:
+    """Raises UnknownOptionError for the first of ``given`` that is not in ``known``, and suggests a
+    name."""
+    accepted = frozenset(known)
+    for name in given:
+        if name not in accepted:
+            names = sorted(accepted)
+            near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+            raise UnknownOptionError(
+                f"unknown option {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""),
+                hint=f"the options are {', '.join(names)}",
+            )
+
+
+def reader(kind: Callable[[str], Any], what: str) -> Callable[[str], Any]:
+    """Makes a reader of one typed value. Raises ConfigError saying that it is not ``what``."""
+
+    def read(word: str) -> Any:
+        try:
+            return kind(word)
+        except ValueError:
+            raise ConfigError(f"{word!r} is not {what}") from None
+
+    return read
+
+
+def split_arguments(text: str) -> list[str]:
+    """Splits a text into words as a shell does. Raises ConfigError."""
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise ConfigError(f"the quotes do not match: {error}") from None
+
+
+def decode_items(name: str, decode: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
+    """Makes a decoder for the list that is given as ``name``; None is an empty list."""
+
+    def decode_all(value: Any) -> tuple[Any, ...]:
+        if value is None:
+            return ()
+        if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+            raise ConfigError(f"{name} must be a list, not {value!r}")
+        return tuple(decode(item) for item in value)
+
+    return decode_all
+
+
+def decode_directory(value: object) -> str | None:
+    """Returns the whole path of a directory. Raises ConfigError, PathError."""
+    if value is None:
+        return None
+    if not isinstance(value, str | Path) or not str(value) or "\0" in str(value):
+        raise ConfigError(f"{value!r} is no path of a directory")
+    return str(expand(str(value)).absolute())
+
+
+MIB = 1024 * 1024
+
+MEMORY_MIN = 64 * MIB
+"""Bytes; with less, Debian's kernel does not start its first process."""
+
+MEMORY_MAX = 1024 * 1024 * MIB
+"""Bytes; QEMU's own CPU models have 40 bits of physical address (target/i386/cpu.h,
+TCG_PHYS_ADDR_BITS)."""
+
+DISK_SIZE_MAX = 4 * 1024**4
+"""Bytes of the largest disk that an overlay of ours can map (disks/images/qcow2_writing.py)."""
+
+_SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(?:([KMGT])(?:i?B)?|(B))?\s*", re.IGNORECASE)
+_UNITS = {"B": 1, "K": 1024, "M": MIB, "G": 1024 * MIB, "T": 1024 * 1024 * MIB}
+
+
+def parse_memory(text: str | int) -> int:
+    """Returns the bytes of a memory size. A number without a unit is in MiB, as for QEMU's -m.
+    Raises ConfigError.
+
+    >>> parse_memory("1.5G") == parse_memory("1536") == 1536 * 1024 * 1024
+    True
+    """
+    size = parse_size(text, what="memory", default_unit="M")
+    if size < MEMORY_MIN:
+        raise ConfigError(f"memory {text!r} is too little", hint="64M is the least, 512M usual")
+    if size > MEMORY_MAX:
+        raise ConfigError(f"memory {text!r} is too much", hint="1T is the most, 512M usual")
+    return size - size % MIB
+
+
+def parse_disk_size(text: str | int) -> int:
+    """Returns the bytes of a disk size such as "10G". Raises ConfigError."""
+    size = parse_size(text, what="disk_size")
+    if size > DISK_SIZE_MAX:
+        raise ConfigError(f"disk_size {text!r} is too large", hint="4T is the most")
+    return size
+
+
+def check_disk_size(size: int, least: int, what: str) -> None:
+    """Raises ConfigError if a disk of ``size`` bytes (0: not given) is requested on top of
+    ``what``, whose disk has ``least`` bytes."""
+    if 0 < size < least:
+        raise ConfigError(
+            f"a disk_size of {size} bytes is too small: the disk of {what} has {least} "
+            f"({gib_text(least)})",
+            hint="leave it out, or say a larger one",
+        )
+
+
+def parse_size(text: str | int, *, what: str, default_unit: str = "") -> int:
+    """Returns the bytes of a size such as "512M", "1.5G", "512MiB". Raises ConfigError that names
+    ``what``."""
+    match = _SIZE.fullmatch(str(text)) if not isinstance(text, bool) else None
+    if match is None:
+        raise ConfigError(
+            f"{what} {text!r} is not a size", hint='write it like "512M", "1.5G" or "2048"'
+        )
+    unit = (match[2] or match[3] or default_unit).upper()
+    size = float(match[1]) * _UNITS.get(unit, 1)
+    if not 0 < size < 2**60:
+        raise ConfigError(f"{what} {text!r} is out of range")
+    return int(size)
+
+
+def write_size(size: int) -> str:
+    """Returns the shortest text that `parse_size` reads as ``size`` bytes.
+
+    >>> [write_size(parse_size(text, what="")) for text in ("1024M", "1.5G", "1000")]
+    ['1G', '1536M', '1000B']
+    """
+    unit = next((unit for unit in "TGMK" if size % _UNITS[unit] == 0), "B")
+    return f"{size // _UNITS[unit]}{unit}"

@@ -8,12 +8,46 @@ import secrets
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
-from quicksand.base.error_reasons import reason_of
-from quicksand.base.errors import ConfigError
+from quicksand.base.error_text import reason_of
+from quicksand.base.errors import ConfigError, HistoryError
 from quicksand.base.fields import Fields
-from quicksand.records.layout import AGENT_PORTS
-from quicksand.records.notes import read_note
+from quicksand.base.files import read_json, write_json
+from quicksand.base.processes import boot_id
+from quicksand.records.layout import AGENT_PORTS, SandboxDir
 from quicksand.things.tier import Tier, find_tier
+
+NOTE_MAX = 16_384
+"""Characters. A record has 4 MiB at most, and a character up to 12 bytes of it."""
+
+
+def check_note(note: object) -> str:
+    """Return ``note`` if it is a valid note. Raises ConfigError."""
+    if not isinstance(note, str):
+        raise ConfigError(f"{note!r:.80} is no note", hint='a text; "" is none')
+    if len(note) > NOTE_MAX:
+        raise ConfigError(
+            f"a note of {len(note)} characters is too long", hint=f"{NOTE_MAX} is the most"
+        )
+    if note != _whole(note):
+        raise ConfigError(
+            f"the note {note!r:.80} has half a character, which no file or terminal takes",
+            hint="leave it out",
+        )
+    return note
+
+
+def read_note(note: object) -> str:
+    """Return the note in a record. Older versions wrote whatever they were given: None counts as no
+    note, and half a character as a question mark. Raises ConfigError for anything but text."""
+    return check_note(
+        _whole(note)[:NOTE_MAX] if isinstance(note, str) else "" if note is None else note
+    )
+
+
+def _whole(text: str) -> str:
+    """Return ``text`` with a question mark for each surrogate, which is half of a character."""
+    return text.encode("utf-8", "replace").decode()
+
 
 SCHEMA = 1
 TAG_MAX = 128
@@ -301,3 +335,70 @@ def _id(value: Any) -> str:
     if not is_id(value):
         raise ValueError(f"{value!r} is no id")
     return value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenUp:
+    """A present whose disk is frozen, and whose pages are in a file that may not be synced."""
+
+    node: Node
+    """The present's checkpoint without the memory, of the tier "disk"."""
+    head: Head
+    """The head before its disk was frozen."""
+    run: str
+    """The present's run of QEMU."""
+    size: int
+    """Bytes of its guest's memory."""
+    since: str | None
+    """The checkpoint since which the held pages were written; None for the whole run of QEMU."""
+    firmware: File | None
+    boot: str
+    """The boot of the host (`boot_id`): held pages exist only as long as that."""
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the host has not been rebooted since, so that its pages are still held."""
+        return self.boot == boot_id()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "schema_version": SCHEMA,
+            "node": self.node.to_json(),
+            "head": self.head.to_json(),
+            "run": self.run,
+            "size": self.size,
+            "since": self.since,
+            "firmware": self.firmware.to_json() if self.firmware is not None else None,
+            "boot": self.boot,
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> GivenUp:
+        """Parse one. Raises ValueError naming what is wrong."""
+        check_schema(value)
+        found = Fields(value, "bad record of a present that was given up")
+        firmware = found.any("firmware")
+        return cls(
+            node=Node.from_json(found.fields("node")),
+            head=Head.from_json(found.fields("head")),
+            run=found.text("run"),
+            size=found.whole("size"),
+            since=found.maybe("since", found.text),
+            firmware=None if firmware is None else File.from_json(firmware),
+            boot=found.text("boot"),
+        )
+
+    def write(self, place: SandboxDir) -> None:
+        """Write it to the disk. Raises DiskSpaceError, PathError."""
+        write_json(place.given_up, self.to_json(), read=GivenUp.from_json)
+
+
+def read_given_up(place: SandboxDir) -> GivenUp | None:
+    """Read the present that was given up and is not a checkpoint yet, if there is one. Raises
+    HistoryError if it cannot be read."""
+    try:
+        return GivenUp.from_json(read_json(place.given_up))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise HistoryError(f"{place.given_up} cannot be read: {error}") from error

@@ -1,6 +1,6 @@
 """The reasons why a sandbox's guest is paused, in the words that all messages use: somebody has
 paused it, the host's disk is full, or its QEMU has taken too much of the host's memory
-(qemu/keeper_parts/memory_watch.py)."""
+(qemu/keeper_parts/bounds.py)."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from quicksand.base.ageing import NOTE
 from quicksand.base.effort import best_effort
@@ -34,15 +34,52 @@ from quicksand.base.remedies import Remedy, Words
 from quicksand.base.removal import belongs_to, make_marked, remove, require_ours, why_not_ours
 from quicksand.base.staging import sweep_staging
 from quicksand.records.config import SandboxConfig, check_name
-from quicksand.records.elsewhere import remove_memory
-from quicksand.records.glances import Glance, glance_at_all, ids_in, names_in
-from quicksand.records.held import Held, say_held
 from quicksand.records.host_sockets import ours_beside_sandboxes
-from quicksand.records.inspection import inspect
-from quicksand.records.last_run import write_end
-from quicksand.records.layout import MachineDir, SandboxDir, runtime_dir, sandbox_dir
+from quicksand.records.inspection import Held, inspect, say_held, write_end
+from quicksand.records.layout import MachineDir, SandboxDir, remove_memory, runtime_dir, sandbox_dir
 from quicksand.records.sandboxes import LOCK_WAIT_S, Entry, Record, RunState, is_id
 from quicksand.records.trash import REMOVED, Trash, remove_for_good, remove_tree, trash_dir
+
+
+class Glance(NamedTuple):
+    """The few facts of a sandbox's record that every other start needs."""
+
+    id: str
+    name: str
+    """Its recorded name; "" if none can be read."""
+    may_be_left: bool
+    """Whether it is removed if nobody runs it: it is ephemeral, has never started, or has no record
+    yet. A sandbox with a damaged record stays."""
+
+
+def glance_at_all(sandboxes: Path) -> Iterator[Glance]:
+    """Yield a glance at each directory that is named as a sandbox. Blocks for small files."""
+    place, name = os.fspath(sandboxes), SandboxDir(sandboxes).record.name
+    for id_ in ids_in(sandboxes):
+        try:
+            record = read_json(f"{place}/{id_}/{name}")
+        except FileNotFoundError:
+            yield Glance(id_, "", True)
+        except (OSError, ValueError):
+            yield Glance(id_, "", False)
+        else:
+            stays = record.get("committed") is True and record.get("discard") is False
+            yield Glance(id_, str(record.get("name")), not stays)
+
+
+def ids_in(place: Path) -> list[str]:
+    """The names in a directory that are ids of sandboxes; none if there is no such directory."""
+    return [name for name in names_in(place) if is_id(name)]
+
+
+def names_in(place: Path) -> list[str]:
+    """The names in a directory; none if there is no such directory."""
+    try:
+        with os.scandir(place) as found:
+            return [one.name for one in found]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
 
 T = TypeVar("T")
 

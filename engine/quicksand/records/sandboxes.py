@@ -7,7 +7,7 @@ import os
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from quicksand.base.error_reasons import reason_of
+from quicksand.base.error_text import reason_of
 from quicksand.base.errors import ConfigError
 from quicksand.base.fields import Fields
 from quicksand.records.config import SandboxConfig, check_name

@@ -32,9 +32,8 @@ from quicksand.base.regular import NotAFileError
 from quicksand.base.remedies import Remedy, Words
 from quicksand.base.removal import remove, require_ours
 from quicksand.records.config import check_name
-from quicksand.records.elsewhere import remove_memory
-from quicksand.records.held import Held, say_held
-from quicksand.records.layout import SandboxDir
+from quicksand.records.inspection import Held, say_held
+from quicksand.records.layout import SandboxDir, remove_memory
 from quicksand.records.sandboxes import LOCK_WAIT_S, Record, is_id
 
 TRASH = ".trash"

@@ -22,9 +22,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from quicksand.base.accepting import Acceptor, bind_private
 from quicksand.base.error_text import printable
 from quicksand.base.errors import HostError
+from quicksand.base.listening import Acceptor, bind_private
 from quicksand.base.paths import make_private_dir
 from quicksand.records.host_sockets import ASKPASS_SOCKETS, askpass_socket
 from quicksand.remote.abandoned import remove_abandoned

@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 from quicksand.base.entering import entered
 from quicksand.base.errors import ConfigError
 from quicksand.base.remedies import Remedy, Words
-from quicksand.records.local_nodes import GROUP
+from quicksand.records.fleet_files import GROUP
 from quicksand.remote.destination import Destination
 
 NODE_SCHEME = "node://"

@@ -9,20 +9,14 @@ import sys
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Protocol
 
-from quicksand.base.accepting import Acceptor, bind_private
 from quicksand.base.errors import RemoteError, RemoteUnreachableError
+from quicksand.base.listening import Acceptor, bind_private
 from quicksand.base.paths import make_private_dir, paths
 from quicksand.records.host_sockets import HOST_SOCKETS, host_socket
 from quicksand.remote.abandoned import remove_abandoned
 from quicksand.remote.agents import Finish, relay
 from quicksand.remote.commands import CheckArgv, Commands
-from quicksand.remote.hello import (
-    PROTOCOL,
-    Hello,
-    encode_refusal,
-    read_hello,
-    welcome,
-)
+from quicksand.remote.hello import PROTOCOL, Hello, encode_refusal, read_hello, welcome
 from quicksand.remote.peer_link import Link, Request
 from quicksand.remote.places import Places
 

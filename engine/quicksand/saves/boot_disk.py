@@ -5,20 +5,20 @@ from __future__ import annotations
 import contextlib
 from dataclasses import replace
 
+from quicksand.base.capacity import check_space
 from quicksand.base.files import map_os_errors, read_json
-from quicksand.base.space import check_space
-from quicksand.disks.images.overlay import create_overlay
 from quicksand.disks.images.qcow2 import check_qcow2
+from quicksand.disks.images.qcow2_writing import create_overlay
 from quicksand.disks.images.resolve import ResolvedImage
 from quicksand.qemu.keeper_parts import FIRST
 from quicksand.records.layout import SandboxDir
+from quicksand.records.machine_options import check_disk_size
 from quicksand.records.nodes import BLANK, Head, Node, new_id
 from quicksand.records.sandboxes import Record
-from quicksand.records.sizes import check_disk_size
 from quicksand.saves.resuming import adopt
 from quicksand.snapshots.history import History, lost_head, prune_automatic
+from quicksand.snapshots.last_checkpoint import keep_left_behind
 from quicksand.snapshots.layers import add_layer
-from quicksand.snapshots.left_behind import keep_left_behind
 
 UNFINISHED = "starting"
 """The machine's name in a head whose start has not succeeded yet."""

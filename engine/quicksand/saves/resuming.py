@@ -11,14 +11,14 @@ from quicksand.base.files import map_os_errors, sync_dir, write_word
 from quicksand.base.paths import Paths
 from quicksand.base.remedies import Remedy, Words
 from quicksand.base.sharing import copy_sparse, share_file
-from quicksand.disks.images.overlay import create_overlay
 from quicksand.disks.images.qcow2 import check_qcow2
+from quicksand.disks.images.qcow2_writing import create_overlay
 from quicksand.disks.images.resolve import ImageResolver, ResolvedImage, is_file
 from quicksand.qemu.keeper_parts import FIRST
 from quicksand.records.layout import SandboxDir, layer_name
+from quicksand.records.machine_options import check_disk_size
 from quicksand.records.nodes import Head, new_id
 from quicksand.records.sandboxes import SaveSource
-from quicksand.records.sizes import check_disk_size
 from quicksand.saves.finding import is_path, store_at
 from quicksand.saves.portable import check_portable, find_image
 from quicksand.saves.resolving import find_meaning

@@ -18,7 +18,7 @@ from quicksand.base.arch import Architecture
 from quicksand.base.errors import ConfigError, SaveError, SaveNotFoundError
 from quicksand.base.files import read_json
 from quicksand.records.config import SandboxConfig
-from quicksand.records.notes import read_note
+from quicksand.records.nodes import read_note
 
 VERSION = 6
 """The version of the format (specification, "Saves")."""

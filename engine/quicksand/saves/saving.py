@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from quicksand.base.arch import Architecture
+from quicksand.base.capacity import check_space
 from quicksand.base.effort import best_effort
 from quicksand.base.errors import ConfigError, ImageError, PathError, QuicksandError
 from quicksand.base.files import map_os_errors, sync_dir, write_json, write_word
@@ -24,16 +25,14 @@ from quicksand.base.paths import Paths
 from quicksand.base.progress import Progress
 from quicksand.base.regular import open_regular, read_word
 from quicksand.base.sharing import copy_open_file, link_file
-from quicksand.base.space import check_space
 from quicksand.base.threads import in_thread_to_the_end, to_the_end
 from quicksand.base.version import DISTRIBUTION, version_text
-from quicksand.disks.images.merge import write_merged
 from quicksand.disks.images.resolve import ImageResolver, ResolvedImage
-from quicksand.disks.images.same_files import sha256_file
+from quicksand.disks.images.stored_image import sha256_file
+from quicksand.disks.images.visible import write_merged
 from quicksand.guest.agent.session import Ask
 from quicksand.qemu.planning import resolve_image
-from quicksand.records.nodes import new_id
-from quicksand.records.notes import check_note
+from quicksand.records.nodes import check_note, new_id
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record
 from quicksand.saves.ownership import mark_made
@@ -52,7 +51,7 @@ from quicksand.saves.store import Save, SaveStore
 from quicksand.saves.workspaces import remember
 from quicksand.snapshots.history import History, history_of
 from quicksand.snapshots.keeping import locked_history
-from quicksand.snapshots.pivot import Pivot, freeze_stopped
+from quicksand.snapshots.layers import Pivot, freeze_stopped
 from quicksand.snapshots.taking import RunningSandbox, working_on
 
 AGENT_S = 30.0

@@ -29,8 +29,8 @@ from pathlib import Path
 
 from quicksand.base.ageing import confirm
 from quicksand.base.errors import ConfigError, HostError, PathError, SaveError, SaveNotFoundError
-from quicksand.base.exchange import exchange
 from quicksand.base.files import (
+    exchange,
     lock_within,
     map_os_errors,
     read_json,

@@ -18,7 +18,7 @@ from quicksand.base.errors import ImageError, QuicksandError, SaveError
 from quicksand.base.paths import Paths
 from quicksand.base.regular import open_regular
 from quicksand.base.threads import Stopped, in_stoppable_thread
-from quicksand.disks.diff.layer import Layer
+from quicksand.disks.diff.chain import Layer
 from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.images.resolve import ResolvedImage
 from quicksand.saves.finding import find_save

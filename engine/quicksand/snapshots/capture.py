@@ -18,9 +18,8 @@ from typing import Any, ClassVar
 
 from quicksand.base.effort import best_effort
 from quicksand.base.errors import MachineError, StateError
-from quicksand.base.files import map_os_errors, sync_dir
+from quicksand.base.files import is_leased, map_os_errors, sync_dir
 from quicksand.base.hypervisor import Features, Hypervisor
-from quicksand.base.lease import is_leased
 from quicksand.base.removal import remove
 from quicksand.base.threads import both, in_thread_to_the_end, to_the_end
 from quicksand.mounts.shares import may_be_mounted
@@ -28,9 +27,8 @@ from quicksand.records.layout import AGENT_PORTS, MachineDir, SandboxDir
 from quicksand.records.nodes import Head, Node, new_id
 from quicksand.records.sandboxes import RunState
 from quicksand.snapshots.history import History
+from quicksand.snapshots.layers import Pivot, seal_disk
 from quicksand.snapshots.memory_copying import Fate, Taken
-from quicksand.snapshots.merging import seal_disk
-from quicksand.snapshots.pivot import Pivot
 from quicksand.snapshots.stepwise import THREAD
 from quicksand.snapshots.storing import memory_files
 from quicksand.things.tier import Tier

@@ -14,8 +14,9 @@ import os
 import re
 import time
 from collections.abc import AsyncIterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from quicksand.base.errors import CheckpointNotFoundError, HistoryError
 from quicksand.base.files import (
@@ -30,10 +31,9 @@ from quicksand.base.files import (
 from quicksand.base.listing import TEMPORARY, own_files
 from quicksand.base.remedies import Remedy, Words
 from quicksand.base.removal import remove
-from quicksand.records.given_up import read_given_up
+from quicksand.base.sharing import share_file
 from quicksand.records.layout import SandboxDir
-from quicksand.records.nodes import File, Head, Node, is_id
-from quicksand.records.notes import check_note
+from quicksand.records.nodes import File, Head, Node, check_note, is_id, read_given_up
 from quicksand.records.registry import Registry
 from quicksand.snapshots.pages import TICK_NS
 
@@ -390,3 +390,57 @@ def _remove_others(directory: Path, kept: set[str]) -> None:
     for path in own_files(real, _OF_A_LAYER_OR_MEMORY):
         if path.name not in kept:
             path.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """A checkpoint, and the directory of the sandbox or template that it belongs to."""
+
+    place: SandboxDir
+    node: Node
+
+
+def import_node(origin: Origin, place: SandboxDir, **changes: Any) -> Node:
+    """Add a checkpoint, with all files that it needs and with ``changes`` to its record, to the
+    sandbox in ``place``; returns it. The caller holds the locks of both histories.
+
+    Files are hard-linked where the file system allows it, else copied. Raises HistoryError if a
+    file is missing, DiskSpaceError, PathError.
+    """
+    old, node = origin.place, origin.node
+    if (place.checkpoints / node.id / "node.json").exists():
+        return History(place).get(node.id)
+    with map_os_errors(place.root):
+        place.make()
+        (place.checkpoints / node.id).mkdir(mode=0o700, exist_ok=True)
+    shared = [(old.layer(name), place.layer(name)) for name in node.layers]
+    shared += [(old.seal(name), place.seal(name)) for name in node.layers]
+    for name in {file.name for file in node.files}:
+        shared.append((old.memory / name, place.memory / name))
+    for name, _ in node.own_files:
+        shared.append((old.checkpoints / node.id / name, place.checkpoints / node.id / name))
+    for source, target in shared:
+        if not source.exists():
+            raise HistoryError(f"the checkpoint {node.tag!r} is damaged: {source} is missing")
+        share_file(source, target)
+    if (screen := old.screen(node.id)).exists():
+        share_file(screen, place.screen(node.id))
+    for changed in (place.layers, place.memory, place.checkpoints / node.id):
+        sync_dir(changed)
+    imported = replace(node, parent=None, **changes)
+    History(place).commit(imported)
+    return imported
+
+
+WHAT_MAX = 90
+"""Characters of the description; the time and a number follow."""
+
+
+def automatic_tag(history: History, what: str) -> str:
+    """``what`` and the local time, and a number if that tag is taken."""
+    tag = first = f"{what[:WHAT_MAX]} {time.strftime('%H:%M:%S')}"
+    taken = {node.tag for node in history.nodes()}
+    number = 2
+    while tag in taken:
+        tag, number = f"{first} ({number})", number + 1
+    return tag

@@ -26,27 +26,25 @@ from itertools import pairwise
 from quicksand.base.arch import Architecture
 from quicksand.base.effort import best_effort
 from quicksand.base.errors import HistoryError, HostError, MachineError, QemuDiedError
-from quicksand.base.files import PendingJson, map_os_errors
-from quicksand.base.lease import Lease, take_at_once
+from quicksand.base.files import Lease, PendingJson, map_os_errors, take_at_once
 from quicksand.base.remedies import Remedy, Words
 from quicksand.base.threads import both, in_thread_to_the_end, to_the_end
-from quicksand.disks.images.start_kernel import SUFFIX as ELF
+from quicksand.disks.images.boot_files import KERNEL_SUFFIX
 from quicksand.guest.agent.link import AgentLink
-from quicksand.mounts import devices as machine_devices
 from quicksand.mounts import ninep
+from quicksand.mounts import ninep as machine_devices
 from quicksand.qemu import disconnecting
 from quicksand.records.layout import QMP_MONITORS
 from quicksand.records.nodes import Head, Node
 from quicksand.records.registry import publish_state
 from quicksand.snapshots import finisher, other_clients, restore, rewriting
 from quicksand.snapshots.awakening import Awakening, Moments
-from quicksand.snapshots.device_load import DeviceLoad
+from quicksand.snapshots.device_load import STATE_MAX, DeviceLoad
 from quicksand.snapshots.guest_ram import GuestRam, Runs, split_runs, without_runs
 from quicksand.snapshots.layers import add_layer
 from quicksand.snapshots.memory_copying import Fate
 from quicksand.snapshots.present import Present
 from quicksand.snapshots.rewriting import Rewriting
-from quicksand.snapshots.state_disk import STATE_MAX
 from quicksand.snapshots.storing import find_image
 from quicksand.snapshots.taking import RunningSandbox
 from quicksand.snapshots.tier_choice import choose_tier
@@ -93,7 +91,7 @@ async def why_not(live: RunningSandbox, node: Node) -> str:
         ),
         "the sandbox has QEMU arguments of its own": bool(config.extra_qemu_args),
         # QEMU would write that kernel to the guest's memory again.
-        BOOTED: any(word.endswith(ELF) for word in live.run.qemu_command),
+        BOOTED: any(word.endswith(KERNEL_SUFFIX) for word in live.run.qemu_command),
     }
     for why, is_so in facts.items():
         if is_so:

@@ -14,13 +14,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from quicksand.base.capacity import check_space
 from quicksand.base.effort import best_effort
 from quicksand.base.errors import DiskSpaceError, MachineError, QemuDiedError
 from quicksand.base.hypervisor import Hypervisor
-from quicksand.base.space import check_space
 from quicksand.base.threads import in_thread_to_the_end
-from quicksand.disks.images.overlay import create_overlay
 from quicksand.disks.images.qcow2 import check_qcow2
+from quicksand.disks.images.qcow2_writing import create_overlay
 from quicksand.records.layout import MachineDir, SandboxDir
 from quicksand.records.nodes import BLANK, Node
 from quicksand.snapshots.capture import Capture, Way

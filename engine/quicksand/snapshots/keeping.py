@@ -1,5 +1,5 @@
 """Keeping the present that a revert in place has given up, if its client was killed before it
-became a checkpoint: `records/given_up.py` records the places of all its files."""
+became a checkpoint: `records/nodes.py` records the places of all its files."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from quicksand.base.errors import HistoryError, HostError
 from quicksand.base.files import map_os_errors, sync_dir
 from quicksand.base.regular import read_at_most
 from quicksand.base.threads import in_thread_to_the_end
-from quicksand.records.given_up import GivenUp, read_given_up
 from quicksand.records.layout import SandboxDir
-from quicksand.records.nodes import Node
+from quicksand.records.nodes import GivenUp, Node, read_given_up
 from quicksand.snapshots.guest_ram import PAGE
 from quicksand.snapshots.history import History
-from quicksand.snapshots.merging import seal_disk
+from quicksand.snapshots.layers import seal_disk
 from quicksand.snapshots.page_buffer import HeldPages
 from quicksand.snapshots.pages import INDEX_MAX, PageIndex
 from quicksand.snapshots.storing import Storage, memory_files

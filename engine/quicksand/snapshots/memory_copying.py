@@ -25,10 +25,10 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import NamedTuple
 
+from quicksand.base.capacity import available_memory
 from quicksand.base.error_text import size_text
 from quicksand.base.errors import MachineError
 from quicksand.base.files import write_word
-from quicksand.base.memory import available_memory
 from quicksand.base.regular import read_word
 from quicksand.base.threads import in_stoppable_thread, in_thread_to_the_end
 from quicksand.snapshots.guest_ram import PAGE, GuestRam, Runs, count_pages, unite_runs

@@ -9,38 +9,87 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import os
 import subprocess
 import sys
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from quicksand.base.capacity import check_space
 from quicksand.base.effort import best_effort
 from quicksand.base.errors import HostError, MachineError
 from quicksand.base.files import map_os_errors
 from quicksand.base.hypervisor import Hypervisor
 from quicksand.base.processes import boot_id
 from quicksand.base.regular import create, open_regular
-from quicksand.base.space import check_space
 from quicksand.base.threads import in_stoppable_thread, in_thread_to_the_end
-from quicksand.records.given_up import GivenUp
 from quicksand.records.layout import MachineDir, SandboxDir
-from quicksand.records.nodes import BLANK, File, Head, Node
+from quicksand.records.nodes import BLANK, File, GivenUp, Head, Node
 from quicksand.records.sandboxes import RunState
 from quicksand.snapshots import comparing
 from quicksand.snapshots.capture import Capture, Way
 from quicksand.snapshots.comparing import MemoryCheck
-from quicksand.snapshots.firmware import find_firmware, keep_firmware, put_firmware, read_firmware
 from quicksand.snapshots.guest_ram import PAGE, GuestRam
 from quicksand.snapshots.keeping import forget
 from quicksand.snapshots.memory_copying import Copier, Taken, track_from
 from quicksand.snapshots.page_set import PageSet
-from quicksand.snapshots.pages import MappedFile, PageIndex
+from quicksand.snapshots.pages import CHUNK, MappedFile, PageIndex, write_file
 from quicksand.snapshots.storing import Storage, Stored, find_image
 from quicksand.snapshots.tracking import ANONYMOUS, find_level
 from quicksand.snapshots.verified import Verified
 from quicksand.things.tier import DISK, PAGES
+
+PC = "x86_64"
+"""The only architecture concerned: a `virt` machine's kernel is in the guest's RAM, and QEMU loads
+it there again."""
+
+END = 1 << 32
+"""The guest address at which the firmware of a PC ends (QEMU, x86_bios_rom_init)."""
+
+SIZE_MAX = 16 * 1024 * 1024
+
+
+async def find_firmware(hypervisor: Hypervisor, pid: int, arch: str) -> GuestRam | None:
+    """The firmware's place in QEMU's memory; None if no firmware must be kept. Raises
+    MachineError."""
+    if arch != PC:
+        return None
+    return await _locate(hypervisor, pid, await hypervisor.firmware_size())
+
+
+async def _locate(hypervisor: Hypervisor, pid: int, size: int) -> GuestRam:
+    if not 0 < size <= SIZE_MAX or size % PAGE:
+        raise MachineError(f"QEMU says that the machine's firmware has {size} bytes")
+    return GuestRam(pid, await hypervisor.host_address(END - size), size)
+
+
+def read_firmware(where: GuestRam) -> bytearray:
+    """Copy the firmware from QEMU's memory. A guest cannot change it. Raises MachineError."""
+    data = bytearray(where.size)
+    where.read([(0, where.size // PAGE)], memoryview(data))
+    return data
+
+
+def keep_firmware(data: bytearray, memory: Path) -> File:
+    """Write the firmware to a file in the directory ``memory``, unless it is there. Raises
+    HostError."""
+    path = memory / f"{hashlib.sha256(data).hexdigest()[:24]}.rom"
+    if not path.exists():
+        return write_file(path, iter([memoryview(data)]))
+    crcs = [zlib.crc32(data[at : at + CHUNK]) for at in range(0, len(data), CHUNK)]
+    return File(name=path.name, size=len(data), crcs=tuple(crcs))
+
+
+async def put_firmware(hypervisor: Hypervisor, pid: int, memory: Path, file: File) -> None:
+    """Copy the firmware into the memory of a QEMU that waits for incoming state. Raises
+    HistoryError naming a damaged file, MachineError."""
+    where = await _locate(hypervisor, pid, file.size)
+    with MappedFile(memory / file.name, file) as mapped:
+        where.write([(0, file.size // PAGE)], mapped.data)
+
 
 YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
 """Whether processes may read each other's memory (Linux, Documentation/admin-guide/LSM/Yama.rst).

@@ -15,11 +15,11 @@ from quicksand.base.regular import read_file
 from quicksand.base.threads import in_thread_to_the_end, to_the_end
 from quicksand.records.nodes import Node
 from quicksand.snapshots.capture import Capture
+from quicksand.snapshots.history import automatic_tag
 from quicksand.snapshots.memory_copying import Fate, Taken
 from quicksand.snapshots.paged import PagesCapture
-from quicksand.snapshots.tags import automatic_tag
+from quicksand.snapshots.recognition import keep_thumbnail, look_at_screen
 from quicksand.snapshots.taking import RunningSandbox, start_capture
-from quicksand.snapshots.thumbnails import keep_thumbnail, look_at_screen
 
 if TYPE_CHECKING:
     from quicksand.display.picture import Picture

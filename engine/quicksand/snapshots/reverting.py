@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from quicksand.base.capacity import check_space
 from quicksand.base.errors import (
     CheckpointNotFoundError,
     HistoryError,
@@ -17,7 +18,6 @@ from quicksand.base.errors import (
     StateError,
 )
 from quicksand.base.remedies import Remedy, Words
-from quicksand.base.space import check_space
 from quicksand.base.threads import in_thread_to_the_end, to_the_end
 from quicksand.records.layout import sandbox_dir
 from quicksand.records.nodes import TAG_MAX, Node
@@ -25,9 +25,8 @@ from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record
 from quicksand.snapshots import restore
 from quicksand.snapshots.awakening import Moments
-from quicksand.snapshots.checkpoint_import import Origin, import_node
 from quicksand.snapshots.differences import MemoryDiffersError
-from quicksand.snapshots.history import History, prune_automatic
+from quicksand.snapshots.history import History, Origin, import_node, prune_automatic
 from quicksand.snapshots.in_place import InPlace, why_not
 from quicksand.snapshots.present import Present
 from quicksand.snapshots.successor import revert_in_new_qemu

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from quicksand.base.capacity import check_space
 from quicksand.base.errors import DiskSpaceError, HistoryError
 from quicksand.base.files import map_os_errors
 from quicksand.base.regular import read_file
-from quicksand.base.space import check_space
 from quicksand.records.layout import SandboxDir
 from quicksand.records.nodes import BLANK, File, Head, Node
 from quicksand.snapshots.differences import address_of, sort_pages

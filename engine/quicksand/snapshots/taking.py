@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from quicksand.base.arch import Architecture
+from quicksand.base.capacity import check_space
 from quicksand.base.effort import best_effort
 from quicksand.base.errors import ConfigError, DisplayError, StateError
 from quicksand.base.hypervisor import Hypervisor
 from quicksand.base.remedies import Remedy, Words
-from quicksand.base.space import check_space
 from quicksand.base.threads import in_thread_to_the_end, to_the_end
 from quicksand.display.hands import let_go_all, may_hold
 from quicksand.mounts.ninep import refuse_mounted
@@ -22,15 +22,14 @@ from quicksand.qemu.keeper_check import ensure_keeper
 from quicksand.qemu.keeper_link import KeeperLink
 from quicksand.qemu.qemu_hypervisor import Qemu
 from quicksand.records.layout import MachineDir, RuntimeDir, SandboxDir, runtime_dir, sandbox_dir
-from quicksand.records.nodes import Node, check_tag
-from quicksand.records.notes import check_note
+from quicksand.records.nodes import Node, check_note, check_tag
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record, RunState
 from quicksand.snapshots import restore
 from quicksand.snapshots.capture import Capture
 from quicksand.snapshots.history import History, history_of
 from quicksand.snapshots.keeping import keep_given_up
-from quicksand.snapshots.thumbnails import keep_thumbnail, look_at_screen
+from quicksand.snapshots.recognition import keep_thumbnail, look_at_screen
 from quicksand.snapshots.tier_choice import choose_tier
 
 

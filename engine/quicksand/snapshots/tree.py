@@ -5,16 +5,28 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from quicksand.base.errors import HistoryError
-from quicksand.records.nodes import BLANK, Node
-from quicksand.snapshots.changed import written_since
+from quicksand.base.footprint import BLOCK
+from quicksand.records.layout import SandboxDir
+from quicksand.records.nodes import BLANK, Head, Node
 from quicksand.snapshots.history import History
 from quicksand.things.checkpoint import Checkpoint, CheckpointFacts
+
+EMPTY_LAYER = 64 * 1024
+"""Bytes of one qcow2 cluster. A layer to which nothing was written occupies less."""
+
+
+def written_since(place: SandboxDir, head: Head, layers: Sequence[str]) -> int:
+    """Bytes written to the disk since the checkpoint with ``layers`` from which ``head`` descends.
+    Raises OSError."""
+    newer = [name for name in head.layers if name not in layers]
+    taken = (place.layer(name).stat().st_blocks * BLOCK for name in (*newer, head.top))
+    return sum(size for size in taken if size > EMPTY_LAYER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ on /proc/PID/pagemap then lists the written pages and protects them again in one
 under the lock of the page's table (admin-guide/mm/pagemap.rst): a page written after it was listed
 is listed again by the next scan. No process needs to stop for this.
 
-The keeper gives each QEMU a userfaultfd (qemu/keeper_parts/userfaultfd.py), which stays open in it.
+The keeper gives each QEMU a userfaultfd (qemu/keeper_parts/launch.py), which stays open in it.
 Any process that may read QEMU's memory can use it.
 """
 
@@ -25,9 +25,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from quicksand.base import injection
-from quicksand.base.borrowing import borrow
 from quicksand.base.errors import MachineError
-from quicksand.qemu.keeper_parts.userfaultfd import FLAGS, USERFAULTFD
+from quicksand.base.processes import borrow
+from quicksand.qemu.keeper_parts.launch import FLAGS, USERFAULTFD
 from quicksand.snapshots.guest_ram import PAGE, GuestRam, Runs, join_runs
 
 LINK = "anon_inode:[userfaultfd]"

@@ -14,7 +14,7 @@ from typing import Final, Self
 from quicksand.base.background import StandBy
 from quicksand.base.errors import HostError
 from quicksand.base.files import is_locked, lock_within, try_named_lock
-from quicksand.base.loopback import bind, listen
+from quicksand.base.listening import bind, listen
 from quicksand.base.threads import in_thread_to_the_end
 from quicksand.records.dialled import ForwarderFiles
 from quicksand.records.layout import RuntimeDir

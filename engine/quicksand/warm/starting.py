@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
-from quicksand.base.boot_timing import COLD, BootTiming, Stopwatch
 from quicksand.base.effort import best_effort
 from quicksand.base.errors import (
     AgentError,
@@ -25,18 +24,18 @@ from quicksand.base.errors import (
 )
 from quicksand.base.files import map_os_errors, tail
 from quicksand.base.paths import make_private_dir
-from quicksand.base.progress import Progress
+from quicksand.base.progress import COLD, BootTiming, Progress, Stopwatch
 from quicksand.base.sharing import can_share_blocks
 from quicksand.base.threads import in_thread_to_the_end, to_the_end
 from quicksand.display.vnc import serve_at
 from quicksand.guest.agent.link import AgentLink
-from quicksand.guest.clock import Reading, put_right, read_clock
+from quicksand.guest.fitness import Reading, put_right, read_clock
 from quicksand.guest.network import network_notices
 from quicksand.mounts.at_start import MountsAtStart
-from quicksand.qemu.backlog import widen_backlogs
 from quicksand.qemu.command import MachinePlan, plan
 from quicksand.qemu.guest_resume import IDENTITY_S
 from quicksand.qemu.keeper_parts import FIRST
+from quicksand.qemu.keeper_successor import widen_backlogs
 from quicksand.qemu.planning import (
     Found,
     Parts,
@@ -47,24 +46,25 @@ from quicksand.qemu.planning import (
     pick_ports,
     plan_machine,
 )
-from quicksand.qemu.process import Listeners, OwnedProcess, launch, owned_here
-from quicksand.qemu.started_machine import (
+from quicksand.qemu.process import (
+    Listeners,
+    OwnedProcess,
     StartedMachine,
+    launch,
+    owned_here,
     remove_quietly,
     why_gone,
     why_panicked,
 )
 from quicksand.records.config import Accelerator
-from quicksand.records.held import Held, say_held
-from quicksand.records.last_run import find_panic
+from quicksand.records.inspection import Held, find_panic, say_held
 from quicksand.records.layout import MachineDir, SandboxDir, runtime_dir, sandbox_dir
 from quicksand.records.nodes import Head, Node, new_id
 from quicksand.records.port_forwards import Protocol
 from quicksand.records.registry import Registry, publish_state
 from quicksand.records.sandboxes import Record, RunState
 from quicksand.saves.boot_disk import finish_start, prepare_disk
-from quicksand.snapshots.checkpoint_import import Origin, import_node
-from quicksand.snapshots.history import History
+from quicksand.snapshots.history import History, Origin, import_node
 from quicksand.snapshots.keeping import keep_given_up
 from quicksand.snapshots.restore import check_disk_and_image, go_on
 from quicksand.warm.publishing import Published

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from quicksand.base.errors import (
+    AgentError,
     AgentRefusedError,
     MachineError,
     QuicksandError,
@@ -22,27 +23,133 @@ from quicksand.base.errors import (
 )
 from quicksand.base.files import map_os_errors, sync_dir, try_lock
 from quicksand.base.paths import make_private_dir, paths
-from quicksand.base.progress import Progress
+from quicksand.base.processes import is_process, process_usage
+from quicksand.base.progress import COLD, STAGES, Progress
 from quicksand.base.removal import make_marked, mark, remove
 from quicksand.base.threads import in_thread_to_the_end
 from quicksand.guest.agent.session import Session
-from quicksand.guest.clock import read_clock
-from quicksand.guest.fitness import require_fit
+from quicksand.guest.fitness import read_clock, require_fit
 from quicksand.guest.guest_files import files_of
 from quicksand.qemu.keeper_parts.bounds import no_core_files
 from quicksand.qemu.planning import gather_parts, identity
-from quicksand.qemu.started_machine import remove_quietly
+from quicksand.qemu.process import StartedMachine, remove_quietly
 from quicksand.records.config import SandboxConfig
 from quicksand.records.layout import sandbox_dir
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record, new_id
-from quicksand.snapshots.checkpoint_import import Origin
-from quicksand.snapshots.history import History
+from quicksand.snapshots.history import History, Origin
 from quicksand.snapshots.taking import take_checkpoint
-from quicksand.warm.desktop_ready import COMMAND_S, READY, run_if_there
-from quicksand.warm.idle_machine import until_idle
 from quicksand.warm.starting import boot
 from quicksand.warm.templates import TAG, TemplateOrder, Templates, note_checked, prune
+
+READY = "/usr/lib/quicksand/ready"
+"""A program that an image may have; it ends with 0 when the guest is ready for its user."""
+
+START_S = 180.0
+"""Seconds that a start waits for READY. A desktop takes a minute on a busy host that emulates."""
+
+COMMAND_S = 20
+"""Seconds for the agent to start a program, and to report its end."""
+
+DESKTOP = "desktop"
+"""The stage of a start, after those of `Stopwatch`."""
+
+
+async def run_if_there(session: Session, program: str, limit_s: float) -> object:
+    """Run a program that an image may have; returns its exit code, 0 if there is none, or None if
+    it did not end within ``limit_s``. Raises AgentError."""
+    params = {"command": f"[ ! -x {program} ] || exec {program}", "timeout": limit_s}
+    try:
+        reply = await session.request("execute", params, timeout=limit_s + COMMAND_S)
+    except AgentRefusedError as error:
+        if error.parameter != "shell":
+            raise
+        return 0  # an image without a shell has no such program either
+    return None if reply.get("timed_out") else reply.get("exit_code") or 0
+
+
+async def with_desktop(
+    machine: StartedMachine, progress: Progress | None = None, *, limit_s: float = START_S
+) -> StartedMachine:
+    """Wait until the desktop of a machine that has just booted is there; at once if the machine has
+    no display or did not boot. Returns the machine, with a notice if the desktop did not come
+    within ``limit_s``. Raises MachineError if it has ended."""
+    if not machine.record.config.enable_display or machine.timing.mode != COLD:
+        return machine
+    if progress is not None:
+        progress(DESKTOP, len(STAGES), len(STAGES) + 1)
+    began = time.monotonic()
+    try:
+        session = await machine.link.session()
+        code = await run_if_there(session, READY, limit_s)
+        why = _why_not(code, limit_s)
+    except AgentError as error:
+        why = f"the guest cannot be asked whether its desktop is there: {error}"
+    took = time.monotonic() - began
+    return replace(
+        machine,
+        timing=replace(machine.timing, post_boot_s=machine.timing.post_boot_s + took),
+        notices=(*machine.notices, why) if why else machine.notices,
+    )
+
+
+def _why_not(code: object, limit_s: float) -> str:
+    """Return the notice for the user when READY ended with ``code``; "" if the desktop is there."""
+    if code is None:
+        return (
+            f"the desktop was not there after {limit_s:g} s; the sandbox runs, and `screenshot` "
+            "shows how far it is"
+        )
+    if code:
+        return f"it is not known whether the desktop is there: {READY} ended with {code!r}"
+    return ""
+
+
+WINDOW_S = 1.0
+BUSY = 0.25
+"""The share of a window above which a machine counts as busy, if it wants a processor for that."""
+
+QUIET_S = 3.0
+"""Seconds for which it must not be busy: a booting guest waits for something at times."""
+
+PATIENCE_S = 600.0
+"""Seconds after which work no longer waits for its user."""
+
+
+async def until_idle(pid: int, started: str) -> None:
+    """Wait until the QEMU with the process id ``pid``, which started at ``started``, has not been
+    busy for `QUIET_S`, or has ended; for at most `PATIENCE_S`. Where the system does not tell how
+    busy it is, it counts as idle."""
+    deadline = time.monotonic() + PATIENCE_S
+    quiet_since, wanted, at = time.monotonic(), _wanted(pid), time.monotonic()
+    while is_process(pid, started) and time.monotonic() < deadline:
+        if time.monotonic() - quiet_since >= QUIET_S:
+            return
+        await asyncio.sleep(WINDOW_S)
+        before, since = wanted, at
+        wanted, at = _wanted(pid), time.monotonic()
+        if wanted - before > BUSY * (at - since):
+            quiet_since = at
+
+
+def _wanted(pid: int) -> float:
+    """Return the seconds for which threads of a process have used a processor, or waited for one:
+    on a busy host a booting guest gets little. From /proc/PID/task/TID/schedstat, in nanoseconds
+    (Linux, Documentation/scheduler/sched-stats); without that, the seconds used."""
+    try:
+        threads = [*Path(f"/proc/{pid}/task").iterdir()]
+    except OSError:
+        return 0.0
+    total = 0
+    for thread in threads:
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            try:
+                used, waited, _ = (thread / "schedstat").read_text(encoding="ascii").split()
+            except ValueError:
+                return process_usage(pid)[0]
+            total += int(used) + int(waited)
+    return total / 1e9
+
 
 NICENESS = 10
 """The nice(2) value of the program, so that it slows nothing else down."""

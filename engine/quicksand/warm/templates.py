@@ -19,13 +19,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from quicksand.base.arch import describe_cpu, read_microcode
 from quicksand.base.background import run_later, run_to_its_end
-from quicksand.base.cpu import describe_cpu, read_microcode
 from quicksand.base.effort import best_effort
 from quicksand.base.errors import HostError
 from quicksand.base.fields import Fields
 from quicksand.base.files import is_locked, map_os_errors, read_json
-from quicksand.base.findings import Findings
 from quicksand.base.footprint import allocated_size
 from quicksand.base.listing import ANY_ID, own_directories
 from quicksand.base.paths import Paths
@@ -33,15 +32,15 @@ from quicksand.base.processes import start_of
 from quicksand.base.regular import read_file
 from quicksand.base.removal import remove, require_ours
 from quicksand.base.settings import OFF, TEMPLATES, USE
-from quicksand.mounts.devices import ninep_of
+from quicksand.base.tools import Findings
+from quicksand.mounts.ninep import ninep_of
 from quicksand.qemu.command import AGENT_HTTP_PORT, Inherited, plan
 from quicksand.qemu.planning import Parts, Ports, plan_machine
 from quicksand.records.config import Accelerator
 from quicksand.records.layout import AGENT_PORTS, QMP_MONITORS, SHARES, SandboxDir
 from quicksand.records.nodes import Head
 from quicksand.records.sandboxes import Record
-from quicksand.snapshots.checkpoint_import import Origin
-from quicksand.snapshots.history import History
+from quicksand.snapshots.history import History, Origin
 
 KEYS = re.compile(r"[0-9a-f]{32}")
 UNFINISHED = re.compile(r"\.[a-z]+-[0-9a-f]{32}")

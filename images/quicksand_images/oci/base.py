@@ -16,9 +16,8 @@ from quicksand.base.regular import create
 from quicksand.base.sharing import copy_sparse
 from quicksand.base.threads import in_stoppable_thread
 from quicksand.disks.diff.changes import FileType
-from quicksand.disks.diff.ext4.filesystem import FileSystem
+from quicksand.disks.diff.ext4.filesystem import FileSystem, Finder, content, opened_file_system
 from quicksand.disks.diff.ext4.inode import Inode, find_extents
-from quicksand.disks.diff.ext4.path_lookup import Finder, content, opened_file_system
 from quicksand.disks.diff.reading_limits import Malformed
 from quicksand.disks.images.resolve import ResolvedImage
 

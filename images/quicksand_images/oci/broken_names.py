@@ -12,9 +12,8 @@ from pathlib import Path
 
 from quicksand.base.errors import HostError, ImageError
 from quicksand.base.regular import open_regular
-from quicksand.disks.diff.ext4.filesystem import FileSystem
+from quicksand.disks.diff.ext4.filesystem import FileSystem, Finder
 from quicksand.disks.diff.ext4.inode import Inode, find_extents
-from quicksand.disks.diff.ext4.path_lookup import Finder
 from quicksand.disks.diff.reading_limits import Malformed
 
 from quicksand_images.oci.readback import RawDisk

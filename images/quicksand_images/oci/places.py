@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Protocol
 
+from quicksand.base.capacity import check_space
 from quicksand.base.errors import ImageError
 from quicksand.base.regular import create, open_file, open_regular
-from quicksand.base.space import check_space
 
 from quicksand_images.oci.documents import is_text
 from quicksand_images.oci.layers import (

@@ -12,8 +12,7 @@ from quicksand.base.errors import HostError
 from quicksand.base.regular import open_regular
 from quicksand.disks.diff.changes import FileType
 from quicksand.disks.diff.ext4.filesystem import ROOT, FileSystem
-from quicksand.disks.diff.ext4.inode import Inode, find_extents
-from quicksand.disks.diff.ext4.xattrs import read_attributes
+from quicksand.disks.diff.ext4.inode import Inode, find_extents, read_attributes
 from quicksand.disks.diff.reading_limits import Malformed
 
 from quicksand_images.oci.tar import Kind

@@ -9,11 +9,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from quicksand.base.arch import Architecture
+from quicksand.base.capacity import check_space
 from quicksand.base.errors import ConfigError, ImageError, ImageNotFound, UnreachableError
 from quicksand.base.files import map_os_errors
 from quicksand.base.progress import Progress
 from quicksand.base.regular import create
-from quicksand.base.space import check_space
 from quicksand.disks.packages.indexes import Link, is_loopback
 from quicksand.disks.packages.web import PAUSE_S, Web
 

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from uuid import UUID
 
+from quicksand.base.capacity import check_space
 from quicksand.base.errors import HostError
 from quicksand.base.regular import create
-from quicksand.base.space import check_space
 from quicksand.base.threads import in_stoppable_thread
 
 from quicksand_images.disk import Makers, make_file_system, plan_mke2fs

@@ -8,8 +8,8 @@ import click
 from click.shell_completion import CompletionItem
 from quicksand.base.paths import paths
 from quicksand.disks.packages.names import PUBLISHED
-from quicksand.life.uninstalling import installed_images
-from quicksand.qemu.removing import unpacked_versions
+from quicksand.life.image_users import installed_images
+from quicksand.qemu.provision import unpacked_versions
 
 from quicksand_tui.cli.completing.words import a_file, beginning
 

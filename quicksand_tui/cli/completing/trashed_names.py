@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 from click.shell_completion import CompletionItem
 from quicksand.base.paths import paths
-from quicksand.life.sandbox_trash import SandboxTrash
+from quicksand.life.sandbox_removal import SandboxTrash
 from quicksand.records.registry import Registry
 from quicksand.saves.census import list_trash
 from quicksand.saves.workspaces import known_stores

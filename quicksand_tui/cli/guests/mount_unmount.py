@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from quicksand.base.errors import ConfigError, MountError
 from quicksand.base.paths import paths
-from quicksand.mounts.known_mounts import known_mounts
-from quicksand.mounts.left_out import read_left_out
+from quicksand.mounts.known_mounts import known_mounts, read_left_out
 from quicksand.records.layout import sandbox_dir
 from quicksand.records.mount import CIFS, Mount
 from quicksand.records.registry import Registry

@@ -10,8 +10,8 @@ import stat
 from collections.abc import AsyncIterable, AsyncIterator
 from pathlib import Path
 
+from quicksand.base.capacity import DISK_RESERVE
 from quicksand.base.errors import AgentRefusedError, DiskSpaceError, QuicksandError
-from quicksand.base.space import DISK_RESERVE
 from quicksand.guest.agent.extents import FILE_MAX, Extent
 from quicksand.guest.guest_files import GuestFile, GuestFiles
 

@@ -18,12 +18,7 @@ from quicksand.remote.asking import AskedCommand, CommandLine
 from quicksand.remote.connection import Connection
 from quicksand.remote.destination import Destination
 from quicksand.remote.node import NodeDestination
-from quicksand.remote.sending import (
-    fetch_file,
-    make_place,
-    require_replaceable,
-    send_file,
-)
+from quicksand.remote.sending import fetch_file, make_place, require_replaceable, send_file
 
 from quicksand_tui.cli.click_commands import is_carried, load
 from quicksand_tui.cli.fd_streams import FdReader, FdWriter, same_file

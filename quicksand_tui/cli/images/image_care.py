@@ -12,10 +12,9 @@ from quicksand.base.arch import Architecture
 from quicksand.base.errors import ImageNotFound, QuicksandError
 from quicksand.base.paths import paths
 from quicksand.disks.images.bill import bill_of, packages_of
-from quicksand.disks.images.image_store import ImageStore
+from quicksand.disks.images.image_store import ImageStore, read_manifest, tag_image
 from quicksand.disks.images.resolve import ImageResolver
 from quicksand.disks.images.stored_image import StoredImage
-from quicksand.disks.images.tagging import read_manifest, tag_image
 from quicksand_images.scaffold import make_scaffold
 
 from quicksand_tui.cli.click_commands import command_of

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from quicksand.base.errors import QuicksandError
 from quicksand.base.paths import paths
-from quicksand.life.uninstalling import installed_images
+from quicksand.life.image_users import installed_images
 from quicksand.qemu.binaries import find_binaries
 from quicksand.qemu.provision import ensure_qemu
 

@@ -18,8 +18,7 @@ from quicksand.base.paths import paths
 from quicksand.disks.images.resolve import ImageResolver, is_bundle
 from quicksand.life.basis import find_basis, unpack_basis
 from quicksand.life.image_building import build_if_missing, suggested_options
-from quicksand.life.image_users import ImageUsers, find_unneeded
-from quicksand.life.prepared_images import drop_prepared, templates_of
+from quicksand.life.image_users import ImageUsers, drop_prepared, find_unneeded, templates_of
 from quicksand.records.config import SandboxConfig
 from quicksand.records.registry import Registry
 from quicksand.warm.spares.stock import check_order, set_order
@@ -31,14 +30,7 @@ from quicksand_tui.cli.images import image_care
 from quicksand_tui.cli.images.building import build_of_container, carry_out
 from quicksand_tui.cli.images.image_care import below_of, package_count
 from quicksand_tui.cli.machine import machine_options
-from quicksand_tui.cli.output import (
-    Exit,
-    print_json,
-    print_table,
-    say,
-    show_age,
-    show_size,
-)
+from quicksand_tui.cli.output import Exit, print_json, print_table, say, show_age, show_size
 from quicksand_tui.cli.progress_display import shown
 from quicksand_tui.cli.reported_progress import StartProgress
 from quicksand_tui.cli.runner import run_async

@@ -9,7 +9,7 @@ import click
 from quicksand.base.errors import QuicksandError, SandboxNotFoundError, StateError
 from quicksand.base.footprint import Footprint
 from quicksand.base.paths import paths
-from quicksand.life.sandbox_trash import SandboxTrash
+from quicksand.life.sandbox_removal import SandboxTrash
 from quicksand.records.registry import Registry
 from quicksand.saves.census import list_trash
 from quicksand.saves.workspaces import known_stores

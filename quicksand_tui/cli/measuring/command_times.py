@@ -10,7 +10,7 @@ import time
 from asyncio.subprocess import PIPE
 from typing import TYPE_CHECKING
 
-from quicksand.base.process_usage import process_usage
+from quicksand.base.processes import process_usage
 
 from quicksand_tui.cli.measuring.figure import Figure, Say, timed
 from quicksand_tui.cli.measuring.measured import GUEST_S, qemu_pid, require

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 from quicksand.base.errors import ConfigError
-from quicksand.display.input_state import pixel_on
+from quicksand.display.hands import pixel_on
 from quicksand.display.keys import parse_keys, together_of
 from quicksand.display.picture import Format, write_picture
 from quicksand.life.sandbox_display import SCROLL_MAX, TEXT_MAX

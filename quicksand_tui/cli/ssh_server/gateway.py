@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import asyncssh
-from quicksand.base.accepting import close_server
 from quicksand.base.errors import QuicksandError, SandboxNotFoundError, StateError
+from quicksand.base.listening import close_server
 from quicksand.base.paths import paths
 from quicksand.records.registry import Registry
 from quicksand.sandbox import Sandbox

@@ -15,12 +15,7 @@ from quicksand.sandbox import Sandbox
 from quicksand_tui.cli.ssh.ssh_files import USUAL_USER
 from quicksand_tui.cli.ssh_server.pipes import Flow, Pipe
 from quicksand_tui.cli.ssh_server.sessions import Guest, GuestSession
-from quicksand_tui.cli.ssh_server.tunnels import (
-    ForwardedTcp,
-    ForwardedUnix,
-    GuestForward,
-    refusal,
-)
+from quicksand_tui.cli.ssh_server.tunnels import ForwardedTcp, ForwardedUnix, GuestForward, refusal
 from quicksand_tui.model.remedy_words import hint_of, text_of
 from quicksand_tui.model.text import clean
 

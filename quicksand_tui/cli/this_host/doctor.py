@@ -12,29 +12,28 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from quicksand.base.arch import Architecture
+from quicksand.base.capacity import available_memory
 from quicksand.base.errors import QemuLacksDevice, QuicksandError
-from quicksand.base.memory import available_memory
 from quicksand.base.paths import is_exposed, make_private_dir, paths
 from quicksand.base.progress import Course
 from quicksand.base.sharing import can_share_blocks
-from quicksand.disks.images.initrd import find_agent
+from quicksand.disks.images.boot_files import find_agent
 from quicksand.disks.images.resolve import ImageResolver
 from quicksand.mounts.known_mounts import known_mounts
 from quicksand.qemu.accelerator import find_accelerator
 from quicksand.qemu.binaries import find_binaries, require_display
 from quicksand.qemu.host_usage import host_usage
-from quicksand.qemu.orphans import find_orphans, find_unkept
 from quicksand.qemu.provision import SHARES, ensure_qemu
+from quicksand.qemu.stopping import find_orphans, find_unkept
 from quicksand.records.config import Accelerator
-from quicksand.records.elsewhere import memory_directories
-from quicksand.records.layout import runtime_dir
-from quicksand.records.local_nodes import lost_nodes
+from quicksand.records.fleet_files import lost_nodes
+from quicksand.records.layout import memory_directories, runtime_dir
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import new_id
 from quicksand.saves.workspaces import known_stores
 from quicksand.snapshots.tier_choice import choose_tier
 from quicksand.things.status import MountState, Status
-from quicksand.warm.spares.discarding import end_useless
+from quicksand.warm.spares.claiming import end_useless
 
 from quicksand_tui.cli.click_commands import command_of
 from quicksand_tui.cli.images.building import BuildProgress

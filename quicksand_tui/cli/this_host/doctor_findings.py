@@ -17,7 +17,7 @@ from quicksand.guest.network import why_no_names
 from quicksand.life.all_processes import spare_memory
 from quicksand.life.spare_names import machine_name, order_command
 from quicksand.records.registry import Registry
-from quicksand.warm.spares.next_start import makes_none
+from quicksand.warm.spares.orders import makes_none
 from quicksand.warm.spares.spare import is_off
 from quicksand.warm.spares.stock import look
 from quicksand.warm.templates import list_templates, templates_dir

@@ -9,7 +9,7 @@ import click
 from quicksand.base.paths import paths
 from quicksand.life.cleaning import COST, Cleaner
 from quicksand.life.disk_usage import measure
-from quicksand.qemu.orphans import end_orphans, find_orphans
+from quicksand.qemu.stopping import end_orphans, find_orphans
 
 from quicksand_tui.cli.click_commands import command_of
 from quicksand_tui.cli.output import Exit, complain, print_json, print_table, say, show_size

@@ -14,8 +14,8 @@ from quicksand.base.arch import Architecture
 from quicksand.base.errors import QuicksandError
 from quicksand.base.paths import paths
 from quicksand.base.progress import Course
+from quicksand.disks.images.boot_files import find_agent
 from quicksand.disks.images.image_store import ImageStore
-from quicksand.disks.images.initrd import find_agent
 from quicksand.disks.images.recipes import recipe_names
 from quicksand.disks.images.stored_image import StoredImage
 from quicksand.disks.packages.names import PUBLISHED

@@ -19,9 +19,9 @@ from quicksand.base.errors import (
 )
 from quicksand.base.paths import Paths
 from quicksand.display.keys import STROKES
-from quicksand.qemu.started_machine import StartedMachine
+from quicksand.qemu.process import StartedMachine
 from quicksand.records.registry import Registry
-from quicksand.warm import desktop_ready
+from quicksand.warm import template_maker
 
 from tests.integration.display.reports import (
     BUTTONS,
@@ -264,7 +264,7 @@ async def test_a_start_that_does_not_see_the_desktop_come(
     async def cancel_start(vm: Sandbox) -> None:
         waits.clear()
         with monkeypatch.context() as patched:
-            patched.setattr(desktop_ready, "with_desktop", with_desktop)
+            patched.setattr(template_maker, "with_desktop", with_desktop)
             starting = asyncio.ensure_future(vm.start())
             await waits.wait()
             # Others see it, and can use it.
@@ -283,7 +283,7 @@ async def test_a_start_that_does_not_see_the_desktop_come(
         return machine
 
     with monkeypatch.context() as patched:
-        patched.setattr(desktop_ready, "with_desktop", stop_meanwhile)
+        patched.setattr(template_maker, "with_desktop", stop_meanwhile)
         vm = Sandbox(image="debian", name="late", enable_display=True, warm=False)
         with pytest.raises(MachineError):
             await vm.start()

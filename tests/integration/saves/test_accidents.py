@@ -208,7 +208,7 @@ async def test_a_full_disk_elsewhere(
         async with Sandbox(image="env", workspace=elsewhere) as other:
             assert await say(other, "echo here") == "here"
         if noticed != "before":
-            monkeypatch.setattr("quicksand.base.space.DISK_RESERVE", -(2**40))
+            monkeypatch.setattr("quicksand.base.capacity.DISK_RESERVE", -(2**40))
         hog = elsewhere / "hog"
         found = os.statvfs(elsewhere)
         with hog.open("wb") as file:

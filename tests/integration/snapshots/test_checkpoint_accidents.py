@@ -15,8 +15,8 @@ from quicksand.base.errors import DiskSpaceError, HistoryError, MachineError, St
 from quicksand.base.paths import Paths
 from quicksand.records.layout import runtime_dir, sandbox_dir
 from quicksand.snapshots.history import History
+from quicksand.snapshots.layers import Pivot
 from quicksand.snapshots.paged import PagesCapture
-from quicksand.snapshots.pivot import Pivot
 
 from quicksand_tui.model.remedy_words import hint_of
 from tests.conftest import everything_below, our_processes, wait_for

@@ -20,7 +20,7 @@ from quicksand.base.paths import Paths
 from quicksand.qemu.qmp import Monitor
 from quicksand.records.layout import sandbox_dir
 from quicksand.records.registry import Registry
-from quicksand.snapshots.pivot import Pivot
+from quicksand.snapshots.layers import Pivot
 
 from tests.integration.guests import say, watch
 

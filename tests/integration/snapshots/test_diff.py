@@ -10,11 +10,9 @@ import pytest
 from quicksand import FileChange, FileType, Sandbox
 from quicksand.base.errors import CheckpointNotFoundError
 from quicksand.base.paths import Paths
-from quicksand.disks.diff.chain import Chain
+from quicksand.disks.diff.chain import Chain, Layer, Ranges
 from quicksand.disks.diff.compare import compare
 from quicksand.disks.diff.ext4.filesystem import FileSystem
-from quicksand.disks.diff.layer import Layer
-from quicksand.disks.diff.ranges import Ranges
 from quicksand.records.layout import sandbox_dir
 from quicksand.records.registry import Registry
 from quicksand.snapshots.history import History

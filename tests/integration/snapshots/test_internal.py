@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from quicksand import Sandbox, Status
+from quicksand.base.capacity import check_space
 from quicksand.base.errors import (
     AgentUnreachableError,
     ConfigError,
@@ -19,7 +20,6 @@ from quicksand.base.errors import (
     RevertedError,
 )
 from quicksand.base.paths import Paths
-from quicksand.base.space import check_space
 from quicksand.qemu import qemu_hypervisor, qmp
 from quicksand.qemu.qmp import Monitor
 from quicksand.records.layout import runtime_dir, sandbox_dir

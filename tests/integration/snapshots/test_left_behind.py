@@ -85,7 +85,7 @@ async def test_a_start_that_is_cancelled_or_cannot_keep_it_changes_nothing(
         await starting
     assert [made.tag for made in vm.checkpoints()] == ["a"]
     with monkeypatch.context() as patch:
-        patch.setattr("quicksand.snapshots.left_behind.seal_layers", full)
+        patch.setattr("quicksand.snapshots.last_checkpoint.seal_layers", full)
         with pytest.raises(DiskSpaceError):
             await vm.start(at="a")
     assert [made.tag for made in vm.checkpoints()] == ["a"]

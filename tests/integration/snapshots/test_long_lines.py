@@ -10,9 +10,9 @@ from quicksand.base.errors import MachineError
 from quicksand.base.paths import Paths
 from quicksand.qemu.qmp import Monitor
 from quicksand.records.layout import runtime_dir, sandbox_dir
-from quicksand.snapshots import merging
+from quicksand.snapshots import layers
 from quicksand.snapshots.history import History
-from quicksand.snapshots.pivot import Pivot
+from quicksand.snapshots.layers import Pivot
 
 from tests.integration.guests import say
 
@@ -34,7 +34,7 @@ async def test_a_qemu_that_cannot_follow_goes_on_with_its_layers(
     vm: Sandbox, places: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """QEMU before 6.1, for instance."""
-    monkeypatch.setattr(merging, "AT_LEAST", 4)
+    monkeypatch.setattr(layers, "AT_LEAST", 4)
     execute = Monitor.execute
 
     async def refuse(self: Monitor, command: str, **arguments: Any) -> Any:
@@ -57,8 +57,8 @@ async def test_a_qemu_that_was_never_told_of_a_merged_layer_goes_on_without_the_
     vm: Sandbox, places: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its client died between the checkpoint and that."""
-    monkeypatch.setattr(merging, "AT_LEAST", 4)
-    monkeypatch.setattr(merging, "SMALL", 8 * 2**20)
+    monkeypatch.setattr(layers, "AT_LEAST", 4)
+    monkeypatch.setattr(layers, "SMALL", 8 * 2**20)
     follow = Pivot.follow
     followed = 0
 
@@ -81,7 +81,7 @@ async def test_a_qemu_that_was_never_told_of_a_merged_layer_goes_on_without_the_
 async def test_each_checkpoint_of_a_long_line_has_its_disk(
     vm: Sandbox, places: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(merging, "AT_LEAST", 4)
+    monkeypatch.setattr(layers, "AT_LEAST", 4)
     history = History(sandbox_dir(places, vm.id))
     for number in range(LENGTH):
         await say(vm, f"echo {number} > /root/now; echo {number} > /root/f{number}")

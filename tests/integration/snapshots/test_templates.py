@@ -14,7 +14,7 @@ from quicksand import Sandbox
 from quicksand.base.paths import Paths, paths
 from quicksand.base.sharing import copy_sparse
 from quicksand.records.config import SandboxConfig
-from quicksand.snapshots.checkpoint_import import Origin
+from quicksand.snapshots.history import Origin
 from quicksand.warm.templates import MAKER, VARIABLE, list_templates
 
 from tests.conftest import make_template, our_processes, share_findings, wait_for

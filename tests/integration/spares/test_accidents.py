@@ -25,19 +25,13 @@ from quicksand.qemu.keeper_link import KeeperLink
 from quicksand.records.layout import sandbox_dir
 from quicksand.records.registry import Registry
 from quicksand.warm.spares import claiming, handover
-from quicksand.warm.spares.discarding import end_useless
+from quicksand.warm.spares.claiming import end_useless
 from quicksand.warm.spares.spare import Spare, list_spares
 from quicksand.warm.spares.spare_making import make_spare
 from quicksand.warm.spares.stock import record_for
 
 from tests.conftest import in_time, left_when_reaped, our_processes, wait_for
-from tests.integration.spares.conftest import (
-    PATIENT,
-    Make,
-    mode_of,
-    started,
-    until_nothing_is_left,
-)
+from tests.integration.spares.conftest import PATIENT, Make, mode_of, started, until_nothing_is_left
 
 pytestmark = pytest.mark.vm
 
@@ -269,7 +263,9 @@ async def test_none_is_made_where_memory_is_short(
     places: Paths, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One machine would fit, but not a start beside it."""
-    monkeypatch.setattr("quicksand.warm.spares.room.available_memory", lambda: 2 * 512 * 1024**2)
+    monkeypatch.setattr(
+        "quicksand.warm.spares.spare_making.available_memory", lambda: 2 * 512 * 1024**2
+    )
     with pytest.raises(MemoryBudgetError, match="twice its own"):
         await make()
     assert not [path for path in places.sandboxes.glob("*") if not path.name.startswith(".")]

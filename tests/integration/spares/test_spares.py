@@ -19,10 +19,9 @@ from quicksand.base.settings import SPARES, TEMPLATES
 from quicksand.qemu.planning import gather_parts
 from quicksand.records.config import SandboxConfig
 from quicksand.records.registry import Registry
-from quicksand.warm.spares import next_start
-from quicksand.warm.spares.fitting import list_fitting
+from quicksand.warm.spares import orders
 from quicksand.warm.spares.orders import Orders
-from quicksand.warm.spares.spare import Fit, list_spares
+from quicksand.warm.spares.spare import Fit, list_fitting, list_spares
 from quicksand.warm.spares.spare_making import make_spare
 from quicksand.warm.spares.stock import (
     Ended,
@@ -52,7 +51,7 @@ async def test_the_second_start_takes_what_the_first_had_made(
 ) -> None:
     """The whole way: a process in the background makes it, no list shows it."""
     monkeypatch.delenv(SPARES.variable)
-    monkeypatch.setattr(next_start, "AFTER_S", 0)
+    monkeypatch.setattr(orders, "AFTER_S", 0)
     async with Sandbox(image="debian") as first:
         assert mode_of(first) == "template"
         making = places.sandboxes / ".spares.lock"
@@ -247,7 +246,7 @@ async def test_the_template_of_an_ordered_machine_is_made_anew(
     monkeypatch.delenv(TEMPLATES.variable)
     registry = Registry(paths())
     Orders(places).set(config, 1)
-    argv = [sys.executable, "-P", "-m", next_start.MAKER]
+    argv = [sys.executable, "-P", "-m", orders.MAKER]
     await asyncio.to_thread(subprocess.run, argv, input=b"null", check=True)
     assert [(one.ready, one.why) for one in await look(registry)] == [(1, "")]
     (template,) = list_templates(paths())

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any, TypeVar
 
 from PIL import Image
-from quicksand.guest.traffic import GuestTraffic
+from quicksand.guest.network import GuestTraffic
 from quicksand.records.port_forwards import PortForward
 from quicksand.things.checkpoint import Checkpoint, CheckpointFacts
 from quicksand.things.status import MountState, Status
@@ -26,12 +26,7 @@ from textual.pilot import Pilot
 from quicksand_tui.actions.all_actions import default_keymap
 from quicksand_tui.door.screen_messages import Order
 from quicksand_tui.door.service import EngineService
-from quicksand_tui.door.service_protocol import (
-    LogKind,
-    Questions,
-    ScreenSink,
-    ShellView,
-)
+from quicksand_tui.door.service_protocol import LogKind, Questions, ScreenSink, ShellView
 from quicksand_tui.home.config_file import Settings
 from quicksand_tui.kit.deliberate_keys import Hands
 from quicksand_tui.model.diffs import DiffSpec, DiffView, Losing, TextDiff

@@ -7,14 +7,7 @@ from dataclasses import replace
 import pytest
 from quicksand.things.status import Status
 
-from quicksand_tui.actions.all_actions import (
-    ACTIONS,
-    Group,
-    Scope,
-    find_action,
-    in_scope,
-    key_text,
-)
+from quicksand_tui.actions.all_actions import ACTIONS, Group, Scope, find_action, in_scope, key_text
 from quicksand_tui.cockpit.log import LogPanel
 from quicksand_tui.cockpit.tree_panel import TreePanel
 from quicksand_tui.kit.base import ActionScreen

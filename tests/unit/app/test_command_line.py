@@ -23,16 +23,7 @@ from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.verbs.index import find_verb as find_record
 from quicksand_tui.verbs.verb import Kind
 from quicksand_tui.views.main_layout import Part, Tab
-from tests.unit.app.fakes import (
-    DB,
-    KEPT,
-    WEB,
-    FakeService,
-    screen_text,
-    select,
-    shown,
-    until,
-)
+from tests.unit.app.fakes import DB, KEPT, WEB, FakeService, screen_text, select, shown, until
 
 KEYS = {
     " ": "space",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from quicksand.base.files import read_json
 from quicksand.base.paths import Paths
-from quicksand.life.sandbox_trash import SandboxTrash
+from quicksand.life.sandbox_removal import SandboxTrash
 from quicksand.records.layout import sandbox_dir
 from quicksand.records.registry import Registry
 

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 from quicksand.base.paths import Paths
-from quicksand.records.claims import Claims
 from quicksand.records.fleet_files import fleet_file
+from quicksand.records.memory_budget import Claims
 from quicksand_fleet.nodes import end_fleet, make_nodes
 from quicksand_fleet.record import set_drained
 from quicksand_fleet.waiting_list import WaitingList

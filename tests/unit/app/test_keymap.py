@@ -7,12 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from textual.keys import _character_to_key
 
-from quicksand_tui.actions.all_actions import (
-    ACTIONS,
-    Scope,
-    default_keymap,
-    find_action,
-)
+from quicksand_tui.actions.all_actions import ACTIONS, Scope, default_keymap, find_action
 from quicksand_tui.actions.rebinding import Assignment, bind
 from quicksand_tui.actions.record import PREFIXED
 from quicksand_tui.model.keymap import (

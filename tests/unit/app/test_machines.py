@@ -13,14 +13,7 @@ from quicksand_tui.door.service_protocol import ShellView
 from quicksand_tui.forms.mount_form import mount_form
 from quicksand_tui.forms.verb_forms import form_of
 from quicksand_tui.model.shown_sandboxes import SandboxView, at_host
-from quicksand_tui.model.world import (
-    HERE,
-    HostView,
-    MachineState,
-    MachineView,
-    Selection,
-    World,
-)
+from quicksand_tui.model.world import HERE, HostView, MachineState, MachineView, Selection, World
 from quicksand_tui.panes.content import LinkState
 from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.verbs.saves import save

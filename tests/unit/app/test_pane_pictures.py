@@ -16,14 +16,7 @@ from quicksand_vt import RGB
 from tests.conftest import wait_for
 from tests.pty_terminal import WHOLE, PtyTerminal
 from tests.unit.app.fakes import FakeService, app_of
-from tests.unit.app.test_desktop_terminals import (
-    CELL,
-    NO_IMAGES,
-    box_of,
-    leave,
-    places,
-    shows,
-)
+from tests.unit.app.test_desktop_terminals import CELL, NO_IMAGES, box_of, leave, places, shows
 from tests.unit.panes.test_panes_screen import opened, says
 from tests.unit.pixels.guest import chunked, noise, png
 

@@ -32,16 +32,7 @@ from tests.unit.app.fake_saves import (
     trashed,
     view_of,
 )
-from tests.unit.app.fakes import (
-    WEB,
-    FakeService,
-    make_app,
-    screen_text,
-    send,
-    shown,
-    toasts,
-    until,
-)
+from tests.unit.app.fakes import WEB, FakeService, make_app, screen_text, send, shown, toasts, until
 from tests.unit.app.saves_screens import browsing, go_to, rows, saves_shown
 
 # Looking

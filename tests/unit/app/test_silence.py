@@ -16,8 +16,8 @@ from functools import partial
 import pytest
 from quicksand.base.files import try_lock
 from quicksand.base.paths import Paths
-from quicksand.base.process_usage import is_stopped
-from quicksand.guest.traffic import GuestTraffic
+from quicksand.base.processes import is_stopped
+from quicksand.guest.network import GuestTraffic
 from quicksand.records.layout import runtime_dir, sandbox_dir
 from quicksand.things.status import Status
 

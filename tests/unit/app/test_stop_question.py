@@ -9,16 +9,7 @@ from quicksand.things.status import Status
 from quicksand_tui.panes.pane import Pane
 from quicksand_tui.screens.confirm import ConfirmScreen
 from quicksand_tui.views.losses import losses_of_stop
-from tests.unit.app.fakes import (
-    DB,
-    FULL,
-    WEB,
-    FakeService,
-    screen_text,
-    select,
-    shown,
-    until,
-)
+from tests.unit.app.fakes import DB, FULL, WEB, FakeService, screen_text, select, shown, until
 
 PREFIX = "ctrl+right_square_bracket"
 OTHER = replace(DB, state=Status.RUNNING)

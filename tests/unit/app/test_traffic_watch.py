@@ -6,7 +6,7 @@ import asyncio
 import itertools
 
 import pytest
-from quicksand.guest.traffic import GuestTraffic
+from quicksand.guest.network import GuestTraffic
 
 from quicksand_tui.door.traffic_watch import EVERY_S, LOOKER_S, SPACING_S, TrafficWatch
 

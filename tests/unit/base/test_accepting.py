@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from quicksand.base import accepting
-from quicksand.base.accepting import Acceptor, bind_private
+from quicksand.base import listening
+from quicksand.base.listening import Acceptor, bind_private
 
 CONNECTIONS = 3
 
@@ -114,7 +114,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return accept(self)
 
     monkeypatch.setattr(socket.socket, "accept", failing)
-    monkeypatch.setattr(accepting, "SHORT_S", 0.01)
+    monkeypatch.setattr(listening, "SHORT_S", 0.01)
     return errors
 
 

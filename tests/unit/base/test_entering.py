@@ -11,9 +11,9 @@ import quicksand
 from quicksand.base import entering
 from quicksand.base.paths import Paths
 from quicksand.errors import ConfigError
-from quicksand.records.fleet_files import fleet_dir
-from quicksand.records.local_nodes import (
+from quicksand.records.fleet_files import (
     NodesView,
+    fleet_dir,
     look_at_nodes,
     lost_nodes,
     nodes_of,

@@ -17,7 +17,7 @@ from quicksand.base import errors
 from quicksand.base.errors import ConfigError, DiskSpaceError, QuicksandError
 from quicksand.base.remedies import FREE_SPACE, MESSAGE_MAX, WORD_MAX, Remedy, Words, shorten
 from quicksand.records.config import SandboxConfig, check_name
-from quicksand.records.sizes import check_disk_size, parse_size
+from quicksand.records.machine_options import check_disk_size, parse_size
 
 LONG = "x" * 100_000
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from quicksand.base.findings import KEPT_MAX, Findings, program_key
+from quicksand.base.tools import KEPT_MAX, Findings, program_key
 
 
 @pytest.fixture

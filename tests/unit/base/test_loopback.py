@@ -8,7 +8,7 @@ import socket
 from collections.abc import Iterator
 
 import pytest
-from quicksand.base import loopback
+from quicksand.base import listening
 from quicksand.base.errors import PortInUseError
 
 
@@ -19,14 +19,14 @@ def has_ipv6() -> bool:
 
 
 @contextlib.contextmanager
-def listening(port: int) -> Iterator[list[socket.socket]]:
+def listens(port: int) -> Iterator[list[socket.socket]]:
     with contextlib.ExitStack() as stack:
-        yield [stack.enter_context(one) for one in loopback.listen(port)]
+        yield [stack.enter_context(one) for one in listening.listen(port)]
 
 
 @pytest.mark.skipif(not has_ipv6(), reason="the host has no IPv6")
 def test_any_port_is_the_same_on_both_addresses() -> None:
-    with listening(0) as sockets:
+    with listens(0) as sockets:
         first, second = (one.getsockname() for one in sockets)
         assert (first[0], second[0]) == ("127.0.0.1", "::1")
         assert first[1] == second[1] != 0
@@ -42,10 +42,10 @@ def test_a_port_that_is_taken_on_either_is_named(family: socket.AddressFamily) -
     with socket.create_server((host, 0), family=family) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(PortInUseError, match=rf"^host port {port} cannot be used") as caught:
-            loopback.listen(port)
+            listening.listen(port)
     assert f"{host}]:{port}" in str(caught.value) or f"({host}:{port}" in str(caught.value)
     assert "0 for any" in caught.value.hint
-    with listening(port):
+    with listens(port):
         pass  # nothing was left listening
 
 
@@ -61,7 +61,7 @@ def test_a_host_without_ipv6_has_the_other_address(
         return make(place, backlog=backlog)
 
     monkeypatch.setattr(socket, "create_server", without)
-    with listening(0) as sockets:
+    with listens(0) as sockets:
         assert [one.family for one in sockets] == [socket.AF_INET]
 
 
@@ -71,7 +71,7 @@ def test_a_port_that_this_user_may_not_have_is_named(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(socket, "create_server", refused)
     with pytest.raises(PortInUseError, match="host port 80 cannot be used: Permission denied"):
-        loopback.listen(80)
+        listening.listen(80)
 
 
 def test_a_lack_of_descriptors_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,5 +83,5 @@ def test_a_lack_of_descriptors_is_told_at_once(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(socket, "create_server", refused)
     with pytest.raises(PortInUseError, match="Too many open files"):
-        loopback.listen(0)
+        listening.listen(0)
     assert len(asked) == 1

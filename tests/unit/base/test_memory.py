@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from quicksand.base import memory
+from quicksand.base import capacity
+from quicksand.base.capacity import OVERHEAD, available_memory, check_memory
 from quicksand.base.errors import MemoryBudgetError
-from quicksand.base.memory import OVERHEAD, available_memory, check_memory
 
 MIB = 1024 * 1024
 GIB = 1024 * MIB
@@ -40,8 +40,8 @@ class FakeHost:
 @pytest.fixture
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeHost:
     fake = FakeHost(tmp_path)
-    monkeypatch.setattr(memory, "PROC", fake.proc)
-    monkeypatch.setattr(memory, "CGROUPS", fake.groups)
+    monkeypatch.setattr(capacity, "PROC", fake.proc)
+    monkeypatch.setattr(capacity, "CGROUPS", fake.groups)
     fake.has(8 * GIB)
     return fake
 

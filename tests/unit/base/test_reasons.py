@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from quicksand.base.error_reasons import reason_of
+from quicksand.base.error_text import reason_of
 from quicksand.base.errors import BootTimeoutError, ConfigError
 
 

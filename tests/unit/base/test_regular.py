@@ -14,7 +14,7 @@ import quicksand
 from quicksand.base.files import is_locked, read_json, tail, try_lock
 from quicksand.base.regular import NotAFileError, open_regular, read_file
 from quicksand.base.sharing import copy_sparse
-from quicksand.disks.images.same_files import sha256_file
+from quicksand.disks.images.stored_image import sha256_file
 
 from quicksand_tui.door.log_tail import FileLog
 from quicksand_tui.home.config_file import read_config
@@ -91,23 +91,22 @@ def test_whoever_reads_a_record_a_lock_or_a_log_gets_an_error(
 
 OF_THE_KERNEL_OR_THE_PROGRAM = {
     "guest/network.py",
-    "base/cpu.py",
-    "base/memory.py",
+    "base/arch.py",
+    "base/capacity.py",
     "base/processes.py",
     "base/tick_rate.py",
-    "warm/idle_machine.py",
-    "disks/images/initrd.py",  # our agent
-    "qemu/backlog.py",
+    "warm/template_maker.py",
+    "disks/images/boot_files.py",  # our agent
+    "qemu/keeper_check.py",
     "qemu/debs.py",
     "qemu/keeper_parts/adopting.py",
     "qemu/keeper_parts/launch.py",
-    "qemu/keeper_parts/memory_watch.py",
-    "qemu/keeper_parts/owner_wait.py",
+    "qemu/keeper_parts/bounds.py",
+    "qemu/keeper_parts/owner.py",
     "saves/precious.py",
     "snapshots/guest_ram.py",
     "snapshots/paged.py",
     "snapshots/userfault.py",
-    "base/process_usage.py",
     "fleet/over_ray/ray_processes.py",
 }
 """They read below /proc, /sys, /etc and /var/lib/dpkg, and what this package consists of."""

@@ -28,8 +28,7 @@ from quicksand.base.removal import (
     remove,
     why_not_ours,
 )
-from quicksand.records.elsewhere import remove_memory
-from quicksand.records.layout import RuntimeDir, SandboxDir, sandbox_dir
+from quicksand.records.layout import RuntimeDir, SandboxDir, remove_memory, sandbox_dir
 
 ID = "0123456789ab"
 

@@ -20,7 +20,7 @@ from quicksand.base.settings import (
     check_settings,
 )
 from quicksand.life.sandbox_checkpoints import Checkpoints
-from quicksand.qemu.keeper_parts import userfaultfd as giving
+from quicksand.qemu.keeper_parts import launch as giving
 from quicksand.snapshots import comparing, tier_choice, tracking
 from quicksand.things.tier import KNOWN
 from quicksand.warm.spares.spare import is_off

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from quicksand.base import tick_rate
-from quicksand.base.findings import Findings
 from quicksand.base.processes import boot_id
 from quicksand.base.tick_rate import NANOSECONDS_KHZ, forget_tick_rate, tick_rate_khz
+from quicksand.base.tools import Findings
 
 
 @pytest.fixture(autouse=True)

@@ -9,9 +9,9 @@ import signal
 from typing import Any
 
 import pytest
-from quicksand.base.boot_timing import BootTiming
 from quicksand.base.errors import MachineError
 from quicksand.base.paths import Paths
+from quicksand.base.progress import BootTiming
 from quicksand.records.config import SandboxConfig
 from quicksand.records.port_forwards import PortForward
 from quicksand.sandbox import Sandbox

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
-from quicksand.records.sizes import parse_memory
+from quicksand.records.machine_options import parse_memory
 
 from quicksand_tui.cli.ssh.code import Guest, advice, command_of_editor, home_in, problems
 

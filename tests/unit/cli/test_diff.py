@@ -6,15 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from quicksand import (
-    ChangeKind,
-    Difference,
-    FileChange,
-    FileType,
-    PackageChange,
-    Patch,
-    Sandbox,
-)
+from quicksand import ChangeKind, Difference, FileChange, FileType, PackageChange, Patch, Sandbox
 from quicksand.base.paths import Paths
 from quicksand.snapshots.history import History
 

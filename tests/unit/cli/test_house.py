@@ -14,8 +14,8 @@ from quicksand.base.files import try_lock, try_named_lock, write_json
 from quicksand.base.footprint import Footprint
 from quicksand.base.paths import Paths, make_private_dir, paths
 from quicksand.base.removal import make_marked
+from quicksand.disks.images.boot_files import start_kernel
 from quicksand.disks.images.image_store import CURRENT, ImageStore
-from quicksand.disks.images.start_kernel import start_kernel
 from quicksand.disks.images.stored_image import StoredImage
 from quicksand.life import cleaning, image_users
 from quicksand.records.layout import sandbox_dir

@@ -14,9 +14,8 @@ from quicksand.base.errors import ConfigError, ImageError, StateError
 from quicksand.base.files import try_lock
 from quicksand.base.paths import Paths, paths
 from quicksand.disks.images.bill import bill_of
-from quicksand.disks.images.image_store import ImageStore
+from quicksand.disks.images.image_store import ImageStore, tag_image
 from quicksand.disks.images.stored_image import StoredImage
-from quicksand.disks.images.tagging import tag_image
 from quicksand.life.cleaning import Cleaner, Waste
 
 from tests.unit.cli.run_cli import quicksand

@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 from quicksand.base.arch import Architecture
+from quicksand.base.capacity import DISK_RESERVE
 from quicksand.base.errors import AgentUnreachableError, DiskSpaceError
-from quicksand.base.space import DISK_RESERVE
-from quicksand.disks.images.initrd import find_agent
+from quicksand.disks.images.boot_files import find_agent
 from quicksand.guest.agent.channel import ALL_OUTPUT, Channel
 from quicksand.guest.agent.session import Session, connect
 from quicksand.guest.agent.wire import Stream

@@ -17,8 +17,7 @@ from quicksand.life import cloning
 from quicksand.life.cloning import mounts_of_clones
 from quicksand.life.sandbox_mounts import MountHandle
 from quicksand.mounts.directories import KnownDirectory, find
-from quicksand.mounts.known_mounts import known_mounts
-from quicksand.mounts.left_out import note_left_out
+from quicksand.mounts.known_mounts import known_mounts, note_left_out
 from quicksand.mounts.shares import Share, read_shares
 from quicksand.records.layout import MachineDir, sandbox_dir
 from quicksand.records.mount import Mount

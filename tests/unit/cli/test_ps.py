@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from quicksand.base.files import write_json
 from quicksand.base.paths import Paths
+from quicksand.records.fleet_files import LeaseRecord, lease_file, write_lease
 from quicksand.records.layout import sandbox_dir
-from quicksand.records.leases import LeaseRecord, lease_file, write_lease
 
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit

@@ -9,7 +9,7 @@ import pytest
 from quicksand.base.arch import Architecture
 from quicksand.base.paths import Paths, paths
 from quicksand.base.processes import Process, ProcessKind
-from quicksand.qemu import debs, removing
+from quicksand.qemu import debs, provision
 
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
@@ -60,7 +60,7 @@ def test_qemu_is_uninstalled_by_its_version_or_all_of_it(bare: Path, capsys: Out
     assert facts == {"name": "qemu", "versions": ["9.0.1-x86_64"], "now": None}
     assert run(["uninstall", "qemu"]) == Exit.FAILURE
     assert "not ours to remove" in capsys.readouterr().err
-    assert removing.unpacked_versions(paths()) == []
+    assert provision.unpacked_versions(paths()) == []
 
 
 def test_a_qemu_that_runs_is_not_uninstalled(
@@ -68,10 +68,10 @@ def test_a_qemu_that_runs_is_not_uninstalled(
 ) -> None:
     run(["install", str(wheel(bare / "dist"))])
     capsys.readouterr()
-    root = paths().data / "qemu" / removing.unpacked_versions(paths())[0]
+    root = paths().data / "qemu" / provision.unpacked_versions(paths())[0]
     runs = Process(pid=1, started="1", kind=ProcessKind.QEMU, of="/x")
-    monkeypatch.setattr(removing, "list_processes", lambda: [runs])
-    monkeypatch.setattr(removing, "program_of", lambda pid: str(root / "qemu-system-x86_64"))
+    monkeypatch.setattr(provision, "list_processes", lambda: [runs])
+    monkeypatch.setattr(provision, "program_of", lambda pid: str(root / "qemu-system-x86_64"))
     assert run(["uninstall", "qemu"]) == Exit.FAILURE
     assert "1 of our processes use it" in capsys.readouterr().err
     assert root.is_dir()

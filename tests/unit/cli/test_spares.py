@@ -102,7 +102,7 @@ def test_too_little_memory_is_told_with_the_reason(
     places: Paths, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("quicksand_tui.cli.images.stored_images.warm_up", no_template)
-    monkeypatch.setattr("quicksand.warm.spares.room.available_memory", lambda: 1 << 30)
+    monkeypatch.setattr("quicksand.warm.spares.spare_making.available_memory", lambda: 1 << 30)
     Orders(places).set(DEBIAN, 1)
     assert warm("debian", "--spares", "3") == Exit.FAILURE
     told = capsys.readouterr().err
@@ -234,7 +234,7 @@ def test_orders_that_cannot_be_read_are_not_said_to_be_none(
     places: Paths, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (places.data / "spares.json").write_text("{")
-    monkeypatch.setattr("quicksand.warm.spares.room.available_memory", lambda: 0)
+    monkeypatch.setattr("quicksand.warm.spares.spare_making.available_memory", lambda: 0)
     for count in ("0", "1"):
         assert warm("debian", "--spares", count) == Exit.FAILURE
         assert "nothing is ordered" not in capsys.readouterr().err

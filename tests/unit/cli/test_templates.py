@@ -15,14 +15,14 @@ from quicksand.base.errors import HostError
 from quicksand.base.files import write_json
 from quicksand.base.paths import Paths, paths
 from quicksand.disks.images.image_store import ImageStore
-from quicksand.disks.images.overlay import create_overlay
+from quicksand.disks.images.qcow2_writing import create_overlay
 from quicksand.records.config import SandboxConfig
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record
 from quicksand.saves.bundle.exporting import export_image
 from quicksand.snapshots import paged
-from quicksand.snapshots.checkpoint_import import Origin
 from quicksand.snapshots.guest_ram import GuestRam
+from quicksand.snapshots.history import Origin
 from quicksand.warm.templates import list_templates, templates_dir
 
 from quicksand_tui.cli.images import stored_images

@@ -11,7 +11,7 @@ from quicksand.base.errors import QuicksandError
 from quicksand.base.files import read_json
 from quicksand.base.paths import Paths
 from quicksand.life.image_users import ImageUsers
-from quicksand.life.sandbox_trash import SandboxTrash
+from quicksand.life.sandbox_removal import SandboxTrash
 from quicksand.records.layout import sandbox_dir
 from quicksand.records.registry import Registry
 from quicksand.saves.store import SaveStore

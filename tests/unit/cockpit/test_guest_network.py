@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from quicksand.guest.traffic import GuestTraffic
+from quicksand.guest.network import GuestTraffic
 
 from quicksand_tui.model.shown_sandboxes import TrafficMeter
 

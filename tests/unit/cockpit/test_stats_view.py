@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
-from quicksand.guest.traffic import GuestTraffic
+from quicksand.guest.network import GuestTraffic
 from rich.cells import cell_len
 
 from quicksand_tui.model.amounts import sparkline

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from quicksand.disks.images.cpio import CpioEntry, build_cpio
+from quicksand.disks.images.boot_files import CpioEntry, build_cpio
 
 NAMES = st.text(
     st.characters(exclude_characters="\0/", exclude_categories=["Cs"]), min_size=1, max_size=40

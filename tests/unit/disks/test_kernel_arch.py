@@ -9,10 +9,9 @@ import pytest
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import ImageError
 from quicksand.base.paths import paths
-from quicksand.disks.images.kernel_arch import kernel_arch
-from quicksand.disks.images.overlay import create_overlay
+from quicksand.disks.images.boot_files import check_kernel, kernel_arch, start_kernel
+from quicksand.disks.images.qcow2_writing import create_overlay
 from quicksand.disks.images.resolve import ImageResolver
-from quicksand.disks.images.start_kernel import check_kernel, start_kernel
 from quicksand.disks.images.vmlinux import extract_zboot
 
 from tests.unit.disks.kernels import (

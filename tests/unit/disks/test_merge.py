@@ -13,9 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from quicksand.base.errors import ConfigError, DiskSpaceError, ImageError, PathError
-from quicksand.disks.images.merge import write_merged
-from quicksand.disks.images.overlay import BACKING_NAME_MAX, CLUSTER, L2_COVERS, create_overlay
 from quicksand.disks.images.qcow2 import VIRTUAL_SIZE_MAX, check_qcow2
+from quicksand.disks.images.qcow2_writing import (
+    BACKING_NAME_MAX,
+    CLUSTER,
+    L2_COVERS,
+    create_overlay,
+)
+from quicksand.disks.images.visible import write_merged
 
 from tests.conftest import examples
 from tests.faults import Fault, fault

@@ -13,8 +13,13 @@ from typing import Any
 
 import pytest
 from quicksand.base.errors import ConfigError, DiskSpaceError, PathError, QuicksandError
-from quicksand.disks.images.overlay import BACKING_NAME_MAX, L2_COVERS, SIZE_MAX, create_overlay
 from quicksand.disks.images.qcow2 import check_qcow2
+from quicksand.disks.images.qcow2_writing import (
+    BACKING_NAME_MAX,
+    L2_COVERS,
+    SIZE_MAX,
+    create_overlay,
+)
 from quicksand.qemu.binaries import find_binaries
 
 MIB = 1024 * 1024

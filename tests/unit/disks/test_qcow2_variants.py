@@ -12,12 +12,11 @@ import pytest
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import BundleError, ImageError
 from quicksand.base.paths import Paths
-from quicksand.disks.diff.layer import Layer
-from quicksand.disks.images.foreign import ForeignDisk
-from quicksand.disks.images.merge import write_merged
-from quicksand.disks.images.overlay import create_overlay
-from quicksand.disks.images.qcow2 import VIRTUAL_SIZE_MAX, check_qcow2
+from quicksand.disks.diff.chain import Layer
+from quicksand.disks.images.qcow2 import VIRTUAL_SIZE_MAX, ForeignDisk, check_qcow2
+from quicksand.disks.images.qcow2_writing import create_overlay
 from quicksand.disks.images.resolve import ImageResolver
+from quicksand.disks.images.visible import write_merged
 from quicksand.saves.bundle.importing import import_bundle
 from quicksand.saves.store import SaveStore
 

@@ -10,8 +10,13 @@ from pathlib import Path
 import pytest
 from quicksand.base.errors import DiskSpaceError, ImageError
 from quicksand.disks.images import boot_files, vmlinux
-from quicksand.disks.images.boot_files import PLACE, list_boot_files
-from quicksand.disks.images.start_kernel import check_kernel, start_file_of, start_kernel
+from quicksand.disks.images.boot_files import (
+    PLACE,
+    check_kernel,
+    list_boot_files,
+    start_file_of,
+    start_kernel,
+)
 
 from tests.unit.disks.kernels import (
     ARM64,

@@ -12,8 +12,7 @@ from quicksand.base.arch import Architecture
 from quicksand.base.errors import ConfigError, ImageError
 from quicksand.base.paths import Paths, paths
 from quicksand.disks.images.image_store import ImageStore
-from quicksand.disks.images.stored_image import StoredImage
-from quicksand.disks.images.suggested import check_suggested
+from quicksand.disks.images.stored_image import StoredImage, check_suggested
 from quicksand.life.image_building import suggested_options
 
 SUGGESTED = {"memory": "3G", "cpus": 3, "enable_display": True}

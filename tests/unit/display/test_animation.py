@@ -9,14 +9,8 @@ from pathlib import Path
 import pytest
 from PIL import Image, ImageSequence
 from quicksand.base.errors import ConfigError
-from quicksand.display.animation import (
-    SHOWN_MAX_S,
-    Animation,
-    AnimationFormat,
-    fit,
-    scaled_size,
-)
-from quicksand.display.checks import check_scale
+from quicksand.display.animation import SHOWN_MAX_S, Animation, AnimationFormat, fit, scaled_size
+from quicksand.display.picture import check_scale
 
 FORMS = list(AnimationFormat)
 LOSSLESS = [AnimationFormat.PNG, AnimationFormat.WEBP]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from quicksand.base.errors import ConfigError
-from quicksand.display.input_state import pixel_on, place_on
+from quicksand.display.hands import pixel_on, place_on
 from quicksand.display.recording import Recording
 from quicksand.life.sandbox_display import Display
 

@@ -12,9 +12,8 @@ from typing import Any, cast
 import pytest
 from quicksand.base.errors import AgentUnreachableError, StateError
 from quicksand.display import hands
-from quicksand.display.hands import Hands
+from quicksand.display.hands import Hands, Held
 from quicksand.display.in_guest import Pointer
-from quicksand.display.input_state import Held
 from quicksand.life import sandbox_display as vm_display
 from quicksand.life.sandbox_display import Display
 from quicksand.life.sandbox_life import Life

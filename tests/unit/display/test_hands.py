@@ -12,9 +12,17 @@ from typing import Any
 import pytest
 from quicksand.base.errors import ConfigError, DisplayError, StateError
 from quicksand.base.limits import BUTTONS
-from quicksand.display import hands, queue
-from quicksand.display.hands import Hands, let_go_all, lift_all, may_hold
-from quicksand.display.input_state import ABS_MAX, Held, check_button, check_place
+from quicksand.display import hands
+from quicksand.display.hands import (
+    ABS_MAX,
+    Hands,
+    Held,
+    check_button,
+    check_place,
+    let_go_all,
+    lift_all,
+    may_hold,
+)
 from quicksand.display.keys import STROKES
 from quicksand.qemu.qemu_hypervisor import Qemu
 from quicksand.qemu.qmp import Monitor
@@ -119,7 +127,7 @@ def machine(tmp_path: Path) -> MachineDir:
 def fast(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("CHARACTERS_PER_S", "MOVES_PER_S"):
         monkeypatch.setattr(hands, name, 1e9)
-    monkeypatch.setattr(queue, "POLL_S", 0.0)
+    monkeypatch.setattr(hands, "POLL_S", 0.0)
     for name in ("TAP_S", "BETWEEN_CLICKS_S", "READ_S"):
         monkeypatch.setattr(hands, name, 0.0)
 
@@ -183,7 +191,7 @@ async def test_a_guest_without_the_driver_is_an_error(machine: MachineDir) -> No
 async def test_a_guest_that_takes_nothing_is_given_up(
     machine: MachineDir, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queue, "WAIT_S", 0.05)
+    monkeypatch.setattr(hands, "WAIT_S", 0.05)
     qemu = FakeQemu(pace=0)
     async with turn(machine, qemu) as keyboard:
         with pytest.raises(DisplayError, match="taken no input"):

@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from quicksand.base.errors import DisplayError
-from quicksand.display.framebuffer import Rect
-from quicksand.display.packed import Unpacking
-from quicksand.display.rfb import Encoding, RfbClient
+from quicksand.display.picture import Rect
+from quicksand.display.rfb import Encoding, RfbClient, Unpacking
 
 from tests.unit.display.fake_vnc import FakeVnc, filled, serve, update
 

@@ -8,19 +8,10 @@ from pathlib import Path
 
 import pytest
 from quicksand.base.errors import ConfigError, DisplayError
-from quicksand.display.framebuffer import PIXELS_MAX, Rect
+from quicksand.display.picture import PIXELS_MAX, Rect
 from quicksand.display.rfb import RECTS_MAX, Buttons, RfbClient
 
-from tests.unit.display.fake_vnc import (
-    FakeVnc,
-    Script,
-    cursor,
-    filled,
-    raw,
-    resized,
-    serve,
-    update,
-)
+from tests.unit.display.fake_vnc import FakeVnc, Script, cursor, filled, raw, resized, serve, update
 
 RED, GREEN, BLUE = b"\xff\0\0\0", b"\0\xff\0\0", b"\0\0\xff\0"
 

@@ -7,16 +7,16 @@ import string
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from quicksand.display.any_text import check_text
-from quicksand.display.keys import STROKES
-from quicksand.display.spare_keys import (
+from quicksand.display.any_text import (
     NAMES,
     SpareKeys,
     characters_on,
+    check_text,
     missing,
     parts,
     xmodmap_lines,
 )
+from quicksand.display.keys import STROKES
 
 from tests.conftest import examples
 

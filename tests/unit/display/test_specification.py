@@ -13,7 +13,7 @@ import quicksand
 from quicksand import Sandbox, SandboxConfig
 from quicksand.base.errors import ConfigError
 from quicksand.desktop import Desktop
-from quicksand.display.input_state import place_on
+from quicksand.display.hands import place_on
 
 
 class Specified(Protocol):

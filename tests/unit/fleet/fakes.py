@@ -7,8 +7,8 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
 
+from quicksand.base.capacity import OVERHEAD
 from quicksand.base.errors import MemoryBudgetError, RemoteUnreachableError
-from quicksand.base.memory import OVERHEAD
 from quicksand.hosted.remote_host import RemoteHost
 from quicksand_fleet.capacity import Capacity
 from quicksand_fleet.interface import HostState

@@ -9,12 +9,11 @@ import sys
 from dataclasses import replace
 
 import pytest
+from quicksand.base.capacity import OVERHEAD
 from quicksand.base.errors import ConfigError, MemoryBudgetError, StateError
-from quicksand.base.memory import OVERHEAD
 from quicksand.base.paths import Paths
-from quicksand.records.claims import Claims
 from quicksand.records.config import SandboxConfig
-from quicksand.records.memory_budget import BUDGET, budget, check_budget, cpus_for_sandboxes
+from quicksand.records.memory_budget import BUDGET, Claims, budget, check_budget, cpus_for_sandboxes
 from quicksand.records.registry import Registry
 
 from tests.conftest import blank_record
@@ -25,7 +24,7 @@ CLAIM = """
 import sys
 from quicksand.base.errors import MemoryBudgetError
 from quicksand.base.paths import paths
-from quicksand.records.claims import Claims
+from quicksand.records.memory_budget import Claims
 try:
     held = Claims(paths()).take(sys.argv[1], int(sys.argv[2]))
     print("got", flush=True)

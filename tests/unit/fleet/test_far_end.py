@@ -14,9 +14,8 @@ from quicksand.base.errors import MemoryBudgetError, RemoteRefusedError, RemoteU
 from quicksand.base.paths import Paths
 from quicksand.hosted.codec import ForeignValueError
 from quicksand.hosted.errors import decode_error
-from quicksand.records.claims import Claims
 from quicksand.records.fleet_files import machine_id
-from quicksand.records.memory_budget import BUDGET
+from quicksand.records.memory_budget import BUDGET, Claims
 from quicksand.remote.peer_link import Link, Request
 from quicksand_fleet.batch import at_once_for
 from quicksand_fleet.capacity import Capacity, decode_capacity, encode_capacity

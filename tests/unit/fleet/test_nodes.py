@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from quicksand.base.capacity import available_memory
 from quicksand.base.errors import (
     ConfigError,
     FleetError,
@@ -16,7 +17,6 @@ from quicksand.base.errors import (
     RemoteUnreachableError,
     StateError,
 )
-from quicksand.base.memory import available_memory
 from quicksand.base.paths import SHARED_IMAGES, Paths
 from quicksand.disks.images.image_store import ImageStore
 from quicksand.life.image_users import ImageUsers
@@ -34,12 +34,7 @@ from quicksand_fleet.local import nodes_of
 from quicksand_fleet.node import NodeDestination
 from quicksand_fleet.nodes import end_fleet, make_nodes, sandboxes_of, saves_of
 from quicksand_fleet.opening import addresses_of, open_back_end
-from quicksand_fleet.record import (
-    FleetRecord,
-    read_fleet,
-    set_drained,
-    write_fleet,
-)
+from quicksand_fleet.record import FleetRecord, read_fleet, set_drained, write_fleet
 
 from tests.conftest import blank_record
 from tests.unit.saves.making import make_save

@@ -13,14 +13,7 @@ from quicksand.base.errors import FleetError, FleetFullError, FleetHostNotFoundE
 from quicksand.base.paths import Paths
 from quicksand_fleet import desk as desk_module
 from quicksand_fleet.desk import Desk
-from quicksand_fleet.interface import (
-    FleetEvent,
-    FleetEventKind,
-    HostState,
-    Lack,
-    Need,
-    Reservation,
-)
+from quicksand_fleet.interface import FleetEvent, FleetEventKind, HostState, Lack, Need, Reservation
 from quicksand_fleet.over_ssh import OverSsh
 from quicksand_fleet.waiting_list import WaitingList
 

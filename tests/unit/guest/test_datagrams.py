@@ -14,7 +14,7 @@ from quicksand.guest.agent import wire
 from quicksand.guest.agent.channel import INPUT_WINDOW
 from quicksand.guest.agent.session import Session
 from quicksand.guest.agent.wire import Stream
-from quicksand.guest.datagrams import DATAGRAM_MAX, Splitter, dial_udp
+from quicksand.guest.connections import DATAGRAM_MAX, Splitter, dial_udp
 
 from tests.unit.guest.agent.fake_agent import FakeAgent, session_with
 

@@ -8,10 +8,18 @@ from typing import Any, cast
 
 import pytest
 from quicksand.base.errors import UnfitGuestError
-from quicksand.guest import clock as guest_clock
+from quicksand.guest import fitness as guest_clock
 from quicksand.guest.agent.session import Session
-from quicksand.guest.clock import START_TOLERANCE, TOLERANCE, Rate, compare, put_right, read_clock
-from quicksand.guest.fitness import Facts, require_fit
+from quicksand.guest.fitness import (
+    START_TOLERANCE,
+    TOLERANCE,
+    Facts,
+    Rate,
+    compare,
+    put_right,
+    read_clock,
+    require_fit,
+)
 from quicksand.records.config import NetworkMode
 
 SAID = """256

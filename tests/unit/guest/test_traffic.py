@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from quicksand.guest.traffic import GuestTraffic, parse_traffic
+from quicksand.guest.network import GuestTraffic, parse_traffic
 
 HEAD = b"""Inter-|   Receive                                                |  Transmit
  face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop

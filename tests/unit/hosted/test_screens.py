@@ -25,7 +25,7 @@ from quicksand.base.errors import (
 )
 from quicksand.base.listing import own_sockets
 from quicksand.base.paths import Paths
-from quicksand.display.framebuffer import Framebuffer
+from quicksand.display.picture import Framebuffer
 from quicksand.display.place import RelayedScreen, ask_size, open_screen, parse_place, place_text
 from quicksand.display.rfb import RfbClient
 from quicksand.display.screendump import true_width

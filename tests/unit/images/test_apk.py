@@ -31,12 +31,7 @@ from quicksand_images.apk_keys import TrustedKeys
 from quicksand_images.apk_mirror import fetch_apks
 from quicksand_images.packages import package_cache
 
-from tests.unit.images.alpine_mirror import (
-    KEY_NAME,
-    AlpineSigner,
-    make_alpine_mirror,
-    make_apk,
-)
+from tests.unit.images.alpine_mirror import KEY_NAME, AlpineSigner, make_alpine_mirror, make_apk
 from tests.unit.images.mirrors import Served, serve
 
 INDEX = """\

@@ -22,8 +22,8 @@ from quicksand.base.files import try_lock
 from quicksand.base.paths import Paths, make_private_dir, paths
 from quicksand.base.removal import make_marked
 from quicksand.base.tools import ToolError
+from quicksand.disks.images.boot_files import start_file_of
 from quicksand.disks.images.image_store import BUNDLE, ImageStore
-from quicksand.disks.images.start_kernel import start_file_of
 from quicksand.disks.images.stored_image import StoredImage
 from quicksand.disks.images.vmlinux import shrink_elf
 from quicksand_images import build, disk, kernel

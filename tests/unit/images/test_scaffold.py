@@ -14,13 +14,7 @@ from pathlib import Path
 
 import pytest
 from quicksand.base.arch import Architecture
-from quicksand.base.errors import (
-    ConfigError,
-    ImageNotFound,
-    PathError,
-    QuicksandError,
-    StateError,
-)
+from quicksand.base.errors import ConfigError, ImageNotFound, PathError, QuicksandError, StateError
 from quicksand.base.paths import Paths
 from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.images.stored_image import StoredImage

@@ -14,10 +14,9 @@ from typing import Any
 import pytest
 from quicksand import Sandbox
 from quicksand.base.arch import Architecture
-from quicksand.base.boot_timing import STAGES
 from quicksand.base.errors import HostError, ImageError, ImageNotFound
 from quicksand.base.paths import Paths, paths
-from quicksand.base.progress import WHOLE, Progress
+from quicksand.base.progress import STAGES, WHOLE, Progress
 from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.images.resolve import ImageResolver
 from quicksand.disks.images.stored_image import StoredImage

@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import pytest
 from quicksand.base.errors import StateError
-from quicksand.life import forwarder_lines
-from quicksand.life.forwarder_lines import LINES_MAX, PLACES, Lines
+from quicksand.life import forwarder
+from quicksand.life.forwarder import LINES_MAX, PLACES, Lines
 
 
 class Opened:
@@ -56,7 +56,7 @@ async def test_who_finds_no_place_waits_for_one_and_is_refused_in_the_end(
         await hold(all_, lines, LINES_MAX * PLACES - 1)
         async with contextlib.AsyncExitStack() as last:
             await hold(last, lines, 1)
-            monkeypatch.setattr(forwarder_lines, "PLACE_S", 0.01)
+            monkeypatch.setattr(forwarder, "PLACE_S", 0.01)
             with pytest.raises(StateError, match="connections are open"):
                 await hold(all_, lines, 1)
             monkeypatch.undo()

@@ -14,8 +14,7 @@ from quicksand.base.paths import Paths, make_private_dir, paths
 from quicksand.base.staging import sweep_staging
 from quicksand.disks.images.image_store import ImageStore
 from quicksand.life.cleaning import Cleaner, Waste
-from quicksand.life.sandbox_removal import remove_sandbox
-from quicksand.life.sandbox_trash import SandboxTrash
+from quicksand.life.sandbox_removal import SandboxTrash, remove_sandbox
 from quicksand.records.fleet_files import fleet_dir, nodes_dir, nodes_runtime
 from quicksand.records.layout import sandbox_dir
 from quicksand.records.registry import Registry
@@ -24,7 +23,7 @@ from quicksand.records.trash import trash_dir
 from quicksand.saves.store import SaveStore
 from quicksand.saves.workspaces import remember
 from quicksand.snapshots.history import History, history_of
-from quicksand.snapshots.pivot import freeze_stopped
+from quicksand.snapshots.layers import freeze_stopped
 from quicksand.snapshots.verified import Verified
 from quicksand.warm.templates import discard, list_templates, prune, templates_dir
 

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterator
 
 import pytest
-from quicksand.life.resets import Resets
+from quicksand.life.forwarder import Resets
 
 pytestmark = pytest.mark.skipif(not hasattr(select, "epoll"), reason="only Linux tells of them")
 

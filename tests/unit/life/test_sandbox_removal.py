@@ -11,8 +11,7 @@ from quicksand.base.errors import HistoryError, PathError, StateError
 from quicksand.base.paths import Paths
 from quicksand.base.removal import MARK
 from quicksand.life import sandbox_removal
-from quicksand.life.sandbox_removal import remove_sandbox
-from quicksand.life.sandbox_trash import SandboxTrash
+from quicksand.life.sandbox_removal import SandboxTrash, remove_sandbox
 from quicksand.records.layout import runtime_dir
 from quicksand.records.registry import Registry, publish_state
 from quicksand.records.sandboxes import Record

@@ -23,7 +23,7 @@ from quicksand.base.errors import (
 )
 from quicksand.base.files import read_json, write_json
 from quicksand.base.paths import Paths
-from quicksand.life.sandbox_trash import SandboxTrash
+from quicksand.life.sandbox_removal import SandboxTrash
 from quicksand.records.layout import SandboxDir, sandbox_dir
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record, new_id
@@ -213,7 +213,7 @@ def test_one_that_runs_is_refused(registry: Registry, trash: SandboxTrash) -> No
 def test_one_whose_checkpoints_somebody_works_on_is_refused(
     registry: Registry, trash: SandboxTrash, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("quicksand.life.sandbox_trash.LOCK_WAIT_S", 0.05)
+    monkeypatch.setattr("quicksand.life.sandbox_removal.LOCK_WAIT_S", 0.05)
     record = filled(registry)
     place = sandbox_dir(registry.paths, record.id)
     with locked_elsewhere(place.history_lock), pytest.raises(HistoryError, match="box"):

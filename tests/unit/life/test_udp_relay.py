@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 from quicksand.base.errors import AgentUnreachableError, PortInUseError, StateError
-from quicksand.guest.datagrams import GuestDatagrams
+from quicksand.guest.connections import GuestDatagrams
 from quicksand.life.udp_relay import OVERHEAD, UdpRelay, Waiting
 from quicksand.records.port_forwards import PortForward, Protocol
 

@@ -14,7 +14,7 @@ from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.packages.installing import install_package
 from quicksand.disks.packages.wanted import parse_wanted
 from quicksand.life import image_users
-from quicksand.life.uninstalling import Uninstalled, installed_images, uninstall
+from quicksand.life.image_users import Uninstalled, installed_images, uninstall
 from quicksand.records.layout import sandbox_dir
 from quicksand.saves.save_manifest import Base
 

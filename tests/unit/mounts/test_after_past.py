@@ -12,8 +12,7 @@ from quicksand import SandboxConfig
 from quicksand.base.errors import AgentRefusedError, AgentUnreachableError
 from quicksand.base.paths import Paths
 from quicksand.mounts import known_mounts, shares
-from quicksand.mounts.after_past import AfterPast, Wanted
-from quicksand.mounts.at_start import MountsAtStart
+from quicksand.mounts.at_start import AfterPast, MountsAtStart, Wanted
 from quicksand.mounts.directories import find
 from quicksand.mounts.shares import share_name
 from quicksand.records.layout import MachineDir, sandbox_dir

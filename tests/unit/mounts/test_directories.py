@@ -16,7 +16,7 @@ from quicksand.base.errors import MountError
 from quicksand.base.paths import Paths
 from quicksand.mounts import directories
 from quicksand.mounts.directories import Directories, check_directory, find, is_there, opened
-from quicksand.mounts.left_out import (
+from quicksand.mounts.known_mounts import (
     forget_left_out,
     note_left_out,
     read_left_out,
@@ -241,7 +241,7 @@ from pathlib import Path
 from quicksand.base.errors import MountError
 from quicksand.base.paths import Paths
 from quicksand.mounts.directories import check_directory
-from quicksand.mounts.left_out import note_left_out, read_left_out
+from quicksand.mounts.known_mounts import note_left_out, read_left_out
 from quicksand.records.mount import Mount
 root = Path(sys.argv[1])
 places = Paths(runtime=root / "run", data=root / "data", cache=root / "cache")

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 from quicksand.mounts import git_commands
-from quicksand.mounts.git_commands import find_commands
-from quicksand.mounts.git_config import parse
+from quicksand.mounts.git_commands import find_commands, parse
 from quicksand_smb.config import ShareConfig
 from quicksand_smb.ledger import Ledger
 from quicksand_smb.server_state import open_share

@@ -11,7 +11,7 @@ import pytest
 from quicksand.base.errors import ConfigError
 from quicksand.base.paths import Paths
 from quicksand.life.sandbox_mounts import Mounts
-from quicksand.mounts.left_out import note_left_out, read_left_out
+from quicksand.mounts.known_mounts import note_left_out, read_left_out
 from quicksand.records.layout import sandbox_dir
 
 ID = "0123456789ab"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
-from quicksand.mounts.told import ENTRIES, read_told
+from quicksand.mounts.known_mounts import ENTRIES, read_told
 from quicksand.records.layout import MachineDir
 from quicksand_smb.trigger_report import SUFFIX, TriggerReport
 

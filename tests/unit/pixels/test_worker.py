@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 from quicksand.base.errors import StateError
 from quicksand.display import screendump as display
-from quicksand.display.framebuffer import Framebuffer, Rect
+from quicksand.display.picture import Framebuffer, Rect
 from quicksand.display.rfb import RfbClient
 from quicksand.records.layout import MachineDir
 from quicksand_pixels.ways import Colours

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 from quicksand.qemu.keeper_parts.adopting import _await_port, _is_anothers
+from quicksand.qemu.keeper_parts.bounds import MemoryWatch
 from quicksand.qemu.keeper_parts.full_disk import SpaceWatch
 from quicksand.qemu.keeper_parts.machines import Machine
-from quicksand.qemu.keeper_parts.memory_watch import MemoryWatch
 
 from tests.conftest import wait_for
 

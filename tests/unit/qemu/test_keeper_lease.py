@@ -14,9 +14,8 @@ from quicksand.base.errors import MachineError
 from quicksand.base.paths import Paths
 from quicksand.base.removal import remove
 from quicksand.qemu.keeper_link import KeeperLink
-from quicksand.qemu.keeper_parts import fleet_lease
-from quicksand.qemu.keeper_parts.fleet_lease import Lease
-from quicksand.qemu.keeper_parts.owner_wait import now
+from quicksand.qemu.keeper_parts import owner
+from quicksand.qemu.keeper_parts.owner import Lease, now
 
 from tests.conftest import wait_for
 from tests.unit.qemu.test_keeper import DEAF, Stage, alive
@@ -109,7 +108,7 @@ async def test_a_keeper_that_was_frozen_looks_at_the_lease_before_anything_else(
 
 def test_a_lease_that_is_over_is_not_given_again(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [100.0]
-    monkeypatch.setattr(fleet_lease, "now", lambda: clock[0])
+    monkeypatch.setattr(owner, "now", lambda: clock[0])
     held = Lease()
     assert held.look_at is None and not held.has_ended()
     held.grant(1, 110.0)

@@ -14,10 +14,9 @@ from unittest import mock
 import pytest
 from quicksand.base.paths import Paths
 from quicksand.qemu.host_usage import qemu_memory
-from quicksand.qemu.keeper_parts.bounds import MIB, OWN, bound_of
+from quicksand.qemu.keeper_parts.bounds import MIB, MORE, OWN, MemoryWatch, bound_of, memory_of
 from quicksand.qemu.keeper_parts.full_disk import SpaceWatch
 from quicksand.qemu.keeper_parts.machines import Machine
-from quicksand.qemu.keeper_parts.memory_watch import MORE, MemoryWatch, memory_of
 from quicksand.qemu.process import OwnedProcess
 from quicksand.records.layout import MachineDir
 from quicksand.records.paused import why_oversized

@@ -15,7 +15,7 @@ from quicksand.base.files import is_locked
 from quicksand.base.paths import Paths
 from quicksand.base.removal import remove
 from quicksand.qemu.keeper_link import KeeperLink
-from quicksand.qemu.keeper_parts import owner_wait
+from quicksand.qemu.keeper_parts import owner
 from quicksand.qemu.process import Leash, Offer, OwnedProcess
 from quicksand.warm.spares import claiming
 from quicksand.warm.spares.claiming import ask_keeper
@@ -179,26 +179,26 @@ async def test_a_detached_sandbox_cannot_be_given_away(stage: Stage) -> None:
 
 
 @pytest.fixture
-def wait(tmp_path: Path) -> Iterator[owner_wait.OwnerWait]:
+def wait(tmp_path: Path) -> Iterator[owner.OwnerWait]:
     """A wait of ten minutes in the directory ``place``."""
     read, write = os.pipe()
     (tmp_path / "place").mkdir()
-    yield owner_wait.OwnerWait(write, str(tmp_path / "place"), 600.0, 0)
+    yield owner.OwnerWait(write, str(tmp_path / "place"), 600.0, 0)
     for descriptor in (read, write):
         os.close(descriptor)
 
 
 def test_the_wait_goes_on_while_the_host_sleeps(
-    wait: owner_wait.OwnerWait, monkeypatch: pytest.MonkeyPatch
+    wait: owner.OwnerWait, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The clock that counts does; the loop only looks at it now and then."""
     assert not wait.is_over()
-    later = owner_wait.now() + 3600
-    monkeypatch.setattr(owner_wait, "now", lambda: later)
+    later = owner.now() + 3600
+    monkeypatch.setattr(owner, "now", lambda: later)
     assert wait.is_over()
 
 
-def test_the_wait_ends_with_its_directory(wait: owner_wait.OwnerWait, tmp_path: Path) -> None:
+def test_the_wait_ends_with_its_directory(wait: owner.OwnerWait, tmp_path: Path) -> None:
     assert not wait.is_over()
     (tmp_path / "place").rmdir()
     assert wait.is_over()

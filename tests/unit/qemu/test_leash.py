@@ -13,7 +13,7 @@ from quicksand.base.paths import Paths
 from quicksand.base.processes import ProcessKind, holders_of, processes_of
 from quicksand.base.removal import remove
 from quicksand.qemu.keeper_link import KeeperLink
-from quicksand.qemu.keeper_parts import leash
+from quicksand.qemu.keeper_parts import owner
 from quicksand.qemu.process import Leash
 
 from tests.conftest import wait_for
@@ -78,7 +78,7 @@ async def test_an_owner_that_lets_go_before_it_is_put_on_ends_it(stage: Stage) -
     if pid == 0:
         os.close(held.ours)
         os.read(held.theirs, 1)  # until the owner is gone
-        leash.put_on(held.theirs, None)
+        owner.put_on(held.theirs, None)
         os._exit(0)
     held.close()
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL

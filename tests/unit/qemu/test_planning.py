@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from quicksand.base.arch import Architecture
 from quicksand.base.paths import Paths, paths
-from quicksand.disks.images import initrd
-from quicksand.disks.images.overlay import create_overlay
-from quicksand.disks.images.start_kernel import start_file_of
+from quicksand.disks.images import boot_files
+from quicksand.disks.images.boot_files import start_file_of
+from quicksand.disks.images.qcow2_writing import create_overlay
 from quicksand.qemu import planning
 from quicksand.qemu.accelerator import AcceleratorStatus
 from quicksand.qemu.binaries import QemuBinaries
@@ -59,7 +59,7 @@ def accelerator(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(planning, "choose_accelerator", choose)
     monkeypatch.setattr(planning, "find_binaries", lambda _: binaries)
     # A wheel may have none for arm64.
-    monkeypatch.setattr(initrd, "find_agent", lambda _: binaries.system)
+    monkeypatch.setattr(boot_files, "find_agent", lambda _: binaries.system)
     return found
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from quicksand.base.files import read_json
-from quicksand.base.findings import KEPT_MAX
+from quicksand.base.tools import KEPT_MAX
 from quicksand.qemu.binaries import _version
 
 

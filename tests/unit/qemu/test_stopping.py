@@ -15,8 +15,7 @@ from quicksand.base.errors import AgentUnreachableError
 from quicksand.base.paths import Paths
 from quicksand.base.processes import MONITOR, list_processes, processes_of
 from quicksand.qemu import stopping
-from quicksand.qemu.orphans import find_orphans
-from quicksand.qemu.stopping import end_strays
+from quicksand.qemu.stopping import end_strays, find_orphans
 from quicksand.records.layout import sandbox_dir
 
 from tests.conftest import fake_qemu, wait_for

@@ -12,9 +12,7 @@ from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any
 
-from quicksand.base.errors import (
-    QuicksandError,
-)
+from quicksand.base.errors import QuicksandError
 from quicksand.base.files import write_json
 from quicksand.base.paths import Paths, make_private_dir
 from quicksand.base.removal import make_marked

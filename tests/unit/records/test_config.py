@@ -11,9 +11,15 @@ from hypothesis import strategies as st
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import ConfigError, UnknownOptionError
 from quicksand.records.config import CPUS_MAX, Accelerator, NetworkMode, SandboxConfig, check_name
-from quicksand.records.option_values import parse_choice, refuse_unknown
+from quicksand.records.machine_options import (
+    MEMORY_MIN,
+    MIB,
+    parse_choice,
+    parse_memory,
+    parse_size,
+    refuse_unknown,
+)
 from quicksand.records.port_forwards import PortForward, Protocol
-from quicksand.records.sizes import MEMORY_MIN, MIB, parse_memory, parse_size
 
 GIB = 1024 * MIB
 

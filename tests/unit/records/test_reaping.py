@@ -9,9 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from quicksand.base.errors import (
-    PathError,
-)
+from quicksand.base.errors import PathError
 from quicksand.base.processes import processes_of
 from quicksand.records.layout import runtime_dir, sandbox_dir
 from quicksand.records.registry import Registry, publish_state

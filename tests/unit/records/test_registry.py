@@ -13,17 +13,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from quicksand.base.errors import (
-    PathError,
-    SandboxNotFoundError,
-    StateError,
-)
+from quicksand.base.errors import PathError, SandboxNotFoundError, StateError
 from quicksand.base.files import read_json, write_json
 from quicksand.base.paths import Paths
-from quicksand.life.usable import refuse_unusable
+from quicksand.life.sandbox_life import refuse_unusable
 from quicksand.records import inspection
-from quicksand.records.held import Held, say_held
-from quicksand.records.last_run import find_panic
+from quicksand.records.inspection import Held, find_panic, say_held
 from quicksand.records.layout import sandbox_dir
 from quicksand.records.registry import Registry, publish_state
 from quicksand.records.sandboxes import Entry, Record, RunState, new_id

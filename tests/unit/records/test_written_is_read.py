@@ -13,17 +13,15 @@ from quicksand import Sandbox
 from quicksand.base.errors import ConfigError, QuicksandError
 from quicksand.base.files import JSON_MAX, read_json, write_json
 from quicksand.mounts.shares import Share
-from quicksand.records.given_up import GivenUp
+from quicksand.records.fleet_files import LeaseRecord
 from quicksand.records.layout import SandboxDir
-from quicksand.records.leases import LeaseRecord
 from quicksand.records.mount import Mount
-from quicksand.records.nodes import BLANK, Head
-from quicksand.records.notes import NOTE_MAX, check_note, read_note
+from quicksand.records.nodes import BLANK, NOTE_MAX, GivenUp, Head, check_note, read_note
 from quicksand.records.sandboxes import SaveSource
 from quicksand.saves.save_manifest import Base, SaveManifest
 from quicksand.saves.saving import SaveOptions
 from quicksand.snapshots.history import History
-from quicksand.snapshots.shell_tail import ShellTail
+from quicksand.snapshots.recognition import ShellTail
 from quicksand.things.tier import DISK
 from quicksand.warm.spares.spare import Spare
 from quicksand_e2b.records import SandboxRecord, SnapshotRecord, State

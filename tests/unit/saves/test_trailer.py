@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from quicksand.base.errors import ConfigError, DiskSpaceError, ImageError, PathError
-from quicksand.disks.images.merge import write_merged
-from quicksand.disks.images.overlay import CLUSTER, create_overlay
+from quicksand.disks.images.qcow2_writing import CLUSTER, create_overlay
+from quicksand.disks.images.visible import write_merged
 from quicksand.saves.trailer import (
     DEPTH_MAX,
     MAGIC,

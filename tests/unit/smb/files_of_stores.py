@@ -3,14 +3,7 @@
 from __future__ import annotations
 
 from quicksand_smb.node import Node
-from quicksand_smb.store import (
-    Action,
-    Disposition,
-    OpenOptions,
-    Reason,
-    Store,
-    StoreError,
-)
+from quicksand_smb.store import Action, Disposition, OpenOptions, Reason, Store, StoreError
 
 RW = OpenOptions(read=True, write=True)
 

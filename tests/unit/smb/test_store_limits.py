@@ -15,14 +15,7 @@ from unittest import mock
 import pytest
 from quicksand_smb import kernel
 from quicksand_smb.node import Node
-from quicksand_smb.store import (
-    Disposition,
-    Limits,
-    OpenOptions,
-    Reason,
-    Store,
-    StoreError,
-)
+from quicksand_smb.store import Disposition, Limits, OpenOptions, Reason, Store, StoreError
 from quicksand_smb.store_errors import store_error
 
 from tests.unit.smb.attacks import changes_by_name, changes_by_node

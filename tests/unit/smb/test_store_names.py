@@ -10,12 +10,7 @@ from unittest import mock
 
 import pytest
 from quicksand_smb import kernel
-from quicksand_smb.store import (
-    FileKind,
-    OpenOptions,
-    Reason,
-    Store,
-)
+from quicksand_smb.store import FileKind, OpenOptions, Reason, Store
 
 from tests.unit.smb.files_of_stores import RW, Raises, content, listed, make, make_dir
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from quicksand.base.errors import CheckpointNotFoundError, HistoryError
 from quicksand.base.remedies import Remedy, Words
-from quicksand.snapshots import changed_files
+from quicksand.snapshots import comparison
 
 
 @pytest.mark.parametrize(
@@ -28,9 +28,9 @@ async def test_the_hint_of_an_error_stays_one_that_each_face_says_in_its_words(
     async def fail(*_: object) -> Any:
         raise error
 
-    monkeypatch.setattr(changed_files, "_once", fail)
+    monkeypatch.setattr(comparison, "_once", fail)
     registry: Any = SimpleNamespace(inspect=lambda _: SimpleNamespace(is_live=True))
     record: Any = SimpleNamespace(id="1")
     with pytest.raises(HistoryError) as raised:
-        await changed_files.diff_disks(registry, record, "a", None)
+        await comparison.diff_disks(registry, record, "a", None)
     assert raised.value.hint_in(lambda _: "X") == said

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from quicksand.base.errors import CheckpointNotFoundError, HistoryError, PathError
 from quicksand.base.files import read_json
 from quicksand.base.paths import Paths
-from quicksand.life.sandbox_trash import SandboxTrash
+from quicksand.life.sandbox_removal import SandboxTrash
 from quicksand.records.layout import SandboxDir, sandbox_dir
 from quicksand.records.nodes import Head, Node
 from quicksand.records.registry import Registry

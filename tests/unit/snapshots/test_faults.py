@@ -17,9 +17,8 @@ from quicksand.records.layout import SandboxDir, sandbox_dir
 from quicksand.records.registry import Registry
 from quicksand.saves.boot_disk import prepare_disk
 from quicksand.snapshots import image, pages, stepwise
-from quicksand.snapshots.checkpoint_import import Origin, import_node
 from quicksand.snapshots.guest_ram import PAGE
-from quicksand.snapshots.history import History
+from quicksand.snapshots.history import History, Origin, import_node
 from quicksand.snapshots.storing import memory_files
 
 from tests.faults import Fault, fault

@@ -15,9 +15,8 @@ import pytest
 from quicksand.base.errors import HistoryError
 from quicksand.base.paths import Paths
 from quicksand.base.processes import boot_id
-from quicksand.records.given_up import GivenUp, read_given_up
 from quicksand.records.layout import SandboxDir, sandbox_dir
-from quicksand.records.nodes import BLANK, Head, Node, new_id
+from quicksand.records.nodes import BLANK, GivenUp, Head, Node, new_id, read_given_up
 from quicksand.records.registry import Registry
 from quicksand.snapshots import keeping
 from quicksand.snapshots.guest_ram import PAGE

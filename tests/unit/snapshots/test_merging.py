@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 from quicksand.base.errors import PathError
-from quicksand.disks.images.overlay import CLUSTER, create_overlay
+from quicksand.disks.images.qcow2_writing import CLUSTER, create_overlay
 from quicksand.records.layout import SandboxDir
 from quicksand.records.nodes import new_id
-from quicksand.snapshots import merging
-from quicksand.snapshots.layers import add_layer
-from quicksand.snapshots.merging import AT_LEAST, merge_layers
+from quicksand.snapshots import layers
+from quicksand.snapshots.layers import AT_LEAST, add_layer, merge_layers
 
 from tests.faults import Fault, fault
 from tests.unit.disks.diff.disks import write_clusters
@@ -87,8 +86,8 @@ def test_few_layers_stay_as_they_are(line: Line) -> None:
 def test_the_lowest_layer_and_large_ones_are_not_copied(
     line: Line, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(merging, "SMALL", 3 * CLUSTER)
-    monkeypatch.setattr(merging, "MERGED_MAX", AT_LEAST * 3 * CLUSTER)
+    monkeypatch.setattr(layers, "SMALL", 3 * CLUSTER)
+    monkeypatch.setattr(layers, "MERGED_MAX", AT_LEAST * 3 * CLUSTER)
     line.write({at: noise(CLUSTER, at) for at in range(20)})
     large = line.names
     for number in range(AT_LEAST):
@@ -124,7 +123,7 @@ def test_without_descriptors_the_line_stays_long(
     def fail(*_: object, **__: object) -> None:
         raise PathError("too many open files")
 
-    monkeypatch.setattr(merging, "write_merged", fail)
+    monkeypatch.setattr(layers, "write_merged", fail)
     before = line.names
     assert line.merge() == 0
     assert line.names == before

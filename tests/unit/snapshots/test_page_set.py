@@ -24,15 +24,7 @@ from quicksand.snapshots.storing import load_index
 from quicksand.snapshots.verified import Verified
 
 from tests.conftest import examples
-from tests.unit.snapshots.test_storing import (
-    PAGES,
-    STEPS,
-    Sandbox,
-    filled,
-    place,
-    runs_of,
-    small,
-)
+from tests.unit.snapshots.test_storing import PAGES, STEPS, Sandbox, filled, place, runs_of, small
 
 __all__ = ["place", "small"]
 

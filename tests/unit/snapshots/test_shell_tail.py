@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from quicksand.base.errors import HistoryError
 from quicksand.records.layout import SandboxDir
-from quicksand.snapshots.shell_tail import OUTPUT_MAX, ShellTail, keep_shell, read_shell
+from quicksand.snapshots.recognition import OUTPUT_MAX, ShellTail, keep_shell, read_shell
 
 ID = "0123456789ab"
 TAIL = ShellTail(program="vim notes", columns=80, rows=24, output=b"\x1b[1mhi\xff\r\n")

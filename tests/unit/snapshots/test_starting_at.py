@@ -11,7 +11,7 @@ from quicksand.records.layout import sandbox_dir
 from quicksand.records.nodes import Head
 from quicksand.records.registry import Registry
 from quicksand.saves.boot_disk import finish_start, prepare_disk
-from quicksand.snapshots import left_behind
+from quicksand.snapshots import last_checkpoint
 from quicksand.snapshots.history import History
 from quicksand.snapshots.layers import check_layers
 
@@ -30,7 +30,7 @@ def test_one_that_fails_late_lets_no_guest_write_to_a_checkpoint_s_layer(
     history = History(place)
     (at,) = history.nodes()
     present = history.head().top
-    monkeypatch.setattr(left_behind, "_has_data", lambda _history, layer: layer == present)
+    monkeypatch.setattr(last_checkpoint, "_has_data", lambda _history, layer: layer == present)
     head = prepare_disk(record, image_of(base), place, at)
     set_head, written = History.set_head, 0
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from quicksand.base.errors import HistoryError
 from quicksand.qemu.binaries import find_binaries
-from quicksand.snapshots.state_disk import CLUSTER, STATE_MAX, make_state_disk
+from quicksand.snapshots.device_load import CLUSTER, STATE_MAX, make_state_disk
 
 
 @pytest.mark.parametrize("size", [1, CLUSTER, 208_394, 7 << 20, 8 << 20, 9_000_001, STATE_MAX])

@@ -19,12 +19,11 @@ from quicksand.base.paths import Paths
 from quicksand.display.picture import Picture
 from quicksand.records.layout import MachineDir, SandboxDir, sandbox_dir
 from quicksand.records.registry import Registry
-from quicksand.snapshots import thumbnails
-from quicksand.snapshots.checkpoint_import import Origin, import_node
-from quicksand.snapshots.history import History
-from quicksand.snapshots.thumbnails import (
+from quicksand.snapshots import recognition
+from quicksand.snapshots.history import History, Origin, import_node
+from quicksand.snapshots.recognition import (
     BYTES_MAX,
-    SIDE_MAX,
+    PICTURE_SIDE,
     keep_thumbnail,
     look_at_screen,
     read_thumbnail,
@@ -59,15 +58,15 @@ def decode(data: bytes) -> Image.Image:
 @given(st.integers(1, 700), st.integers(1, 700))
 def test_it_is_small_and_has_the_screens_shape(width: int, height: int) -> None:
     small = decode(shrink(Picture(width, height, bytes([10, 200, 30]) * (width * height))))
-    assert max(small.size) == min(SIDE_MAX, max(width, height))
-    factor = min(1.0, SIDE_MAX / max(width, height))
+    assert max(small.size) == min(PICTURE_SIDE, max(width, height))
+    factor = min(1.0, PICTURE_SIDE / max(width, height))
     assert abs(small.width - width * factor) <= 1
     assert abs(small.height - height * factor) <= 1
     assert small.getcolors() == [(small.width * small.height, (10, 200, 30))]
 
 
 def test_no_screen_makes_a_file_above_the_bound() -> None:
-    assert len(shrink(noise(SIDE_MAX, SIDE_MAX))) < BYTES_MAX
+    assert len(shrink(noise(PICTURE_SIDE, PICTURE_SIDE))) < BYTES_MAX
     assert len(shrink(noise(1280, 800))) < BYTES_MAX
 
 
@@ -96,7 +95,7 @@ async def test_without_a_picture_there_is_a_note_and_no_error(
     async def fail(machine: MachineDir) -> Picture:
         raise error
 
-    monkeypatch.setattr(thumbnails, "take_picture", fail)
+    monkeypatch.setattr(recognition, "take_picture", fail)
     with caplog.at_level(logging.DEBUG, "quicksand.thumbnails"):
         assert await look_at_screen(MachineDir(tmp_path), has_display=True) is None
     assert "no picture of the screen" in caplog.text
@@ -120,8 +119,8 @@ async def test_a_qemu_that_does_not_answer_is_not_waited_for(
         await asyncio.Event().wait()
         raise AssertionError
 
-    monkeypatch.setattr(thumbnails, "take_picture", hang)
-    monkeypatch.setattr(thumbnails, "PATIENCE_S", 0.01)
+    monkeypatch.setattr(recognition, "take_picture", hang)
+    monkeypatch.setattr(recognition, "PATIENCE_S", 0.01)
     with caplog.at_level(logging.DEBUG, "quicksand.thumbnails"):
         assert await look_at_screen(MachineDir(tmp_path), has_display=True) is None
     assert "TimeoutError" in caplog.text
@@ -136,7 +135,7 @@ async def test_a_full_disk_leaves_no_picture_no_litter_and_a_note(
     async def in_this_thread(work: Callable[[], None]) -> None:
         work()  # the only one in which writes fail
 
-    monkeypatch.setattr(thumbnails, "in_thread_to_the_end", in_this_thread)
+    monkeypatch.setattr(recognition, "in_thread_to_the_end", in_this_thread)
     with (
         caplog.at_level(logging.DEBUG, "quicksand.thumbnails"),
         fault.at(1, place.root),

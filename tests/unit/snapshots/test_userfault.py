@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from quicksand.base import injection
 from quicksand.base.errors import MachineError
-from quicksand.qemu.keeper_parts import userfaultfd as giving
+from quicksand.qemu.keeper_parts import launch as giving
 from quicksand.qemu.keeper_parts.launch import launch
 from quicksand.qemu.process import keeper_environment
 from quicksand.snapshots import paged, proving, tracking, userfault

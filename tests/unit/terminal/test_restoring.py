@@ -9,17 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from quicksand_vt import Modes, Terminal
-from quicksand_vt.modes import (
-    ANSI_FLAGS,
-    PRIVATE_FLAGS,
-)
+from quicksand_vt.modes import ANSI_FLAGS, PRIVATE_FLAGS
 from quicksand_vt.restoring import Restoring
-from quicksand_vt.setting_resets import (
-    ANSI_ON_AT_FIRST,
-    CURSOR_BLINKS,
-    ON_AT_FIRST,
-    SETTINGS,
-)
+from quicksand_vt.setting_resets import ANSI_ON_AT_FIRST, CURSOR_BLINKS, ON_AT_FIRST, SETTINGS
 
 from tests.unit.terminal.tmux import tmux_facts
 from tests.unit.terminal.touching import EVERY

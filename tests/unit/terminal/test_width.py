@@ -8,15 +8,7 @@ import re
 import unicodedata
 
 import pytest
-from quicksand_vt.width import (
-    EMOJI_MAX,
-    NARROW,
-    NOT_SHOWN,
-    WIDE,
-    Widths,
-    char_width,
-    cluster_width,
-)
+from quicksand_vt.width import EMOJI_MAX, NARROW, NOT_SHOWN, WIDE, Widths, char_width, cluster_width
 from rich.cells import cell_len
 
 EVERY = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from quicksand.base.boot_timing import COLD, BootTiming
 from quicksand.base.errors import AgentUnreachableError, QemuDiedError
-from quicksand.qemu.started_machine import StartedMachine
-from quicksand.warm.desktop_ready import READY, with_desktop
+from quicksand.base.progress import COLD, BootTiming
+from quicksand.qemu.process import StartedMachine
+from quicksand.warm.template_maker import READY, with_desktop
 
 
 @dataclass

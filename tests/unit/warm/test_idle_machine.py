@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import pytest
 from quicksand.base.processes import start_of
 from quicksand.records.config import SandboxConfig
-from quicksand.warm import idle_machine
-from quicksand.warm.idle_machine import until_idle
+from quicksand.warm import template_maker
+from quicksand.warm.template_maker import until_idle
 from quicksand.warm.templates import TemplateOrder
 
 from tests.conftest import blank_record
@@ -31,8 +31,8 @@ sys.stdin.read()
 
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(idle_machine, "WINDOW_S", 0.1)
-    monkeypatch.setattr(idle_machine, "QUIET_S", 0.3)
+    monkeypatch.setattr(template_maker, "WINDOW_S", 0.1)
+    monkeypatch.setattr(template_maker, "QUIET_S", 0.3)
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ async def test_it_waits_for_nobody_who_has_ended(worker: subprocess.Popen[str]) 
 async def test_it_does_not_wait_for_ever(
     worker: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(idle_machine, "PATIENCE_S", 1.0)
+    monkeypatch.setattr(template_maker, "PATIENCE_S", 1.0)
     await asyncio.wait_for(waiting(worker), 60)
 
 

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from quicksand.base.boot_timing import COLD, Stopwatch
 from quicksand.base.errors import AgentError, GuestPanicError
 from quicksand.base.paths import Paths
+from quicksand.base.progress import COLD, Stopwatch
 from quicksand.qemu.planning import Found
 from quicksand.records.config import Accelerator, SandboxConfig
 from quicksand.records.layout import sandbox_dir

@@ -14,8 +14,7 @@ from quicksand.base.paths import Paths
 from quicksand.guest.agent.session import Session
 from quicksand.records.config import SandboxConfig
 from quicksand.warm import template_maker, templates
-from quicksand.warm.desktop_ready import READY
-from quicksand.warm.template_maker import WARM, _wait_until_ready, _warm_up
+from quicksand.warm.template_maker import READY, WARM, _wait_until_ready, _warm_up
 from quicksand.warm.templates import UNFIT_FOR_S, TemplateOrder, Templates, make_in_background
 
 from tests.conftest import blank_record

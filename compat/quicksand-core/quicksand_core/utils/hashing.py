@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from quicksand.disks.images.same_files import sha256_file
+from quicksand.disks.images.stored_image import sha256_file
 
 __all__ = ["DEFAULT_CHUNK_SIZE", "compute_file_sha256"]
 

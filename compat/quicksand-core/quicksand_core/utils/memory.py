@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from quicksand.records.sizes import parse_size
+from quicksand.records.machine_options import parse_size
 
 __all__ = ["format_bytes", "parse_memory_size"]
 

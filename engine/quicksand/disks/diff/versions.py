@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from quicksand.disks.diff.changes import FileChange, FileType
-from quicksand.disks.diff.ext4.filesystem import FileSystem
-from quicksand.disks.diff.ext4.path_lookup import Finder, content
+from quicksand.disks.diff.ext4.filesystem import FileSystem, Finder, content
 from quicksand.disks.diff.lines import Hunk, Steps, compare_lines, hunks, split
 
 TEXT_MAX = 256 * 1024

@@ -12,8 +12,8 @@ from uuid import NAMESPACE_URL, uuid5
 
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import ImageError
+from quicksand.disks.images.image_store import read_manifest
 from quicksand.disks.images.stored_image import StoredImage
-from quicksand.disks.images.tagging import read_manifest
 
 SPEC_VERSION = "1.5"
 

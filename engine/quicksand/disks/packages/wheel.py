@@ -29,11 +29,7 @@ from typing import BinaryIO
 
 from packaging.metadata import parse_email
 from packaging.tags import Tag, parse_tag
-from packaging.utils import (
-    InvalidWheelFilename,
-    canonicalize_name,
-    parse_wheel_filename,
-)
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
 from quicksand.base.arch import Architecture

@@ -3,20 +3,139 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, TypeVar
 
 from quicksand.base.errors import (
     AgentError,
     AgentProtocolError,
     AgentRefusedError,
     AgentUnreachableError,
+    StateError,
 )
 from quicksand.base.remedies import Remedy, Words
 from quicksand.guest.agent import wire
-from quicksand.guest.agent.budget import CHANNEL_EVENTS_MAX, EVENT_OVERHEAD, Budget
-from quicksand.guest.agent.patience import Wait
 from quicksand.guest.agent.wire import Stream
+
+MIB = 1024 * 1024
+
+CHANNEL_MAX = 4 * MIB
+"""Bytes that one channel may hold unread: a window for each stream, and its events."""
+
+SESSION_MAX = 32 * MIB
+"""Bytes that all channels of one session may hold unread."""
+
+EVENTS_MAX = 2 * MIB
+"""Bytes of SESSION_MAX that are for events."""
+
+CHANNEL_EVENTS_MAX = 256 * 1024
+"""Bytes of unread events of one channel; the agent sends a few, of some hundred bytes each."""
+
+EVENT_OVERHEAD = 128
+"""Bytes that an event takes in memory in addition to its text."""
+
+WINDOWS = ((8 * MIB, 1 * MIB), (12 * MIB, 256 * 1024), (SESSION_MAX - EVENTS_MAX, 64 * 1024))
+"""(Bytes reserved at most, window of a new stream): the first few streams get large windows, many
+at once get the smallest that the protocol allows. 156 commands fit."""
+
+
+class Budget:
+    """Counts the unread bytes that one session holds or has granted."""
+
+    def __init__(self) -> None:
+        self.reserved = 0
+        """Bytes of all windows."""
+        self.events = 0
+        """Bytes of unread events."""
+
+    def reserve(self, streams: int) -> int:
+        """Return the window, in bytes, for each of a new channel's ``streams``; the caller must
+        `release` them. Raises StateError if too many are open."""
+        for most, window in WINDOWS:
+            if self.reserved + streams * window <= most:
+                self.reserved += streams * window
+                return window
+        raise StateError(
+            "too many commands, terminals and files of this sandbox are open at once",
+            hint="end some, or read them to their end, before more are opened",
+        )
+
+    def release(self, count: int) -> None:
+        """Give back ``count`` reserved bytes."""
+        self.reserved -= count
+
+    def take_event(self, size: int) -> None:
+        """Count an event of ``size`` bytes. Raises AgentProtocolError if there is no room."""
+        if self.events + size > EVENTS_MAX:
+            raise AgentProtocolError("the agent floods the session with events")
+        self.events += size
+
+    def drop_events(self, size: int) -> None:
+        """Count ``size`` bytes of events as read or dropped."""
+        self.events -= size
+
+
+T = TypeVar("T")
+
+LOOK_S = 1.0
+"""Seconds between looks of a wait whether the guest runs."""
+
+logger = logging.getLogger("quicksand")
+
+
+class GuestState:
+    """The knowledge of one connection's waits about the guest's machine."""
+
+    def __init__(self) -> None:
+        self.why_paused: Callable[[], Words | None] = lambda: None
+        """Returns the message for a paused guest, and None while it runs."""
+        self._looked = float("-inf")
+        self._is_paused = False
+
+    def is_paused(self) -> bool:
+        """Whether the guest is paused, which is reported once for each pause. All waits of a
+        connection share a look."""
+        now = asyncio.get_running_loop().time()
+        if now - self._looked < LOOK_S / 2:
+            return self._is_paused
+        self._looked = now
+        said = self.why_paused()
+        if said is not None and not self._is_paused:
+            logger.warning(said)
+        self._is_paused = said is not None
+        return self._is_paused
+
+
+class Wait:
+    """A wait of at most ``seconds`` in which the guest runs, perhaps in several pieces; None has no
+    end."""
+
+    def __init__(self, guest: GuestState, seconds: float | None) -> None:
+        self._guest = guest
+        self._left = seconds
+
+    async def until(self, ready: Callable[[], Awaitable[T]]) -> T:
+        """Return the result of ``ready``, which is cancelled and repeated. Raises TimeoutError."""
+        loop = asyncio.get_running_loop()
+        is_paused = False
+        while True:
+            started = loop.time()
+            piece = LOOK_S if is_paused or self._left is None else min(LOOK_S, self._left)
+            try:
+                async with asyncio.timeout(piece) as limit:
+                    return await ready()
+            except TimeoutError:
+                if not limit.expired():
+                    raise
+            finally:
+                is_paused = limit.expired() and self._guest.is_paused()
+                if self._left is not None and not is_paused:
+                    self._left = max(0.0, self._left - (loop.time() - started))
+            if self._left == 0.0 and not is_paused:
+                raise TimeoutError
+
 
 INPUT_WINDOW = 256 * 1024
 """Bytes of input that may be unacknowledged (docs/internals/agent-protocol.md)."""

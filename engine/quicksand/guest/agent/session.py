@@ -20,10 +20,8 @@ from quicksand.base.errors import (
     AgentUnreachableError,
 )
 from quicksand.base.remedies import Remedy, Words
-from quicksand.guest.agent import raw, refusals, wire
-from quicksand.guest.agent.budget import Budget
-from quicksand.guest.agent.channel import ALL_OUTPUT, Channel
-from quicksand.guest.agent.patience import GuestState, Wait
+from quicksand.guest.agent import refusals, values, wire
+from quicksand.guest.agent.channel import ALL_OUTPUT, Budget, Channel, GuestState, Wait
 from quicksand.guest.agent.values import bounded, real
 from quicksand.guest.agent.wire import Stream
 
@@ -163,7 +161,7 @@ class Session(asyncio.Protocol):
         try:
             frame = wire.encode_message({"id": number, "method": method, "params": params})
         except UnicodeEncodeError as error:
-            raise raw.no_bytes(_unreadable(method, params), error) from None
+            raise values.no_bytes(_unreadable(method, params), error) from None
         except (ValueError, TypeError, RecursionError) as error:
             raise AgentRefusedError(str(error), code="too_large") from None
         self.send(frame)
@@ -375,8 +373,8 @@ def _unreadable(method: str, params: dict[str, Any]) -> str:
     """Name the parameter that cannot be encoded."""
     for key, value in params.items():
         with contextlib.suppress(TypeError, ValueError):
-            if not raw.is_utf8(json.dumps({key: value}, ensure_ascii=False)):
-                return f"{key!r} of {method!r}" if raw.is_utf8(key) else f"a name in {method!r}"
+            if not values.is_utf8(json.dumps({key: value}, ensure_ascii=False)):
+                return f"{key!r} of {method!r}" if values.is_utf8(key) else f"a name in {method!r}"
     return f"{method!r:.80}"
 
 

@@ -17,17 +17,15 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from quicksand.base.borrowing import borrow
-from quicksand.base.processes import ProcessKind, is_process, processes_of
+from quicksand.base.processes import ProcessKind, borrow, is_process, processes_of
 from quicksand.base.regular import open_file
 
+from .bounds import MemoryWatch
 from .full_disk import SpaceWatch
 from .keeper_files import remove_file, remove_tree, try_lock
-from .leash import is_on
 from .loop import Keeper
 from .machines import Machine
-from .memory_watch import MemoryWatch
-from .owner import OwnerProcess, find_process
+from .owner import OwnerProcess, find_process, is_on
 
 END_WAIT_S = 5.0
 """Seconds to wait until a killed QEMU is gone: it frees its memory before it closes its sockets."""

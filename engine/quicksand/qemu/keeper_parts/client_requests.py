@@ -4,8 +4,7 @@ import os
 
 from .loop import Keeper
 from .machines import Client
-from .owner import other_end
-from .owner_wait import OwnerWait
+from .owner import OwnerWait, other_end
 
 
 def serve(keeper: Keeper, client: Client, request: dict[str, object]) -> None:

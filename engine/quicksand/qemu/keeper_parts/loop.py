@@ -1,5 +1,7 @@
 """The keeper's loop (see keeper.py)."""
 
+from __future__ import annotations
+
 import errno
 import os
 import select
@@ -9,9 +11,8 @@ import time
 from collections.abc import Callable
 
 from . import FIRST
-from .bounds import bound_of
+from .bounds import MemoryWatch, bound_of
 from .finishing import Finishers
-from .fleet_lease import Lease
 from .full_disk import SpaceWatch
 from .keeper_files import (
     CHUNK,
@@ -25,11 +26,8 @@ from .keeper_files import (
     try_lock,
 )
 from .launch import clear_of, inherited_descriptors, launch, monitor_arguments
-from .leash import is_on, is_pulled
 from .machines import Client, Machine
-from .memory_watch import MemoryWatch
-from .owner import OwnerProcess
-from .owner_wait import OwnerWait
+from .owner import Lease, OwnerProcess, OwnerWait, is_on, is_pulled
 
 LOGS = ("console.log", "qemu.log")
 """The logs of the guest's console and of QEMU itself."""

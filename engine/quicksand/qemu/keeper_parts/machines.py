@@ -7,9 +7,9 @@ import signal
 import socket
 from collections.abc import Sequence
 
+from .bounds import MemoryWatch
 from .full_disk import SpaceWatch
 from .keeper_files import CHUNK, BoundedLog
-from .memory_watch import MemoryWatch
 
 REQUEST_MAX = 1024 * 1024
 DESCRIPTORS_MAX = 250

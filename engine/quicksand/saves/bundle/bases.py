@@ -12,20 +12,20 @@ from quicksand.base.error_text import mib_text
 from quicksand.base.errors import BundleError, ImageError, SaveError
 from quicksand.base.files import read_json
 from quicksand.base.remedies import Remedy, Words
-from quicksand.disks.images.image_files import (
+from quicksand.disks.images.image_store import BUNDLE, ImageStore
+from quicksand.disks.images.image_store import MANIFEST as IMAGE_MANIFEST
+from quicksand.disks.images.recipes import has_recipe
+from quicksand.disks.images.resolve import ImageResolver, ResolvedImage
+from quicksand.disks.images.stored_image import (
     INITRD_MAX,
     KERNEL_MAX,
     PARTS,
+    StoredImage,
     file_name,
     image_digest,
+    sha256_file,
 )
-from quicksand.disks.images.image_store import BUNDLE, ImageStore
-from quicksand.disks.images.image_store import MANIFEST as IMAGE_MANIFEST
-from quicksand.disks.images.origin import KEY as PACKAGE
-from quicksand.disks.images.recipes import has_recipe
-from quicksand.disks.images.resolve import ImageResolver, ResolvedImage
-from quicksand.disks.images.same_files import sha256_file
-from quicksand.disks.images.stored_image import StoredImage
+from quicksand.disks.images.stored_image import KEY as PACKAGE
 from quicksand.disks.packages.names import PUBLISHED, plain
 from quicksand.saves.bundle.hostile_parts import DiskWatch, check_disk, check_layer
 from quicksand.saves.bundle.manifest import (

@@ -16,7 +16,7 @@ from quicksand.base.threads import in_stoppable_thread
 from quicksand.disks.images.image_store import ImageStore
 from quicksand.qemu.accelerator import choose_accelerator
 from quicksand.qemu.binaries import find_binaries
-from quicksand.records.option_values import decode_directory
+from quicksand.records.machine_options import decode_directory
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record
 from quicksand.saves.bundle.exporting import Exported, export_image, export_save

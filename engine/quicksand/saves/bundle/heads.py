@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 
 from quicksand.base.errors import BundleError, ImageNotFound, PathError, QuicksandError
 from quicksand.base.regular import NotAFileError, open_file
-from quicksand.disks.images.suggested import check_suggested
+from quicksand.disks.images.stored_image import check_suggested
 from quicksand.saves.bundle.bases import check_part_size
 from quicksand.saves.bundle.hostile_parts import DiskWatch
 from quicksand.saves.bundle.image_import import describe_image, told_digest

@@ -11,8 +11,13 @@ from typing import Any
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import BundleError, ImageError
 from quicksand.base.remedies import Words
-from quicksand.disks.images.foreign import ForeignDisk, check_backing_name, check_snapshots
-from quicksand.disks.images.qcow2 import Qcow2Header, check_qcow2
+from quicksand.disks.images.qcow2 import (
+    ForeignDisk,
+    Qcow2Header,
+    check_backing_name,
+    check_qcow2,
+    check_snapshots,
+)
 from quicksand.records.config import NetworkMode, SandboxConfig
 from quicksand.saves.resolving import left_out_of
 

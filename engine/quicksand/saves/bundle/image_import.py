@@ -12,9 +12,8 @@ from quicksand.base.arch import Architecture
 from quicksand.base.errors import BundleError
 from quicksand.base.remedies import Words
 from quicksand.base.staging import staging
-from quicksand.disks.images.image_files import NAMES, image_digest
 from quicksand.disks.images.image_store import ImageStore
-from quicksand.disks.images.stored_image import DIGEST_SHOWN
+from quicksand.disks.images.stored_image import DIGEST_SHOWN, NAMES, image_digest
 from quicksand.saves.bundle.bases import IncomingBase, check_part_size, publish_image
 from quicksand.saves.bundle.hostile_parts import DiskWatch, check_disk, foreign
 from quicksand.saves.bundle.manifest import (

@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import Any, NoReturn
 
 from quicksand.base.arch import Architecture
-from quicksand.disks.images.image_files import layer_part
+from quicksand.disks.images.stored_image import layer_part
 from quicksand.records.config import SandboxConfig
 from quicksand.records.nodes import is_id
 from quicksand.saves.save_manifest import OVERLAYS, SaveManifest

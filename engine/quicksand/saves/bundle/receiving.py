@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from quicksand.base.capacity import DISK_RESERVE
 from quicksand.base.error_text import mib_text
 from quicksand.base.errors import DiskSpaceError
 from quicksand.base.files import map_os_errors
 from quicksand.base.progress import Progress
 from quicksand.base.sharing import write_at
-from quicksand.base.space import DISK_RESERVE
 from quicksand.records.nodes import File
 from quicksand.saves.bundle.manifest import BundleKind, Member
 from quicksand.saves.bundle.tar import Header, TarReader

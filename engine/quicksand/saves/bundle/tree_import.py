@@ -22,8 +22,7 @@ from quicksand.base.staging import staging
 from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.images.stored_image import StoredImage
 from quicksand.records.config import NetworkMode, check_name
-from quicksand.records.elsewhere import memory_directory, remove_memory
-from quicksand.records.layout import SandboxDir, sandbox_dir
+from quicksand.records.layout import SandboxDir, memory_directory, remove_memory, sandbox_dir
 from quicksand.records.nodes import BLANK, File, Head, Node, check_schema
 from quicksand.records.nodes import new_id as new_layer
 from quicksand.records.registry import Registry

@@ -24,12 +24,18 @@ from quicksand.base.errors import MachineError
 from quicksand.base.files import is_locked, write_json
 from quicksand.base.processes import processes_of
 from quicksand.base.threads import in_thread_to_the_end
-from quicksand.qemu.process import Leash, Offer, OwnedProcess
-from quicksand.qemu.started_machine import END_POLL_S, KILL_WAIT_S, remove_quietly
+from quicksand.qemu.process import (
+    END_POLL_S,
+    KILL_WAIT_S,
+    Leash,
+    Offer,
+    OwnedProcess,
+    remove_quietly,
+)
 from quicksand.records.layout import runtime_dir, sandbox_dir
 from quicksand.records.registry import Registry, taken_hint
 from quicksand.records.sandboxes import Record
-from quicksand.warm.spares.spare import Spare
+from quicksand.warm.spares.spare import Spare, list_spares
 
 ANSWER_S = 1.0
 """Seconds within which the keeper must answer; it takes a millisecond."""
@@ -172,3 +178,33 @@ async def let_go(registry: Registry, claimed: Claimed) -> None:
         claimed.process.let_go()  # this alone ends QEMU
         os.close(claimed.lock)
     remove_quietly(sandbox_dir(registry.paths, claimed.spare.id).root)
+
+
+OVERDUE_S = 60.0
+"""Seconds past its time after which a spare's keeper must have failed to end it."""
+
+
+def end_all(registry: Registry) -> int:
+    """End all spares; returns how many. Blocks."""
+    return _end_each(registry, list_spares(registry.paths))
+
+
+def end_useless(registry: Registry) -> int:
+    """End the spares whose image is gone, and those that are past their time; returns how many.
+    Blocks."""
+    useless = [spare for spare in list_spares(registry.paths) if _is_useless(spare)]
+    return _end_each(registry, useless)
+
+
+def _is_useless(spare: Spare) -> bool:
+    if spare.until is not None and time.time() > spare.until + OVERDUE_S:
+        return True
+    return not all(Path(path).exists() for path in spare.record.chain)
+
+
+def _end_each(registry: Registry, spares: list[Spare]) -> int:
+    ended = 0
+    for spare in spares:
+        with best_effort(f"end the spare {spare.id}", registry.paths.engine_log):
+            ended += end(registry, spare)
+    return ended

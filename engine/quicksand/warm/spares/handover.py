@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from quicksand.base.boot_timing import Stopwatch
 from quicksand.base.errors import QuicksandError
+from quicksand.base.progress import Stopwatch
 from quicksand.base.threads import in_thread_to_the_end, to_the_end
 from quicksand.display.in_guest import tell_name
 from quicksand.guest.agent.link import AgentLink
@@ -18,16 +18,15 @@ from quicksand.guest.network import network_notices
 from quicksand.mounts.at_start import MountsAtStart
 from quicksand.qemu.guest_resume import renew, resume
 from quicksand.qemu.planning import Parts, hostname
-from quicksand.qemu.process import owned_here
+from quicksand.qemu.process import StartedMachine, owned_here, why_gone
 from quicksand.qemu.qemu_hypervisor import Qemu
-from quicksand.qemu.started_machine import StartedMachine, why_gone
 from quicksand.records.layout import runtime_dir, sandbox_dir
 from quicksand.records.port_forwards import Protocol
 from quicksand.records.registry import Registry, publish_state
 from quicksand.records.sandboxes import Record
 from quicksand.warm.publishing import Published
 from quicksand.warm.spares.claiming import Claimed, claim, let_go
-from quicksand.warm.spares.fitting import growth, list_fitting
+from quicksand.warm.spares.spare import growth, list_fitting
 
 MODE = "spare"
 """The `BootTiming.mode` of a start with a spare."""

@@ -12,26 +12,46 @@ import os
 import time
 from dataclasses import replace
 
-from quicksand.base.errors import AgentRefusedError, MachineError, StateError
+from quicksand.base.capacity import OVERHEAD, available_memory
+from quicksand.base.error_text import size_text
+from quicksand.base.errors import AgentRefusedError, MachineError, MemoryBudgetError, StateError
 from quicksand.base.files import write_json
-from quicksand.base.memory import OVERHEAD
+from quicksand.base.remedies import Words
 from quicksand.base.threads import in_thread_to_the_end, to_the_end
 from quicksand.guest import execution
 from quicksand.guest.agent.session import Session
-from quicksand.guest.clock import read_clock
-from quicksand.guest.fitness import require_fit
+from quicksand.guest.fitness import read_clock, require_fit
 from quicksand.qemu.guest_resume import renew, resume
 from quicksand.qemu.keeper_link import KeeperLink
 from quicksand.qemu.planning import Parts, gather_parts, hostname
+from quicksand.qemu.process import StartedMachine, remove_quietly
 from quicksand.qemu.qemu_hypervisor import Qemu
-from quicksand.qemu.started_machine import StartedMachine, remove_quietly
+from quicksand.records.config import SandboxConfig
 from quicksand.records.layout import runtime_dir, sandbox_dir
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record, new_id
-from quicksand.warm.spares.room import check_room
 from quicksand.warm.spares.spare import Fit, Spare
 from quicksand.warm.starting import boot
 from quicksand.warm.templates import Templates
+
+
+def check_room(config: SandboxConfig) -> None:
+    """Raise MemoryBudgetError unless two such machines fit now: a spare must not take the memory
+    that a start then lacks."""
+    wanted = 2 * (config.memory_bytes + OVERHEAD)
+    available = available_memory()
+    if wanted > available:
+        raise MemoryBudgetError(
+            f"a spare with {size_text(config.memory_bytes)} of memory needs {size_text(wanted)}, "
+            "twice its own (and QEMU's), because a start must still fit beside it, but this host "
+            f"has {size_text(available)} available",
+            hint=Words(
+                "order machines with less memory",
+                Words(" (--memory)", python=" (memory=)"),
+                ", or stop a sandbox",
+            ),
+        )
+
 
 WAIT_S = 600.0
 """Seconds for which a spare waits unless the user has ordered some."""

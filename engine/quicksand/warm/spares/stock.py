@@ -18,13 +18,10 @@ from quicksand.qemu.planning import gather_parts
 from quicksand.records.config import SandboxConfig
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record, new_id
-from quicksand.warm.spares.claiming import end
-from quicksand.warm.spares.discarding import end_useless
-from quicksand.warm.spares.next_start import restock_later
-from quicksand.warm.spares.orders import Orders, SpareOrder, plain
-from quicksand.warm.spares.room import check_room
+from quicksand.warm.spares.claiming import end, end_useless
+from quicksand.warm.spares.orders import Orders, SpareOrder, plain, restock_later
 from quicksand.warm.spares.spare import Fit, Spare, list_spares
-from quicksand.warm.spares.spare_making import WAIT_S, make_spare
+from quicksand.warm.spares.spare_making import WAIT_S, check_room, make_spare
 from quicksand.warm.templates import Templates, make_apart
 
 AT_MOST = 3

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from quicksand import Sandbox
-from quicksand.guest.clock import TOLERANCE, compare, read_clock
+from quicksand.guest.fitness import TOLERANCE, compare, read_clock
 
 from tests.conftest import in_time
 from tests.integration.guests import say

@@ -8,13 +8,11 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from quicksand.disks.diff.chain import Chain
+from quicksand.disks.diff.chain import Chain, Layer, Ranges
 from quicksand.disks.diff.changes import FileChange
 from quicksand.disks.diff.compare import compare
 from quicksand.disks.diff.ext4.filesystem import FileSystem
-from quicksand.disks.diff.layer import Layer
-from quicksand.disks.diff.ranges import Ranges
-from quicksand.disks.images.overlay import CLUSTER
+from quicksand.disks.images.qcow2_writing import CLUSTER
 from quicksand_images.toolbox import Tool
 
 MIB = 1024 * 1024

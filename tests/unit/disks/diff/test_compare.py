@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from quicksand.disks.diff.chain import Ranges
 from quicksand.disks.diff.compare import compare
 from quicksand.disks.diff.ext4 import filesystem as module
 from quicksand.disks.diff.ext4.filesystem import FileSystem
-from quicksand.disks.diff.ranges import Ranges
 from quicksand.disks.diff.reading_limits import Malformed
 from quicksand_images.toolbox import Tool
 

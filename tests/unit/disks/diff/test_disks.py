@@ -12,12 +12,12 @@ import pytest
 from quicksand.base.errors import HistoryError
 from quicksand.base.paths import Paths
 from quicksand.base.threads import Stopped
+from quicksand.disks.diff.chain import Layer
 from quicksand.disks.diff.changes import FileChange
-from quicksand.disks.diff.layer import Layer
-from quicksand.disks.images.overlay import CLUSTER, create_overlay
+from quicksand.disks.images.qcow2_writing import CLUSTER, create_overlay
 from quicksand.records.registry import Registry
-from quicksand.snapshots import changed_files
-from quicksand.snapshots.changed_files import DiskFiles, with_files
+from quicksand.snapshots import comparison
+from quicksand.snapshots.comparison import DiskFiles, with_files
 
 from tests.conftest import wait_for
 from tests.unit.cli.run_cli import make_stopped
@@ -121,10 +121,10 @@ async def test_a_cancellation_waits_until_the_files_are_let_go(
         ended.set()
         raise Stopped
 
-    monkeypatch.setattr(changed_files, "_find_both", lambda *_: (disk, disk))
-    monkeypatch.setattr(changed_files, "with_files", work)
+    monkeypatch.setattr(comparison, "_find_both", lambda *_: (disk, disk))
+    monkeypatch.setattr(comparison, "with_files", work)
     before = len(os.listdir("/proc/self/fd"))
-    task = asyncio.create_task(changed_files.diff_disks(Registry(places), record, "a", "b"))
+    task = asyncio.create_task(comparison.diff_disks(Registry(places), record, "a", "b"))
     assert await asyncio.to_thread(begun.wait, 60)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -14,9 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from quicksand.base.errors import ImageError, QuicksandError
-from quicksand.disks.diff.chain import Chain, differing
-from quicksand.disks.diff.layer import Layer
-from quicksand.disks.images.overlay import CLUSTER, create_overlay
+from quicksand.disks.diff.chain import Chain, Layer, differing
+from quicksand.disks.images.qcow2_writing import CLUSTER, create_overlay
 from quicksand.qemu.binaries import find_binaries
 
 from tests.conftest import examples

@@ -12,17 +12,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import ConfigError, ImageError
-from quicksand.disks.packages import pip_settings
+from quicksand.disks.packages import sources
 from quicksand.disks.packages.indexes import Link, file_of, is_allowed, next_of, parse_page, shown
-from quicksand.disks.packages.pip_settings import PUBLIC_INDEX, certificates, index_url
 from quicksand.disks.packages.sources import (
     IMAGES_INDEX,
+    PUBLIC_INDEX,
     Directory,
     Index,
     OneWheel,
     Releases,
     Site,
+    certificates,
     choose,
+    index_url,
     parse_source,
     usual_sources,
 )
@@ -325,7 +327,7 @@ def test_an_index_without_tls_is_refused() -> None:
 def test_a_configuration_that_cannot_be_read_counts_as_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pip_settings, "_files", lambda _: [tmp_path, config(tmp_path / "x", "[[")])
+    monkeypatch.setattr(sources, "_files", lambda _: [tmp_path, config(tmp_path / "x", "[[")])
     assert index_url({}) == PUBLIC_INDEX
 
 

@@ -12,15 +12,10 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from dataclasses import replace
 
 import pytest
-from quicksand.base.errors import (
-    FleetFullError,
-    NameTakenError,
-    RemoteUnreachableError,
-    StateError,
-)
+from quicksand.base.errors import FleetFullError, NameTakenError, RemoteUnreachableError, StateError
 from quicksand.base.files import try_lock
 from quicksand.base.paths import Paths
-from quicksand.qemu.keeper_parts.fleet_lease import Lease
+from quicksand.qemu.keeper_parts.owner import Lease
 from quicksand_fleet.keeping import coordinator, unneeded
 from quicksand_fleet.keeping.book import Book, Exported, Kept, Phase, Wish
 from quicksand_fleet.keeping.coordinator import Coordinator

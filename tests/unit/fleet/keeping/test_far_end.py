@@ -15,17 +15,17 @@ from quicksand.base.files import read_json, write_json
 from quicksand.base.paths import Paths
 from quicksand.base.processes import boot_id
 from quicksand.hosted.codec import ForeignValueError, encode
-from quicksand.life.sandbox_trash import SandboxTrash
-from quicksand.qemu.keeper_parts.owner_wait import now
+from quicksand.life.sandbox_removal import SandboxTrash
+from quicksand.qemu.keeper_parts.owner import now
 from quicksand.records.config import SandboxConfig
-from quicksand.records.layout import SandboxDir, sandbox_dir
-from quicksand.records.leases import (
+from quicksand.records.fleet_files import (
     LeaseRecord,
     lease_file,
     read_lease,
     use_permission,
     write_lease,
 )
+from quicksand.records.layout import SandboxDir, sandbox_dir
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record
 from quicksand_fleet.keeping.far_end import MachineOfLeases

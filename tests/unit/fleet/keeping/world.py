@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from quicksand.qemu.keeper_parts import fleet_lease as lease_module
-from quicksand.qemu.keeper_parts.fleet_lease import Lease
+from quicksand.qemu.keeper_parts import owner as lease_module
+from quicksand.qemu.keeper_parts.owner import Lease
 from quicksand_fleet.keeping.book import Exported, Kept, Phase
 from quicksand_fleet.keeping.judging import Judge, Step, starting
 from quicksand_fleet.keeping.wire import ASK_S, Held, Line, State, Told

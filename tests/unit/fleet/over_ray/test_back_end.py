@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from quicksand.base.capacity import OVERHEAD
 from quicksand.base.errors import FleetError, FleetFullError, FleetHostNotFoundError
-from quicksand.base.memory import OVERHEAD
 from quicksand_fleet.interface import FleetEventKind, HostState, Lack, Need
 from quicksand_fleet.over_ray.back_end import Member, OverRay
 

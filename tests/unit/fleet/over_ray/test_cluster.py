@@ -13,12 +13,7 @@ import pytest
 from quicksand.base.errors import FleetError, PathError
 from quicksand.base.removal import make_marked
 from quicksand_fleet.over_ray import cluster
-from quicksand_fleet.over_ray.cluster_record import (
-    MARK,
-    ClusterRecord,
-    machine_of,
-    resource_of,
-)
+from quicksand_fleet.over_ray.cluster_record import MARK, ClusterRecord, machine_of, resource_of
 from quicksand_fleet.over_ray.ray_processes import processes_of_cluster
 
 from tests.unit.fleet.over_ray.fakes import ONE

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from quicksand.base.errors import AgentProtocolError, AgentRefusedError, StateError
 from quicksand.guest.agent import wire
-from quicksand.guest.agent.budget import (
+from quicksand.guest.agent.channel import (
     CHANNEL_EVENTS_MAX,
     CHANNEL_MAX,
     EVENTS_MAX,
     SESSION_MAX,
     WINDOWS,
     Budget,
+    Channel,
 )
-from quicksand.guest.agent.channel import Channel
 from quicksand.guest.agent.session import Session, _marks
 from quicksand.guest.agent.values import TEXT_MAX
 from quicksand.guest.agent.wire import Stream

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from quicksand.base.errors import AgentUnreachableError, RevertedError, StateError
-from quicksand.base.lease import is_leased, take_at_once
+from quicksand.base.files import is_leased, take_at_once
 from quicksand.guest.agent.link import AgentLink
 from quicksand.guest.agent.session import Session, connect, dial
 from quicksand.records.layout import AGENT_PORTS, MachineDir, RuntimeDir
@@ -101,7 +101,7 @@ async def test_after_a_revert_the_next_request_goes_to_the_new_machine(
 
 @pytest.fixture
 def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quicksand.guest.agent.patience.LOOK_S", 0.01)
+    monkeypatch.setattr("quicksand.guest.agent.channel.LOOK_S", 0.01)
 
 
 def pause(machine: MachineDir, kind: str) -> str:

@@ -18,11 +18,10 @@ from quicksand.base.errors import (
     StateError,
 )
 from quicksand.guest.agent import wire
-from quicksand.guest.agent.budget import WINDOWS
+from quicksand.guest.agent.channel import WINDOWS
 from quicksand.guest.agent.session import Session, connect, dial
 from quicksand.guest.agent.wire import Stream
-from quicksand.guest.command_input import iterate_chunks
-from quicksand.guest.execution import command_params, spawn
+from quicksand.guest.execution import command_params, iterate_chunks, spawn
 
 from tests.unit.guest.agent.fake_agent import FakeAgent, session_with, silent
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from quicksand.base.paths import Paths, paths
-from quicksand.records import sizes
+from quicksand.records import machine_options
 
 from tests.unit.saves.bundles.making import Home
 
@@ -40,4 +40,4 @@ def there(tmp_path: Path) -> Home:
 @pytest.fixture(autouse=True)
 def small_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is copied often is to be small."""
-    monkeypatch.setattr(sizes, "MEMORY_MIN", 1024 * 1024)
+    monkeypatch.setattr(machine_options, "MEMORY_MIN", 1024 * 1024)

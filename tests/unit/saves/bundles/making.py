@@ -17,7 +17,7 @@ from typing import Any
 
 from quicksand.base.paths import Paths
 from quicksand.disks.images.image_store import ImageStore
-from quicksand.disks.images.overlay import create_overlay
+from quicksand.disks.images.qcow2_writing import create_overlay
 from quicksand.disks.images.stored_image import StoredImage
 from quicksand.records.registry import Registry
 from quicksand.saves.bundle.exporting import export_save

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from quicksand import saves
 from quicksand.base.errors import BundleError, ConfigError
-from quicksand.records.elsewhere import memory_directories
-from quicksand.records.layout import sandbox_dir
+from quicksand.records.layout import memory_directories, sandbox_dir
 from quicksand.saves.bundle.exporting import export_save
 from quicksand.saves.bundle.heads import read_head
 from quicksand.saves.bundle.receiving import Imported

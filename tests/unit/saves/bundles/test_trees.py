@@ -13,7 +13,7 @@ from quicksand.base.errors import BundleError, ConfigError, HistoryError, NameTa
 from quicksand.base.files import try_lock
 from quicksand.base.paths import Paths
 from quicksand.records.config import NetworkMode
-from quicksand.records.held import Held, say_held
+from quicksand.records.inspection import Held, say_held
 from quicksand.records.nodes import Node, new_id
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record
@@ -22,8 +22,8 @@ from quicksand.saves.bundle.exporting import Exported
 from quicksand.saves.bundle.manifest import BundleKind
 from quicksand.saves.bundle.tree_export import NOTE_RUNNING, export_tree
 from quicksand.snapshots.history import History, history_of
+from quicksand.snapshots.last_checkpoint import keep_left_behind
 from quicksand.snapshots.layers import add_layer
-from quicksand.snapshots.left_behind import keep_left_behind
 from quicksand.things.status import Status
 
 from quicksand_tui.model.remedy_words import hint_of

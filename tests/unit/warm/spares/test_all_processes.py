@@ -8,7 +8,7 @@ import sys
 from quicksand.base.paths import Paths
 from quicksand.life.all_processes import Role, list_all
 from quicksand.records.registry import Registry
-from quicksand.warm.spares.next_start import MAKER
+from quicksand.warm.spares.orders import MAKER
 
 from tests.conftest import fake_qemu, wait_for
 

@@ -7,16 +7,22 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from quicksand.base.boot_timing import BootTiming
 from quicksand.base.errors import StateError
 from quicksand.base.paths import Paths
+from quicksand.base.progress import BootTiming
 from quicksand.base.settings import SPARES
 from quicksand.records.config import SandboxConfig
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record
-from quicksand.warm.spares import next_start, stock
-from quicksand.warm.spares.next_start import expect_next, restock_later
-from quicksand.warm.spares.orders import Orders, SpareOrder, digest_of, plain
+from quicksand.warm.spares import orders, stock
+from quicksand.warm.spares.orders import (
+    Orders,
+    SpareOrder,
+    digest_of,
+    expect_next,
+    plain,
+    restock_later,
+)
 from quicksand.warm.spares.stock import record_for
 from quicksand.warm.templates import Templates
 
@@ -38,7 +44,7 @@ def started(places: Paths, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         assert all(os.fstat(descriptor) for descriptor in descriptors)
         values.append(value)
 
-    monkeypatch.setattr(next_start, "run_later", run_later)
+    monkeypatch.setattr(orders, "run_later", run_later)
     return values
 
 
@@ -69,7 +75,7 @@ async def test_none_is_made_where_that_is_turned_off(
 async def test_one_process_at_a_time_makes_what_is_ordered(
     places: Paths, started: list[Any]
 ) -> None:
-    lock = next_start._lock(places, next_start.ORDERS)
+    lock = orders._lock(places, orders.ORDERS)
     assert lock is not None
     await restock_later(places)
     assert started == []

@@ -1,12 +1,24 @@
-"""Checks whether the host has memory for a new sandbox."""
+"""Free space of the host's file systems, checked before it is needed."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-from quicksand.base.error_text import size_text
-from quicksand.base.errors import MemoryBudgetError
+from quicksand.base.error_text import mib_text, size_text
+from quicksand.base.errors import DiskSpaceError, MemoryBudgetError
+
+DISK_RESERVE = 64 * 1024 * 1024
+"""Bytes that must be free at a start: a guest that at once finds the host full is of no use."""
+
+
+def check_space(root: Path, need: int = 0) -> None:
+    """Raise DiskSpaceError if ``need`` bytes would make the file system of ``root`` as good as
+    full."""
+    found = os.statvfs(root)
+    if found.f_bavail * found.f_frsize < need + DISK_RESERVE:
+        raise DiskSpaceError(f"{root} has less than {mib_text(need + DISK_RESERVE)} of free space")
+
 
 OVERHEAD = 96 * 1024 * 1024
 """Bytes that QEMU needs in addition to the guest's RAM: 60 to 90 MiB under TCG, less under KVM
