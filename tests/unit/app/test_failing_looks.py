@@ -395,7 +395,7 @@ LOOKERS = {
     "kit/remembered.py:remember": "`Remembered.write` gives up on an OSError",
     "kit/remembered.py:remember_command": "`CommandHistory.add` never raises",
     "kit/remembered.py:remember_panes": "`PaneMemory.write` gives up on an OSError",
-    "panes/copy_mode.py:changed": "searches what is in memory",
+    "panes/gestures.py:changed": "searches what is in memory",
     "panes/pictures.py:_decode": "looks at nothing of the host; any error refuses the picture",
     "panes/workspace.py:_run_clock": "looks at nothing of the host",
     "screens/command_line.py:_load_history": "`CommandHistory.read` never raises",
