@@ -15,8 +15,7 @@ from quicksand_tui.views.main_layout import Tab
 if TYPE_CHECKING:
     from quicksand.things.save import SaveFacts, TrashFacts
 
-    from quicksand_tui.model.shown_checkpoints import CheckpointView
-    from quicksand_tui.model.shown_sandboxes import SandboxView
+    from quicksand_tui.model.shown_sandboxes import CheckpointView, SandboxView
     from quicksand_tui.model.world import Selection
 
 

@@ -12,7 +12,7 @@ from quicksand.things.status import Status
 from quicksand_tui.actions import reasons
 from quicksand_tui.actions.all_actions import Action, Group, Scope, in_scope
 from quicksand_tui.model.amounts import age_text, clock_text, size_text
-from quicksand_tui.model.shown_checkpoints import CheckpointView
+from quicksand_tui.model.shown_sandboxes import CheckpointView
 from quicksand_tui.model.text import LINE_MAX, did_you_mean, sanitise
 from quicksand_tui.model.world import Selection, World
 from quicksand_tui.verbs import checkpoints, lazy_engine, mounts

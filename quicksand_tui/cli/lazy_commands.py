@@ -48,8 +48,7 @@ if TYPE_CHECKING:
     from quicksand_tui.cli.progress_display import BuildProgress, shown
     from quicksand_tui.cli.runner import run_async
     from quicksand_tui.door.event_watch import EventWatch, read_cursor, write_cursor
-    from quicksand_tui.home.config_file import check_theme, read_config
-    from quicksand_tui.home.example_config import example_config
+    from quicksand_tui.home.config_file import check_theme, example_config, read_config
     from quicksand_tui.home.host_file import HostsError, read_hosts
 else:
     __getattr__, __dir__ = on_demand()

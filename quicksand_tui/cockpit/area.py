@@ -1,26 +1,28 @@
-"""The main area with its tabs."""
+"""The main area with its tabs, the parts below its overview, and the changed files in that."""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
+from quicksand.things.frozen import frozen
 from quicksand.things.status import Status
 from textual import on
 from textual.containers import Vertical
 
 from quicksand_tui.actions.all_actions import Scope
 from quicksand_tui.cockpit import lazy_tabs
-from quicksand_tui.cockpit.below import Below
-from quicksand_tui.cockpit.changed_watch import ChangedFiles
 from quicksand_tui.cockpit.part import KnownChanged
-from quicksand_tui.model.known_sandbox import NOTHING_KNOWN, Known
+from quicksand_tui.model.jobs import OperationError
+from quicksand_tui.model.known_sandbox import NOTHING_KNOWN, Changes, Known
+from quicksand_tui.model.world import Panel
 from quicksand_tui.views.happenings import events_of, last_commands
 from quicksand_tui.views.main_layout import Tab, tabs_of
-from quicksand_tui.views.rows import MUTED
-from quicksand_tui.views.stalls import silence_text
+from quicksand_tui.views.sandbox_rows import silence_text
+from quicksand_tui.views.tables import MUTED
 from quicksand_tui.widgets.bars import TabBar
 from quicksand_tui.widgets.details import STYLES, Details
 
@@ -29,9 +31,12 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
     from textual.widget import Widget
+    from textual.worker import WorkType
 
     from quicksand_tui.actions.all_actions import Doer
+    from quicksand_tui.cockpit.checkpoint_previews import Choice, ThenAndNow
     from quicksand_tui.cockpit.desktop_tab import DesktopPanel
+    from quicksand_tui.cockpit.desktop_view import Miniature
     from quicksand_tui.cockpit.log import LogPanel
     from quicksand_tui.cockpit.mounts_tab import MountsPanel
     from quicksand_tui.cockpit.part import Confirm
@@ -43,11 +48,190 @@ if TYPE_CHECKING:
     from quicksand_tui.kit.key_handling import Keys
     from quicksand_tui.kit.outer_terminal import OuterTerminal
     from quicksand_tui.kit.remembered import Memory
-    from quicksand_tui.model.known_sandbox import Changes, Glance
+    from quicksand_tui.model.known_sandbox import Glance
     from quicksand_tui.model.shown_sandboxes import MountView, SandboxView
     from quicksand_tui.model.world import Selection, World
-    from quicksand_tui.views.frames import Edge
     from quicksand_tui.views.happenings import Happening
+    from quicksand_tui.views.main_layout import Edge
+
+
+REST_S = 0.7
+"""Seconds for which the cursor has to rest before the disk is looked at."""
+SHARE = 30
+"""The time between two looks at a disk that changes, as a multiple of the time of a look."""
+KEPT_MAX = 200
+"""The number of comparisons kept."""
+
+
+@frozen(kw_only=False)
+class Question:
+    """A comparison of two disks of a sandbox."""
+
+    sandbox_id: str
+    before: str
+    """The id of a checkpoint."""
+    after: str = ""
+    """The id of a later checkpoint; "" for the present."""
+
+
+class ChangedFiles:
+    """Asks for one comparison at a time, for a widget that shows it: it gets `KnownChanged`."""
+
+    def __init__(self, service: EngineService, owner: Widget) -> None:
+        self._service = service
+        self._owner = owner
+        self._known: dict[Question, tuple[int | None, Changes]] = {}
+        """The answers, by question, with the bytes that were written at that time."""
+        self._asked: tuple[Question, int | None] | None = None
+        self._not_before: dict[Question, float] = {}
+        """The times of the next looks at disks that change (monotonic), by question."""
+
+    def of(self, sandbox: SandboxView, checkpoint_id: str | None) -> Changes | None:
+        """Returns the changes of a checkpoint, or with None those since the one where the sandbox
+        stands, as far as they are known; asks for them if not."""
+        tree = sandbox.tree
+        chosen = tree.find(checkpoint_id)
+        if checkpoint_id is None and tree.head is not None and tree.changed:
+            return self._answer(Question(sandbox.id, tree.head), tree.changed)
+        if chosen is not None and not chosen.error and tree.find(chosen.parent) is not None:
+            assert chosen.parent is not None
+            return self._answer(Question(sandbox.id, chosen.parent, chosen.id), None)
+        self.stop()
+        return None
+
+    def stop(self) -> None:
+        """Asks no more: nothing shows the answer."""
+        if self._asked is not None:
+            self._asked = None
+            self._owner.workers.cancel_group(self._owner, "changes")
+
+    def _answer(self, question: Question, written: int | None) -> Changes:
+        known = self._known.get(question)
+        current = known is not None and known[0] == written
+        waits = time.monotonic() < self._not_before.get(question, 0.0)
+        if not current and not waits and (self._asked is None or self._asked[0] != question):
+            self._asked = (question, written)
+
+            # Not a coroutine: one that is not begun before the app ends would never be awaited.
+            asking: WorkType[None] = partial(self._ask, question, written)
+            self._owner.run_worker(asking, group="changes", exclusive=True, name="changes")
+        return Changes(asked=True) if known is None else known[1]
+
+    async def _ask(self, question: Question, written: int | None) -> None:
+        await asyncio.sleep(REST_S)
+        began = time.monotonic()
+        try:
+            changes = await self._service.ask(
+                "The disks cannot be compared",
+                lambda engine: engine.changes(question.sandbox_id, question.before, question.after),
+            )
+        except OperationError as error:
+            changes = Changes(why=error.failure.message)
+        took = time.monotonic() - began
+        if not question.after:
+            self._not_before[question] = time.monotonic() + SHARE * took
+        if len(self._known) >= KEPT_MAX:
+            self._known.pop(next(iter(self._known)))
+        self._known[question] = (written, changes)
+        self._asked = None
+        self._owner.post_message(KnownChanged())
+
+
+CHOICE_ROWS_MIN, SCREENS_ROWS_MIN, MINIATURE_ROWS_MIN = 14, 16, 26
+"""Rows of the area below which the facts have all of it."""
+
+
+class Below:
+    """Mounts each of the parts below the overview when it is first needed."""
+
+    def __init__(
+        self,
+        area: Widget,
+        details: Widget,
+        service: EngineService,
+        settings: Settings,
+        terminal: OuterTerminal,
+        *,
+        ascii_only: bool,
+    ) -> None:
+        self._area = area
+        self._details = details
+        self._service = service
+        self._settings = settings
+        self._terminal = terminal
+        self._ascii = ascii_only
+        self._choice: Choice | None = None
+        self._screens: ThenAndNow | None = None
+        self._miniature: Miniature | None = None
+
+    def show(self, world: World, selection: Selection, known: Known, *, has_live: bool) -> None:
+        """Shows the parts that belong to the selection; ``known`` is about its sandbox.
+        ``has_live`` says whether its screen may be watched already."""
+        self._show_choice(world, selection)
+        self._show_screens(selection)
+        self._show_miniature(selection, known, may=has_live)
+
+    def hide(self) -> None:
+        for part in (self._choice, self._screens, self._miniature):
+            if part is not None:
+                part.hide()
+
+    def adapt(self) -> None:
+        """Follows other screens that lie over this one now, or no longer."""
+        if self._miniature is not None:
+            self._miniature.adapt()
+
+    def _show_choice(self, world: World, selection: Selection) -> None:
+        """Shows the losses of going back to the selected checkpoint."""
+        checkpoint = selection.checkpoint if selection.in_tree else None
+        if self._choice is None:
+            if checkpoint is None:
+                return
+            self._choice = lazy_tabs.Choice(self._service, ascii_only=self._ascii, id="choice")
+            self._area.mount(self._choice, after=self._details)
+        has_room = self._area.size.height >= CHOICE_ROWS_MIN
+        self._choice.show(world, selection.sandbox, checkpoint if has_room else None)
+
+    def _show_screens(self, selection: Selection) -> None:
+        """Shows the screen at the selected checkpoint beside that of another one or the present."""
+        checkpoint = selection.checkpoint if selection.in_tree else None
+        sandbox = selection.sandbox
+        has_room = self._area.size.height >= SCREENS_ROWS_MIN
+        if self._screens is None:
+            if checkpoint is None or sandbox is None or not (sandbox.has_display and has_room):
+                return
+            self._screens = lazy_tabs.ThenAndNow(
+                self._service, ascii_only=self._ascii, id="screens"
+            )
+            self._area.mount(self._screens)
+        self._screens.show(sandbox, checkpoint if has_room else None, selection.compared)
+
+    def _show_miniature(self, selection: Selection, known: Known, *, may: bool) -> None:
+        """Shows the screen of a sandbox without an open shell (a shell's lines would replace
+        it)."""
+        sandbox = selection.sandbox
+        wanted = (
+            may
+            and sandbox is not None
+            and sandbox.has_display
+            and selection.panel is Panel.SANDBOXES
+            and not selection.in_tree
+            and known.glance is None
+            and self._area.size.height >= MINIATURE_ROWS_MIN
+        )
+        if self._miniature is None:
+            if not wanted:
+                return
+            self._miniature = lazy_tabs.Miniature(
+                self._service,
+                self._settings,
+                self._terminal,
+                ascii_only=self._ascii,
+                id="miniature",
+            )
+            self._miniature.border_title = "Desktop"
+            self._area.mount(self._miniature, after=self._details)
+        self._miniature.show(sandbox if wanted else None)
 
 
 GLANCE_EVERY_S = 1.0
@@ -92,7 +276,7 @@ class Area(Vertical):
         self._world = world
         self._events = events
         self._ascii = ascii_only
-        self._changed = ChangedFiles(service, self, self._tell_found)
+        self._changed = ChangedFiles(service, self)
         self._bar = TabBar(ascii_only=ascii_only, id="area-tabs")
         self.details = Details(ascii_only=ascii_only, id="details")
         self.details.can_focus = True
@@ -134,7 +318,7 @@ class Area(Vertical):
         return lazy_tabs.LogPanel(
             self._service,
             self._events,
-            lambda: self._operations.log,
+            self._operations,
             self._app_keys,
             ascii_only=self._ascii,
             id="log-panel",
@@ -302,9 +486,6 @@ class Area(Vertical):
             return None
         chosen = selection.checkpoint if selection.in_tree else None
         return self._changed.of(sandbox, chosen.id if chosen is not None else None)
-
-    def _tell_found(self) -> None:
-        self.post_message(KnownChanged())
 
     def show(
         self,

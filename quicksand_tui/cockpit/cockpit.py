@@ -5,14 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from textual import events, on
+from textual.app import ComposeResult
+from textual.containers import Vertical
 from textual.geometry import Offset, Region, Size
 from textual.layout import ArrangeResult, Layout, WidgetPlacement
 from textual.widget import Widget
 
-from quicksand_tui.cockpit.seam import Join
-from quicksand_tui.views.frames import Edge
-from quicksand_tui.views.main_layout import Arrangement, Needs, Part, Shape, arrange, rows_left
+from quicksand_tui.cockpit.part import Join
+from quicksand_tui.views.main_layout import (
+    Arrangement,
+    Edge,
+    Needs,
+    Part,
+    Shape,
+    arrange,
+    rows_left,
+)
 from quicksand_tui.widgets.browser import Browser
+from quicksand_tui.widgets.details import Happened
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,10 +30,11 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
     from quicksand_tui.cockpit.area import Area
-    from quicksand_tui.cockpit.aside import Aside
     from quicksand_tui.cockpit.lists import Lists
     from quicksand_tui.cockpit.tree_panel import TreePanel
+    from quicksand_tui.model.known_sandbox import Known
     from quicksand_tui.model.shown_sandboxes import SandboxView
+    from quicksand_tui.model.world import World
 
 
 LAYERS = {Part.LISTS: 0, Part.TREE: 1, Part.AREA: 2, Part.ASIDE: 0}
@@ -201,3 +212,17 @@ class Cockpit(Widget):
                 part.refresh(layout=True)
             self.refresh(layout=True)
         self.checkpoints.join_changed()
+
+
+class Aside(Vertical):
+    """Shows facts that do not change with the tab. It takes no focus."""
+
+    def __init__(self, *, ascii_only: bool, **options: Any) -> None:
+        super().__init__(**options)
+        self.happened = Happened(ascii_only=ascii_only, id="happened")
+
+    def compose(self) -> ComposeResult:
+        yield self.happened
+
+    def show(self, world: World, sandbox: SandboxView | None, known: Known) -> None:
+        self.happened.show(world, sandbox, known)

@@ -12,8 +12,7 @@ from textual.message import Message
 from textual.widgets import Static
 
 from quicksand_tui.actions.all_actions import Scope
-from quicksand_tui.cockpit.desktop_events import DesktopTold
-from quicksand_tui.cockpit.desktop_view import DesktopView
+from quicksand_tui.cockpit.desktop_view import DesktopTold, DesktopView
 from quicksand_tui.cockpit.part import DesktopChanged, PrefixedPart
 from quicksand_tui.home.picture_path import new_picture
 from quicksand_tui.kit.base import tell

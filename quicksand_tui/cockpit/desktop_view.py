@@ -6,7 +6,8 @@ import itertools
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from quicksand_pixels import PASTE_MAX, Chord, ScreenInput, Way, delete_images, take_ids
+from quicksand.things.status import HAS_MACHINE
+from quicksand_pixels import KEYS, PASTE_MAX, Chord, ScreenInput, Way, delete_images, take_ids
 from rich.segment import Segment
 from textual import events, on
 from textual.geometry import Region
@@ -15,18 +16,18 @@ from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
 
-from quicksand_tui.cockpit.desktop_events import (
-    ScreenDrawn,
-    ScreenEvents,
-    ScreenGone,
-    ScreenSeen,
-    chord_of,
-)
-from quicksand_tui.cockpit.guest_pictures import CellPicture, GuestPicture, TilePicture
 from quicksand_tui.cockpit.part import DesktopChanged
-from quicksand_tui.cockpit.text_pictures import cell_size, covers, way_of
+from quicksand_tui.cockpit.text_pictures import (
+    CellPicture,
+    GuestPicture,
+    TilePicture,
+    cell_size,
+    covers,
+    way_of,
+)
 from quicksand_tui.door.screen_messages import ROWS, TILES, Drawn, Order
 from quicksand_tui.kit.textual_private import driver_of
+from quicksand_tui.views.main_layout import Tab
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,6 +40,73 @@ if TYPE_CHECKING:
     from quicksand_tui.door.service import EngineService
     from quicksand_tui.home.config_file import Settings
     from quicksand_tui.kit.outer_terminal import OuterTerminal
+    from quicksand_tui.model.shown_sandboxes import SandboxView
+
+
+class ScreenSeen(Message):
+    """The terminal has drawn a picture."""
+
+    def __init__(self, screen: int, number: int) -> None:
+        super().__init__()
+        self.screen = screen
+        self.number = number
+
+
+class ScreenDrawn(Message):
+    """There is a picture."""
+
+    def __init__(self, screen: int, picture: Drawn) -> None:
+        super().__init__()
+        self.screen = screen
+        self.picture = picture
+
+
+class ScreenGone(Message):
+    """The screen is gone."""
+
+    def __init__(self, screen: int, why: str) -> None:
+        super().__init__()
+        self.screen = screen
+        self.why = why
+
+
+class DesktopTold(Message):
+    """The screen has a message for the user."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text = text
+
+
+class ScreenEvents:
+    """Posts the events of a screen to its view; called on the engine's loop."""
+
+    def __init__(self, view: Widget, number: int) -> None:
+        """``number`` tells this connection from earlier ones."""
+        self._view = view
+        self._number = number
+
+    def drawn(self, picture: Drawn) -> None:
+        self._view.post_message(ScreenDrawn(self._number, picture))
+
+    def gone(self, why: str) -> None:
+        self._view.post_message(ScreenGone(self._number, why))
+
+    def told(self, message: str) -> None:
+        self._view.post_message(DesktopTold(message))
+
+
+def chord_of(event: events.Key) -> Chord | None:
+    """Returns a key of Textual's as a chord; None if it has no equal."""
+    if event.is_printable and event.character:
+        return Chord(event.character)
+    *modifiers, name = event.key.split("+")
+    if name not in KEYS and len(name) != 1:
+        return None
+    return Chord(
+        name, shift="shift" in modifiers, alt="alt" in modifiers, control="ctrl" in modifiers
+    )
+
 
 FOCUSED_S, UNFOCUSED_S = 1 / 15, 0.5
 """The least seconds between two pictures, with the focus and without."""
@@ -119,9 +187,8 @@ class DesktopView(Widget, can_focus=True):
         self.order = Order()
         if sandbox_id:
             self._number += 1
-            self._screen = self._service.open_screen(
-                sandbox_id, ScreenEvents(self.post_message, self._number)
-            )
+            events = ScreenEvents(self, self._number)
+            self._screen = self._service.open_screen(sandbox_id, events)
             self.fit()
 
     def change(self, **changes: Any) -> None:
@@ -388,3 +455,30 @@ class DesktopView(Widget, can_focus=True):
         event.prevent_default()
         self._point(event, self._buttons | wheel)
         self._point(event, self._buttons & ~wheel)
+
+
+class Miniature(DesktopView, can_focus=False):
+    """Watches a screen without touching it, twice a second at most. Hidden, or below another
+    screen of the app, it asks for no picture."""
+
+    def show(self, sandbox: SandboxView | None) -> None:
+        """Shows the screen of a sandbox; None hides it, and watches none."""
+        shown = (
+            sandbox is not None
+            and sandbox.has_display
+            and sandbox.state in HAS_MACHINE
+            and not sandbox.away
+        )
+        self.display = shown
+        self.watch_screen(sandbox.id if sandbox is not None and shown else "")
+        self.adapt()
+
+    def hide(self) -> None:
+        self.show(None)
+
+    @property
+    def _only_watches(self) -> bool:
+        return True
+
+    def on_click(self) -> None:
+        self.screen.call_later(self.screen.run_action, f"tab('{Tab.DESKTOP.value}')")

@@ -5,13 +5,12 @@ from typing import TYPE_CHECKING
 from quicksand.base.on_demand import on_demand
 
 if TYPE_CHECKING:
+    from quicksand_tui.cockpit.checkpoint_previews import Choice, ThenAndNow
     from quicksand_tui.cockpit.desktop_tab import DesktopPanel
+    from quicksand_tui.cockpit.desktop_view import Miniature
     from quicksand_tui.cockpit.log import LogPanel
-    from quicksand_tui.cockpit.miniature import Miniature
     from quicksand_tui.cockpit.mounts_tab import MountsPanel
-    from quicksand_tui.cockpit.revert_preview import Choice
     from quicksand_tui.cockpit.shells_tab import Shells
     from quicksand_tui.cockpit.stats_tab import StatsPanel
-    from quicksand_tui.cockpit.then_and_now import ThenAndNow
 else:
     __getattr__, __dir__ = on_demand()

@@ -12,20 +12,17 @@ from textual.containers import Vertical
 from quicksand_tui.model.shown_sandboxes import SandboxView
 from quicksand_tui.model.world import MACHINE_KEY, MachineView, Panel, World
 from quicksand_tui.views.counts import empty_text
-from quicksand_tui.views.filters import nothing_matches
-from quicksand_tui.views.image_rows import (
-    IMAGE_ORDERS,
-    NO_IMAGES_TEXT,
-    arrange_images,
-    image_row,
-    plan_image_columns,
-)
 from quicksand_tui.views.machine_groups import Listed as Sandboxed
 from quicksand_tui.views.machine_groups import arrange_listed, is_head, listed, listed_row
-from quicksand_tui.views.rows import (
+from quicksand_tui.views.sandbox_rows import (
+    IMAGE_ORDERS,
+    NO_IMAGES_TEXT,
     ORDERS,
     SEARCHED,
+    arrange_images,
+    image_row,
     list_needs,
+    plan_image_columns,
     plan_sandbox_columns,
     sandbox_keys,
 )
@@ -38,8 +35,8 @@ from quicksand_tui.views.saves_machines import (
     marked_text,
     saved_row,
 )
-from quicksand_tui.widgets.browser import Browser, Listing, Title
-from quicksand_tui.widgets.listed import Listed
+from quicksand_tui.views.tables import nothing_matches
+from quicksand_tui.widgets.browser import Browser, Listed, Listing, Title
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult

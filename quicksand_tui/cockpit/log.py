@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
 
     from quicksand_tui.door.service import EngineService
+    from quicksand_tui.jobs.operations import Operations
     from quicksand_tui.kit.key_handling import Keys
-    from quicksand_tui.model.jobs import CommandRecord
     from quicksand_tui.model.shown_sandboxes import SandboxView
     from quicksand_tui.views.happenings import Happening
 
@@ -68,7 +68,7 @@ class LogPanel(PartWidget, Vertical):
         self,
         service: EngineService,
         events: Callable[[], Sequence[Happening]],
-        commands: Callable[[], Sequence[CommandRecord]],
+        operations: Operations,
         keys: Keys,
         *,
         ascii_only: bool,
@@ -80,7 +80,7 @@ class LogPanel(PartWidget, Vertical):
         self.view = LogView(id="log")
         self._service = service
         self._events = events
-        self._commands = commands
+        self._operations = operations
         self._app_keys = keys
         self._search = LineInput(placeholder="search", id="search", compact=True)
         self._followed: tuple[str, Kind] | None = None
@@ -149,7 +149,7 @@ class LogPanel(PartWidget, Vertical):
 
     def _lines_of(self, sandbox_id: str, kind: Kind) -> Iterator[str]:
         if kind is Kind.COMMANDS:
-            for record in self._commands():
+            for record in self._operations.log:
                 if sandbox_id not in record.about:
                     continue
                 took = "" if record.seconds is None else f" {seconds_text(record.seconds)}"

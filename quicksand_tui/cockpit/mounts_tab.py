@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from quicksand_tui.kit.key_handling import Keys
     from quicksand_tui.model.shown_sandboxes import MountView, SandboxView
     from quicksand_tui.model.world import World
-    from quicksand_tui.views.rows import Row
+    from quicksand_tui.views.tables import Row
 
 
 class MountsPanel(PartWidget, Vertical):

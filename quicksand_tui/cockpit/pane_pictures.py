@@ -26,11 +26,11 @@ from quicksand_pixels import (
     delete_images,
     take_ids,
 )
-from quicksand_pixels.decoding import Budget
 from quicksand_pixels.encoding import transmit
 
 from quicksand_tui.cockpit.text_pictures import cell_size, way_of
 from quicksand_tui.kit.textual_private import driver_of
+from quicksand_tui.panes.pictures import PictureScreen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,16 +82,14 @@ class _Sheet:
         return {self.first_id + tile for tile in self.had}
 
 
-class PanePictureScreen:
-    """The user's terminal, for pictures of all panes (`panes.pictures.PictureScreen`)."""
+class PanePictureScreen(PictureScreen):
+    """The terminal of the user of this app."""
 
     def __init__(
         self, widget: Widget, settings: Settings, terminal: OuterTerminal, *, ascii_only: bool
     ) -> None:
         """``widget`` has the panes in it."""
-        self.budget = Budget()
-        self.decoding = asyncio.Lock()
-        self.ascii_only = ascii_only
+        super().__init__(ascii_only=ascii_only)
         self._widget = widget
         self._settings = settings
         self._terminal = terminal

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from quicksand_tui.model.shown_saves import NO_SAVES
-from quicksand_tui.views.rows import with_jobs
+from quicksand_tui.views.sandbox_rows import with_jobs
 
 if TYPE_CHECKING:
     from quicksand_tui.home.config_file import Settings

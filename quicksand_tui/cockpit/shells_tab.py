@@ -10,20 +10,23 @@ from quicksand.things.status import Status
 from textual import events, on, work
 from textual.containers import Vertical
 
+from quicksand_tui.actions.all_actions import Scope
 from quicksand_tui.actions.reasons import READ_ONLY
-from quicksand_tui.cockpit.pane_actions import PaneActions
 from quicksand_tui.cockpit.pane_pictures import PanePictureScreen
-from quicksand_tui.cockpit.shell_search import ShellSearch
+from quicksand_tui.cockpit.part import PrefixedPart
+from quicksand_tui.door.shells_left import shells_of
 from quicksand_tui.kit.base import tell
 from quicksand_tui.model.jobs import JobVerb
 from quicksand_tui.model.known_sandbox import Glance
-from quicksand_tui.panes.content import session_of
-from quicksand_tui.panes.kept_lines import last_lines
-from quicksand_tui.panes.messages import PanePrefixed, ShellsLeft, ShellsZoomed
-from quicksand_tui.panes.pending_shell import Awaited, WaitingShell, no_shell_text, typed_text
-from quicksand_tui.panes.splits import Arrangement
+from quicksand_tui.panes.content import LinkState, session_of
+from quicksand_tui.panes.messages import PaneCopied, ShellsLeft, ShellsZoomed
+from quicksand_tui.panes.pane import Pane, PaneAsksToPaste, PanePrefixed
+from quicksand_tui.panes.pending_shell import NEW, Awaited, WaitingShell, no_shell_text, typed_text
+from quicksand_tui.panes.splits import Arrangement, Side, Way
+from quicksand_tui.panes.terminal_link import last_lines
 from quicksand_tui.panes.workspace import Workspace, WorkspaceEmptied, WorkspaceRearranged
-from quicksand_tui.views.stalls import stall_text
+from quicksand_tui.views import losses
+from quicksand_tui.views.sandbox_rows import stall_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,14 +41,59 @@ if TYPE_CHECKING:
     from quicksand_tui.kit.outer_terminal import OuterTerminal
     from quicksand_tui.kit.remembered import Memory
     from quicksand_tui.model.shown_sandboxes import SandboxView
-    from quicksand_tui.panes.pane import Pane
 
 
-class Shells(PaneActions, Vertical):
+class ShellSearch:
+    """Asks for one sandbox at a time."""
+
+    def __init__(
+        self,
+        service: EngineService,
+        operations: Operations,
+        find_sandbox: Callable[[str], SandboxView | None],
+    ) -> None:
+        """``find_sandbox`` returns the present state of a sandbox, by its id or its name."""
+        self._service = service
+        self._operations = operations
+        self._find_sandbox = find_sandbox
+
+    def find(self, sandbox: SandboxView) -> SandboxView | None:
+        """Returns the present state of a sandbox; None if it is gone. A new sandbox may have got
+        its id meanwhile; others are never found by name, since another sandbox may have that name
+        by now."""
+        name = sandbox.name if sandbox.id.startswith(NEW) else sandbox.id
+        return self._find_sandbox(sandbox.id) or self._find_sandbox(name)
+
+    async def wait_for(self, sandbox: SandboxView) -> SandboxView | None:
+        """Waits for a running job of a sandbox; returns the sandbox if it can have a shell now."""
+        operations = self._operations
+        # A job may still have a new one under its name.
+        names = {sandbox.id, f"{NEW}{sandbox.name}"}
+        busy = [job.sandbox_id for job in operations.jobs if job.sandbox_id in names]
+        if not busy:
+            return sandbox
+        await operations.settled(busy[0])
+        now = self.find(sandbox)
+        return now if now is not None and now.state is Status.RUNNING else None
+
+    async def terminals_of(self, sandbox_id: str) -> dict[str, str]:
+        """Returns the sessions to show, by `LinkStatus.terminal_name`. Panes' terminals are shared
+        with other apps; a terminal opened by a command keeps its size, and is shown only if no
+        client is attached."""
+        return {
+            f"{shell.session} {shell.birth}": shell.session
+            for shell in await shells_of(self._service, sandbox_id)
+            if shell.is_pane or not shell.clients
+        }
+
+
+class Shells(PrefixedPart, Vertical):
     """Shows the workspace of one sandbox; the shells of hidden workspaces keep running.
 
     Keys go to the guest; after the prefix, they are those of `Scope.PANES` in the registry.
     """
+
+    scope = Scope.PANES
 
     def __init__(
         self,
@@ -444,3 +492,116 @@ class Shells(PaneActions, Vertical):
         pane.link.end()
         if space is not None and pane in space.panes:
             space.close(pane)
+
+    def _behind_prefix(self, action_id: str) -> str:
+        """Returns the prefix and the key of an action."""
+        key = self._app_keys.map.hint(action_id, Scope.PANES.value)
+        return f"{self._app_keys.prefix.text} {key}"
+
+    @on(PaneCopied)
+    def _copied(self, event: PaneCopied) -> None:
+        event.stop()
+        tell(self, f"Copied {event.size}; {self._behind_prefix('paste')} pastes")
+
+    @on(PaneAsksToPaste)
+    def _ask_before_paste(self, event: PaneAsksToPaste) -> None:
+        event.stop()
+        self._confirm(
+            f"Paste {len(event.text.splitlines())} lines?",
+            losses.of_paste(event.text),
+            "Paste",
+            lambda: event.pane.paste_now(event.text),
+            undo="This program cannot tell pasted lines from typed ones: a shell runs each.",
+        )
+
+    # Actions, by the registry's ids
+
+    def do_split_beside(self) -> None:
+        self._split(Way.BESIDE)
+
+    def do_split_below(self) -> None:
+        self._split(Way.BELOW)
+
+    def _split(self, way: Way) -> None:
+        pane = self.pane
+        if pane is not None and pane.status.state is LinkState.DELETED:
+            tell(self, pane.status.text, severity="warning")
+        elif self.workspace is not None and not self.workspace.split(way):
+            tell(self, "There is no room for another pane here", severity="warning")
+
+    def do_next(self) -> None:
+        if self.workspace is not None:
+            self.workspace.go_on()
+
+    def do_before(self) -> None:
+        if self.workspace is not None:
+            self.workspace.go_on(-1)
+
+    def do_go_left(self) -> None:
+        self._go(Side.LEFT)
+
+    def do_go_right(self) -> None:
+        self._go(Side.RIGHT)
+
+    def do_go_up(self) -> None:
+        self._go(Side.UP)
+
+    def do_go_down(self) -> None:
+        self._go(Side.DOWN)
+
+    def _go(self, side: Side) -> None:
+        if self.workspace is not None:
+            self.workspace.go(side)
+
+    def do_line_left(self) -> None:
+        self._move_line(Side.LEFT)
+
+    def do_line_right(self) -> None:
+        self._move_line(Side.RIGHT)
+
+    def do_line_up(self) -> None:
+        self._move_line(Side.UP)
+
+    def do_line_down(self) -> None:
+        self._move_line(Side.DOWN)
+
+    def _move_line(self, side: Side) -> None:
+        if self.workspace is not None:
+            self.workspace.move_line(side)
+
+    def do_copy_mode(self) -> None:
+        if (pane := self.pane) is not None:
+            pane.copying.begin()
+
+    def do_page_back(self) -> None:
+        if (pane := self.pane) is not None:
+            pane.copying.begin(by_mouse=True).press("pageup")
+            pane.copying.changed()
+
+    def do_paste(self) -> None:
+        if (pane := self.pane) is None:
+            return
+        if self.app.clipboard:
+            pane.paste(self.app.clipboard)
+        else:
+            tell(
+                self,
+                f"Nothing was copied yet: {self._behind_prefix('copy_mode')} and v, "
+                "or drag with the mouse",
+            )
+
+    def do_swap_before(self) -> None:
+        if self.workspace is not None:
+            self.workspace.swap(-1)
+
+    def do_swap_next(self) -> None:
+        if self.workspace is not None:
+            self.workspace.swap(1)
+
+    def do_even(self) -> None:
+        if self.workspace is not None:
+            self.workspace.even_out()
+
+    def do_broadcast(self) -> None:
+        if self.workspace is not None:
+            self.workspace.toggle_broadcast()

@@ -15,8 +15,8 @@ from textual.widgets import Static
 from quicksand_tui.model.jobs import OperationError
 from quicksand_tui.model.shown_sandboxes import TrafficMeter
 from quicksand_tui.model.text import plain
-from quicksand_tui.views.rows import MUTED
-from quicksand_tui.views.stats_lines import stats_lines
+from quicksand_tui.views.overview import stats_lines
+from quicksand_tui.views.tables import MUTED
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult

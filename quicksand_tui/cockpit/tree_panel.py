@@ -12,11 +12,10 @@ from textual.message import Message
 from textual.widgets import Static
 
 from quicksand_tui.actions.all_actions import Scope, in_scope
-from quicksand_tui.cockpit.part import PartWidget
-from quicksand_tui.cockpit.seam import Join, joined_line
+from quicksand_tui.cockpit.part import Join, PartWidget, joined_line
 from quicksand_tui.kit.key_handling import bindings_of
 from quicksand_tui.model.amounts import size_text
-from quicksand_tui.model.folds import FOLD
+from quicksand_tui.model.lanes import FOLD
 from quicksand_tui.model.text import clip
 from quicksand_tui.views.tree_lines import TreeLook, TreeRows, plan_tree_columns, tree_rows
 from quicksand_tui.widgets.long_table import LongTable
@@ -29,10 +28,9 @@ if TYPE_CHECKING:
     from textual.strip import Strip
 
     from quicksand_tui.model.keymap import Keymap
-    from quicksand_tui.model.shown_checkpoints import CheckpointTree, CheckpointView
-    from quicksand_tui.model.shown_sandboxes import SandboxView
+    from quicksand_tui.model.shown_sandboxes import CheckpointTree, CheckpointView, SandboxView
     from quicksand_tui.model.world import World
-    from quicksand_tui.views.rows import Column, Row
+    from quicksand_tui.views.tables import Column, Row
 
 NAME_CELLS = 30
 

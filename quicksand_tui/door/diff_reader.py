@@ -17,13 +17,14 @@ from quicksand_tui.model.diffs import (
     ChangedPath,
     DiffSpec,
     DiffView,
+    Losing,
     TextDiff,
+    places_of,
 )
 from quicksand_tui.model.known_sandbox import Glance
-from quicksand_tui.model.losing import Losing, places_of
 from quicksand_tui.model.text import sanitise, sanitise_lines
-from quicksand_tui.panes.kept_lines import lines_of_output
-from quicksand_tui.panes.titles import named
+from quicksand_tui.panes.content import named
+from quicksand_tui.panes.terminal_link import lines_of_output
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -23,12 +23,12 @@ from quicksand_tui.door.service_protocol import ShellView
 from quicksand_tui.door.terminal_place import reach_here
 from quicksand_tui.door.terminals import PANE_NAME, birth_of
 from quicksand_tui.door.typed import running_of
-from quicksand_tui.model.changed_directories import by_directory
+from quicksand_tui.model.diffs import by_directory
 from quicksand_tui.model.jobs import CommandOutput, Failure, OperationError
 from quicksand_tui.model.known_sandbox import ChangedPlace, Changes, Glance
 from quicksand_tui.model.shown_sandboxes import GuestView, ProcessView
 from quicksand_tui.model.text import sanitise, sanitise_lines
-from quicksand_tui.panes.titles import named
+from quicksand_tui.panes.content import named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from quicksand_tui.door.far_host import FarHost
     from quicksand_tui.door.silence import Silences
     from quicksand_tui.door.terminal_place import Guest
-    from quicksand_tui.model.diffs import DiffSpec, DiffView, TextDiff
-    from quicksand_tui.model.losing import Losing
+    from quicksand_tui.model.diffs import DiffSpec, DiffView, Losing, TextDiff
+
 
 SHELLS_WAIT_S = 2.0
 """Seconds to wait for a guest to list its terminals."""

@@ -17,8 +17,12 @@ from quicksand.things.status import MountState, Status
 
 from quicksand_tui.door.look import Reader
 from quicksand_tui.model.happened import Happened, HappenedKind, differences, past_of
-from quicksand_tui.model.shown_checkpoints import CheckpointTree, CheckpointView
-from quicksand_tui.model.shown_sandboxes import MountView, SandboxView
+from quicksand_tui.model.shown_sandboxes import (
+    CheckpointTree,
+    CheckpointView,
+    MountView,
+    SandboxView,
+)
 from quicksand_tui.model.text import clean
 from quicksand_tui.model.world import World
 

@@ -24,8 +24,15 @@ from quicksand.things.status import Status
 
 from quicksand_tui.door.stamps import Stamp, dir_stamp, directories
 from quicksand_tui.model.amounts import size_text
-from quicksand_tui.model.shown_checkpoints import NO_TREE, CheckpointTree, CheckpointView
-from quicksand_tui.model.shown_sandboxes import NO_HISTORY, MountView, SandboxView, TrafficMeter
+from quicksand_tui.model.shown_sandboxes import (
+    NO_HISTORY,
+    NO_TREE,
+    CheckpointTree,
+    CheckpointView,
+    MountView,
+    SandboxView,
+    TrafficMeter,
+)
 from quicksand_tui.model.text import cleaned, error_text, sanitise
 from quicksand_tui.model.world import World
 

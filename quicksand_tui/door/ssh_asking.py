@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from quicksand.base.paths import paths
 from quicksand.remote.askpass import Askpass, Question
 
-from quicksand_tui.model.ssh_questions import SshQuestion, SshQuestionKind
+from quicksand_tui.model.specs import SshQuestion, SshQuestionKind
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine

@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from quicksand.records.port_forwards import PortForward
     from quicksand.things.save import SaveFacts
 
-    from quicksand_tui.model.shown_checkpoints import CheckpointTree
-    from quicksand_tui.model.shown_sandboxes import SandboxView
+    from quicksand_tui.model.shown_sandboxes import CheckpointTree, SandboxView
     from quicksand_tui.model.specs import NewSpec
 
 

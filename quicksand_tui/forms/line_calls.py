@@ -10,8 +10,7 @@ from quicksand_tui.actions import reasons
 from quicksand_tui.actions.line import CommandError, Target, why_not
 from quicksand_tui.forms.form_fields import find_name_problem, find_problems
 from quicksand_tui.forms.verb_forms import find_problem, find_unforward_problem, read_value
-from quicksand_tui.model.shown_checkpoints import CheckpointView
-from quicksand_tui.model.shown_sandboxes import ImageView, MountView
+from quicksand_tui.model.shown_sandboxes import CheckpointView, ImageView, MountView
 from quicksand_tui.model.specs import NewSpec
 from quicksand_tui.model.world import Selection, World
 from quicksand_tui.verbs.verb import Kind

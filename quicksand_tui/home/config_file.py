@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import textwrap
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import field, replace
 from pathlib import Path
@@ -11,12 +12,19 @@ from typing import Any
 
 from quicksand.things.frozen import frozen
 
-from quicksand_tui.actions.all_actions import default_keymap
+from quicksand_tui.actions.all_actions import Action, Scope, default_keymap, in_scope
 from quicksand_tui.actions.rebinding import Assignment, bind
 from quicksand_tui.home.host_table import HOSTS, hosts_of
 from quicksand_tui.home.state import read_some
 from quicksand_tui.model.amounts import size_text
-from quicksand_tui.model.keymap import DEFAULT_PREFIX, Keymap, KeyNameError, Prefix, parse_prefix
+from quicksand_tui.model.keymap import (
+    DEFAULT_PREFIX,
+    Keymap,
+    KeyNameError,
+    Prefix,
+    key_text,
+    parse_prefix,
+)
 from quicksand_tui.model.specs import Told
 from quicksand_tui.model.text import sanitise
 
@@ -428,3 +436,50 @@ class Settings:
         number = len(self.problems)
         summary = f"{number} problem{'s' if number != 1 else ''}{path}: the rest applies"
         return Told(summary=summary, lines=tuple(problem.text for problem in self.problems))
+
+
+WIDTH = 90
+SCREENS = {
+    Scope.MAIN: "The main screen",
+    Scope.LOG: "A log",
+    Scope.TREE: "The tree of checkpoints",
+    Scope.DIFF: "What differs between two checkpoints",
+    Scope.MOUNTS: "The mounts",
+    Scope.SAVES: "The saves",
+    Scope.TRASH: "The trash",
+    Scope.WALL: "The wall",
+    Scope.PANES: "Shells, behind the prefix",
+    Scope.DESKTOP: "The desktop, behind the prefix",
+}
+
+
+def example_config() -> str:
+    """Returns a config with all settings and keys at their defaults, each in a comment."""
+    return "\n".join(_lines()) + "\n"
+
+
+def _lines() -> Iterator[str]:
+    yield "# The config of quicksand-tui. Take the # from what you want otherwise;"
+    yield "# `quicksand-tui config check` says what is wrong with it."
+    for setting in SETTINGS:
+        later = "" if setting.live else " Takes effect at the next start."
+        yield ""
+        yield from textwrap.wrap(
+            setting.about + later, WIDTH, initial_indent="# ", subsequent_indent="# "
+        )
+        yield f"# {setting.name} = {setting.example}"
+    yield ""
+    yield "[keys]"
+    yield '# A key, a list of keys, or "" for none; `quicksand-tui config keys` tells what keys are'
+    yield "# called. Without the screen in front it counts on every screen that has such an action:"
+    yield '# help = ["?", "f1"]'
+    for scope, title in SCREENS.items():
+        yield ""
+        yield f"# {title}"
+        for action in in_scope(scope):
+            yield f"# {action.address} = {_keys(action)}  # {action.tooltip}"
+
+
+def _keys(action: Action) -> str:
+    keys = ["'\"'" if key == "quotation_mark" else f'"{key_text(key)}"' for key in action.keys]
+    return keys[0] if len(keys) == 1 else f"[{', '.join(keys)}]"

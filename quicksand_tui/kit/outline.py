@@ -16,11 +16,10 @@ from quicksand.things.frozen import frozen
 from quicksand_tui.model.geometry import Rect
 from quicksand_tui.model.text import drawn_cells, plain
 from quicksand_tui.views.counts import counts_text
-from quicksand_tui.views.drawn import GUTTER, SCROLL_BAR, Fit, head_words, row_words
-from quicksand_tui.views.frames import Edge
 from quicksand_tui.views.main_layout import (
     HEAD_FROM,
     USUAL_NEEDS,
+    Edge,
     Needs,
     Part,
     Shape,
@@ -28,20 +27,21 @@ from quicksand_tui.views.main_layout import (
     needs_of,
     rows_left,
 )
-from quicksand_tui.views.rows import (
+from quicksand_tui.views.sandbox_rows import (
     ORDERS,
     arrange_sandboxes,
     list_needs,
     plan_sandbox_columns,
     sandbox_row,
 )
+from quicksand_tui.views.tables import GUTTER, SCROLL_BAR, Fit, head_words, row_words
 from quicksand_tui.views.tree_lines import tree_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from quicksand_tui.model.world import World
-    from quicksand_tui.views.rows import Words
+    from quicksand_tui.views.tables import Words
 
 
 NAME = "outline"

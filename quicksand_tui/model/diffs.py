@@ -1,15 +1,19 @@
-"""Differences between two disks of a sandbox, as the app shows them. All text is sanitised."""
+"""Differences between two disks of a sandbox, as the app shows them: by file, by directory, and as
+the losses of going back. All text is sanitised."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from quicksand.things.frozen import frozen
 
 if TYPE_CHECKING:
-    from quicksand_tui.model.shown_checkpoints import CheckpointView
-    from quicksand_tui.model.shown_sandboxes import SandboxView
+    from quicksand_tui.model.known_sandbox import ChangedPlace
+    from quicksand_tui.model.shown_sandboxes import CheckpointView, SandboxView
+
 
 KINDS = {"A": "added", "M": "changed", "D": "removed", "T": "of another type"}
 """The words for the letters of changes of a path."""
@@ -148,3 +152,68 @@ def diff_specs(
         words=(first.name, second.name),
     )
     return [pair, present, own]
+
+
+PLACES = 3
+"""The number of directories that are named."""
+DEPTH = 2
+"""The number of names of a path by which files are counted together."""
+
+
+@frozen
+class Losing:
+    """Everything that exists now and did not then, or the other way round."""
+
+    added: int = 0
+    changed: int = 0
+    removed: int = 0
+    """Paths that were added, changed, removed since."""
+    places: tuple[tuple[str, int], ...] = ()
+    """The directories that hold most of these paths, each with their number."""
+    ending: tuple[str, ...] = ()
+    """Commands of the terminals that were opened since."""
+    staying: tuple[str, ...] = ()
+    """Commands of the terminals that were open then already."""
+    read: float = 0.0
+    """Unix time of the look."""
+
+
+def places_of(paths: Iterable[ChangedPath]) -> tuple[tuple[str, int], ...]:
+    """Returns the directories in which most paths differ, the most first."""
+    found = Counter(
+        "/" + "/".join(path.names[:-1][:DEPTH]) for path in paths if not path.is_directory
+    )
+    return tuple(found.most_common(PLACES))
+
+
+PLACES_MAX = 12
+"""The most places that are told apart, if the tree allows it."""
+
+
+def by_directory(files: Iterable[ChangedPlace], most: int = PLACES_MAX) -> tuple[ChangedPlace, ...]:
+    """Returns single files, and directories in which several files differ in the same way. If there
+    are more than ``most``, they are merged into the directories above them."""
+    found = list(files)
+    for depth in (64, 5, 4, 3, 2, 1):
+        places = _grouped(found, depth)
+        if len(places) <= most:
+            break
+    return places
+
+
+def _grouped(files: Sequence[ChangedPlace], depth: int) -> tuple[ChangedPlace, ...]:
+    """Groups files by letter, and by at most ``depth`` directories."""
+    groups: dict[tuple[str, str], list[ChangedPlace]] = {}
+    for file in files:
+        parts = file.path.split("/")[1:-1][:depth]
+        directory = "/".join(["", *parts, ""])
+        groups.setdefault((file.letter, directory), []).append(file)
+    places = []
+    for (_, directory), members in groups.items():
+        if len(members) == 1:
+            places.append(members[0])
+            continue
+        sizes = [member.size for member in members if member.size is not None]
+        size = sum(sizes) if sizes else None
+        places.append(replace(members[0], path=directory, files=len(members), size=size))
+    return tuple(sorted(places, key=lambda place: (place.path, place.letter)))

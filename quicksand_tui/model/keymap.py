@@ -1,4 +1,4 @@
-"""The names of keys, and the actions that they trigger.
+"""The names of keys, the actions that they trigger, and the letters of jump mode.
 
 Does not import the registry of actions: every `World` holds a keymap, and the registry's reasons
 name keys from it.
@@ -10,7 +10,7 @@ import re
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import field, replace
-from typing import Protocol
+from typing import Final, Protocol
 
 from quicksand.things.frozen import frozen
 
@@ -278,3 +278,16 @@ class Keymap:
 
 
 NO_KEYS = Keymap()
+
+
+LETTERS: Final = "asdfghjklqwertyuiopzxcvbnm"
+"""The letters of the codes; those under the fingers come first."""
+
+
+def jump_codes(count: int) -> list[str]:
+    """Returns a code for each of ``count`` places: one letter, or two if there are more places than
+    letters; at most as many as there are pairs. No code is the beginning of another."""
+    if count <= len(LETTERS):
+        return list(LETTERS[:count])
+    pairs = [first + second for first in LETTERS for second in LETTERS]
+    return pairs[:count]

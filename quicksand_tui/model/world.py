@@ -21,8 +21,13 @@ if TYPE_CHECKING:
 
     from quicksand.things.save import SaveFacts, TrashFacts
 
-    from quicksand_tui.model.shown_checkpoints import CheckpointView
-    from quicksand_tui.model.shown_sandboxes import ImageView, MountView, RemovedView, SandboxView
+    from quicksand_tui.model.shown_sandboxes import (
+        CheckpointView,
+        ImageView,
+        MountView,
+        RemovedView,
+        SandboxView,
+    )
 
 
 @frozen

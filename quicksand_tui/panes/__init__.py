@@ -1,5 +1,5 @@
 """Panes that draw the terminals of guests, split as in tmux.
 
-Imports `terminal`, `model` and Textual. A pane reaches its guest through the protocol in `content`,
+Imports `model` and Textual. A pane reaches its guest through the protocol in `content`,
 so tests bring their own guests.
 """

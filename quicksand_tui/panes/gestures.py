@@ -1,22 +1,127 @@
-"""Mouse gestures in a pane: select, copy and scroll, where the guest does not get the mouse."""
+"""Copying from a pane: copy mode as it begins, searches and ends, and the gestures of the mouse
+that select, copy and scroll, where the guest does not get the mouse."""
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from quicksand_vt import MouseAction, MouseButton, MouseEvent, MouseTracking, Position, line_at
 from textual import events
 
-from quicksand_tui.panes.selection import Selection, Shape
+from quicksand_tui.panes.copy_mode import (
+    HINT,
+    CopyMode,
+    Highlight,
+    Selection,
+    Shape,
+    told_size,
+)
+from quicksand_tui.panes.messages import PaneChanged, PaneCopied
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from textual.timer import Timer
     from textual.widget import Widget
 
-    from quicksand_tui.panes.copying import Copying
     from quicksand_tui.panes.messages import Shown
+    from quicksand_tui.panes.terminal_link import Link
+
+SEARCH_S: Final = 0.008
+"""Seconds for which a search runs before the event loop continues."""
+
+
+class Copying:
+    """Begins and ends the copy mode of a pane, and runs its search."""
+
+    def __init__(self, pane: Widget, shown: Shown) -> None:
+        self._pane = pane
+        self._shown = shown
+        self.highlight: Highlight | None = None
+
+    @property
+    def mode(self) -> CopyMode | None:
+        return self._shown.copy_mode
+
+    def begin(self, *, by_mouse: bool = False) -> CopyMode:
+        """Begins copy mode unless it is on, and returns it. With ``by_mouse``, it ends when the
+        view is at the end again."""
+        if self.mode is not None:
+            return self.mode
+        terminal = self._shown.terminal
+        self.highlight = None
+        self._shown.copy_mode = mode = CopyMode(
+            terminal.freeze(),
+            height=self._pane.size.height,
+            cursor=Position(terminal.cursor.line, terminal.cursor.x),
+            leaves_at_end=by_mouse,
+        )
+        if not by_mouse:
+            mode.note = HINT
+        self.changed()
+        return mode
+
+    def leave(self) -> None:
+        self._shown.copy_mode = None
+        self.changed()
+
+    def forget(self) -> None:
+        """Drops mode and highlight, since the terminal was replaced."""
+        self._shown.copy_mode = self.highlight = None
+
+    def changed(self) -> None:
+        """Redraws, and continues a search."""
+        if self.mode is not None and self.mode.is_searching:
+            self._pane.run_worker(self._search(), group="search", exclusive=True)
+        self._show()
+
+    def _show(self) -> None:
+        self._shown.redraw()
+        self._pane.post_message(PaneChanged())
+
+    async def _search(self) -> None:
+        while (mode := self.mode) is not None and mode.is_searching:
+            mode.search_on(SEARCH_S)
+            await asyncio.sleep(0)
+        self._show()
+
+    def resize(self, height: int, *, laid_out: bool) -> None:
+        """Follows a new size of the pane; ``laid_out`` says that lines were renumbered."""
+        self.highlight = None
+        if self.mode is None:
+            return
+        self.mode.resize(height)
+        if laid_out:
+            self.mode.thaw(self._shown.terminal.freeze())
+        self.changed()
+
+    # Copying
+
+    def copy(self, text: str) -> None:
+        """Puts a text on the clipboard, and reports it."""
+        self._pane.app.copy_to_clipboard(text)
+        self._pane.post_message(PaneCopied(told_size(text)))
+
+    def take(self, selection: Selection) -> None:
+        """Copies the text that the mouse selected, and highlights it."""
+        if text := selection.text:
+            self.copy(text)
+        if self.mode is not None and self.mode.leaves_at_end and self.mode.is_at_end:
+            self._shown.copy_mode = None
+        if self.mode is None:
+            highlight = Highlight(selection, self._shown.terminal)
+            self.highlight = highlight if highlight.holds(self._shown.terminal) else None
+        self.changed()
+
+    def check_highlight(self) -> None:
+        """Drops the highlight if output has changed its text."""
+        if self.highlight is not None and not self.highlight.holds(self._shown.terminal):
+            self.clear_highlight()
+
+    def clear_highlight(self) -> None:
+        if self.highlight is not None:
+            self.highlight = None
+            self._shown.redraw()
 
 
 _BUTTONS = {1: MouseButton.LEFT, 2: MouseButton.MIDDLE, 3: MouseButton.RIGHT}
@@ -61,14 +166,12 @@ class Gestures:
         pane: Widget,
         shown: Shown,
         copying: Copying,
-        pass_on: Callable[[MouseEvent], bool],
+        link: Link,
     ) -> None:
-        """``pass_on`` sends an event to the guest's program; it returns False if the program does
-        not want it."""
         self._pane = pane
         self._shown = shown
         self._copying = copying
-        self._pass_on = pass_on
+        self._link = link
         self._anchor: Position | None = None
         """The position where the held button was pressed."""
         self._drags = False
@@ -183,6 +286,16 @@ class Gestures:
             self._copying.leave()
         else:
             self._copying.changed()
+
+    def _pass_on(self, event: MouseEvent) -> bool:
+        """Sends an event to the guest's program; returns False if that does not want it."""
+        terminal = self._shown.terminal
+        # A drag may go beyond the edges.
+        x = min(max(event.x, 0), terminal.columns - 1)
+        y = min(max(event.y, 0), terminal.rows - 1)
+        data = terminal.encode_mouse(replace(event, x=x, y=y))
+        self._link.report(data)
+        return bool(data)
 
     def _is_ours(self, event: events.MouseEvent) -> bool:
         return event.shift or self._shown.copy_mode is not None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from textual.message import Message
 
 if TYPE_CHECKING:
     from quicksand_vt import FrozenLines, Terminal
+    from textual.widget import Widget
 
     from quicksand_tui.panes.content import LinkStatus
     from quicksand_tui.panes.copy_mode import CopyMode
@@ -18,9 +19,19 @@ if TYPE_CHECKING:
 class Shown:
     """The contents that the pane shares with its helpers (copy mode, mouse, picture)."""
 
+    widget: Widget
     terminal: Terminal
     status: LinkStatus
     copy_mode: CopyMode | None = None
+    caught_up: bool = False
+    """The replayed output is parsed, so the terminal's modes are the present ones."""
+    redrawn: int = 0
+    """The number of times that all of it was to be drawn anew."""
+
+    def redraw(self) -> None:
+        """Draws everything anew."""
+        self.redrawn += 1
+        self.widget.refresh()
 
     @property
     def lines(self) -> Terminal | FrozenLines:
@@ -38,48 +49,11 @@ class PaneChanged(Message):
     """The title or the state of a pane has changed."""
 
 
-class Typeable(Protocol):
-    """A pane, as its messages know it."""
-
-    broadcast: bool
-
-    def type(self, data: bytes) -> None: ...
-
-    def paste_now(self, text: str) -> None: ...
-
-
-class PanePrefixed(Message):
-    """A key was typed after the prefix."""
-
-    def __init__(self, pane: Typeable, key: str) -> None:
-        super().__init__()
-        self.pane = pane
-        self.key = key
-
-
 class PaneOutput(Message):
     """There is output to digest."""
 
     def can_replace(self, message: Message) -> bool:
         return isinstance(message, PaneOutput)
-
-
-class PaneTyped(Message):
-    """Keys were typed; they are given as bytes."""
-
-    def __init__(self, pane: Typeable, data: bytes) -> None:
-        super().__init__()
-        self.pane = pane
-        self.data = data
-
-
-class PaneAsksToPaste(Message):
-    """The user must confirm a paste of several lines, which the program would run one by one."""
-
-    def __init__(self, pane: Typeable, text: str) -> None:
-        super().__init__()
-        self.pane = pane
-        self.text = text
 
 
 class PaneCopied(Message):

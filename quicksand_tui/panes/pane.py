@@ -4,33 +4,30 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from quicksand_vt import Bell, ClipboardWrite, CwdChanged, Event, MouseEvent, Terminal, TitleChanged
+from quicksand_vt import Bell, ClipboardWrite, CwdChanged, Event, Terminal, TitleChanged
 from textual import events, on
 from textual.geometry import Region, Size
+from textual.message import Message
 from textual.reactive import reactive
 from textual.widget import Widget
 
 from quicksand_tui.model.keymap import DEFAULT_PREFIX, Prefix
-from quicksand_tui.panes.content import LinkState, LinkStatus, OpenTerminal, Running, Said, Sink
-from quicksand_tui.panes.copying import Copying
-from quicksand_tui.panes.gestures import Gestures
-from quicksand_tui.panes.messages import (
-    PaneAsksToPaste,
-    PaneChanged,
-    PaneOutput,
-    PanePrefixed,
-    PaneTyped,
-    Shown,
+from quicksand_tui.panes.content import (
+    LinkState,
+    LinkStatus,
+    OpenTerminal,
+    Running,
+    Said,
+    Sink,
+    what_runs,
 )
-from quicksand_tui.panes.pictures import PanePictures
+from quicksand_tui.panes.gestures import Copying, Gestures
+from quicksand_tui.panes.messages import PaneChanged, PaneOutput, Shown
+from quicksand_tui.panes.pictures import PanePictures, PictureDecoded
 from quicksand_tui.panes.row_drawing import Picture
-from quicksand_tui.panes.terminal_link import Link
-from quicksand_tui.panes.titles import what_runs
-from quicksand_tui.panes.typing import Typing, refuse_pasted
-from quicksand_tui.panes.unparsed import Backlog, ReplayStart
+from quicksand_tui.panes.terminal_link import Backlog, Link, ReplayStart, Typing, refuse_pasted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,6 +45,33 @@ TOLD_S = 6.0
 
 RESIZE_S = 2.0
 """Seconds without typing after which another client may have resized the terminal."""
+
+
+class PanePrefixed(Message):
+    """A key was typed after the prefix."""
+
+    def __init__(self, pane: Pane, key: str) -> None:
+        super().__init__()
+        self.pane = pane
+        self.key = key
+
+
+class PaneTyped(Message):
+    """Keys were typed; they are given as bytes."""
+
+    def __init__(self, pane: Pane, data: bytes) -> None:
+        super().__init__()
+        self.pane = pane
+        self.data = data
+
+
+class PaneAsksToPaste(Message):
+    """The user must confirm a paste of several lines, which the program would run one by one."""
+
+    def __init__(self, pane: Pane, text: str) -> None:
+        super().__init__()
+        self.pane = pane
+        self.text = text
 
 
 class Pane(Widget, can_focus=True):
@@ -98,8 +122,9 @@ class Pane(Widget, can_focus=True):
         the pictures of the guest's programs."""
         super().__init__(**options)
         self.sandbox_id = sandbox_id
-        self._pictures = PanePictures(self, pictures, self._report)
+        self._pictures = PanePictures(self, pictures)
         self._shown = Shown(
+            self,
             self._pictures.terminal(80, 24),
             LinkStatus(state=LinkState.CONNECTING, session=session, birth=birth),
         )
@@ -111,7 +136,9 @@ class Pane(Widget, can_focus=True):
         """The time when the frame clock last drew it, by the monotonic clock."""
         self._typing = Typing(going_back)
         self.link = Link(
-            partial(open_terminal, sandbox_id, directory=directory),
+            open_terminal,
+            sandbox_id,
+            directory,
             self._shown,
             self._typing,
             Sink(self._receive, self._set_status, self._take_running),
@@ -120,11 +147,9 @@ class Pane(Widget, can_focus=True):
         self._start_hint = start_hint
         self._backlog = Backlog()
         self._start = ReplayStart()
-        self._caught_up = False
-        """The replayed output is parsed, so the terminal's modes are the present ones."""
         self._cursor_line = 0
-        self.copying = Copying(self, self._shown, self.redraw)
-        self._gestures = Gestures(self, self._shown, self.copying, self._pass_on)
+        self.copying = Copying(self, self._shown)
+        self._gestures = Gestures(self, self._shown, self.copying, self.link)
         self._picture = Picture(self, self._shown, self.copying, self._pictures.drawn)
 
     @property
@@ -168,7 +193,7 @@ class Pane(Widget, can_focus=True):
     def _set_status(self, status: LinkStatus) -> None:
         if status.state is LinkState.OPEN:
             # The guest first replays everything that it remembers of the terminal.
-            self._caught_up, self._start = False, ReplayStart()
+            self._shown.caught_up, self._start = False, ReplayStart()
             size = (self.terminal.columns, self.terminal.rows)
             self._shown.terminal = self._pictures.terminal(*size)
             self._drop_pending()
@@ -227,17 +252,18 @@ class Pane(Widget, can_focus=True):
         self.terminal.feed(self._start.cut(data, said), answered=said is Said.NOW)
         if self._typing.guest is not None and data:
             self._typing.guest.parsed(len(data))
-        self._caught_up = said is not Said.BEFORE
-        self._report(self.terminal.take_replies())
+        self._shown.caught_up = said is not Said.BEFORE
+        self.link.report(self.terminal.take_replies())
         for event in self.terminal.take_events():
             if said is not Said.BEFORE or isinstance(event, TitleChanged | CwdChanged):
                 self._heed(event)
 
-    def _report(self, data: bytes) -> None:
-        """Sends answers, mouse and focus reports, unless output is still being replayed or the
-        guest is gone: then nothing waits for them."""
-        if self._typing.guest is not None and data and self.is_open and self._caught_up:
-            self._typing.guest.report(data, self.status.opening)
+    @on(PictureDecoded)
+    def _show_picture(self, event: PictureDecoded) -> None:
+        event.stop()
+        # It does not end what the guest repeats, so it is no piece of the output.
+        self.link.report(self.terminal.take_replies())
+        self.redraw()
 
     def _heed(self, event: Event) -> None:
         match event:
@@ -269,13 +295,12 @@ class Pane(Widget, can_focus=True):
 
     def redraw(self) -> None:
         """Redraws everything."""
-        self._picture.forget_all()
-        self.refresh()
+        self._shown.redraw()
 
     def notify_style_update(self) -> None:
         """Redraws in the colours of another theme."""
         super().notify_style_update()
-        self._picture.forget_all()
+        self._shown.redraw()
 
     # Display
 
@@ -397,12 +422,12 @@ class Pane(Widget, can_focus=True):
     def on_focus(self) -> None:
         self.bell = False
         self._claim_size()
-        self._report(self.terminal.encode_focus(True))
+        self.link.report(self.terminal.encode_focus(True))
         self.redraw()
 
     def on_blur(self) -> None:
         self.prefixed = False
-        self._report(self.terminal.encode_focus(False))
+        self.link.report(self.terminal.encode_focus(False))
         self.redraw()
 
     @on(events.MouseDown)
@@ -413,12 +438,3 @@ class Pane(Widget, can_focus=True):
     @on(events.MouseScrollDown)
     def _take_mouse(self, event: events.MouseEvent) -> None:
         self._gestures.take(event)
-
-    def _pass_on(self, event: MouseEvent) -> bool:
-        """Sends a mouse event to the guest's program; returns False if that does not want it."""
-        # A drag may go beyond the edges.
-        x = min(max(event.x, 0), self.terminal.columns - 1)
-        y = min(max(event.y, 0), self.terminal.rows - 1)
-        data = self.terminal.encode_mouse(replace(event, x=x, y=y))
-        self._report(data)
-        return bool(data)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
 from quicksand_pixels import LOWER, UPPER
@@ -14,15 +14,14 @@ from quicksand_vt import USUAL_CELL, Terminal
 from rich.color import Color
 from rich.segment import Segment
 from rich.style import Style as RichStyle
+from textual.message import Message
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from PIL import Image
     from quicksand_pixels import PlaceholderCell
     from quicksand_pixels.decoding import Part, Placed
     from quicksand_vt import Run, Surface
-    from textual.app import App
+    from textual.widget import Widget
 
 PIECE: Final = 64
 """Columns of a picture that are made at once: most of a wide picture may be beyond the screen."""
@@ -33,64 +32,44 @@ SEEN: Final = 128
 """The least alpha, of 255, of a pixel that is drawn; through others the background is seen."""
 
 
-class Pictured(Protocol):
-    """A pane, as its pictures know it."""
-
-    @property
-    def app(self) -> App[Any]: ...
-
-    def redraw(self) -> None: ...
+class PictureDecoded(Message):
+    """A picture that took long is there."""
 
 
-class PictureScreen(Protocol):
-    """The user's terminal, as panes draw pictures on it: one for all panes."""
+class PictureScreen:
+    """The user's terminal, as panes draw pictures on it: one for all panes. Of this one nothing is
+    known."""
 
-    budget: Budget
-    decoding: asyncio.Lock
-    """Held while a picture is decoded on another thread."""
-
-    @property
-    def ascii_only(self) -> bool:
-        """Whether it has no half cells; each cell has one colour then."""
+    def __init__(self, *, ascii_only: bool = False) -> None:
+        self.budget = Budget()
+        self.decoding = asyncio.Lock()
+        """Held while a picture is decoded on another thread."""
+        self.ascii_only = ascii_only
+        """It has no half cells; each cell has one colour then."""
 
     @property
     def cell(self) -> tuple[int, int]:
         """The width and height of a cell in pixels."""
+        return USUAL_CELL
 
     @property
     def draws(self) -> bool:
         """Whether pictures can be drawn at all, for which colours are needed."""
-
-    def text(self, part: Part) -> PlaceholderCell | None:
-        """Returns the cell that shows a part of a picture as one of kitty's images; None if half
-        cells have to do."""
-
-
-class HalfCellScreen:
-    """A terminal of which nothing is known."""
-
-    ascii_only = False
-    draws = True
-    cell = USUAL_CELL
-
-    def __init__(self) -> None:
-        self.budget = Budget()
-        self.decoding = asyncio.Lock()
+        return True
 
     def text(self, _: Part) -> PlaceholderCell | None:
+        """Returns the cell that shows a part of a picture as one of kitty's images; None if half
+        cells have to do."""
         return None
 
 
 class PanePictures:
     """The pictures of one pane."""
 
-    def __init__(
-        self, pane: Pictured, screen: PictureScreen | None, report: Callable[[bytes], object]
-    ) -> None:
-        """``report`` sends the terminal's answers to the guest."""
+    def __init__(self, pane: Widget, screen: PictureScreen | None) -> None:
+        """``pane`` is told of decoded pictures, for which its terminal may have answers."""
         self._pane = pane
-        self._screen = screen or HalfCellScreen()
-        self._report = report
+        self._screen = screen or PictureScreen()
         self._terminal: Terminal | None = None
         self._graphics: GuestGraphics | None = None
         self._half_rows = HalfRows()
@@ -117,11 +96,9 @@ class PanePictures:
 
     def _make(self, surface: Surface) -> GuestGraphics:
         def changed() -> None:
-            # The picture may have been decoded for an earlier terminal. It does not end what the
-            # guest repeats, so it is no piece of the output.
-            if self._graphics is made and self._terminal is not None:
-                self._report(self._terminal.take_replies())
-                self._pane.redraw()
+            # The picture may have been decoded for an earlier terminal.
+            if self._graphics is made:
+                self._pane.post_message(PictureDecoded())
 
         self._graphics = made = GuestGraphics(
             surface, self._screen.budget, elsewhere=self._decode, changed=changed

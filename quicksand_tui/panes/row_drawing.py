@@ -28,14 +28,14 @@ from textual.cache import LRUCache
 from textual.strip import Strip
 
 from quicksand_tui.panes.content import LinkState
-from quicksand_tui.panes.selection import columns_of
+from quicksand_tui.panes.copy_mode import columns_of
 
 if TYPE_CHECKING:
     from quicksand_vt import Run
     from textual.widget import Widget
 
     from quicksand_tui.panes.copy_mode import CopyMode
-    from quicksand_tui.panes.copying import Copying
+    from quicksand_tui.panes.gestures import Copying
     from quicksand_tui.panes.messages import Shown
 
 
@@ -204,6 +204,8 @@ class Picture:
         self._copying = copying
         self._strips: LRUCache[int, Strip] = LRUCache(STRIPS_MAX)
         """Drawn lines, by their numbers."""
+        self._redrawn = shown.redrawn
+        """The `Shown.redrawn` for which they are drawn."""
         self._base: RichStyle | None = None
         """The pane's own style: computing it takes longer than drawing a line."""
 
@@ -212,13 +214,13 @@ class Picture:
         for number in numbers:
             self._strips.discard(number)
 
-    def forget_all(self) -> None:
-        self._strips.clear()
-        self._base = None
-
     def row(self, y: int) -> Strip:
         """Draws row ``y`` of the pane."""
         shown = self._shown
+        if self._redrawn != shown.redrawn:
+            self._redrawn = shown.redrawn
+            self._strips.clear()
+            self._base = None
         number = shown.top + y
         if shown.copy_mode is not None:
             last = y == self._pane.size.height - 1

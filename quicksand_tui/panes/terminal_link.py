@@ -1,27 +1,40 @@
-"""A pane's link to its terminal: opened, opened again, left, ended."""
+"""A pane's link to its terminal: opened, opened again, left, ended; the input typed for it, and its
+output: repeated, waiting to be parsed, and its last lines."""
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
-from quicksand_tui.panes.content import LinkState, LinkStatus
+from quicksand_vt import Terminal
+
+from quicksand_tui.model.amounts import size_text
+from quicksand_tui.model.text import sanitise
+from quicksand_tui.panes.content import TYPED_MAX, LinkState, LinkStatus, Said
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
 
-    from quicksand_tui.panes.content import GuestTerminal, Sink
+    from quicksand_tui.panes.content import GuestTerminal, OpenTerminal, Sink
     from quicksand_tui.panes.messages import Shown
-    from quicksand_tui.panes.typing import Typing
 
 
 class Link:
     """Opens the terminal that `Shown.status` names, or a new one."""
 
     def __init__(
-        self, open_terminal: Callable[..., GuestTerminal], shown: Shown, typing: Typing, sink: Sink
+        self,
+        open_terminal: OpenTerminal,
+        sandbox_id: str,
+        directory: str,
+        shown: Shown,
+        typing: Typing,
+        sink: Sink,
     ) -> None:
-        """``open_terminal`` is an `OpenTerminal` of the pane's sandbox."""
+        """A new terminal begins in ``directory``, if the guest has that."""
         self._open_terminal = open_terminal
+        self._sandbox_id = sandbox_id
+        self._directory = directory
         self._shown = shown
         self._typing = typing
         self._sink = sink
@@ -37,10 +50,12 @@ class Link:
         before, terminal = self._shown.status, self._shown.terminal
         self._wait_for(before.session, before.birth)
         self._typing.guest = self._open_terminal(
+            self._sandbox_id,
             before.session,
             (terminal.columns, terminal.rows),
             self._sink,
             birth=before.birth,
+            directory=self._directory,
         )
         self._typing.flush()
 
@@ -82,6 +97,14 @@ class Link:
             self._shown.status = LinkStatus(state=LinkState.CONNECTING)
         self._connect()
 
+    def report(self, data: bytes) -> None:
+        """Sends answers, mouse and focus reports, unless output is still being replayed or the
+        guest is gone: then nothing waits for them."""
+        status, guest = self._shown.status, self._typing.guest
+        is_open = status.state is LinkState.OPEN and self._shown.caught_up
+        if guest is not None and data and is_open:
+            guest.report(data, status.opening)
+
     def mark_deleted(self, text: str) -> None:
         """Shows that the sandbox was deleted; the screen stays."""
         if self._shown.status.state is not LinkState.DELETED:
@@ -100,3 +123,140 @@ class Link:
         if self._typing.guest is not None:
             self._typing.guest.end()
             self._typing.guest = None
+
+
+class Typing:
+    """Writes to the guest's terminal. Keeps input that comes while there is no terminal, or during
+    a revert, for the guest after it."""
+
+    def __init__(self, going_back: Callable[[], object]) -> None:
+        """``going_back`` returns the job that is reverting the sandbox, or None."""
+        self.guest: GuestTerminal | None = None
+        self._kept = b""
+        self._going_back = going_back
+        self._went_back: object = None
+        """The result of ``going_back`` when the terminal was last opened."""
+
+    def write(self, data: bytes) -> None:
+        if self.guest is not None and not self._waits:
+            if data:
+                self.guest.write(data)
+        else:
+            self._kept = (self._kept + data)[:TYPED_MAX]
+
+    def opened(self) -> None:
+        """Types the keys that were kept for the terminal that was just opened."""
+        self._went_back = self._going_back()
+        self.flush()
+
+    def flush(self) -> None:
+        kept, self._kept = self._kept, b""
+        self.write(kept)
+
+    def drop(self) -> None:
+        """Forgets the keys that were kept: nobody can take them."""
+        self._kept = b""
+
+    def release(self) -> None:
+        """Types the keys that were kept, if the revert is over."""
+        if self._kept and self.guest is not None and not self._waits:
+            self.flush()
+
+    @property
+    def _waits(self) -> bool:
+        """Whether a revert is running that is not over for this terminal."""
+        going = self._going_back()
+        return going is not None and going != self._went_back
+
+
+def refuse_pasted(text: str, *, is_open: bool) -> str:
+    """Returns why a paste is not typed; "" if it can be."""
+    if not is_open:
+        return "Nothing was pasted: there is no program here to take it"
+    if len(text.encode("utf-8", "replace")) > TYPED_MAX:
+        return f"Nothing was pasted: a paste has {size_text(TYPED_MAX)} at most; copy a file"
+    return ""
+
+
+SLICE = 4 * 1024
+"""Bytes parsed at once, which takes 1 ms; for the worst hostile input about 100 ms (measured)."""
+
+
+STRING_END = b"\x1b\\"
+
+
+def after_string(data: bytes) -> bytes:
+    """Returns a guest's repeated output without the half of a picture at its beginning.
+
+    A repetition may begin anywhere, also within a string such as a picture. If the first escape
+    sequence in it ends a string, all up to there is left out."""
+    at = data.find(b"\x1b")
+    return data[at + len(STRING_END) :] if at >= 0 and data.startswith(STRING_END, at) else data
+
+
+class ReplayStart:
+    """Applies `after_string` to a guest's repeated output, piece by piece."""
+
+    def __init__(self) -> None:
+        self._held = b""
+        self._is_over = False
+
+    def cut(self, data: bytes, said: Said) -> bytes:
+        """Returns the part of the next piece that is to be parsed."""
+        if self._is_over:
+            return data
+        data, self._held = self._held + data, b""
+        if said is not Said.BEFORE:
+            self._is_over = True
+        elif b"\x1b" in data[:-1]:
+            self._is_over = True
+            return after_string(data)
+        else:
+            self._held, data = data, b""
+        return data
+
+
+class Backlog:
+    """Keeps output in its order, until the frame clock has time for it."""
+
+    def __init__(self) -> None:
+        self._pieces: deque[tuple[bytes, Said]] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._pieces)
+
+    def add(self, data: bytes, said: Said) -> None:
+        self._pieces.append((data, said))
+
+    def take(self) -> tuple[bytes, Said]:
+        """Removes the next slice; returns it, and how it was said."""
+        data, said = self._pieces.popleft()
+        if len(data) > SLICE:
+            self._pieces.appendleft((data[SLICE:], said))
+        return data[:SLICE], said
+
+    def drop(self) -> int:
+        """Drops all output; returns the number of its bytes."""
+        dropped = sum(len(data) for data, _ in self._pieces)
+        self._pieces.clear()
+        return dropped
+
+
+def last_lines(terminal: Terminal, count: int) -> tuple[str, ...]:
+    """Returns the last lines of a terminal's screen, without the blank ones at its end."""
+    lines: list[str] = []
+    for number in reversed(range(terminal.screen_line, terminal.end_line)):
+        text = sanitise(terminal.text(number), limit=terminal.columns)
+        if text or lines:
+            lines.append(text)
+        if len(lines) == count:
+            break
+    return tuple(reversed(lines))
+
+
+def lines_of_output(output: bytes, columns: int, rows: int, count: int) -> tuple[str, ...]:
+    """Returns the last lines that a terminal showed after this output, which may begin within a
+    line or a sequence."""
+    terminal = Terminal(columns, rows, scrollback=0)
+    terminal.feed(output)
+    return last_lines(terminal, count)

@@ -12,7 +12,7 @@ from quicksand_vt import Bell, CommandFinished, Terminal
 
 from quicksand_tui.model.wall_plan import Wants, first_row, is_question
 from quicksand_tui.panes.row_drawing import REPLACEMENT, line_strip, reversed_at
-from quicksand_tui.panes.unparsed import after_string
+from quicksand_tui.panes.terminal_link import after_string
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import itertools
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.segment import Segment
 from textual import events, on, work
+from textual.geometry import Offset, Region, Size
+from textual.layout import ArrangeResult, Layout, WidgetPlacement
 from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
@@ -15,21 +21,179 @@ from textual.widget import Widget
 from quicksand_tui.model.geometry import Rect
 from quicksand_tui.model.text import clip, plain
 from quicksand_tui.panes import splits
-from quicksand_tui.panes.borders import row_of_heads, title_of
 from quicksand_tui.panes.content import LinkState, OpenTerminal, session_of
-from quicksand_tui.panes.frame_clock import FrameClock
-from quicksand_tui.panes.messages import PaneOutput, PaneTyped
-from quicksand_tui.panes.pane import Pane
-from quicksand_tui.panes.placing import PanePlaces
+from quicksand_tui.panes.messages import PaneOutput
+from quicksand_tui.panes.pane import Pane, PaneTyped
 from quicksand_tui.panes.splits import Arrangement, Leaf, Node, Side, Way, renamed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from rich.style import Style
     from textual.geometry import Region, Size
     from textual.layout import Layout
 
     from quicksand_tui.panes.pictures import PictureScreen
+
+
+def title_of(pane: Pane, number: int, *, is_current: bool, stall: str, zoomed: bool) -> str:
+    """Returns the title of the pane with that number. The current pane tells what has happened to
+    all of them. ``stall`` comes first, since a title cuts its end."""
+    words = [f" {number}", *([f"{stall} ·"] if stall else []), pane.what_runs]
+    if pane.status.state is LinkState.LOST and pane.status.runs:
+        words.append("(lost) enter opens a new one")
+    elif pane.status.state is not LinkState.OPEN:
+        words.append(f"({pane.status.state.value})")
+    elif pane.status.text and is_current:
+        words.append(f"· {pane.status.text}")
+    if pane.copy_mode is not None:
+        words.insert(1, f"{pane.copy_mode.told} ·")
+    if pane.bell:
+        words.append("♪")
+    if pane.broadcast:
+        words.append("broadcast")
+    if zoomed:
+        words.append("zoomed")
+    return " ".join(words)
+
+
+def row_of_heads(
+    y: int,
+    places: Mapping[str, Rect],
+    line: Style,
+    title: Callable[[str, int], Segment],
+    *,
+    ascii_only: bool,
+) -> list[Segment]:
+    """Draws the cells of a row beside the panes: titles above them, lines between. ``title`` draws
+    that of a pane in so many cells."""
+    segments: list[Segment] = []
+    at = 0
+    for name, place in sorted(places.items(), key=lambda item: item[1].x):
+        if not place.y - 1 <= y < place.y + place.height or place.x < at:
+            continue
+        if place.x > at:
+            segments.append(Segment(("|" if ascii_only else "│") * (place.x - at), line))
+        text = ("-" if ascii_only else "─") * place.width if y == place.y - 1 else ""
+        if y == place.y:
+            segments.append(title(name, place.width))
+        else:
+            segments.append(Segment(text.ljust(place.width), line))
+        at = place.x + place.width
+    return segments
+
+
+class PanePlaces(Layout):
+    """Gives each pane its rectangle, below the row of its title."""
+
+    name = "panes"
+
+    def arrange(
+        self, parent: Widget, children: list[Widget], size: Size, greedy: bool = True
+    ) -> ArrangeResult:
+        assert isinstance(parent, Workspace)
+        places = parent.places(size)
+        found = []
+        for child in children:
+            place = places.get(child.id or "")
+            region = Region(0, 0, 0, 0) if place is None else _below_title(place)
+            found.append(WidgetPlacement(region, Offset(0, 0), child.styles.margin, child))
+        return found
+
+
+def _below_title(place: Rect) -> Region:
+    return Region(place.x, place.y + 1, place.width, max(0, place.height - 1))
+
+
+FRAME_S = 1 / 30
+"""Seconds between two drawings of a pane."""
+
+FLOOD_FRAME_S = 0.1
+"""Seconds between two drawings of a flooding pane without the focus: drawing is most work."""
+
+PARSE_S = 0.005
+"""Seconds that parsing may take in one turn; keys are handled between turns."""
+
+TYPING_PARSE_S = 0.001
+"""Seconds of parsing in one turn while the user types, so that the echo shows at once."""
+
+TYPING_S = 0.1
+"""Seconds after a key for which the user counts as typing."""
+
+TURNS = 12
+"""Turns of the event loop between two turns of parsing: a key passes from queue to queue, one in
+each turn, and so does its echo on the way to the screen."""
+
+
+class FrameClock:
+    """Works in small steps, so that a flood in one pane delays neither keys nor other panes."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._wake = asyncio.Event()
+        self._undrawn: set[Pane] = set()
+        """Panes with parsed output that is not drawn yet."""
+
+    def wake(self) -> None:
+        """Tells the clock that there is output."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Runs until it is cancelled; without output it takes no CPU time."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while (wait := self._turn()) is not None:
+                if wait > 0:
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(self._wake.wait(), wait)
+                    self._wake.clear()
+                else:
+                    for _ in range(TURNS):
+                        await asyncio.sleep(0)
+
+    def _turn(self) -> float | None:
+        """Parses a little and draws the panes that are due. Returns the seconds until there is more
+        to do; None if there is nothing."""
+        panes, current = self._workspace.panes, self._workspace.current
+        behind = [pane for pane in panes if pane.is_behind]
+        # First the pane that the user types into: its output is mostly the echo.
+        behind.sort(key=lambda pane: pane is not current)
+        now = time.monotonic()
+        types = any(now - pane.typed < TYPING_S for pane in panes)
+        self._parse(behind, now + (TYPING_PARSE_S if types else PARSE_S))
+        self._undrawn |= set(behind)
+        self._undrawn &= set(panes)
+        waits = [wait for pane in list(self._undrawn) if (wait := self._draw(pane)) is not None]
+        if any(pane.is_behind for pane in behind):
+            return 0.0
+        return min(waits, default=None)
+
+    @staticmethod
+    def _parse(behind: list[Pane], deadline: float) -> None:
+        for pane in itertools.cycle(behind):
+            if pane.is_behind:
+                pane.digest()
+            elif not any(other.is_behind for other in behind):
+                return
+            if time.monotonic() >= deadline:
+                return
+
+    def _draw(self, pane: Pane) -> float | None:
+        """Draws a pane if it is due. Returns the seconds until it is; None if all is drawn."""
+        floods = pane.is_behind and pane is not self._workspace.current
+        now = time.monotonic()
+        due = pane.drawn + (FLOOD_FRAME_S if floods else FRAME_S)
+        wait = max(due - now, pane.terminal.hold_s)
+        if wait > 0:
+            return wait
+        pane.show_changes()
+        pane.drawn = now
+        if pane.is_behind:
+            return 0.0
+        self._undrawn.discard(pane)
+        return None
+
 
 LEFT_BUTTON = 1
 
@@ -100,7 +264,7 @@ class Workspace(Widget):
         self._ascii = ascii_only
         self._pictures = pictures
         self._numbers = itertools.count(1)
-        self._clock = FrameClock(lambda: self.panes, is_current=lambda pane: pane is self.current)
+        self._clock = FrameClock(self)
         by_name = {name: self._make(name, session) for name, session in (terminals or {}).items()}
         self._first = list(by_name.values()) or [self._make()]
         ids = {name: pane.id or "" for name, pane in by_name.items()}
@@ -161,7 +325,7 @@ class Workspace(Widget):
 
     @property
     def layout(self) -> Layout:
-        return PanePlaces(self.places)
+        return PanePlaces()
 
     def on_mount(self) -> None:
         self._run_clock()

@@ -19,9 +19,8 @@ from quicksand_tui.model.world import MachineView
 from quicksand_tui.views.save_rows import counts_text, jobs_text
 from quicksand_tui.views.saves_machines import describe_head
 from quicksand_tui.widgets.bars import ActionBar, CommandLine
-from quicksand_tui.widgets.browser import Browser, Listing
+from quicksand_tui.widgets.browser import Browser, Listed, Listing
 from quicksand_tui.widgets.details import Facts
-from quicksand_tui.widgets.listed import Listed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from quicksand_tui.kit.key_handling import Keys
     from quicksand_tui.model.world import World
     from quicksand_tui.screens.dialogs import Dialogs
-    from quicksand_tui.views.rows import Line
+    from quicksand_tui.views.tables import Line
 
 
 T = TypeVar("T", SaveFacts, TrashFacts)

@@ -27,7 +27,7 @@ from quicksand_tui.forms.line_calls import check
 from quicksand_tui.kit.base import AppScreen, SavesShown
 from quicksand_tui.model.text import LINE_MAX, clip, plain
 from quicksand_tui.verbs.verb import Kind
-from quicksand_tui.views.rows import MUTED
+from quicksand_tui.views.tables import MUTED
 from quicksand_tui.widgets.inputs import LineInput
 
 if TYPE_CHECKING:

@@ -32,10 +32,8 @@ if TYPE_CHECKING:
     from quicksand_tui.kit.key_handling import Keys
     from quicksand_tui.kit.remembered import Memory
     from quicksand_tui.model.jobs import Failure
-    from quicksand_tui.model.shown_checkpoints import CheckpointView
-    from quicksand_tui.model.shown_sandboxes import ImageView, SandboxView
-    from quicksand_tui.model.specs import NewSpec, Told
-    from quicksand_tui.model.ssh_questions import SshQuestion
+    from quicksand_tui.model.shown_sandboxes import CheckpointView, ImageView, SandboxView
+    from quicksand_tui.model.specs import NewSpec, SshQuestion, Told
     from quicksand_tui.screens.confirm import Answer
     from quicksand_tui.screens.reports import ReportScreen
     from quicksand_tui.screens.ssh_question import SshQuestions

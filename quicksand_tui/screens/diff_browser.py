@@ -36,10 +36,10 @@ from quicksand_tui.views.diff_rows import (
     plan_diff_columns,
     tree_lines,
 )
-from quicksand_tui.views.filters import nothing_matches
+from quicksand_tui.views.tables import nothing_matches
 from quicksand_tui.widgets.bars import ActionBar, CommandLine
-from quicksand_tui.widgets.diff_text import DiffText
 from quicksand_tui.widgets.inputs import LineInput
+from quicksand_tui.widgets.log_view import DiffText
 from quicksand_tui.widgets.long_table import LongTable
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from quicksand_tui.model.diffs import DiffSpec
     from quicksand_tui.model.shown_sandboxes import SandboxView
     from quicksand_tui.model.world import World
-    from quicksand_tui.views.rows import Row
+    from quicksand_tui.views.tables import Row
 
 TICK_S = 0.2
 """Seconds between two looks at the progress of reading."""

@@ -30,7 +30,7 @@ from quicksand_tui.kit.key_handling import ActionScreen
 from quicksand_tui.model.keymap import Keymap, key_text
 from quicksand_tui.model.text import plain
 from quicksand_tui.model.world import Selection
-from quicksand_tui.views.rows import MUTED
+from quicksand_tui.views.tables import MUTED
 from quicksand_tui.widgets.inputs import LineInput
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from quicksand_tui.model.jobs import EndedJob, Job
     from quicksand_tui.model.specs import Told
     from quicksand_tui.model.world import World
-    from quicksand_tui.views.rows import Row
+    from quicksand_tui.views.tables import Row
 
 KEYS = "enter shows details · c cancels · esc closes"
 

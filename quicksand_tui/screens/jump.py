@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from textual.widgets import Static
 
 from quicksand_tui.kit.base import Dialog, tell
-from quicksand_tui.model.jump_letters import jump_codes
+from quicksand_tui.model.keymap import jump_codes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

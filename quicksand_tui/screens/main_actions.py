@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from quicksand_tui.cockpit.present_world import Present
     from quicksand_tui.jobs.operations import Operations
     from quicksand_tui.kit.key_handling import ActionScreen
-    from quicksand_tui.model.shown_checkpoints import CheckpointView
-    from quicksand_tui.model.shown_sandboxes import SandboxView
+    from quicksand_tui.model.shown_sandboxes import CheckpointView, SandboxView
     from quicksand_tui.model.specs import NewSpec
     from quicksand_tui.model.wall_plan import TileKey
     from quicksand_tui.screens.dialogs import Dialogs

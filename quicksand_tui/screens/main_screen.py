@@ -14,8 +14,7 @@ from textual.widgets import Static
 
 from quicksand_tui.actions.all_actions import PREFIXED, Group, Scope, find_action, in_scope
 from quicksand_tui.actions.hints import LISTS, hint_for
-from quicksand_tui.cockpit.aside import Aside
-from quicksand_tui.cockpit.cockpit import Cockpit
+from quicksand_tui.cockpit.cockpit import Aside, Cockpit
 from quicksand_tui.cockpit.lists import Lists
 from quicksand_tui.cockpit.part import Asked, DesktopChanged, KnownChanged, MountMoved
 from quicksand_tui.cockpit.tree_panel import TreePanel
@@ -30,7 +29,7 @@ from quicksand_tui.screens.main_actions import MainActions, TreeActions, Ways
 from quicksand_tui.screens.navigation import Places
 from quicksand_tui.views.counts import top_texts
 from quicksand_tui.views.main_layout import COMMAND_LINE_FROM, Part, Tab
-from quicksand_tui.views.rows import NETWORK_COLUMN
+from quicksand_tui.views.sandbox_rows import NETWORK_COLUMN
 from quicksand_tui.widgets.bars import ActionBar, CommandLine
 from quicksand_tui.widgets.browser import Browser
 

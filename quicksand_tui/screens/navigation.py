@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from quicksand_tui.cockpit.cockpit import Cockpit
     from quicksand_tui.kit.key_handling import ActionScreen
     from quicksand_tui.kit.remembered import Memory
-    from quicksand_tui.model.shown_checkpoints import CheckpointTree
-    from quicksand_tui.model.shown_sandboxes import SandboxView
+    from quicksand_tui.model.shown_sandboxes import CheckpointTree, SandboxView
     from quicksand_tui.model.world import World
 
 AREA_SCOPES = {

@@ -10,7 +10,7 @@ from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from quicksand_tui.cockpit.then_and_now import ThenAndNow
+from quicksand_tui.cockpit.checkpoint_previews import ThenAndNow
 from quicksand_tui.kit.base import Dialog
 from quicksand_tui.model.text import plain
 from quicksand_tui.widgets.bars import command_content
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
     from quicksand_tui.door.service import EngineService
     from quicksand_tui.model.jobs import CommandRecord, Failure
-    from quicksand_tui.model.shown_checkpoints import CheckpointView
-    from quicksand_tui.model.shown_sandboxes import SandboxView
+    from quicksand_tui.model.shown_sandboxes import CheckpointView, SandboxView
     from quicksand_tui.model.specs import Told
 
 

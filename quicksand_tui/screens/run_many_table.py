@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from quicksand_tui.kit.key_handling import Keys
     from quicksand_tui.model.shown_sandboxes import SandboxView
     from quicksand_tui.model.world import World
-    from quicksand_tui.views.rows import Row
+    from quicksand_tui.views.tables import Row
 
 TYPING = "enter runs it · tab goes to the table · esc leaves"
 RUNNING = "enter shows output · c cancels · esc leaves it running"

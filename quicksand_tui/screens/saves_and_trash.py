@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from quicksand_tui.model.world import World
     from quicksand_tui.screens.dialogs import Dialogs
     from quicksand_tui.screens.main_screen import MainScreen
-    from quicksand_tui.views.rows import Line
+    from quicksand_tui.views.tables import Line
 
 
 class SavesScreen(BrowsingScreen[SaveFacts]):

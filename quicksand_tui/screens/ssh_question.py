@@ -16,7 +16,7 @@ from textual.widgets import Input, Static
 from quicksand_tui.kit.base import Dialog
 from quicksand_tui.kit.key_handling import ANSWER_AFTER_S
 from quicksand_tui.kit.textual_private import is_batching
-from quicksand_tui.model.ssh_questions import ANSWER_MAX, SshQuestionKind
+from quicksand_tui.model.specs import ANSWER_MAX, SshQuestionKind
 from quicksand_tui.model.text import TITLE_CELLS, clip, plain
 from quicksand_tui.widgets.inputs import LineInput
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from textual.app import App, ComposeResult
 
     from quicksand_tui.kit.key_handling import Hands, Keys
-    from quicksand_tui.model.ssh_questions import SshQuestion
+    from quicksand_tui.model.specs import SshQuestion
 
 
 CONFIRM = "ctrl+y"

@@ -13,8 +13,8 @@ from quicksand_tui.cockpit.wall import WallView
 from quicksand_tui.kit.key_handling import ActionScreen, bindings_of
 from quicksand_tui.kit.textual_private import forward
 from quicksand_tui.model.text import plain
+from quicksand_tui.model.wall_plan import counts_text
 from quicksand_tui.model.world import Selection
-from quicksand_tui.views.tile_words import counts_text
 from quicksand_tui.widgets.bars import ActionBar
 
 if TYPE_CHECKING:

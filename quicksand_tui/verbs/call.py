@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from quicksand.things.frozen import frozen
 
 from quicksand_tui.model.jobs import JobVerb
-from quicksand_tui.model.named import shown
-from quicksand_tui.model.shown_sandboxes import split_host
+from quicksand_tui.model.shown_sandboxes import shown, split_host
 from quicksand_tui.model.text import sanitise
 from quicksand_tui.verbs import lazy_engine
 from quicksand_tui.verbs.index import find_verb

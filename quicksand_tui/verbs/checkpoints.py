@@ -12,8 +12,7 @@ from quicksand.things.status import HAS_MACHINE
 
 from quicksand_tui.model.amounts import age_text, pause_text, seconds_text, size_text
 from quicksand_tui.model.jobs import JobVerb
-from quicksand_tui.model.named import shown
-from quicksand_tui.model.shown_checkpoints import NOTE_LIMIT, TAG_LIMIT
+from quicksand_tui.model.shown_sandboxes import NOTE_LIMIT, TAG_LIMIT, shown
 from quicksand_tui.model.text import TITLE_CELLS, clean, clip, sanitise
 from quicksand_tui.verbs.call import Call, Table, UsageError
 from quicksand_tui.verbs.parameters import JSON, SANDBOX, TAG, TAGS, UNMOUNT_9P

@@ -8,7 +8,7 @@ from quicksand.things.save import own_key
 from quicksand.things.status import CAN_BE_COPIED, CAN_START
 
 from quicksand_tui.model.jobs import JobVerb
-from quicksand_tui.model.named import shown
+from quicksand_tui.model.shown_sandboxes import shown
 from quicksand_tui.model.text import TITLE_CELLS, clean, clip, sanitise
 from quicksand_tui.verbs import lazy_engine
 from quicksand_tui.verbs.call import Call, Progress, Report, UsageError, shown_command, stage_text

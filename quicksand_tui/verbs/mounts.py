@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from quicksand.things.status import RUNS
 
 from quicksand_tui.model.jobs import JobVerb
-from quicksand_tui.model.named import shown
+from quicksand_tui.model.shown_sandboxes import shown
 from quicksand_tui.verbs import lazy_engine
 from quicksand_tui.verbs.call import Call, Report, attach
 from quicksand_tui.verbs.parameters import JSON, MAYBE_SANDBOXES, SANDBOX

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from quicksand.things.status import Status
 
 from quicksand_tui.model.amounts import size_text
-from quicksand_tui.views.filters import nothing_matches
 from quicksand_tui.views.save_rows import jobs_text
+from quicksand_tui.views.tables import nothing_matches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from quicksand_tui.model.amounts import clock_text, size_text
 from quicksand_tui.model.diffs import KINDS, PACKAGE_KINDS, TextDiff
-from quicksand_tui.views.filters import filtered
-from quicksand_tui.views.rows import Cell, Column, Row
+from quicksand_tui.views.tables import Cell, Column, Row, filtered
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence

@@ -1,13 +1,15 @@
-"""Events of sandboxes: the differences between two worlds."""
+"""Events of sandboxes in the words of the app, with what its jobs add to them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
 
 from quicksand.things.frozen import frozen
 from quicksand.things.status import MountState, Status
 
 from quicksand_tui.model.amounts import pause_text, seconds_text
+from quicksand_tui.model.happened import Fact, Happened, HappenedKind, differences, past_of
 from quicksand_tui.model.jobs import JobVerb
 from quicksand_tui.model.known_sandbox import EventView
 from quicksand_tui.model.text import clip
@@ -16,8 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from quicksand_tui.model.jobs import EndedJob
-    from quicksand_tui.model.shown_checkpoints import CheckpointTree, CheckpointView
-    from quicksand_tui.model.shown_sandboxes import SandboxView
     from quicksand_tui.model.world import World
 
 
@@ -38,99 +38,60 @@ def happenings(before: World, after: World) -> Iterator[Happening]:
     """Yields the differences between two worlds, caused by this app, another one, or a script."""
     if not before.loaded or any(world.error and not world.sandboxes for world in (before, after)):
         return  # a sandbox that could not be read is not gone
-    known = {view.id: view for view in before.sandboxes}
-    for view in after.sandboxes:
-        was = known.pop(view.id, None)
-        if was is view:
-            continue
-        for text in _changes(was, view):
-            yield Happening(after.taken, view.id, text)
-    for gone in known:
-        yield Happening(after.taken, gone, "deleted")
+    yield from (Happening(one.time, one.id, _text(one)) for one in differences(before, after))
 
 
 def past(world: World) -> list[Happening]:
     """Returns the events that the disk tells from before the app began, the earliest first."""
-    found = []
-    for view in world.sandboxes:
-        if view.created is not None:
-            found.append(Happening(view.created, view.id, f"created, from {view.image or '?'}"))
-        found += [
-            Happening(made.created, view.id, _taken(made))
-            for made in view.tree.checkpoints
-            if made.created
-        ]
+    found = [
+        Happening(one.time, one.id, _past_text(one))
+        for one in past_of(world)
+        if one.kind is not HappenedKind.STATE
+    ]
     return sorted(found, key=lambda one: one.when)
 
 
-def _taken(checkpoint: CheckpointView) -> str:
-    kind = "automatic checkpoint" if checkpoint.auto else "checkpoint"
-    return f"{kind} {clip(checkpoint.tag, TAG_CELLS)}"
+def _past_text(event: Happened) -> str:
+    if event.kind is HappenedKind.CREATED:
+        return f"created, from {event.facts['image'] or '?'}"
+    return _text(event)
 
 
-def _changes(was: SandboxView | None, view: SandboxView) -> Iterator[str]:
-    if was is None:
-        yield f"new, {view.state.value}"
-        return
-    if was.state is not view.state:
-        why = f": {view.error}" if view.error and view.state is not Status.RUNNING else ""
-        yield f"{was.state.value} → {view.state.value}{why}"
-    if was.name != view.name:
-        yield f"renamed from {was.name}"
-    reverted = _is_reverted(was, view)
-    if was.tree is not view.tree:
-        yield from _tree_changes(was.tree, view.tree, tells_way=not reverted)
-    if reverted:
-        yield f"reverted to {clip(view.origin, TAG_CELLS)}"
-    if was.mounts is not view.mounts:
-        yield from _mount_changes(was, view)
-        yield from _written(was, view)
+WORDS: Final = {
+    HappenedKind.CREATED: "new, {state}",
+    HappenedKind.STATE: "{from} → {to}{why}",
+    HappenedKind.RENAMED: "renamed from {from}",
+    HappenedKind.CHECKPOINT: "{kind} {tag}",
+    HappenedKind.CHECKPOINT_DELETED: "checkpoint {tag} is gone",
+    HappenedKind.REVERTED: "reverted to {to}",
+    HappenedKind.MOUNTED: "{host} at {guest}{mode}: {state}",
+    HappenedKind.MOUNT_STATE: "{guest} is {state}",
+    HappenedKind.UNMOUNTED: "{guest} is no longer mounted",
+    HappenedKind.WROTE: "it wrote {path} in {host}, which programs of the host run",
+}
+MOUNTED: Final = "{host} is mounted at {guest}{mode}"
+"""The words for a mount that is there already."""
+
+CLIPPED: Final = ("tag", "to", "host", "guest")
 
 
-def _written(was: SandboxView, view: SandboxView) -> Iterator[str]:
-    """Yields the files written by the guest that programs of this host run."""
-    before = {(mount.host, path) for mount in was.mounts for path in mount.told}
-    for mount in view.mounts:
-        for path in mount.told:
-            if (mount.host, path) not in before:
-                yield f"it wrote {path} in {mount.host}, which programs of the host run"
-
-
-def _is_reverted(was: SandboxView, view: SandboxView) -> bool:
-    """Whether another QEMU has replaced the former one. Nothing else tells of a revert to the
-    checkpoint where the sandbox stood already."""
-    return "" not in (was.run, view.run) and was.run != view.run and was.started == view.started
-
-
-def _mount_changes(was: SandboxView, view: SandboxView) -> Iterator[str]:
-    before = {mount.key: mount for mount in was.mounts}
-    for mount in view.mounts:
-        old = before.pop(mount.key, None)
-        guest, host = clip(mount.guest, TAG_CELLS), clip(mount.host, TAG_CELLS)
-        if old is None or (old.host, old.readonly) != (mount.host, mount.readonly):
-            mode = ", read-only" if mount.readonly else ""
-            if mount.state is MountState.MOUNTED:
-                yield f"{host} is mounted at {guest}{mode}"
-            else:  # Nothing is there yet.
-                yield f"{host} at {guest}{mode}: {mount.state.value}"
-        elif old.state is not mount.state:
-            yield f"{guest} is {mount.state.value}"
-    for gone in before.values():
-        yield f"{clip(gone.guest, TAG_CELLS)} is no longer mounted"
-
-
-def _tree_changes(was: CheckpointTree, now: CheckpointTree, *, tells_way: bool) -> Iterator[str]:
-    """Yields changes of a tree; with ``tells_way``, also the sandbox's present position."""
-    before = {checkpoint.id: checkpoint for checkpoint in was.checkpoints}
-    fresh = [checkpoint for checkpoint in now.checkpoints if checkpoint.id not in before]
-    yield from map(_taken, fresh)
-    left = {checkpoint.id for checkpoint in now.checkpoints}
-    for checkpoint in was.checkpoints:
-        if checkpoint.id not in left:
-            yield f"checkpoint {clip(checkpoint.tag, TAG_CELLS)} is gone"
-    reached = now.find(now.head) if tells_way else None
-    if now.head != was.head and reached is not None and reached.id in before:
-        yield f"reverted to {clip(reached.tag, TAG_CELLS)}"
+def _text(event: Happened) -> str:
+    """Returns an event in the words of the app."""
+    facts, words = event.facts, WORDS.get(event.kind, event.kind.value)
+    if event.kind is HappenedKind.MOUNTED and facts["state"] == MountState.MOUNTED.value:
+        words = MOUNTED
+    failed = facts.get("error") and facts["to"] != Status.RUNNING.value
+    shown: dict[str, Fact] = {
+        key: clip(str(facts[key]), TAG_CELLS) for key in CLIPPED if key in facts
+    }
+    if event.kind is HappenedKind.WROTE:
+        shown = {}  # whole paths: the user has to look at the file
+    more = {
+        "why": f": {facts['error']}" if failed else "",
+        "kind": "automatic checkpoint" if facts.get("auto") else "checkpoint",
+        "mode": ", read-only" if facts.get("readonly") else "",
+    }
+    return words.format_map({**facts, **shown, **more})
 
 
 SOON_S = 3.0

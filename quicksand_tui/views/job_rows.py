@@ -14,7 +14,8 @@ from quicksand_tui.model.jobs import (
 )
 from quicksand_tui.model.specs import Told
 from quicksand_tui.model.text import clip
-from quicksand_tui.views.rows import PADDING, Cell, Column, Row
+from quicksand_tui.views.sandbox_rows import PADDING
+from quicksand_tui.views.tables import Cell, Column, Row
 
 BAR_CELLS = 8
 DONE, LEFT = "█", "░"

@@ -10,8 +10,8 @@ from quicksand_tui.model.shown_sandboxes import SandboxView
 from quicksand_tui.model.world import HERE, MachineState, MachineView
 from quicksand_tui.views.counts import counted
 from quicksand_tui.views.job_rows import bar_of
-from quicksand_tui.views.rows import Line, Row, Words, arrange_sandboxes, sandbox_row
-from quicksand_tui.views.stalls import no_answer_text
+from quicksand_tui.views.sandbox_rows import arrange_sandboxes, no_answer_text, sandbox_row
+from quicksand_tui.views.tables import Line, Row, Words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -3,13 +3,14 @@
 Most terminals have two columns: the lists with the tree below, and the main area. A wide terminal
 has a third, with changes and events; a small one has all parts in one column. In a low one the tree
 is a tab of the area; in a very small one, and when zoomed, the focused part fills the screen.
+Parts one above the other share a line of their frames.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from quicksand.things.frozen import frozen
 
@@ -270,3 +271,48 @@ def widened(shape: Shape, part: Part, by: int, width: int) -> Shape:
     # The first column loses the cells that another one gains.
     change = -by if part is Part.AREA else by
     return replace(shape, lists=max(LISTS_MIN, places[Part.LISTS].width + change))
+
+
+# The line that the frames of two parts share
+
+
+class Line(NamedTuple):
+    """The characters that draw the first line of a box."""
+
+    left: str
+    dash: str
+    right: str
+
+
+@frozen
+class Edge:
+    """The first line of a box."""
+
+    framed: bool = True
+    """The box has a frame; a box without one has this line only if another box ends there."""
+    joined: bool = False
+    """The line is also the last line of the box above."""
+    lit: bool = False
+    """The box has the focus, and a heavy frame."""
+    above_lit: bool = False
+    """The box above has the focus."""
+
+    @property
+    def heavy(self) -> bool:
+        return (self.lit and self.framed) or (self.joined and self.above_lit)
+
+    def line(self, *, ascii_only: bool = False) -> Line:
+        if not (self.framed or self.joined):
+            return Line(" ", " ", " ")
+        if ascii_only:
+            return Line("+", "-", "+")
+        if not self.joined:
+            return Line("┏", "━", "┓") if self.lit else Line("╭", "─", "╮")
+        if not self.framed:
+            return Line("┗", "━", "┛") if self.above_lit else Line("╰", "─", "╯")
+        if self.lit:
+            return Line("┢", "━", "┪")
+        return Line("┡", "━", "┩") if self.above_lit else Line("├", "─", "┤")
+
+
+NO_EDGE = Edge(framed=False)

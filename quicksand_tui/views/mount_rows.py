@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from quicksand.things.status import MountState
 
-from quicksand_tui.views.rows import PADDING, Cell, Column, Row, Words, rates_text
+from quicksand_tui.views.sandbox_rows import PADDING, rates_text
+from quicksand_tui.views.tables import Cell, Column, Row, Words
 
 if TYPE_CHECKING:
     from quicksand_tui.model.shown_sandboxes import MountView, SandboxView

@@ -9,8 +9,18 @@ from quicksand.things.save import freed_together
 from quicksand_tui.model.amounts import age_text, size_text
 from quicksand_tui.model.jobs import Job, JobVerb
 from quicksand_tui.model.text import clip, sanitise
-from quicksand_tui.views.filters import filtered, in_order, nothing_matches
-from quicksand_tui.views.rows import PADDING, Cell, Column, Line, Row, Words, greyed
+from quicksand_tui.views.sandbox_rows import PADDING
+from quicksand_tui.views.tables import (
+    Cell,
+    Column,
+    Line,
+    Row,
+    Words,
+    filtered,
+    greyed,
+    in_order,
+    nothing_matches,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

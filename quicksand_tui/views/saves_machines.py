@@ -11,7 +11,6 @@ from quicksand.things.save import SaveFacts, TrashFacts
 from quicksand_tui.model.amounts import size_text
 from quicksand_tui.model.world import HERE, MachineState, MachineView
 from quicksand_tui.views.machine_groups import BELOW, name_of, state_text
-from quicksand_tui.views.rows import Line, Row, Words
 from quicksand_tui.views.save_rows import (
     arrange,
     arrange_trash,
@@ -21,6 +20,7 @@ from quicksand_tui.views.save_rows import (
     trouble_of,
 )
 from quicksand_tui.views.save_rows import marked_text as text_of_marked
+from quicksand_tui.views.tables import Line, Row, Words
 
 if TYPE_CHECKING:
     from quicksand_tui.model.shown_saves import SavesView

@@ -8,16 +8,23 @@ from typing import TYPE_CHECKING
 from quicksand.things.frozen import frozen
 
 from quicksand_tui.model.amounts import age_text, pause_text, size_text
-from quicksand_tui.model.folds import FOLD, Folded, fold
-from quicksand_tui.model.lanes import FANCY_LINES, PLAIN_LINES, LaneRow, lane_rows
-from quicksand_tui.model.shown_checkpoints import FANCY, PLAIN, Marks
+from quicksand_tui.model.lanes import (
+    FANCY_LINES,
+    FOLD,
+    PLAIN_LINES,
+    Folded,
+    LaneRow,
+    fold,
+    lane_rows,
+)
+from quicksand_tui.model.shown_sandboxes import FANCY, PLAIN, Marks
 from quicksand_tui.model.text import drawn_cells
-from quicksand_tui.views.rows import Cell, Column, Row, Words
+from quicksand_tui.views.tables import Cell, Column, Row, Words
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from quicksand_tui.model.shown_checkpoints import CheckpointTree, CheckpointView
+    from quicksand_tui.model.shown_sandboxes import CheckpointTree, CheckpointView
 
 
 STEM_MAX = 14

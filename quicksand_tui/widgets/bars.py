@@ -16,8 +16,8 @@ from quicksand_tui.actions.all_actions import PREFIXED, Action, Scope, in_scope
 from quicksand_tui.model.amounts import seconds_text
 from quicksand_tui.model.keymap import NO_KEYS
 from quicksand_tui.model.text import clip, plain
-from quicksand_tui.views.frames import NO_EDGE, Edge
-from quicksand_tui.views.rows import MUTED
+from quicksand_tui.views.main_layout import NO_EDGE, Edge
+from quicksand_tui.views.tables import MUTED
 from quicksand_tui.widgets.inputs import LineInput
 
 if TYPE_CHECKING:

@@ -1,4 +1,5 @@
-"""A long list in a frame that can be filtered, ordered and marked."""
+"""A long list in a frame that can be filtered, ordered and marked; its rows are made anew only when
+they have changed."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from textual.message import Message
 from textual.widgets import Input, Static
 
 from quicksand_tui.model.text import clip, plain
-from quicksand_tui.views.rows import MUTED
+from quicksand_tui.views.tables import MUTED
 from quicksand_tui.widgets.inputs import LineInput
 from quicksand_tui.widgets.long_table import LongTable
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
     from quicksand_tui.model.world import World
-    from quicksand_tui.views.rows import Column, Row
+    from quicksand_tui.views.tables import Column, Row
 
 
 TROUBLE_USED = 12
@@ -446,3 +447,28 @@ def kept_order(before: Sequence[str], now: Sequence[str]) -> list[str]:
         if key not in old:
             kept.insert(kept.index(now[at - 1]) + 1 if at else 0, key)
     return kept
+
+
+class Listed(Generic[T]):
+    """Makes the sequence for a `Browser`, which compares objects to see whether it has changed."""
+
+    def __init__(
+        self,
+        make: Callable[[World], Sequence[T]],
+        of: Callable[[World], tuple[object, ...]],
+    ) -> None:
+        """``of`` returns the objects that the sequence is made from."""
+        self._make = make
+        self._of = of
+        self._before: tuple[object, ...] = ()
+        self._made: Sequence[T] = ()
+
+    def of(self, world: World) -> Sequence[T]:
+        """Returns the same object as before if it is made from the same objects."""
+        now = self._of(world)
+        if len(now) != len(self._before) or any(
+            one is not before for one, before in zip(now, self._before, strict=True)
+        ):
+            self._before = now
+            self._made = self._make(world)
+        return self._made

@@ -28,9 +28,9 @@ from quicksand_tui.views.overview import (
     wide_stage,
 )
 from quicksand_tui.views.overview import beside as happened
-from quicksand_tui.views.rows import MUTED, Line, Words
 from quicksand_tui.views.save_rows import describe_save
 from quicksand_tui.views.saves_machines import describe_head
+from quicksand_tui.views.tables import MUTED, Line, Words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.selection import Selection as Selected
 
-    from quicksand_tui.model.shown_checkpoints import CheckpointView
-    from quicksand_tui.model.shown_sandboxes import ImageView, SandboxView
+    from quicksand_tui.model.shown_sandboxes import CheckpointView, ImageView, SandboxView
 
 
 STYLES = {

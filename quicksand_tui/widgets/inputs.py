@@ -12,7 +12,7 @@ from textual.widgets import Input
 
 from quicksand_tui.kit.textual_private import action_bound_to
 from quicksand_tui.model.text import clip, plain, sanitise
-from quicksand_tui.views.rows import MUTED
+from quicksand_tui.views.tables import MUTED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

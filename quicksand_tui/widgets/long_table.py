@@ -15,10 +15,18 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from quicksand_tui.model.text import plain
-from quicksand_tui.views.drawn import GUTTER, MARK_ROLE, head_words, row_words
 from quicksand_tui.views.main_layout import HEAD_FROM
-from quicksand_tui.views.rows import Column, Row, Words, muted_style
-from quicksand_tui.views.searched import with_searched
+from quicksand_tui.views.tables import (
+    GUTTER,
+    MARK_ROLE,
+    Column,
+    Row,
+    Words,
+    head_words,
+    muted_style,
+    row_words,
+    with_searched,
+)
 
 PlanColumns = Callable[[int], tuple[Column, ...]]
 MakeRow = Callable[[str], Row]

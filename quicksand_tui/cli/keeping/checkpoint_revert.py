@@ -25,7 +25,7 @@ from quicksand_tui.cli.output import (
 )
 from quicksand_tui.model.amounts import pause_text
 from quicksand_tui.model.lanes import FANCY_LINES, PLAIN_LINES, LaneRow, lane_rows
-from quicksand_tui.model.shown_checkpoints import FANCY, PLAIN, Marks
+from quicksand_tui.model.shown_sandboxes import FANCY, PLAIN, Marks
 from quicksand_tui.model.text import clean
 from quicksand_tui.verbs import checkpoints
 

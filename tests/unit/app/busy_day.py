@@ -6,8 +6,14 @@ from dataclasses import replace
 
 from quicksand.things.status import MountState, Status
 
-from quicksand_tui.model.shown_checkpoints import CheckpointTree, CheckpointView
-from quicksand_tui.model.shown_sandboxes import MountView, SandboxView, TrafficRates, UseHistory
+from quicksand_tui.model.shown_sandboxes import (
+    CheckpointTree,
+    CheckpointView,
+    MountView,
+    SandboxView,
+    TrafficRates,
+    UseHistory,
+)
 from quicksand_tui.model.world import World
 from tests.unit.app.fakes import DEBIAN, GIB, HOST, KEYMAP, MIB, NOW, OLD, kept
 

@@ -13,8 +13,7 @@ from textual.widgets import Button, Input
 
 from quicksand_tui.cockpit.tree_panel import TreePanel
 from quicksand_tui.model.jobs import Failure
-from quicksand_tui.model.shown_checkpoints import CheckpointTree
-from quicksand_tui.model.shown_sandboxes import SandboxView
+from quicksand_tui.model.shown_sandboxes import CheckpointTree, SandboxView
 from quicksand_tui.model.text import sanitise
 from quicksand_tui.screens.confirm import ConfirmScreen
 from quicksand_tui.screens.form import FormScreen

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from quicksand.things.status import Status
 
-from quicksand_tui.cockpit import revert_preview
+from quicksand_tui.cockpit import checkpoint_previews
+from quicksand_tui.model.diffs import Losing, places_of
 from quicksand_tui.model.jobs import Failure
 from quicksand_tui.model.known_sandbox import Glance
-from quicksand_tui.model.losing import Losing, places_of
+from quicksand_tui.views.losses import losing_lines
 from quicksand_tui.views.main_layout import Tab
-from quicksand_tui.views.revert_lines import losing_lines
 from tests.unit.app.fakes import (
     CLEAN,
     KEPT,
@@ -73,7 +73,7 @@ def test_files_are_counted_by_directory() -> None:
 async def test_it_follows_the_cursor_and_asks_once_it_rests(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(revert_preview, "PAUSE_S", 0.1)
+    monkeypatch.setattr(checkpoint_previews, "PAUSE_S", 0.1)
     service = FakeService(KEPT)
     service.lost = LOST
     async with shown(service, size=LARGE) as (app, pilot):

@@ -27,8 +27,7 @@ from quicksand_tui.actions.line import (
 )
 from quicksand_tui.forms.line_calls import call_for, check
 from quicksand_tui.home.state import LINES_MAX, CommandHistory, StateFile
-from quicksand_tui.model.shown_checkpoints import CheckpointTree
-from quicksand_tui.model.shown_sandboxes import ImageView, SandboxView
+from quicksand_tui.model.shown_sandboxes import CheckpointTree, ImageView, SandboxView
 from quicksand_tui.model.world import Selection
 from tests.unit.app.corpus import HOSTILE
 from tests.unit.app.fake_saves import SAVES

@@ -19,10 +19,10 @@ from quicksand_tui.home.config_file import (
     ConfigFile,
     Settings,
     check_theme,
+    example_config,
     parse_config,
     read_config,
 )
-from quicksand_tui.home.example_config import example_config
 
 
 def problems_of(text: str) -> list[str]:

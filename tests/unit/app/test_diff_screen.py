@@ -28,7 +28,7 @@ from quicksand_tui.screens.diff_browser import DiffScreen
 from quicksand_tui.screens.main_screen import MainScreen
 from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.views.diff_rows import diff_row, folded_at_first, grow, tree_lines
-from quicksand_tui.widgets.diff_text import DiffText
+from quicksand_tui.widgets.log_view import DiffText
 from tests.unit.app.fakes import (
     CLEAN,
     KEPT,

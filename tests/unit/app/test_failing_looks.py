@@ -380,8 +380,8 @@ async def test_a_form_whose_look_at_the_host_fails_says_so_and_looks_again(
 ASKS = "asks by `EngineService.ask`, which raises OperationError only"
 
 LOOKERS = {
-    "cockpit/revert_preview.py:_look": ASKS,
-    "cockpit/changed_watch.py:_answer": ASKS,
+    "cockpit/checkpoint_previews.py:_look": ASKS,
+    "cockpit/area.py:_answer": ASKS,
     "cockpit/desktop_tab.py:_begin_recording": "tells an OSError",
     "cockpit/desktop_tab.py:_save_picture": "tells an OSError",
     "cockpit/log.py:_save": "tells an OSError",
@@ -390,12 +390,12 @@ LOOKERS = {
     "cockpit/shells_tab.py:_go_on": "waits for what is begun, and looks at nothing of the host",
     "cockpit/shells_tab.py:_open": "likewise; `PaneMemory.read` never raises",
     "cockpit/stats_tab.py:_ask": ASKS,
-    "cockpit/then_and_now.py:_ask": ASKS,
+    "cockpit/checkpoint_previews.py:_ask": ASKS,
     "cockpit/wall.py:_look": ASKS,
     "kit/remembered.py:remember": "`Remembered.write` gives up on an OSError",
     "kit/remembered.py:remember_command": "`CommandHistory.add` never raises",
     "kit/remembered.py:remember_panes": "`PaneMemory.write` gives up on an OSError",
-    "panes/copying.py:changed": "searches what is in memory",
+    "panes/gestures.py:changed": "searches what is in memory",
     "panes/pictures.py:_decode": "looks at nothing of the host; any error refuses the picture",
     "panes/workspace.py:_run_clock": "looks at nothing of the host",
     "screens/command_line.py:_load_history": "`CommandHistory.read` never raises",

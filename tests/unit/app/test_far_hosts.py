@@ -33,13 +33,12 @@ from quicksand_tui.door.service import EngineService
 from quicksand_tui.door.service_protocol import LogKind
 from quicksand_tui.model.diffs import DiffSpec
 from quicksand_tui.model.jobs import OperationError
-from quicksand_tui.model.specs import ExportSpec
-from quicksand_tui.model.ssh_questions import SshQuestion
+from quicksand_tui.model.specs import ExportSpec, SshQuestion
 from quicksand_tui.model.world import MachineState, MachineView, World
 from quicksand_tui.verbs import bundles, checkpoints, halting, trashing, verdicts
 from quicksand_tui.verbs.call import Progress, ignore
 from quicksand_tui.views.machine_groups import state_text
-from quicksand_tui.views.stalls import silence_text
+from quicksand_tui.views.sandbox_rows import silence_text
 from tests.conftest import wait_for
 from tests.ssh_server import far_environ, without_sshd
 from tests.unit.app.fakes import until

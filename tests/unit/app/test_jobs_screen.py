@@ -30,7 +30,7 @@ from quicksand_tui.views.job_rows import (
     progress_text,
     share_of,
 )
-from quicksand_tui.views.rows import PADDING
+from quicksand_tui.views.sandbox_rows import PADDING
 from tests.unit.app.fake_saves import MIB
 from tests.unit.app.fakes import (
     AGENT,

@@ -16,7 +16,7 @@ from quicksand_tui.model.shown_sandboxes import SandboxView
 from quicksand_tui.model.world import World
 from quicksand_tui.panes.pane import Pane
 from quicksand_tui.screens.help import HelpScreen
-from quicksand_tui.views.rows import ORDERS, ordered
+from quicksand_tui.views.sandbox_rows import ORDERS, ordered
 from quicksand_tui.widgets.browser import kept_order
 from tests.unit.app.fakes import (
     AGENT,

@@ -25,7 +25,7 @@ from quicksand_tui.views.job_rows import (
     plan_run_columns,
     run_row,
 )
-from quicksand_tui.views.rows import PADDING
+from quicksand_tui.views.sandbox_rows import PADDING
 from tests.unit.app.corpus import HOSTILE
 from tests.unit.app.fakes import (
     DB,

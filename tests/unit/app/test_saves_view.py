@@ -11,7 +11,7 @@ from quicksand_tui.model.jobs import Job, JobVerb
 from quicksand_tui.model.shown_saves import NO_SAVES, SavesView
 from quicksand_tui.model.world import World
 from quicksand_tui.views import losses
-from quicksand_tui.views.rows import PADDING, Column
+from quicksand_tui.views.sandbox_rows import PADDING
 from quicksand_tui.views.save_rows import (
     ORDERS,
     arrange,
@@ -32,6 +32,7 @@ from quicksand_tui.views.save_rows import (
     trash_row,
     trouble_of,
 )
+from quicksand_tui.views.tables import Column
 from tests.unit.app.fake_saves import (
     DAMAGED,
     DEV,

@@ -65,7 +65,7 @@ def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("textual.app.wait_for_idle", usual_wait)
     monkeypatch.setattr("textual.pilot.wait_for_idle", usual_wait)
     monkeypatch.setattr(Notification, "time_left", 3600.0)
-    monkeypatch.setattr("quicksand_tui.cockpit.revert_preview.PAUSE_S", 0.0)
+    monkeypatch.setattr("quicksand_tui.cockpit.checkpoint_previews.PAUSE_S", 0.0)
 
 
 def show(keys: str = "", *, sees: str = "") -> Callable[[Pilot[int]], Any]:

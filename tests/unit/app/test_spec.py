@@ -17,7 +17,7 @@ from quicksand_tui.forms.form_fields import (
     look_at_ports,
     suggest_name,
 )
-from quicksand_tui.model.shown_checkpoints import CheckpointTree
+from quicksand_tui.model.shown_sandboxes import CheckpointTree
 from quicksand_tui.model.specs import NewSpec
 from quicksand_tui.verbs import checkpoints
 from quicksand_tui.verbs.launching import machine_keywords, run_command
@@ -267,6 +267,6 @@ def test_a_question_names_what_is_lost_with_a_checkpoint() -> None:
 def test_limits_are_the_engine_s() -> None:
     from quicksand.records.nodes import TAG_MAX
 
-    from quicksand_tui.model.shown_checkpoints import TAG_LIMIT
+    from quicksand_tui.model.shown_sandboxes import TAG_LIMIT
 
     assert TAG_LIMIT == TAG_MAX

@@ -11,8 +11,8 @@ import pytest
 from PIL import Image
 from quicksand.things.status import Status
 
-from quicksand_tui.cockpit import then_and_now
-from quicksand_tui.cockpit.then_and_now import GAP, ThenAndNow
+from quicksand_tui.cockpit import checkpoint_previews
+from quicksand_tui.cockpit.checkpoint_previews import GAP, ThenAndNow
 from quicksand_tui.model.jobs import Failure
 from quicksand_tui.screens.reports import LookScreen
 from quicksand_tui.ui.app import QuicksandApp
@@ -79,7 +79,7 @@ def is_seen(app: QuicksandApp) -> bool:
 
 
 async def test_both_are_shown_and_the_present_follows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(then_and_now, "AGAIN_S", 0.01)
+    monkeypatch.setattr(checkpoint_previews, "AGAIN_S", 0.01)
     service = world()
     async with in_tree(service) as (app, _, _):
         await until(lambda: is_seen(app) and sides(app) == [{RED}, {BLUE}])
@@ -152,7 +152,7 @@ async def test_without_a_display_nothing_is_asked() -> None:
 
 
 async def test_it_rests_while_it_is_not_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(then_and_now, "AGAIN_S", 0.01)
+    monkeypatch.setattr(checkpoint_previews, "AGAIN_S", 0.01)
     service = world()
     async with in_tree(service) as (app, pilot, _):
         await until(lambda: is_seen(app) and sides(app) == [{RED}, {BLUE}])

@@ -14,7 +14,7 @@ from quicksand.snapshots.history import History
 
 from quicksand_tui.cockpit.tree_panel import tree_title
 from quicksand_tui.door.look import Reader, TreeReader
-from quicksand_tui.model.shown_checkpoints import NO_TREE
+from quicksand_tui.model.shown_sandboxes import NO_TREE
 from tests.unit.app.test_reader import make
 from tests.unit.cli.histories import add, history_of, id_of, spoil, stand_at
 

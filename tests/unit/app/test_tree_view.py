@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from quicksand_tui.model.folds import fold, fold_of
-from quicksand_tui.model.shown_checkpoints import CheckpointTree, CheckpointView
+from quicksand_tui.model.lanes import fold, fold_of
+from quicksand_tui.model.shown_sandboxes import CheckpointTree, CheckpointView
 from quicksand_tui.model.text import clip, sanitise
-from quicksand_tui.views.rows import Row
+from quicksand_tui.views.tables import Row
 from quicksand_tui.views.tree_lines import STEM_MAX, TreeLook, plan_tree_columns, tree_rows
 from quicksand_tui.widgets.long_table import LongTable
 from tests.unit.app.busy_day import TREE

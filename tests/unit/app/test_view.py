@@ -12,14 +12,15 @@ from quicksand_tui.model.jobs import Job, JobVerb
 from quicksand_tui.model.shown_sandboxes import ImageView, SandboxView, TrafficRates
 from quicksand_tui.model.world import HostView, Panel, Selection, World
 from quicksand_tui.views.counts import counts_text, empty_text, host_text
-from quicksand_tui.views.image_rows import image_row, plan_image_columns
 from quicksand_tui.views.overview import laid_out, overview
-from quicksand_tui.views.rows import (
+from quicksand_tui.views.sandbox_rows import (
     NETWORK_COLUMN,
     PADDING,
     ListNeeds,
     arrange_sandboxes,
+    image_row,
     list_needs,
+    plan_image_columns,
     plan_sandbox_columns,
     sandbox_row,
     with_jobs,

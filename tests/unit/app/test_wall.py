@@ -441,7 +441,7 @@ async def test_titles_tell_the_time_since_the_last_output_and_cost_nothing_while
         await draw(screen, pilot)
         heard = view.tiles.shown[0].screen.heard
         assert heard is not None
-        monkeypatch.setattr(view.tiles, "_clock", lambda: heard + 42)
+        monkeypatch.setattr(view.tiles.shown[0].screen, "heard", heard - 42)
         assert "agent-1 ● 2% idle 40s ─ pytest" in await draw(screen, pilot)
         await pilot.press("question_mark")
         await until(lambda: app.screen is not screen and not service.wall.wanted)

@@ -11,7 +11,7 @@ from textual.widgets import Static
 
 from quicksand_tui.door.service_protocol import LogKind
 from quicksand_tui.kit.textual_private import forward
-from quicksand_tui.model.jump_letters import LETTERS, jump_codes
+from quicksand_tui.model.keymap import LETTERS, jump_codes
 from quicksand_tui.screens.jump import JumpScreen
 from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.views.main_layout import Part

@@ -15,7 +15,7 @@ from quicksand.things.checkpoint import Checkpoint
 from quicksand_tui.cli.keeping.checkpoint_revert import Past, draw
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
-from quicksand_tui.model.shown_checkpoints import FANCY, PLAIN
+from quicksand_tui.model.shown_sandboxes import FANCY, PLAIN
 from tests.unit.cli.histories import add, history_of, id_of, link, spoil, stand_at
 from tests.unit.cli.run_cli import make_stopped, quicksand
 

@@ -15,8 +15,7 @@ from quicksand_tui.model.happened import (
     past_of,
     words_of,
 )
-from quicksand_tui.model.shown_checkpoints import CheckpointTree, CheckpointView
-from quicksand_tui.model.shown_sandboxes import SandboxView
+from quicksand_tui.model.shown_sandboxes import CheckpointTree, CheckpointView, SandboxView
 from quicksand_tui.model.world import World
 from tests.unit.app.fakes import AGENT, DATA, DB, NOW, PAST, SRC, WEB, WEB_PAST, kept
 

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from quicksand.things.status import MountState, Status
 
-from quicksand_tui.model.shown_checkpoints import CheckpointTree
-from quicksand_tui.model.shown_sandboxes import SandboxView
+from quicksand_tui.model.shown_sandboxes import CheckpointTree, SandboxView
 from quicksand_tui.model.world import World
 from quicksand_tui.views.happenings import happenings
 from tests.unit.app.fakes import AGENT, DATA, DB, NOW, PAST, SRC, WEB, WEB_PAST, kept

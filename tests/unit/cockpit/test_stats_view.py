@@ -11,7 +11,7 @@ from rich.cells import cell_len
 
 from quicksand_tui.model.amounts import sparkline
 from quicksand_tui.model.shown_sandboxes import ProcessView, TrafficRates, UseHistory
-from quicksand_tui.views.stats_lines import stats_lines
+from quicksand_tui.views.overview import stats_lines
 from tests.unit.app.corpus import HOSTILE
 from tests.unit.app.fakes import DB, GUEST, WEB
 

@@ -11,12 +11,15 @@ from quicksand_tui.model.wall_plan import (
     TILE_WIDTH_MIN,
     Kind,
     Order,
+    TileFacts,
     Wants,
+    counts_text,
     first_row,
+    foot_text,
+    head_text,
     is_question,
     lay_out,
 )
-from quicksand_tui.views.tile_words import TileFacts, counts_text, foot_text, head_text
 
 SIZES = ((80, 22), (100, 28), (120, 34), (160, 43), (200, 48), (30, 8), (10, 3), (1, 1))
 

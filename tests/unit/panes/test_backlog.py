@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from quicksand_tui.panes.content import Said
-from quicksand_tui.panes.unparsed import ReplayStart, after_string
+from quicksand_tui.panes.terminal_link import ReplayStart, after_string
 
 
 @pytest.mark.parametrize(

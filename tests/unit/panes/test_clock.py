@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from quicksand_tui.panes.frame_clock import FLOOD_FRAME_S, FRAME_S, FrameClock
+from quicksand_tui.panes.workspace import FLOOD_FRAME_S, FRAME_S, FrameClock
 
 
 class FakePane:
@@ -31,8 +31,8 @@ class FakePane:
 
 
 def clock_of(current: FakePane, *others: FakePane) -> FrameClock:
-    panes: list[Any] = [*others, current]
-    return FrameClock(lambda: panes, is_current=lambda pane: pane is panes[-1])
+    workspace: Any = SimpleNamespace(panes=[*others, current], current=current)
+    return FrameClock(workspace)
 
 
 def test_the_current_pane_is_parsed_first_and_drawn_in_the_same_turn() -> None:
@@ -85,7 +85,8 @@ def test_a_pane_that_is_gone_is_forgotten() -> None:
     done: list[str] = []
     pane = FakePane("a", 1, done)
     panes: list[Any] = [pane]
-    clock = FrameClock(lambda: panes, is_current=lambda _: True)
+    workspace: Any = SimpleNamespace(panes=panes, current=pane)
+    clock = FrameClock(workspace)
     pane.terminal.hold_s = 1.0
     clock._turn()
     panes.clear()

@@ -77,7 +77,7 @@ async def test_a_picture_of_the_terminal_before_does_not_end_the_replay() -> Non
 
 
 def test_pictures_of_a_terminal_that_is_replaced_are_freed_at_once() -> None:
-    made = PanePictures(cast(Pane, None), None, lambda _: None)
+    made = PanePictures(cast(Pane, None), None)
     terminal = made.terminal(20, 5)
     terminal.feed(command("a=T,f=24,s=1,v=1,i=1", b"abc"))
     assert made._graphics is not None

@@ -14,7 +14,7 @@ from textual.geometry import Region, Size
 from textual.pilot import Pilot
 
 from quicksand_tui.panes.content import LinkState
-from quicksand_tui.panes.copying import SEARCH_S
+from quicksand_tui.panes.gestures import SEARCH_S
 from quicksand_tui.panes.pane import Pane
 from tests.unit.app.fakes import WEB, FakeService, app_of, screen_text, toasts, until
 from tests.unit.panes.test_panes_screen import command, opened, opens, says

@@ -11,8 +11,14 @@ from quicksand.base.errors import AgentUnreachableError
 
 from quicksand_tui.door import typed
 from quicksand_tui.door.typed import COMMAND_MAX, DIRECTORY_MAX, Foreground, running_of
-from quicksand_tui.panes.content import LinkState, Running
-from quicksand_tui.panes.titles import COMMAND_CELLS, home_shortened, named, what_runs
+from quicksand_tui.panes.content import (
+    COMMAND_CELLS,
+    LinkState,
+    Running,
+    home_shortened,
+    named,
+    what_runs,
+)
 from tests.unit.app.fakes import FULL, FakeService, screen_text, shown, until
 
 

@@ -13,8 +13,7 @@ from quicksand.things.sandbox_facts import SHOWN, SandboxFacts
 from quicksand.things.status import MountState, Status
 
 from quicksand_tui.cli.main import run
-from quicksand_tui.model.shown_checkpoints import CheckpointView
-from quicksand_tui.model.shown_sandboxes import SandboxView
+from quicksand_tui.model.shown_sandboxes import CheckpointView, SandboxView
 from quicksand_tui.model.world import World
 from quicksand_tui.views.overview import overview
 from tests.unit.cli.run_cli import make_stopped

@@ -10,7 +10,7 @@ import pytest
 from textual.pilot import Pilot
 
 from quicksand_tui.kit.key_handling import Hands
-from quicksand_tui.model.ssh_questions import ANSWER_MAX, SshQuestion, SshQuestionKind
+from quicksand_tui.model.specs import ANSWER_MAX, SshQuestion, SshQuestionKind
 from quicksand_tui.panes.pane import Pane
 from quicksand_tui.screens import ssh_question
 from quicksand_tui.screens.form import FormScreen

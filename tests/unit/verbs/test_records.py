@@ -13,8 +13,13 @@ from quicksand.life import kept_things
 from quicksand.things.checkpoint import Checkpoint
 
 from quicksand_tui.actions.all_actions import default_keymap
-from quicksand_tui.model.named import Named
-from quicksand_tui.model.specs import ExportSpec, ImportSpec, MountSpec, NewSpec
+from quicksand_tui.model.shown_sandboxes import Named
+from quicksand_tui.model.specs import (
+    ExportSpec,
+    ImportSpec,
+    MountSpec,
+    NewSpec,
+)
 from quicksand_tui.verbs import (
     bundles,
     checkpoints,

@@ -1,8 +1,9 @@
-"""Turns sandboxes into rows of their table, and counts into text."""
+"""Turns sandboxes and images into rows of their tables, and says why a sandbox stands still."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,79 +12,45 @@ from quicksand.things.status import Status
 
 from quicksand_tui.model.amounts import age_text, percent_text, size_text, sparkline
 from quicksand_tui.model.jobs import JOB_STATES, Job, JobVerb
-from quicksand_tui.model.shown_sandboxes import SandboxView, split_host
+from quicksand_tui.model.shown_sandboxes import SILENT_S, SandboxView, split_host
 from quicksand_tui.model.text import drawn_cells
-from quicksand_tui.views.filters import filtered
-from quicksand_tui.views.stalls import silence_text
+from quicksand_tui.views.tables import Cell, Column, Row, filtered, greyed, in_order
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from quicksand_tui.model.shown_sandboxes import TrafficRates
+    from quicksand_tui.model.shown_sandboxes import ImageView, TrafficRates
     from quicksand_tui.model.world import World
 
 
-MUTED = "$foreground-muted"
-"""The style of secondary text. ($text-muted works in style sheets only; in content it is white.)"""
+def silence_text(view: SandboxView, now: float) -> str:
+    """Returns the time for which a running sandbox has not answered; "" if it answers."""
+    if view.state is not Status.RUNNING or view.away or view.silent_since is None:
+        return ""
+    seconds = now - view.silent_since
+    return no_answer_text(seconds) if seconds >= SILENT_S else ""
 
 
-def muted_style(variables: Mapping[str, str]) -> str:
-    """Returns the muted style for Rich, which knows no transparent colours."""
-    colour = variables.get("foreground-muted", "")
-    return colour if len(colour) == len("#rrggbb") and colour.startswith("#") else "dim"
+def no_answer_text(seconds: float) -> str:
+    """Returns words about a guest, or a machine, that has not answered for so long."""
+    return f"no answer for {age_text(seconds)}"
 
 
-Words = tuple[str, str]
-"""A text and its role."""
-
-Line = tuple[str, list[Words]]
-"""A label and its value."""
-
-
-@frozen(kw_only=False)
-class Cell:
-    """A cell of a table. ``role`` is a colour of the theme, "muted" or ""."""
-
-    text: str
-    role: str = ""
-    note: str = ""
-    """Muted text after the text."""
-    gives_way: bool = False
-    """The text is cut in its middle so that the whole note fits."""
-    keeps_end: bool = False
-    """The beginning is cut, as that of a history."""
-    lead: tuple[Words, ...] = ()
-    """Words drawn before the text, in roles of their own; they are not cut."""
+def pause_text(view: SandboxView, resumes: str) -> str:
+    """Returns words about a paused sandbox, with the reason as the engine tells it; if somebody has
+    paused it, ``resumes`` says how it is resumed."""
+    return f"paused: {view.error or resumes}"
 
 
-@frozen(kw_only=False)
-class Row:
-    """A row of a table: its key, and its cells by column."""
-
-    key: str
-    cells: dict[str, Cell]
-    dead: bool = False
-    """It has only lines of a drawing: the cursor passes over it."""
-    line: tuple[Words, ...] = ()
-    """The words that it shows across all columns instead of cells."""
+def stall_text(view: SandboxView, now: float, resumes: str) -> str:
+    """Returns the reason why a pane of a sandbox shows nothing new; "" if none is known.
+    ``resumes`` says how a paused sandbox is resumed."""
+    if view.state is Status.PAUSED:
+        return pause_text(view, resumes)
+    return silence_text(view, now)
 
 
-@frozen(kw_only=False)
-class Column:
-    key: str
-    title: str
-    width: int
-    right: bool = False
-    gap: int = 2
-    """Blank cells after it."""
-
-    @property
-    def cells(self) -> int:
-        """Its width with the blank cells after it."""
-        return self.width + self.gap
-
-
-# Running jobs
+# While jobs run
 
 
 def with_jobs(world: World, jobs: Iterable[Job]) -> World:
@@ -347,14 +314,6 @@ def sandbox_row(view: SandboxView, world: World) -> Row:
     return Row(view.id, greyed(cells) if view.away else cells)
 
 
-def greyed(cells: Mapping[str, Cell]) -> dict[str, Cell]:
-    """Returns the cells of something whose machine is away."""
-    return {
-        key: replace(cell, role="muted", lead=tuple((text, "muted") for text, _ in cell.lead))
-        for key, cell in cells.items()
-    }
-
-
 def rates_text(rates: TrafficRates | None) -> str:
     """Returns rates such as "↓1.2M ↑30K" in bytes per second; "" if unknown."""
     if rates is None:
@@ -365,3 +324,48 @@ def rates_text(rates: TrafficRates | None) -> str:
 def _spark(values: Sequence[float], width: int, top: float) -> Cell:
     bars = sparkline(values, width, top=top) if values else ""
     return Cell(bars, "accent", keeps_end=True)
+
+
+# Images
+
+IMAGE_ORDERS = ("name", "age", "size")
+NO_IMAGES_TEXT = "No images yet: `quicksand-tui setup` builds debian."
+
+
+def plan_image_columns(width: int) -> tuple[Column, ...]:
+    columns = [Column("name", "Name", 0)]
+    if width >= 40:
+        columns.append(Column("version", "Version", 10))
+    columns.append(Column("size", "Size", 8, right=True))
+    if width >= 30:
+        columns.append(Column("age", "Age", 4, right=True))
+    used = sum(c.width + PADDING for c in columns)
+    name = max(8, min(NAME_MAX, width - used))
+    return tuple(replace(c, width=name) if c.key == "name" else c for c in columns)
+
+
+def arrange_images(views: Sequence[ImageView], query: str, order: str) -> Sequence[ImageView]:
+    keys: dict[str, Callable[[ImageView], Any]] = {
+        "age": lambda view: -(view.built or 0.0),
+        "size": lambda view: -(view.size or 0),
+    }
+    return in_order(filtered(views, query, _image_text), order, keys)
+
+
+def _image_text(view: ImageView) -> str:
+    return f"{view.name} {view.version} {view.arch}".lower()
+
+
+def image_row(image: ImageView, world: World) -> Row:
+    age = None if image.built is None else world.taken - image.built
+    if image.error:
+        size = Cell("✗ broken", "error")
+    else:
+        size = Cell(size_text(image.size) if image.is_built else "to build", "muted")
+    cells = {
+        "name": Cell(image.name, "muted" if image.error or not image.is_built else ""),
+        "version": Cell(image.version, "muted"),
+        "size": size,
+        "age": Cell(age_text(age), "muted"),
+    }
+    return Row(image.name, cells)
