@@ -4,9 +4,9 @@
 
 Each checkout runs by its own .venv, in a data directory of its own with a stopped sandbox, two
 saves (one in the trash), an image and another machine's name; every call begins with that anew.
-Compared are helps, man pages, scripts and words for completion as they are, and of calls, right and wrong,
-the exit codes, the keys of what `--json` prints, and the messages, but for numbers and paths. What
-differs is printed, and the exit code is 1 then. No VM is started, and nothing fetched.
+Compared are helps, man pages, scripts and words for completion as they are, and of calls, right
+and wrong, the exit codes, the keys of what `--json` prints, and the messages, but for numbers and
+paths. What differs is printed, and the exit code is 1 then. No VM is started, and nothing fetched.
 """
 
 from __future__ import annotations

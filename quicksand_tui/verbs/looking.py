@@ -7,7 +7,7 @@ from quicksand_tui.verbs.verb import Kind, command, flag, option
 
 # Tables are formatted by hand: a parameter in a row or two.
 # fmt: off
-PS = command("ps", ".showing.ps", "List sandboxes.",
+PS = command("ps", ".this_host.ps", "List sandboxes.",
     flag("-a --all", "Include sandboxes that are not running.", name="everything"),
     flag("-q --quiet", "Print names only."),
     flag("--all-processes", "List all of our processes and their memory instead.",
@@ -16,7 +16,7 @@ PS = command("ps", ".showing.ps", "List sandboxes.",
     JSON,
     reads=True)
 
-LOGS = command("logs", ".showing.ps", "Show a sandbox's console.",
+LOGS = command("logs", ".this_host.ps", "Show a sandbox's console.",
     SANDBOX,
     flag("-f --follow", "Show new lines until the sandbox ends."),
     flag("--qemu", "Show QEMU's messages instead of the console."),
@@ -24,7 +24,7 @@ LOGS = command("logs", ".showing.ps", "Show a sandbox's console.",
     flag("--plain", "Write only text, line breaks and tabs, to files and pipes too."),
     reads=True)
 
-EVENTS = command("events", ".showing.events_stats",
+EVENTS = command("events", ".this_host.events_stats",
     "Show what happens to sandboxes, for scripts too.",
     MAYBE_SANDBOXES,
     flag("-f --follow", "Show what happens from now on, until Ctrl-C."),
@@ -35,7 +35,7 @@ EVENTS = command("events", ".showing.events_stats",
     JSON,
     reads=True)
 
-STATS = command("stats", ".showing.events_stats",
+STATS = command("stats", ".this_host.events_stats",
     "Show how much sandboxes use, on the host and inside.",
     MAYBE_SANDBOXES,
     option("--watch", Kind.NUMBER, "S", "Show it again every S seconds.", least=0.2),

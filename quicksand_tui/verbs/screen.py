@@ -16,7 +16,7 @@ from quicksand_tui.verbs.verb import Kind, argument, command, flag, option
 
 # Tables are formatted by hand: a parameter in a row or two.
 # fmt: off
-SCREENSHOT = command("screenshot", ".showing.display", "Take a picture of a sandbox's screen.",
+SCREENSHOT = command("screenshot", ".guests.display", "Take a picture of a sandbox's screen.",
     SANDBOX, FILE,
     option("--region", Kind.TEXT, "X,Y,W,H", "Take only this part, in pixels."),
     option("--scale", Kind.NUMBER, "F", "Scale the picture by this factor, such as 0.5.",
@@ -28,7 +28,7 @@ SCREENSHOT = command("screenshot", ".showing.display", "Take a picture of a sand
            "Write the small picture of this checkpoint, not the present screen."),
     reads=True)
 
-RECORD = command("record", ".showing.display",
+RECORD = command("record", ".guests.display",
     "Record a sandbox's screen into an animated picture.",
     SANDBOX,
     argument("file", Kind.FILE, "FILE.{gif,png,webp}"),
@@ -42,17 +42,17 @@ RECORD = command("record", ".showing.display",
     flag("--force -f", "Replace FILE if it exists.", name="replace"),
     reads=True)
 
-TYPE = command("type", ".showing.display", "Type a text on a sandbox's keyboard.",
+TYPE = command("type", ".guests.display", "Type a text on a sandbox's keyboard.",
     SANDBOX,
     argument("text", Kind.TEXT, "TEXT|-"))
 
-KEY = command("key", ".showing.display", "Press keys on a sandbox's keyboard.",
+KEY = command("key", ".guests.display", "Press keys on a sandbox's keyboard.",
     SANDBOX,
     argument("chords", Kind.TEXT, "KEY[+KEY...]...", repeatable=True),
     option("--hold", Kind.NUMBER, "S", "Hold the keys for this many seconds.  [default: 0.02]",
            least=0))
 
-MOUSE = command("mouse", ".showing.display", "Use a sandbox's mouse.",
+MOUSE = command("mouse", ".guests.display", "Use a sandbox's mouse.",
     SANDBOX,
     argument("action", Kind.CHOICE, "ACTION", choices=MOUSE_ACTIONS),
     argument("places", Kind.TEXT, "[X,Y|up|down|N]...", repeatable=True, required=False),
@@ -61,11 +61,11 @@ MOUSE = command("mouse", ".showing.display", "Use a sandbox's mouse.",
     flag("--absolute", "Count X and Y from 0 to 32767, not in pixels."),
     JSON)
 
-VNC = command("vnc", ".showing.display", "Show the address of a sandbox's screen for VNC viewers.",
+VNC = command("vnc", ".guests.display", "Show the address of a sandbox's screen for VNC viewers.",
     SANDBOX, JSON,
     reads=True)
 
-VIEW = command("view", ".showing.view",
+VIEW = command("view", ".guests.view",
     "Show a sandbox's screen in the terminal, with mouse and keys.",
     SANDBOX,
     option("--graphics", Kind.CHOICE, "auto|kitty|sixel|half",

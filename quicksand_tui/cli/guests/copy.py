@@ -20,8 +20,8 @@ from quicksand.base.errors import AgentRefusedError, DiskSpaceError
 from quicksand.guest.guest_files import GuestFile, GuestFiles
 
 from quicksand_tui.cli.click_commands import command_of
-from quicksand_tui.cli.fd_streams import FdWriter
 from quicksand_tui.cli.guests import transfer
+from quicksand_tui.cli.guests.executing import FdWriter
 from quicksand_tui.cli.guests.transfer import (
     DEPTH_MAX,
     SMALL,

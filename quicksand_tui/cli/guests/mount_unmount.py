@@ -20,8 +20,7 @@ from quicksand.records.port_forwards import Protocol, parse_forward
 from quicksand.records.registry import Registry
 from quicksand.things.status import MountState
 
-from quicksand_tui.cli.click_commands import command_of
-from quicksand_tui.cli.machine import ORDER, is_directory, read_mount
+from quicksand_tui.cli.click_commands import ORDER, command_of, is_directory, read_mount
 from quicksand_tui.cli.output import Exit, complain, print_json, print_table, say
 from quicksand_tui.cli.progress_display import shown
 from quicksand_tui.cli.runner import Signals, attached, run_async

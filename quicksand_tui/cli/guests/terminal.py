@@ -22,8 +22,7 @@ from quicksand.records.registry import Registry
 from quicksand_vt import Restoring, Unasking
 
 from quicksand_tui.cli.click_commands import command_of, parse_keys
-from quicksand_tui.cli.fd_streams import FdWriter
-from quicksand_tui.cli.guests.executing import Wish, choose_term, starting
+from quicksand_tui.cli.guests.executing import FdWriter, Wish, choose_term, starting
 from quicksand_tui.cli.output import Exit, complain, print_json, print_table, say, show_age
 from quicksand_tui.cli.runner import attached, run_in_sandbox, why_gone
 from quicksand_tui.door.answering import AnswerRight

@@ -16,9 +16,9 @@ from quicksand.base.errors import NoDisplayError
 from quicksand.base.paths import Paths
 from quicksand.display.recording import Recorded
 
+from quicksand_tui.cli.guests import display
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
-from quicksand_tui.cli.showing import display
 from quicksand_tui.door.recordings import recorded_text
 from tests.unit.cli.run_cli import make_stopped
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from quicksand_tui.cli.showing.view import View
+from quicksand_tui.cli.guests.view import View
 from quicksand_tui.pixels.keysyms import Chord
 from quicksand_tui.pixels.picture_way import Way
 

@@ -20,7 +20,7 @@ from quicksand.records.registry import Registry
 from quicksand.things.status import Status
 
 from quicksand_tui.cli.click_commands import command_of, parse_keys
-from quicksand_tui.cli.fd_streams import FdWriter
+from quicksand_tui.cli.guests.executing import FdWriter
 from quicksand_tui.cli.guests.terminal import STDIN, STDOUT, require_terminal, terminal_size
 from quicksand_tui.cli.output import Exit
 from quicksand_tui.cli.runner import attached, run_in_sandbox, why_gone
