@@ -21,7 +21,6 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -58,97 +57,34 @@ make_save(store, "gone", b"2")
 store.remove("gone")
 """
 
-FILLED = {
-    "SANDBOX": "stopped",
-    "CHECKPOINT": "tag",
-    "TARGET": "tag",
-    "NEW_TAG": "tag",
-    "SAVE": "kept",
-    "EXPORTED": "kept",
-    "NEW_SAVE": "new",
-    "TRASHED": "gone",
-    "TRASHED_SAVE": "gone",
-    "STORED": "debian",
-    "FILE": "no-file",
-    "STREAM": "no-file",
-    "COPIED": "stopped:/x",
-    "HOST": "box",
-    "MOUNT": "/home:/mnt",
-    "MOUNTED": "/mnt",
-}
+FILLED = (
+    "SANDBOX=stopped CHECKPOINT=tag TARGET=tag NEW_TAG=tag SAVE=kept EXPORTED=kept NEW_SAVE=new "
+    "TRASHED=gone TRASHED_SAVE=gone STORED=debian FILE=no-file STREAM=no-file COPIED=stopped:/x "
+    "HOST=box MOUNT=/home:/mnt MOUNTED=/mnt"
+)
 """Words for the arguments of a right call, by their kinds; others are "word"."""
 
-NOT_CALLED = frozenset(
-    {"api", "benchmark", "config keys", "demo", "fleet up", "images build", "images warm"}
-    | {"install", "run", "saves fetch", "saves send", "serve", "setup", "ssh-gateway"}
-)
+NOT_CALLED = {
+    *("api", "benchmark", "config keys", "demo", "fleet up", "images build", "images warm"),
+    *("install", "run", "saves fetch", "saves send", "serve", "setup", "ssh-gateway"),
+}
 """Commands that would serve, ask a terminal, reach others, or start a VM."""
 
-MORE_CALLS = (
-    "",
-    "nosuch",
-    "--host",
-    "--host nosuch ps",
-    "--theme dark ps",
-    "--screen main",
-    "--size 1x1 --screenshot x.svg",
-    "--screenshot x.txt",
-    "run nosuch --no-build -- true",
-    "run stopped --no-build -- true",
-    "run --memory much debian",
-    "run debian --tty --detach",
-    "run debian --restart-elsewhere -- true",
-    "run debian --env =x -- true",
-    "exec stopped -- true",
-    "exec nosuch -- true",
-    "exec stopped",
-    "exec stopped --tty --json -- true",
-    "exec -x stopped -- true",
-    "shell stopped --json",
-    "cp no-file other",
-    "cp stopped:x here",
-    "cp no-file nosuch:/x",
-    "mount stopped no-path",
-    "mount stopped /mnt:/tmp:wrong",
-    "forward stopped --remove",
-    "forward stopped 99999:x",
-    "rm",
-    "rm --all stopped",
-    "stop --all",
-    "images rm nosuch",
-    "images inspect nosuch",
-    "images build --name x",
-    "saves rm nosuch",
-    "trash --json",
-    "clean --dry-run --json",
-    "clean --json",
-    "clean --yes",
-    "ps -a",
-    "ps -a --json",
-    "ps -q --all-processes",
-    "images",
-    "saves",
-    "du --each",
-    "info no-file",
-    "key stopped nosuch+x",
-    "mouse stopped move",
-    "completions nosuch",
-    "config example --write",
-    "logs stopped -n -1",
-    "screenshot stopped x.png --region 1",
-    "ssh-config --dry-run",
-    "ssh-config --install --remove",
-    "ssh-gateway --listen nosuch",
-    "benchmark nosuch --runs 0",
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Said:
-    """What a call answered, in a form in which two checkouts can be compared."""
-
-    code: int
-    text: str
+MORE_CALLS = """
+; nosuch; --host; --host nosuch ps; --theme dark ps; --screen main; --screenshot x.txt; rm
+run nosuch --no-build -- true; run stopped --no-build -- true; run --memory much debian
+run debian --tty --detach; run debian --restart-elsewhere -- true; run debian --env =x -- true
+exec stopped -- true; exec nosuch -- true; exec stopped; exec stopped --tty --json -- true
+exec -x stopped -- true; shell stopped --json; cp no-file other; cp stopped:x here
+cp no-file nosuch:/x; mount stopped no-path; mount stopped /mnt:/home:wrong
+forward stopped --remove; forward stopped 99999:x; rm --all stopped; images rm nosuch
+images inspect nosuch; images build --name x; saves rm nosuch; trash --json; images; saves
+clean --dry-run --json; clean --json; stop --all; ps -a; ps -a --json; ps -q --all-processes
+du --each; info no-file; key stopped nosuch+x; mouse stopped move; completions nosuch
+config example --write; logs stopped -n -1; screenshot stopped x.png --region 1
+ssh-config --dry-run; ssh-config --install --remove; ssh-gateway --listen nosuch
+benchmark nosuch --runs 0; completions bash; completions zsh; completions fish
+"""
 
 
 class Checkout:
@@ -198,8 +134,9 @@ class Checkout:
             check=False,
         )
 
-    def call(self, words: list[str], **more: str) -> Said:
-        """Calls a command in places as they were prepared."""
+    def call(self, words: list[str], **more: str) -> str:
+        """Calls a command in places as they were prepared; returns its exit code and what it said,
+        in a form in which two checkouts can be compared."""
         place = Path(tempfile.mkdtemp(dir=self._place)) / "x"
         shutil.copytree(self._prepared, place, symlinks=True)
         ran = self._run(["-m", "quicksand_tui", *words], place, **more)
@@ -212,7 +149,7 @@ class Checkout:
             text = re.sub(r"[0-9]+(\.[0-9]+)?( [KMGT]i?B| B)?", "N", text)
             text = re.sub(r"[ ─]{2,}", "  ", text)
         shutil.rmtree(place.parent)
-        return Said(ran.returncode, text)
+        return f"exit {ran.returncode}\n{text}"
 
 
 def keys_text(text: str) -> str:
@@ -240,6 +177,7 @@ def keys_of(value: Any) -> Any:
 def calls_of(verbs: dict[str, list[dict[str, Any]]]) -> Iterator[list[str]]:
     """Yields calls of each command: its help, a wrong option, wrong values of options, no arguments
     where some are needed, a right call, and one of what is not there."""
+    filled = dict(pair.split("=") for pair in FILLED.split())
     for name, parameters in verbs.items():
         verb = name.split()
         yield [*verb, "--help"]
@@ -253,12 +191,12 @@ def calls_of(verbs: dict[str, list[dict[str, Any]]]) -> Iterator[list[str]]:
         if name in NOT_CALLED:
             continue
         json_too = ["--json"] if any("--json" in one["flags"] for one in parameters) else []
-        words = [(one["choices"] or [FILLED.get(one["kind"], "word")])[0] for one in needed]
+        words = [(one["choices"] or [filled.get(one["kind"], "word")])[0] for one in needed]
         yield [*verb, *words, *json_too]
         yield [*verb, *words]
         if needed:
             yield [*verb, "nosuch", *words[1:]]
-    yield from (line.split() for line in MORE_CALLS)
+    yield from (call.split() for call in re.split("[;\n]", MORE_CALLS.strip()))
 
 
 def main() -> int:
@@ -266,31 +204,25 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="same-") as made, ThreadPoolExecutor(2) as pool:
         both = [Checkout(root, Path(made) / name) for root, name in ((old_root, "o"), (ROOT, "n"))]
         verbs = json.loads(both[0].python(VERBS))
-        texts = [("verbs", one.python(VERBS), two.python(VERBS)) for one, two in [both]]
+        texts = [("verbs", *(one.python(VERBS) for one in both))]
         pages = [json.loads(one.python(MANUAL)) for one in both]
         texts += [
-            (page, pages[0].get(page, ""), pages[1].get(page, ""))
-            for page in {*pages[0], *pages[1]}
+            (page, *(one.get(page, "") for one in pages)) for page in {**pages[0], **pages[1]}
         ]
-        calls = [(words, {}) for words in calls_of(verbs)]
-        calls += [(["completions", shell], {}) for shell in ("bash", "zsh", "fish")]
+        calls = [([*words], {}) for words in dict.fromkeys(map(tuple, calls_of(verbs)))]
         for name in ["", *verbs]:
             words = f"quicksand-tui {name} ".replace("  ", " ")
             asked = {"COMP_WORDS": words, "COMP_CWORD": str(len(words.split()))}
             calls.append(([], {"_QUICKSAND_TUI_COMPLETE": "bash_complete", **asked}))
         called = [[pool.submit(one.call, words, **more) for one in both] for words, more in calls]
-        for (words, more), (old, new) in zip(calls, called, strict=True):
+        for (words, more), answers in zip(calls, called, strict=True):
             label = " ".join(words) or more.get("COMP_WORDS", "")
-            texts.append(
-                (label, *(f"exit {one.result().code}\n{one.result().text}" for one in (old, new)))
-            )
+            texts.append((label, *(answer.result() for answer in answers)))
     differing = [(label, old, new) for label, old, new in texts if old != new]
     for label, old, new in differing:
         print(f"== {label}")
-        print(
-            *difflib.unified_diff(old.splitlines(), new.splitlines(), "old", "new", "", "", 0, ""),
-            sep="\n",
-        )
+        lines = difflib.unified_diff(old.splitlines(), new.splitlines(), lineterm="", n=0)
+        print(*lines, sep="\n")
     print(f"{len(texts)} compared, {len(differing)} differ")
     return int(bool(differing))
 

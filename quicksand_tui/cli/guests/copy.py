@@ -1,4 +1,6 @@
-"""`quicksand-tui cp`: copies files into and out of a sandbox."""
+"""`quicksand-tui cp`: copies files into and out of a sandbox. What comes from a guest is hostile:
+each file is made by descriptors of directories, under a name that can only be an entry of its own.
+"""
 
 from __future__ import annotations
 

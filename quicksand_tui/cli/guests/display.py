@@ -1,5 +1,5 @@
-"""`quicksand-tui screenshot, type, key, mouse, vnc`: the screen of a sandbox, its keyboard and its
-mouse."""
+"""`quicksand-tui screenshot, record, type, key, mouse, vnc`: the screen of a sandbox, its keyboard
+and its mouse."""
 
 from __future__ import annotations
 

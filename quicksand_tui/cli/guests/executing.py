@@ -1,6 +1,11 @@
-"""Runs a command in a running sandbox, with our streams or in a terminal of a type that the guest
-knows. Scripts do that in loops, so this imports neither the reader of command lines, nor anything
-that only a terminal needs."""
+"""Runs a command in a running sandbox, with our streams or to be told as JSON, and chooses the type
+of a terminal for it. Scripts do that in loops, so this imports neither the reader of command lines,
+nor anything that only a terminal needs.
+
+Our descriptors are read and written in threads: inherited ones must not be made non-blocking (the
+flag is shared by all processes that have them open), and a slow reader must not stop the event
+loop. The threads are daemons, so a thread that hangs does not keep the process alive.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`quicksand-tui mount, unmount, mounts`: directories of this host in the guests of sandboxes."""
+"""`quicksand-tui mount, unmount, mounts, forward`: directories and ports that this host shares with
+guests."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Shows a guest's terminal in ours: raw and byte for byte in both directions. Our terminal is
-restored at the end."""
+"""`quicksand-tui shell`, and terminals for `run` and `exec`: a guest's terminal shown in ours, raw
+and byte for byte in both directions. Our terminal is restored at the end."""
 
 from __future__ import annotations
 

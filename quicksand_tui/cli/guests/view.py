@@ -1,4 +1,5 @@
-"""`quicksand-tui view`: a guest's screen in the terminal, with its mouse and keys."""
+"""`quicksand-tui view`: a guest's screen in the terminal, with its mouse and keys. The terminal,
+its modes and its drawings are restored in every way of ending."""
 
 from __future__ import annotations
 
