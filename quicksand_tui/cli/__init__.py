@@ -1,4 +1,5 @@
 """The commands: a room for each family of verbs, and what these share.
 
-Imports the engine and `model`, never Textual, so that a command starts at once.
+`main` runs a line, `click_commands` reads it, `runner` opens sandboxes and handles signals,
+`output` prints. Imports the engine and `model`, never Textual, so that a command starts at once.
 """

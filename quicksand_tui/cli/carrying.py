@@ -1,5 +1,5 @@
 """The commands of verbs that need no function of their own: each turns the typed words into its
-verb's call, carries it out, and prints the call's output for the result."""
+verb's call, carries it out in one sandbox or in several at once, and prints the call's output."""
 
 from __future__ import annotations
 

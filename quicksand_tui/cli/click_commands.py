@@ -1,13 +1,15 @@
-"""Makes click's commands of verbs (`quicksand_tui.verbs`)."""
+"""The command line as click reads it: words with their values and completion, the commands, made of
+verbs (`quicksand_tui.verbs`) and imported when they are used, and the app's options."""
 
 from __future__ import annotations
 
+import functools
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem, shell_complete
@@ -15,11 +17,17 @@ from quicksand.base.errors import ConfigError
 from quicksand.remote.passed_on import take_values
 
 from quicksand_tui import __version__
+from quicksand_tui.cli import lazy_commands as lazy
 from quicksand_tui.cli.host_choice import has_terminal, open_app
 from quicksand_tui.cli.output import COMPLETE_VARIABLE, MEANINGS, PROGRAM, Exit, complain
+from quicksand_tui.model.remedy_words import hint_of
 from quicksand_tui.model.text import did_you_mean
 from quicksand_tui.verbs.index import APP_OPTIONS, all_verbs, find_verb, is_verb, sections
 from quicksand_tui.verbs.verb import AnyVerb, Kind, Parameter
+
+if TYPE_CHECKING:
+    from quicksand.records.machine_options import MachineOption
+    from quicksand.records.mount import Mount
 
 LOOPBACK = "127.0.0.1"
 _ADDRESS = re.compile(r"(?:(?P<host>[^:\[\]]+|\[[0-9A-Fa-f:.]+\]):)?(?P<port>[0-9]{1,5})")
@@ -84,7 +92,44 @@ def parse_env(
     return found
 
 
+ORDER = "the directory of this host comes first"
+
+
+def read_mount(word: str) -> Mount:
+    """Reads HOST:GUEST[:ro|:protect]. Raises ConfigError, with a hint at the probable meaning."""
+    try:
+        return lazy.parse_mount(word)
+    except ConfigError as error:
+        raise ConfigError(error.words, hint=_meant(word) or error.advice) from None
+
+
+def _meant(word: str) -> str:
+    """Returns the probable meaning of a word that is no mount; "" if that is unclear."""
+    host, colon, guest = word.partition(":")
+    guest, _, mode = guest.partition(":")
+    mode = f":{mode}" if mode else ""
+    if not colon:
+        absolute = os.path.abspath(host)  # noqa: PTH100 - a text to be shown
+        return f"say where it is to be in the sandbox, as in {host}:/mnt/{Path(absolute).name}"
+    if not guest:
+        return ""
+    if is_directory(guest) and host.startswith("/") and not is_directory(host):
+        return f"{ORDER}: {guest}:{host}{mode}"
+    if not guest.startswith("/"):
+        return f"the path in the sandbox must be absolute: {host}:/{guest.removeprefix('./')}{mode}"
+    return ""
+
+
+def is_directory(path: str) -> bool:
+    try:
+        return Path(path).expanduser().is_dir()
+    except (OSError, RuntimeError, ValueError):
+        return False
+
+
 Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+
+COMPLETING = "quicksand_tui.cli.completing"
 
 COMPLETERS: Mapping[Kind, str] = {
     Kind.SANDBOX: "complete_sandboxes",
@@ -105,7 +150,7 @@ COMPLETERS: Mapping[Kind, str] = {
     Kind.MOUNT: "complete_mount",
     Kind.MOUNTED: "complete_mounted",
 }
-"""Functions of `cli.completing`, which is imported when a shell asks for words."""
+"""Functions of `COMPLETING`, which is imported when a shell asks for words."""
 
 
 def completer_of(kind: Kind, own: str = "") -> Completer | None:
@@ -122,9 +167,6 @@ def completer_of(kind: Kind, own: str = "") -> Completer | None:
         return found(ctx, param, incomplete)
 
     return complete
-
-
-COMPLETING = "quicksand_tui.cli.completing"
 
 
 TYPES: Mapping[Kind, Callable[[Parameter], click.ParamType[Any]]] = {
@@ -273,6 +315,81 @@ def _parts_of(command: click.Command) -> dict[str, AnyVerb]:
     return {part.name.rpartition(" ")[2]: part for part in find_verb(command.name).parts}
 
 
+MOUNTS = "mounts"
+"""The keyword of the option whose value may be completed, and misunderstood, as that of `mount`."""
+
+
+class _Choice(click.Choice[str]):
+    """A choice of words. Dashes are taken for their underscores, as people write them."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return super().convert(str(value).replace("-", "_"), param, ctx)
+
+
+def machine_options(*, but: Collection[str] = ()) -> Decorator:
+    """Adds all options of a machine except those with the keywords ``but``. The options that are
+    given arrive in one dict ``machine``, by the keywords of SandboxConfig."""
+    records = [
+        record for record in lazy.options_of(lazy.SandboxConfig) if record.keyword not in but
+    ]
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def collected(**values: Any) -> Any:
+            given = {record.keyword: values.pop(record.keyword) for record in records}
+            machine = {key: value for key, value in given.items() if value is not None}
+            return function(machine=machine, **values)
+
+        wrapped: Callable[..., Any] = collected
+        for record in reversed(records):
+            wrapped = _click_option(record)(wrapped)
+        return wrapped
+
+    return decorate
+
+
+def _click_option(record: MachineOption) -> Decorator:
+    is_mounts = record.keyword == MOUNTS
+    read_one = read_mount if is_mounts else record.read
+
+    def read(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
+        """Returns None for an option that is not given, so that a save's own value is used."""
+        if value is None or value == ():
+            return None
+        if record.is_switch:
+            return value
+        try:
+            return read_one(value) if record.split is None else [*map(read_one, value)]
+        except ConfigError as error:
+            hint = f"\n{hint_of(error)}" if is_mounts and error.hint else ""
+            raise click.BadParameter(f"{error}{hint}") from None
+
+    def complete(
+        ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        return [
+            CompletionItem(word, help=note)
+            for word, note in record.choices.items()
+            if word.startswith(incomplete.replace("-", "_"))
+        ]
+
+    more: dict[str, Any] = {}
+    if record.metavar:
+        more["metavar"] = record.metavar
+    elif not record.is_switch:
+        more["type"] = _Choice([*map(str, record.choices)])
+    return click.option(
+        *record.flags_shown,
+        record.keyword,
+        multiple=record.split is not None,
+        default=None,
+        callback=read,
+        help=record.help,
+        shell_complete=completer_of(Kind.MOUNT) if is_mounts else complete,
+        **more,
+    )
+
+
 SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
@@ -392,12 +509,7 @@ def _take_picture(options: dict[str, Any]) -> int:
     """Takes the picture that the app's options ask for; returns the exit code. Raises
     click.UsageError."""
     from quicksand_tui.ui.app_pictures import ScreenshotError, take  # noqa: PLC0415
-    from quicksand_tui.ui.shots import (  # noqa: PLC0415
-        DEFAULT_SIZE,
-        ShotSpec,
-        parse_screen,
-        parse_size,
-    )
+    from quicksand_tui.ui.shots import DEFAULT_SIZE, ShotSpec, parse_screen, parse_size  # noqa: PLC0415
 
     try:
         screen, sandbox = parse_screen(options["screen"] or "main")

@@ -1,7 +1,7 @@
-"""Completion of command lines by shells.
+"""Completion of command lines by shells: the words, and `quicksand-tui completions`, the scripts.
 
-Each function completes one kind of word, and takes click's arguments: the context, the parameter,
-and the word so far. A shell waits for it at each TAB, so it imports what this kind needs.
+Each function `complete_` completes one kind of word, and takes click's arguments: the context, the
+parameter, and the word so far. A shell waits for it at each TAB, so it imports what its kind needs.
 """
 
 from __future__ import annotations

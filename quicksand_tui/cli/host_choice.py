@@ -1,4 +1,5 @@
-"""The choice of the machine for a command line. Every command loads this."""
+"""The choices that are made before a command line is read: the machine that it is for, and whether
+it opens the app. Every command loads this."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ CP = command("cp", ".guests.copy", "Copy files into or out of a sandbox.",
 
 # Tables are formatted by hand: a parameter in a row or two.
 # fmt: off
-PS = command("ps", ".showing.ps", "List sandboxes.",
+PS = command("ps", ".this_host.ps", "List sandboxes.",
     flag("-a --all", "Include sandboxes that are not running.", name="everything"),
     flag("-q --quiet", "Print names only."),
     flag("--all-processes", "List all of our processes and their memory instead.",
@@ -58,7 +58,7 @@ PS = command("ps", ".showing.ps", "List sandboxes.",
     JSON,
     reads=True)
 
-LOGS = command("logs", ".showing.ps", "Show a sandbox's console.",
+LOGS = command("logs", ".this_host.ps", "Show a sandbox's console.",
     SANDBOX,
     flag("-f --follow", "Show new lines until the sandbox ends."),
     flag("--qemu", "Show QEMU's messages instead of the console."),
@@ -66,7 +66,7 @@ LOGS = command("logs", ".showing.ps", "Show a sandbox's console.",
     flag("--plain", "Write only text, line breaks and tabs, to files and pipes too."),
     reads=True)
 
-EVENTS = command("events", ".showing.events_stats",
+EVENTS = command("events", ".this_host.events_stats",
     "Show what happens to sandboxes, for scripts too.",
     MAYBE_SANDBOXES,
     flag("-f --follow", "Show what happens from now on, until Ctrl-C."),
@@ -77,7 +77,7 @@ EVENTS = command("events", ".showing.events_stats",
     JSON,
     reads=True)
 
-STATS = command("stats", ".showing.events_stats",
+STATS = command("stats", ".this_host.events_stats",
     "Show how much sandboxes use, on the host and inside.",
     MAYBE_SANDBOXES,
     option("--watch", Kind.NUMBER, "S", "Show it again every S seconds.", least=0.2),
@@ -93,7 +93,7 @@ DU = command("du", ".this_host.upkeep", "Show how much disk space each kind of t
 
 # Tables are formatted by hand: a parameter in a row or two.
 # fmt: off
-SCREENSHOT = command("screenshot", ".showing.display", "Take a picture of a sandbox's screen.",
+SCREENSHOT = command("screenshot", ".guests.display", "Take a picture of a sandbox's screen.",
     SANDBOX, FILE,
     option("--region", Kind.TEXT, "X,Y,W,H", "Take only this part, in pixels."),
     option("--scale", Kind.NUMBER, "F", "Scale the picture by this factor, such as 0.5.",
@@ -105,7 +105,7 @@ SCREENSHOT = command("screenshot", ".showing.display", "Take a picture of a sand
            "Write the small picture of this checkpoint, not the present screen."),
     reads=True)
 
-RECORD = command("record", ".showing.display",
+RECORD = command("record", ".guests.display",
     "Record a sandbox's screen into an animated picture.",
     SANDBOX,
     argument("file", Kind.FILE, "FILE.{gif,png,webp}"),
@@ -119,17 +119,17 @@ RECORD = command("record", ".showing.display",
     flag("--force -f", "Replace FILE if it exists.", name="replace"),
     reads=True)
 
-TYPE = command("type", ".showing.display", "Type a text on a sandbox's keyboard.",
+TYPE = command("type", ".guests.display", "Type a text on a sandbox's keyboard.",
     SANDBOX,
     argument("text", Kind.TEXT, "TEXT|-"))
 
-KEY = command("key", ".showing.display", "Press keys on a sandbox's keyboard.",
+KEY = command("key", ".guests.display", "Press keys on a sandbox's keyboard.",
     SANDBOX,
     argument("chords", Kind.TEXT, "KEY[+KEY...]...", repeatable=True),
     option("--hold", Kind.NUMBER, "S", "Hold the keys for this many seconds.  [default: 0.02]",
            least=0))
 
-MOUSE = command("mouse", ".showing.display", "Use a sandbox's mouse.",
+MOUSE = command("mouse", ".guests.display", "Use a sandbox's mouse.",
     SANDBOX,
     argument("action", Kind.CHOICE, "ACTION", choices=MOUSE_ACTIONS),
     argument("places", Kind.TEXT, "[X,Y|up|down|N]...", repeatable=True, required=False),
@@ -138,11 +138,11 @@ MOUSE = command("mouse", ".showing.display", "Use a sandbox's mouse.",
     flag("--absolute", "Count X and Y from 0 to 32767, not in pixels."),
     JSON)
 
-VNC = command("vnc", ".showing.display", "Show the address of a sandbox's screen for VNC viewers.",
+VNC = command("vnc", ".guests.display", "Show the address of a sandbox's screen for VNC viewers.",
     SANDBOX, JSON,
     reads=True)
 
-VIEW = command("view", ".showing.view",
+VIEW = command("view", ".guests.view",
     "Show a sandbox's screen in the terminal, with mouse and keys.",
     SANDBOX,
     option("--graphics", Kind.CHOICE, "auto|kitty|sixel|half",

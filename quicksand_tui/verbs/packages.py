@@ -28,7 +28,7 @@ NAME_LIMIT = 100
 
 
 # fmt: off
-INSTALL = command("install", ".this_host.install_uninstall", "Install images from packages.",
+INSTALL = command("install", ".this_host.image_making", "Install images from packages.",
     argument("names", Kind.PACKAGE, "[NAME|FILE.whl]...", repeatable=True, required=False,
              on_line=True),
     option("--from", Kind.TEXT, "SOURCE",
@@ -41,7 +41,7 @@ INSTALL = command("install", ".this_host.install_uninstall", "Install images fro
     flag("--list", "List what is installed from packages instead.", name="listing"),
     JSON)
 
-UNINSTALL = command("uninstall", ".this_host.install_uninstall",
+UNINSTALL = command("uninstall", ".this_host.image_making",
     "Remove images and QEMU that were installed from packages.",
     argument("names", Kind.INSTALLED, "NAME...", repeatable=True),
     JSON)

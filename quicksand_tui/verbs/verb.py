@@ -89,7 +89,7 @@ class Kind(Enum):
     REST = auto()
     """The rest of the `:` line, as it is."""
     MACHINE = auto()
-    """Stands in the place of the options of a new machine (`quicksand_tui.cli.machine`)."""
+    """Stands in the place of the options of a new machine (`quicksand_tui.cli.click_commands`)."""
 
 
 _WORDS = {

@@ -1,1 +1,2 @@
-"""Commands that start sandboxes and work in their guests, and mounts and ports between both."""
+"""Commands that start sandboxes and work in their guests: programs, terminals, files, screens, and
+mounts and ports between both."""

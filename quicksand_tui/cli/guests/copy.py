@@ -1,4 +1,6 @@
-"""`quicksand-tui cp`: copies files into and out of a sandbox."""
+"""`quicksand-tui cp`: copies files into and out of a sandbox. What comes from a guest is hostile:
+each file is made by descriptors of directories, under a name that can only be an entry of its own.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,8 @@ from quicksand.base.errors import AgentRefusedError, DiskSpaceError
 from quicksand.guest.guest_files import GuestFile, GuestFiles
 
 from quicksand_tui.cli.click_commands import command_of
-from quicksand_tui.cli.fd_streams import FdWriter
 from quicksand_tui.cli.guests import transfer
+from quicksand_tui.cli.guests.executing import FdWriter
 from quicksand_tui.cli.guests.transfer import (
     DEPTH_MAX,
     SMALL,

@@ -1,4 +1,5 @@
-"""`quicksand-tui mount, unmount, mounts`: directories of this host in the guests of sandboxes."""
+"""`quicksand-tui mount, unmount, mounts, forward`: directories and ports that this host shares with
+guests."""
 
 from __future__ import annotations
 
@@ -19,8 +20,7 @@ from quicksand.records.port_forwards import Protocol, parse_forward
 from quicksand.records.registry import Registry
 from quicksand.things.status import MountState
 
-from quicksand_tui.cli.click_commands import command_of
-from quicksand_tui.cli.machine import ORDER, is_directory, read_mount
+from quicksand_tui.cli.click_commands import ORDER, command_of, is_directory, read_mount
 from quicksand_tui.cli.output import Exit, complain, print_json, print_table, say
 from quicksand_tui.cli.progress_display import shown
 from quicksand_tui.cli.runner import Signals, attached, run_async

@@ -12,11 +12,10 @@ from quicksand.life import machinery
 from quicksand.records.config import NetworkMode
 from quicksand.sandbox import Sandbox
 
-from quicksand_tui.cli.click_commands import command_of, parse_keys
+from quicksand_tui.cli.click_commands import command_of, machine_options, parse_keys
 from quicksand_tui.cli.guests import executing
 from quicksand_tui.cli.guests.executing import Wish
 from quicksand_tui.cli.host_choice import has_terminal
-from quicksand_tui.cli.machine import machine_options
 from quicksand_tui.cli.output import Exit, print_json, say, say_notices
 from quicksand_tui.cli.progress_display import StartProgress, shown
 from quicksand_tui.cli.runner import Signals, run_in_sandbox

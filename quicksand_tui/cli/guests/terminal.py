@@ -1,5 +1,5 @@
-"""Shows a guest's terminal in ours: raw and byte for byte in both directions. Our terminal is
-restored at the end."""
+"""`quicksand-tui shell`, and terminals for `run` and `exec`: a guest's terminal shown in ours, raw
+and byte for byte in both directions. Our terminal is restored at the end."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ from quicksand.records.registry import Registry
 from quicksand_vt import Restoring, Unasking
 
 from quicksand_tui.cli.click_commands import command_of, parse_keys
-from quicksand_tui.cli.fd_streams import FdWriter
-from quicksand_tui.cli.guests.executing import Wish, choose_term, starting
+from quicksand_tui.cli.guests.executing import FdWriter, Wish, choose_term, starting
 from quicksand_tui.cli.output import Exit, complain, print_json, print_table, say, show_age
 from quicksand_tui.cli.runner import attached, run_in_sandbox, why_gone
 from quicksand_tui.door.terminal_place import AnswerRight

@@ -15,7 +15,7 @@ from quicksand.base.errors import AgentRefusedError, DiskSpaceError, QuicksandEr
 from quicksand.guest.agent.extents import FILE_MAX, Extent
 from quicksand.guest.guest_files import GuestFile, GuestFiles
 
-from quicksand_tui.cli.fd_streams import READ_SIZE, FdReader
+from quicksand_tui.cli.guests.executing import READ_SIZE, FdReader
 from quicksand_tui.cli.output import complain, complain_of, show_size
 from quicksand_tui.cli.progress_display import Standing
 

@@ -20,7 +20,7 @@ from quicksand.remote.destination import Destination, NodeDestination
 from quicksand.remote.sending import fetch_file, make_place, require_replaceable, send_file
 
 from quicksand_tui.cli.click_commands import explain_usage, invoke, is_carried, load
-from quicksand_tui.cli.fd_streams import FdReader, FdWriter, same_file
+from quicksand_tui.cli.guests.executing import FdReader, FdWriter, same_file
 from quicksand_tui.cli.host_choice import HERE, LOCAL, OPTION, VARIABLE, has_terminal, open_app
 from quicksand_tui.cli.hosts.destinations import find_destination
 from quicksand_tui.cli.hosts.sandbox_there import reached_host

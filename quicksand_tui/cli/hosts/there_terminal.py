@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from quicksand.base.errors import RemoteError
 from quicksand_vt import Restoring
 
-from quicksand_tui.cli.fd_streams import FdReader, FdWriter
+from quicksand_tui.cli.guests.executing import FdReader, FdWriter
 from quicksand_tui.cli.guests.terminal import raw_terminal, terminal_size
 
 if TYPE_CHECKING:

@@ -1,5 +1,5 @@
-"""The same server on a port, for other machines and for clients that run no programs. Every client
-must have a key, and gets only where that leads to."""
+"""`quicksand-tui ssh-gateway`: the same server on a port, for other machines and for clients that
+run no programs. Every client must have a key, and gets only where that leads to."""
 
 from __future__ import annotations
 

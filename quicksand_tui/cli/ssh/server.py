@@ -1,4 +1,7 @@
-"""The server that talks to a client over one connection."""
+"""The server that talks to a client over one connection, and `ssh --stdio`, which serves one so.
+
+What the client forwards leads into the guest, and what the guest's programs offer to the client.
+"""
 
 from __future__ import annotations
 

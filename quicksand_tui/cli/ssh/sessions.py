@@ -1,4 +1,5 @@
-"""Sessions of a client: commands, terminals and SFTP, which run in the guest."""
+"""Sessions of a client: commands, terminals and SFTP, which run in the guest, and the near end of
+their channels, read and written at the pace of the other side."""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""`quicksand-tui ssh-config`: the config by which ssh reaches sandboxes."""
+"""How ssh knows sandboxes: `quicksand-tui ssh-config`, our config, hosts and key, and the names.
+
+A client that uses our files needs no question answered, and offers nothing of the user's to a
+sandbox. NAME.qs is a sandbox of this machine, NAME.HOST.qs one of another. The key identifies this
+program, not a guest: guests are made, cloned and reverted all day.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,2 @@
-"""Commands about this host: its fitness, its use, and the program's own files."""
+"""Commands about this host: its sandboxes and images, its fitness and use, and the program's own
+files."""

@@ -1,4 +1,6 @@
-"""`quicksand-tui benchmark IMAGE`: measures this machine and reports medians of one run."""
+"""`quicksand-tui benchmark IMAGE`: measures this machine and reports medians of one run:
+checkpoints and reverts, trees, clones, saves, and what `measured` has. Programs in bench/ use the
+same functions."""
 
 from __future__ import annotations
 

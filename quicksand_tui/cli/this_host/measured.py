@@ -1,4 +1,5 @@
-"""The sandboxes for measurements, the spares that wait for them, and their use of the host."""
+"""The measurements of one sandbox: starts, commands, and its use of the host; and the figures that
+they give."""
 
 from __future__ import annotations
 

@@ -257,7 +257,7 @@ def du_command(each: bool, as_json: bool) -> None:
     Deleting a whole group frees its OWN bytes; SHARED ones belong to others, too. The total counts
     every file once.
     """
-    usage = lazy.measure(paths())
+    usage = lazy.measure_disk(paths())
     if as_json:
         print_json(_usage_facts(usage))
         return

@@ -15,9 +15,9 @@ import pytest
 from quicksand.base.errors import NoDisplayError
 from quicksand.display.recording import Recorded
 
+from quicksand_tui.cli.guests import display
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
-from quicksand_tui.cli.showing import display
 from quicksand_tui.door.engine_screen import recorded_text
 from tests.unit.cli.run_cli import make_stopped
 

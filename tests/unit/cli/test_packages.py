@@ -13,6 +13,7 @@ from quicksand.base.paths import Paths
 from quicksand.disks.images.image_store import ImageStore
 from quicksand.qemu.binaries import QemuBinaries
 
+from quicksand_tui.cli import lazy_commands
 from quicksand_tui.cli.click_commands import Completer
 from quicksand_tui.cli.completing import (
     complete_installed,
@@ -22,7 +23,6 @@ from quicksand_tui.cli.completing import (
 )
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
-from quicksand_tui.cli.this_host import install_uninstall
 from tests.unit.disks.packages.wheels import make_overlay, make_stub, make_wheel
 
 Output = pytest.CaptureFixture[str]
@@ -51,14 +51,14 @@ def got(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         asked.append(arch)
         return QemuBinaries(system=Path("qemu"), img=None, version=(9, 0, 1), origin="of the test")
 
-    monkeypatch.setattr(install_uninstall, "ensure_qemu", get)
+    monkeypatch.setattr(lazy_commands, "ensure_qemu", get)
     return asked
 
 
 @pytest.fixture
 def qemu(monkeypatch: pytest.MonkeyPatch) -> None:
     """QEMU is there."""
-    monkeypatch.setattr(install_uninstall, "find_binaries", lambda arch: None)
+    monkeypatch.setattr(lazy_commands, "find_binaries", lambda arch: None)
 
 
 def told(capsys: Output, *argv: str, code: Exit = Exit.OK) -> tuple[list[str], str]:
@@ -192,7 +192,7 @@ def without_qemu(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(arch: str) -> None:
         raise QemuNotFound("qemu is missing")
 
-    monkeypatch.setattr(install_uninstall, "find_binaries", missing)
+    monkeypatch.setattr(lazy_commands, "find_binaries", missing)
 
 
 def test_qemu_is_got_with_the_first_image(
@@ -211,7 +211,7 @@ def test_qemu_that_cannot_be_got_is_told_and_the_image_is_installed(
     capsys: Output, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     without_qemu(monkeypatch)
-    monkeypatch.setattr(install_uninstall, "ensure_qemu", no_network)
+    monkeypatch.setattr(lazy_commands, "ensure_qemu", no_network)
     out, err = told(capsys, "install", str(make_wheel(tmp_path)))
     assert out == ["alpine 0.10.1"]
     assert "the image is installed, but QEMU is missing: no network" in err

@@ -92,7 +92,7 @@ async def no_template(*words: object, **options: object) -> None:
 def test_what_can_never_wait_is_refused_first(
     places: Paths, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("quicksand_tui.cli.this_host.image_making.warm_up", no_template)
+    monkeypatch.setattr("quicksand_tui.cli.lazy_commands.warm_up", no_template)
     assert warm("debian", "--display", "--vnc-port", "0", "--spares", "2") == Exit.FAILURE
     assert "hint: leave out --vnc-port" in capsys.readouterr().err
     assert ordered(places) == {}
@@ -101,7 +101,7 @@ def test_what_can_never_wait_is_refused_first(
 def test_too_little_memory_is_told_with_the_reason(
     places: Paths, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("quicksand_tui.cli.this_host.image_making.warm_up", no_template)
+    monkeypatch.setattr("quicksand_tui.cli.lazy_commands.warm_up", no_template)
     monkeypatch.setattr("quicksand.warm.spares.spare_making.available_memory", lambda: 1 << 30)
     Orders(places).set(DEBIAN, 1)
     assert warm("debian", "--spares", "3") == Exit.FAILURE
@@ -118,9 +118,7 @@ def test_a_save_is_no_image(
     class Meaning:
         save = "a save"
 
-    monkeypatch.setattr(
-        "quicksand_tui.cli.this_host.image_making.find_meaning", lambda *_: Meaning()
-    )
+    monkeypatch.setattr("quicksand_tui.cli.lazy_commands.find_meaning", lambda *_: Meaning())
     assert warm("sv", "--spares", "1") != Exit.OK
     told = capsys.readouterr().err
     assert "'sv' is a save, and only images are warmed up" in told
@@ -193,7 +191,7 @@ def test_an_interrupted_order_says_what_stands(
         os.kill(os.getpid(), signal.SIGINT)
         await asyncio.sleep(60)
 
-    monkeypatch.setattr("quicksand_tui.cli.this_host.image_making.warm_up", warmed)
+    monkeypatch.setattr("quicksand_tui.cli.lazy_commands.warm_up", warmed)
     monkeypatch.setattr(stock, "make_spare", make_spare)
     assert warm("debian", "--memory", "1G", "--spares", "4") == BY_SIGNAL + signal.SIGINT
     told = capsys.readouterr().err

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from quicksand_tui.cli.fd_streams import QUEUE_MAX, FdReader, FdWriter, same_file
+from quicksand_tui.cli.guests.executing import QUEUE_MAX, FdReader, FdWriter, same_file
 
 Pipe = tuple[int, int]
 

@@ -25,9 +25,10 @@ from quicksand.snapshots.guest_ram import GuestRam
 from quicksand.snapshots.history import Origin
 from quicksand.warm.templates import list_templates, templates_dir
 
+from quicksand_tui.cli import lazy_commands
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
-from quicksand_tui.cli.this_host import doctor, image_making
+from quicksand_tui.cli.this_host import doctor
 from quicksand_tui.cli.this_host.doctor import Level, check_checkpoints, check_templates
 
 
@@ -139,7 +140,7 @@ def test_a_bundle_is_unpacked_and_warmed(
     store = ImageStore(places.images)
     export_image("tiny", tmp_path / "t.quicksand", places)
     store.remove("tiny")
-    monkeypatch.setattr(image_making, "warm_up", warmed)
+    monkeypatch.setattr(lazy_commands, "warm_up", warmed)
     monkeypatch.chdir(tmp_path)
     assert run(["images", "warm", "t.quicksand", "--memory", "300M"]) == Exit.FAILURE
     assert f"it would boot tiny@{image[:12]} with 300M" in capsys.readouterr().err

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 from quicksand_pixels import Chord, Way
 
-from quicksand_tui.cli.showing.view import View
+from quicksand_tui.cli.guests.view import View
 
 
 class Screen:

@@ -13,7 +13,7 @@ from quicksand.display.rfb import RfbClient
 from quicksand.things.status import Status
 
 from quicksand_tui.cli import runner
-from quicksand_tui.cli.showing import view
+from quicksand_tui.cli.guests import view
 from quicksand_tui.kit import probe
 
 SOCKET = Path(sys.argv[1])

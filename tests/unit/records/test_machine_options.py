@@ -24,7 +24,7 @@ from quicksand.sandbox import OPTIONS, OWN, Sandbox
 from quicksand.saves.resolving import confine, left_out_of
 from quicksand.saves.save_manifest import SaveManifest
 
-from quicksand_tui.cli import machine, runner
+from quicksand_tui.cli import click_commands, lazy_commands, runner
 from quicksand_tui.cli.guests import run
 from quicksand_tui.forms import form_fields
 from quicksand_tui.forms.form_fields import find_problems
@@ -69,7 +69,12 @@ class TrialConfig(SandboxConfig):
 def config(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> type[SandboxConfig]:
     """The class of configs, everywhere."""
     kind: type[SandboxConfig] = request.param
-    for module in (quicksand.records.config, quicksand.saves.save_manifest, machine, form_fields):
+    for module in (
+        quicksand.records.config,
+        quicksand.saves.save_manifest,
+        lazy_commands,
+        form_fields,
+    ):
         monkeypatch.setattr(module, "SandboxConfig", kind)
     return kind
 
@@ -91,7 +96,7 @@ def command_of(kind: type[SandboxConfig]) -> click.Command:
     """A command with the options of a machine, which prints what arrives."""
 
     @click.command()
-    @machine.machine_options()
+    @click_commands.machine_options()
     def command(machine: dict[str, Any]) -> None:
         print(json.dumps(kind.parse({"image": "x", **machine}).to_json()))
 

@@ -1,5 +1,5 @@
-"""`quicksand-tui screenshot, type, key, mouse, vnc`: the screen of a sandbox, its keyboard and its
-mouse."""
+"""`quicksand-tui screenshot, record, type, key, mouse, vnc`: the screen of a sandbox, its keyboard
+and its mouse."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from quicksand.life.sandbox_display import SCROLL_MAX, TEXT_MAX
 from quicksand.sandbox import Sandbox
 
 from quicksand_tui.cli.click_commands import command_of
-from quicksand_tui.cli.fd_streams import FdWriter
+from quicksand_tui.cli.guests.executing import FdWriter
 from quicksand_tui.cli.hosts.told_paths import told
 from quicksand_tui.cli.output import Exit, print_json, say
 from quicksand_tui.cli.runner import attached, opened, run_async

@@ -1,4 +1,5 @@
-"""`quicksand-tui view`: a guest's screen in the terminal, with its mouse and keys."""
+"""`quicksand-tui view`: a guest's screen in the terminal, with its mouse and keys. The terminal,
+its modes and its drawings are restored in every way of ending."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ from quicksand_pixels import (
 )
 
 from quicksand_tui.cli.click_commands import command_of, parse_keys
-from quicksand_tui.cli.fd_streams import FdWriter
+from quicksand_tui.cli.guests.executing import FdWriter
 from quicksand_tui.cli.guests.terminal import STDIN, STDOUT, require_terminal, terminal_size
 from quicksand_tui.cli.output import Exit
 from quicksand_tui.cli.runner import attached, run_in_sandbox, why_gone
