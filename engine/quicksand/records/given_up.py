@@ -3,24 +3,26 @@ its checkpoint needs. Whoever finds such a record later stores it (snapshots/kee
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
 from quicksand.base.errors import HistoryError
-from quicksand.base.fields import Fields
+from quicksand.base.fields import Kept, read_by
 from quicksand.base.files import read_json, write_json
 from quicksand.base.processes import boot_id
 from quicksand.records.layout import SandboxDir
-from quicksand.records.nodes import SCHEMA, File, Head, Node, check_schema
+from quicksand.records.nodes import SCHEMA, File, Head, Node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GivenUp:
+class GivenUp(Kept):
     """A present whose disk is frozen, and whose pages are in a file that may not be synced."""
 
-    node: Node
+    WHAT = "bad record of a present that was given up"
+    VERSION = SCHEMA
+
+    node: Node = field(metadata=read_by(Node.from_json))
     """The present's checkpoint without the memory, of the tier "disk"."""
-    head: Head
+    head: Head = field(metadata=read_by(Head.from_json))
     """The head before its disk was frozen."""
     run: str
     """The present's run of QEMU."""
@@ -28,7 +30,7 @@ class GivenUp:
     """Bytes of its guest's memory."""
     since: str | None
     """The checkpoint since which the held pages were written; None for the whole run of QEMU."""
-    firmware: File | None
+    firmware: File | None = field(metadata=read_by(File.from_json))
     boot: str
     """The boot of the host (`boot_id`): held pages exist only as long as that."""
 
@@ -36,34 +38,6 @@ class GivenUp:
     def is_held(self) -> bool:
         """Whether the host has not been rebooted since, so that its pages are still held."""
         return self.boot == boot_id()
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "schema_version": SCHEMA,
-            "node": self.node.to_json(),
-            "head": self.head.to_json(),
-            "run": self.run,
-            "size": self.size,
-            "since": self.since,
-            "firmware": self.firmware.to_json() if self.firmware is not None else None,
-            "boot": self.boot,
-        }
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> GivenUp:
-        """Parse one. Raises ValueError naming what is wrong."""
-        check_schema(value)
-        found = Fields(value, "bad record of a present that was given up")
-        firmware = found.any("firmware")
-        return cls(
-            node=Node.from_json(found.fields("node")),
-            head=Head.from_json(found.fields("head")),
-            run=found.text("run"),
-            size=found.whole("size"),
-            since=found.maybe("since", found.text),
-            firmware=None if firmware is None else File.from_json(firmware),
-            boot=found.text("boot"),
-        )
 
     def write(self, place: SandboxDir) -> None:
         """Write it to the disk. Raises DiskSpaceError, PathError."""

@@ -5,10 +5,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from quicksand.base.errors import StateError
-from quicksand.base.fields import Fields
+from quicksand.base.fields import Kept
 from quicksand.base.files import read_json, write_json
 from quicksand.base.processes import boot_id
 from quicksand.base.remedies import Remedy, Words
@@ -18,8 +17,11 @@ SCHEMA = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseRecord:
+class LeaseRecord(Kept):
     """The record that a fleet keeps a sandbox. While the file exists, only the fleet starts it."""
+
+    WHAT = "bad lease"
+    VERSION = SCHEMA
 
     name: str
     """The name for which the fleet keeps it."""
@@ -30,23 +32,6 @@ class LeaseRecord:
     """The machine where a later epoch was started; "" if this is the latest known one."""
     may_start_until: float = 0.0
     """The moment of the clock `keeper_parts.owner_wait.now` until which it may be started."""
-
-    def to_json(self) -> dict[str, Any]:
-        return {"schema_version": SCHEMA, **{f: getattr(self, f) for f in self.__slots__}}
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> LeaseRecord:
-        """Parse one. Raises ValueError."""
-        if value.get("schema_version") != SCHEMA:
-            raise ValueError(f"schema_version {value.get('schema_version')!r} is not {SCHEMA}")
-        found = Fields(value, "bad lease")
-        return cls(
-            name=found.text("name"),
-            epoch=found.whole("epoch"),
-            boot=found.text("boot"),
-            superseded_by=found.text("superseded_by"),
-            may_start_until=found.real("may_start_until"),
-        )
 
 
 def lease_file(place: SandboxDir) -> Path:

@@ -12,7 +12,7 @@ from quicksand.base.files import read_json, sync_dir, write_json
 from quicksand.disks.images.overlay import create_overlay
 from quicksand.disks.images.qcow2 import check_qcow2
 from quicksand.records.layout import SandboxDir, layer_name
-from quicksand.records.nodes import SCHEMA, File, Node, check_schema
+from quicksand.records.nodes import File, Node, Seal
 from quicksand.snapshots.image import seal_image
 from quicksand.snapshots.pages import verify
 from quicksand.snapshots.verified import Verified
@@ -39,19 +39,17 @@ def seal_layers(place: SandboxDir, names: Iterable[str]) -> None:
     for name in names:
         if not place.seal(name).exists():
             file = seal_image(place.layer(name), verified)
-            write_json(place.seal(name), {"schema_version": SCHEMA, "file": file.to_json()})
+            write_json(place.seal(name), Seal(file).to_json())
 
 
 def read_seal(place: SandboxDir, name: str) -> File:
     """The seal of a frozen layer. Raises HistoryError if it is missing or damaged."""
     path = place.seal(name)
     try:
-        value = read_json(path)
-        check_schema(value)
-        file = File.from_json(value["file"])
+        file = Seal.from_json(read_json(path)).file
         if file.name != place.layer(name).name:
             raise ValueError(f"it tells of {file.name}")
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError) as error:
         raise HistoryError(f"{path} is damaged: {error}") from error
     return file
 
