@@ -1,5 +1,5 @@
 """The fields of a JSON object from a file or another process, each of exactly the type that it must
-have: ``"false"`` is no truth value, and 7.9 no number of bytes. A record on disk (`Kept`) says once
+have: ``"false"`` is no truth value, and 7.9 no number of bytes. A record on disk (`JsonRecord`) says once
 what its fields are, and is checked, written and read by that.
 
 By hand, since `exec` and `ps` read records: msgspec would take them 5 ms, which is more than all of
@@ -118,21 +118,21 @@ _OR_NONE = " | None"
 
 
 def read_by(read: Read) -> dict[str, Any]:
-    """The metadata of a field of `Kept` that ``read`` makes; null is None if it may be None."""
+    """The metadata of a field of `JsonRecord` that ``read`` makes; null is None if it may be None."""
     return {"read": read}
 
 
 def each_by(read: Read) -> dict[str, Any]:
-    """The metadata of a field of `Kept` that is a list of such values."""
+    """The metadata of a field of `JsonRecord` that is a list of such values."""
     return {"read": read, "each": True}
 
 
 def later(meant: Any, **more: Any) -> dict[str, Any]:
-    """The metadata of a field of `Kept` that records of older versions lack: they meant this."""
+    """The metadata of a field of `JsonRecord` that records of older versions lack: they meant this."""
     return {"older": meant, **more}
 
 
-class Kept:
+class JsonRecord:
     """A record that stands on disk as a JSON object: a dataclass whose fields are of plain types
     (`_PLAIN`), each or None, or have metadata that say how they are read. A field must be there
     unless it is `later`, whatever its default."""

@@ -8,7 +8,7 @@ import os
 from dataclasses import dataclass
 
 from quicksand.base.errors import AgentRefusedError, MountError
-from quicksand.base.fields import Kept
+from quicksand.base.fields import JsonRecord
 from quicksand.base.processes import is_process, start_of
 from quicksand.guest.agent.session import Ask
 from quicksand.records.mount import Mount
@@ -18,7 +18,7 @@ LOOK_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Mounter(Kept):
+class Mounter(JsonRecord):
     """A process that is having a guest mount something."""
 
     WHAT = "bad record of who mounts"

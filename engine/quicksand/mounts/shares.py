@@ -17,7 +17,7 @@ from pathlib import Path
 
 from quicksand.base.error_text import printable
 from quicksand.base.errors import StateError
-from quicksand.base.fields import Kept, later, read_by
+from quicksand.base.fields import JsonRecord, later, read_by
 from quicksand.base.files import is_locked, map_os_errors, read_json, tail, try_lock, write_json
 from quicksand.base.processes import holders_of, is_process, send_signal, start_of
 from quicksand.base.regular import append_to, open_file
@@ -51,7 +51,7 @@ def stream_of(name: str) -> int | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Share(Kept):
+class Share(JsonRecord):
     """A served directory."""
 
     WHAT = "bad record of a share"

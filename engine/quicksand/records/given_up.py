@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from quicksand.base.errors import HistoryError
-from quicksand.base.fields import Kept, read_by
+from quicksand.base.fields import JsonRecord, read_by
 from quicksand.base.files import read_json, write_json
 from quicksand.base.processes import boot_id
 from quicksand.records.layout import SandboxDir
@@ -14,7 +14,7 @@ from quicksand.records.nodes import SCHEMA, File, Head, Node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GivenUp(Kept):
+class GivenUp(JsonRecord):
     """A present whose disk is frozen, and whose pages are in a file that may not be synced."""
 
     WHAT = "bad record of a present that was given up"

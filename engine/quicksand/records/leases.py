@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from quicksand.base.errors import StateError
-from quicksand.base.fields import Kept
+from quicksand.base.fields import JsonRecord
 from quicksand.base.files import read_json, write_json
 from quicksand.base.processes import boot_id
 from quicksand.base.remedies import Remedy, Words
@@ -17,7 +17,7 @@ SCHEMA = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseRecord(Kept):
+class LeaseRecord(JsonRecord):
     """The record that a fleet keeps a sandbox. While the file exists, only the fleet starts it."""
 
     WHAT = "bad lease"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
 from quicksand.base.errors import ConfigError
-from quicksand.base.fields import Kept, each_by, later, read_by
+from quicksand.base.fields import JsonRecord, each_by, later, read_by
 from quicksand.records.layout import AGENT_PORTS
 from quicksand.records.notes import read_note
 from quicksand.things.tier import Tier, find_tier
@@ -71,7 +71,7 @@ def _port(value: Any) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Head(Kept):
+class Head(JsonRecord):
     """The present state of a sandbox: its disk, and the checkpoint from which it descends."""
 
     WHAT = "bad head"
@@ -140,7 +140,7 @@ class File:
 
 
 @dataclass(frozen=True, slots=True)
-class Seal(Kept):
+class Seal(JsonRecord):
     """A frozen layer's record of its size and checksums."""
 
     WHAT = "bad seal"
@@ -153,7 +153,7 @@ A_FILE = read_by(File.from_json)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node(Kept):
+class Node(JsonRecord):
     """The record of one checkpoint."""
 
     WHAT = "bad checkpoint"

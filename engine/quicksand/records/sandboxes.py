@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass, field
 from typing import Any
 
-from quicksand.base.fields import Fields, Kept, each_by, later, read_by
+from quicksand.base.fields import Fields, JsonRecord, each_by, later, read_by
 from quicksand.records.config import SandboxConfig, check_name
 from quicksand.records.port_forwards import PortForward, Protocol
 from quicksand.things.sandbox_facts import SHOWN
@@ -21,7 +21,7 @@ LOCK_WAIT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SaveSource(Kept):
+class SaveSource(JsonRecord):
     """A save as it was when the sandbox was created. It is needed only for the first start."""
 
     WHAT = "bad record of a save"
@@ -38,7 +38,7 @@ class SaveSource(Kept):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record(Kept):
+class Record(JsonRecord):
     """The record of a sandbox, which outlives a stop."""
 
     WHAT = "bad record"
@@ -96,7 +96,7 @@ def _read_forward(pair: object) -> tuple[int, int]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunState(Kept):
+class RunState(JsonRecord):
     """Everything that a client needs to use a running sandbox."""
 
     WHAT = "bad state"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from quicksand.base.fields import Kept
+from quicksand.base.fields import JsonRecord
 
 KEY = "package"
 """The package's key in an image's manifest. Only an installation writes it: a bundle's own
@@ -12,7 +12,7 @@ statement is not taken over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Origin(Kept):
+class Origin(JsonRecord):
     """A package, as an installation has recorded it."""
 
     WHAT = "package"

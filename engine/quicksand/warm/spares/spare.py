@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from quicksand.base.fields import Kept, read_by
+from quicksand.base.fields import JsonRecord, read_by
 from quicksand.base.files import is_locked, read_json
 from quicksand.base.paths import Paths
 from quicksand.base.settings import OFF, SPARES
@@ -25,7 +25,7 @@ SCHEMA = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spare(Kept):
+class Spare(JsonRecord):
     """The contents of ``spare.json``."""
 
     WHAT = "bad spare.json"
