@@ -1,6 +1,6 @@
 """The fields of a JSON object from a file or another process, each of exactly the type that it must
-have: ``"false"`` is no truth value, and 7.9 no number of bytes. A record on disk (`JsonRecord`) says once
-what its fields are, and is checked, written and read by that.
+have: ``"false"`` is no truth value, and 7.9 no number of bytes. A record on disk (`JsonRecord`)
+says once what its fields are, and is checked, written and read by that.
 
 By hand, since `exec` and `ps` read records: msgspec would take them 5 ms, which is more than all of
 their reading (CONTRIBUTING.md has the figures).
@@ -118,7 +118,7 @@ _OR_NONE = " | None"
 
 
 def read_by(read: Read) -> dict[str, Any]:
-    """The metadata of a field of `JsonRecord` that ``read`` makes; null is None if it may be None."""
+    """The metadata of a field of `JsonRecord` that ``read`` makes; null is None if that is allowed."""
     return {"read": read}
 
 
@@ -128,7 +128,7 @@ def each_by(read: Read) -> dict[str, Any]:
 
 
 def later(meant: Any, **more: Any) -> dict[str, Any]:
-    """The metadata of a field of `JsonRecord` that records of older versions lack: they meant this."""
+    """The metadata of a field of `JsonRecord` that older versions did not write: they meant this."""
     return {"older": meant, **more}
 
 
