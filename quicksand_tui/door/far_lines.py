@@ -22,10 +22,11 @@ from quicksand.base.typed_values import (
     encode_changes,
 )
 from quicksand.things.frozen import frozen
+from quicksand.things.image_info import ImageInfo
 from quicksand.things.save import SaveFacts, TrashFacts
 from quicksand.things.status import Status
 
-from quicksand_tui.model.shown_sandboxes import ImageView, SandboxView
+from quicksand_tui.model.shown_sandboxes import SandboxView
 from quicksand_tui.model.shown_saves import SavesView
 from quicksand_tui.model.text import sanitise
 from quicksand_tui.model.world import HostView, World
@@ -209,7 +210,7 @@ class FarWorld:
     """The known state of another machine. Ids and names are those of that machine."""
 
     sandboxes: Mapping[str, SandboxView]
-    images: tuple[ImageView, ...] = ()
+    images: tuple[ImageInfo, ...] = ()
     host: HostView = HostView()
     error: str = ""
     """The reason why some of its sandboxes could not be read."""
@@ -266,7 +267,7 @@ class Learner:
         now = self.world
         self.world = FarWorld(
             sandboxes=sandboxes,
-            images=_read(tuple[ImageView, ...], told, "images", now.images),
+            images=_read(tuple[ImageInfo, ...], told, "images", now.images),
             host=_read(HostView, told, "host", now.host),
             error=_read(str, told, "error", now.error),
             now=_read(float, told, "now", now.now),

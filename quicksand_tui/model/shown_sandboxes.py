@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
 from dataclasses import field
 from typing import Protocol
 
 from quicksand.things.frozen import frozen
-from quicksand.things.image_info import ImageInfo
 from quicksand.things.sandbox_facts import SandboxFacts
 from quicksand.things.status import MountState, Status
 
@@ -222,19 +220,3 @@ class SandboxView(SandboxFacts):
 
     def mount_at(self, key: str | None) -> MountView | None:
         return next((mount for mount in self.mounts if mount.key == key), None)
-
-
-@frozen
-class ImageView(ImageInfo):
-    """One image, as the app shows it. All text is sanitised."""
-
-    machine: Mapping[str, str] = field(default_factory=dict)
-    """The options that it suggests for its machines, as typed in a form, by their keywords."""
-
-    @property
-    def key(self) -> str:
-        return self.name
-
-    @property
-    def is_built(self) -> bool:
-        return self.source != "recipe"

@@ -18,10 +18,11 @@ from quicksand_tui.model.keymap import NO_KEYS, Keymap
 from quicksand_tui.model.shown_saves import NO_SAVES, SavesView
 
 if TYPE_CHECKING:
+    from quicksand.things.image_info import ImageInfo
     from quicksand.things.save import SaveFacts, TrashFacts
 
     from quicksand_tui.model.shown_checkpoints import CheckpointView
-    from quicksand_tui.model.shown_sandboxes import ImageView, MountView, RemovedView, SandboxView
+    from quicksand_tui.model.shown_sandboxes import MountView, RemovedView, SandboxView
 
 
 @frozen
@@ -90,7 +91,7 @@ class MachineView:
     hint: str = ""
     silent_since: float | None = None
     """Unix time since when it does not answer although it is THERE; None if it answers."""
-    images: tuple[ImageView, ...] = ()
+    images: tuple[ImageInfo, ...] = ()
     host: HostView = HostView()
     is_drained: bool = False
     """The fleet places no new sandboxes there."""
@@ -125,7 +126,7 @@ class World:
     images_loaded: bool = True
     """False as long as only the sandboxes have been read: they come first."""
     sandboxes: tuple[SandboxView, ...] = ()
-    images: tuple[ImageView, ...] = ()
+    images: tuple[ImageInfo, ...] = ()
     host: HostView = HostView()
     error: str = ""
     """The reason why some sandboxes could not be read this time, so that their last known state is
@@ -196,7 +197,7 @@ class World:
             if view.state in HAS_MACHINE and not view.discard and not view.host
         )
 
-    def image(self, name: str | None) -> ImageView | None:
+    def image(self, name: str | None) -> ImageInfo | None:
         return next((i for i in self.images if i.name == name), None)
 
     def job(self, sandbox_id: str | None) -> Job | None:
@@ -212,7 +213,7 @@ class World:
         return tuple(job for job in self.jobs if job.verb in SAVE_VERBS)
 
     @property
-    def usable_images(self) -> tuple[ImageView, ...]:
+    def usable_images(self) -> tuple[ImageInfo, ...]:
         return tuple(image for image in self.images if not image.error)
 
 
@@ -233,7 +234,7 @@ class Selection:
     machine: str = ""
     """The name of the machine whose sandbox or header is under the cursor; "" is this one."""
     marked_sandboxes: tuple[SandboxView, ...] = ()
-    image: ImageView | None = None
+    image: ImageInfo | None = None
     checkpoint: CheckpointView | None = None
     compared: CheckpointView | None = None
     """The checkpoint whose screen is shown beside that of `checkpoint`."""

@@ -18,6 +18,7 @@ from quicksand_tui.verbs.saves import discard
 from quicksand_tui.views import losses
 
 if TYPE_CHECKING:
+    from quicksand.things.image_info import ImageInfo
     from quicksand.things.save import SaveFacts
     from textual.app import App
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from quicksand_tui.kit.remembered import Memory
     from quicksand_tui.model.jobs import Failure
     from quicksand_tui.model.shown_checkpoints import CheckpointView
-    from quicksand_tui.model.shown_sandboxes import ImageView, SandboxView
+    from quicksand_tui.model.shown_sandboxes import SandboxView
     from quicksand_tui.model.specs import NewSpec, Told
     from quicksand_tui.model.ssh_questions import SshQuestion
     from quicksand_tui.model.world import World
@@ -275,7 +276,7 @@ class Dialogs:
             undo=losses.way_back_from(world.keymap),
         )
 
-    def ask_to_uninstall(self, image: ImageView) -> None:
+    def ask_to_uninstall(self, image: ImageInfo) -> None:
         again = self._world().keymap.hint("install")
         self.confirm(
             f"Uninstall {clip(image.name, TITLE_CELLS)}?",

@@ -15,7 +15,7 @@ from quicksand_tui.model.jobs import Failure, JobVerb, OperationError
 from quicksand_tui.model.named import Named
 from quicksand_tui.model.remedy_words import hint_of, text_of
 from quicksand_tui.model.specs import Told
-from quicksand_tui.model.text import sanitise
+from quicksand_tui.model.text import clean, sanitise
 from quicksand_tui.verbs import lazy_engine
 from quicksand_tui.verbs.asked import Asked, Form
 from quicksand_tui.verbs.call import Call, Progress, Report, Table, ignore
@@ -30,18 +30,76 @@ from quicksand_tui.verbs.parameters import (
     SANDBOX,
     SENT,
 )
-from quicksand_tui.verbs.saved import Saved, SavedThere, lines_of_saved, tell_saved
 from quicksand_tui.verbs.stages import stage_text
 from quicksand_tui.verbs.trashing import RESTORE, TRASH
 from quicksand_tui.verbs.verb import Kind, argument, command, flag, option, part, verb
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from quicksand.base.errors import QuicksandError
     from quicksand.sandbox import Sandbox
     from quicksand.saves.census import Removed
-    from quicksand.saves.store import SaveStore, Trashed
+    from quicksand.saves.save_manifest import SaveManifest
+    from quicksand.saves.store import Save, SaveStore, Trashed
 
     from quicksand_tui.model.keymap import Keymap
+
+
+VOLATILE_SHOWN = 5
+UNSYNCED = (
+    "not in it: what the guest had not yet written to its disk, since it was paused or did not "
+    "answer; `quicksand-tui resume` lets it, then save again"
+)
+"""The loss told when a save or a snapshot could not be synced first."""
+
+
+class Saved(NamedTuple):
+    """A save that was made."""
+
+    save: Save
+    size: int
+    """Its allocated bytes, as in the list of saves; the lengths of its sparse files are larger."""
+    seconds: float
+
+
+class SavedThere(NamedTuple):
+    """A save that was made on another machine."""
+
+    name: str
+    manifest: SaveManifest
+
+
+def tell_saved(name: str, saved: Saved | SavedThere, keymap: Keymap) -> Told:
+    """Returns words about a save that was made, and about all that is not in it."""
+    if isinstance(saved, SavedThere):
+        manifest = saved.manifest
+        summary = f"{sanitise(saved.name)} is saved on the machine of {name}"
+    else:
+        manifest = saved.save.require()
+        summary = f"{sanitise(saved.save.name)} is saved: {size_text(saved.size)}"
+    if manifest.unsynced:
+        summary += (
+            "; what its guest had not yet written to its disk is missing: resume it, save again"
+        )
+    if not manifest.volatile:
+        return Told(summary=summary)
+    shown = [sanitise(path) for path in manifest.volatile[:VOLATILE_SHOWN]]
+    more = len(manifest.volatile) - len(shown)
+    names = ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+    return Told(summary=f"{summary}; not in it, since only in the guest's memory: {names}")
+
+
+def lines_of_saved(manifest: SaveManifest) -> Iterator[str]:
+    """Yields the command's words about all that is not in a save."""
+    if manifest.unsynced:
+        yield UNSYNCED
+    if manifest.volatile:
+        some = ", ".join(clean(path) for path in manifest.volatile[:VOLATILE_SHOWN])
+        more = len(manifest.volatile) - VOLATILE_SHOWN
+        more_text = f" and {more} more" if more > 0 else ""
+        yield f"not in it, since only in the guest's memory: {some}{more_text}"
+
 
 SHOWN_MAX = 200
 """The most lines that a report shows."""

@@ -10,7 +10,7 @@ from quicksand.things.status import Status
 
 from quicksand_tui.model.amounts import size_text
 from quicksand_tui.views.filters import nothing_matches
-from quicksand_tui.views.save_rows import jobs_text
+from quicksand_tui.views.job_rows import jobs_text
 
 if TYPE_CHECKING:
     from quicksand_tui.model.shown_sandboxes import SandboxView

@@ -32,12 +32,13 @@ from quicksand_tui.views.overview import (
 )
 from quicksand_tui.views.overview import beside as happened
 from quicksand_tui.views.rows import MUTED, Line, Words
-from quicksand_tui.views.save_rows import describe_save
-from quicksand_tui.views.saves_machines import describe_head
+from quicksand_tui.views.save_rows import describe_head, describe_save
 
 if TYPE_CHECKING:
+    from quicksand.things.image_info import ImageInfo
+
     from quicksand_tui.model.shown_checkpoints import CheckpointView
-    from quicksand_tui.model.shown_sandboxes import ImageView, SandboxView
+    from quicksand_tui.model.shown_sandboxes import SandboxView
 
 
 STYLES = {
@@ -278,7 +279,7 @@ def describe_checkpoint(checkpoint: CheckpointView, now: float) -> list[Line]:
     return lines
 
 
-def _image_lines(image: ImageView, world: World) -> list[Line]:
+def _image_lines(image: ImageInfo, world: World) -> list[Line]:
     if image.error:
         return [
             ("State", [("✗ broken", "error")]),

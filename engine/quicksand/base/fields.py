@@ -118,7 +118,7 @@ _OR_NONE = " | None"
 
 
 def read_by(read: Read) -> dict[str, Any]:
-    """The metadata of a field of `JsonRecord` that ``read`` makes; null is None if that is allowed."""
+    """The metadata of a field of `JsonRecord` that ``read`` makes; null stays None."""
     return {"read": read}
 
 
@@ -128,7 +128,7 @@ def each_by(read: Read) -> dict[str, Any]:
 
 
 def later(meant: Any, **more: Any) -> dict[str, Any]:
-    """The metadata of a field of `JsonRecord` that older versions did not write: they meant this."""
+    """The metadata of a field of `JsonRecord` that older versions lack: they meant this."""
     return {"older": meant, **more}
 
 

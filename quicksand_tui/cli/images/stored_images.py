@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import shlex
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -22,6 +21,8 @@ from quicksand.life.image_users import ImageUsers, find_unneeded
 from quicksand.life.prepared_images import drop_prepared, templates_of
 from quicksand.records.config import SandboxConfig
 from quicksand.records.registry import Registry
+from quicksand.things.fact import json_of
+from quicksand.things.image_info import IMAGE
 from quicksand.warm.spares.stock import check_order, set_order
 from quicksand.warm.template_maker import warm as warm_up
 from quicksand_images import build_image
@@ -168,7 +169,7 @@ def _resolver() -> ImageResolver:
 def _list(as_json: bool) -> None:
     found = _resolver().list(every_arch=True)
     if as_json:
-        print_json([{**asdict(image), "error": image.error or None} for image in found])
+        print_json([json_of(image, IMAGE) for image in found])
         return
     rows: list[tuple[object, ...]] = []
     for image in found:

@@ -16,6 +16,7 @@ from PIL import Image
 from quicksand.guest.traffic import GuestTraffic
 from quicksand.records.port_forwards import PortForward
 from quicksand.things.checkpoint import Checkpoint, CheckpointFacts
+from quicksand.things.image_info import ImageInfo
 from quicksand.things.status import MountState, Status
 from textual.events import Key
 from textual.pilot import Pilot
@@ -37,7 +38,6 @@ from quicksand_tui.model.losing import Losing
 from quicksand_tui.model.shown_checkpoints import CheckpointTree, CheckpointView
 from quicksand_tui.model.shown_sandboxes import (
     GuestView,
-    ImageView,
     MountView,
     ProcessView,
     SandboxView,
@@ -154,10 +154,10 @@ MOUNTED = World(
     keymap=default_keymap(),
 )
 """A sandbox with mounts."""
-DEBIAN = ImageView(
+DEBIAN = ImageInfo(
     name="debian", version="13.1", arch="x86_64", size=105 * MIB, built=NOW - 2 * 86400
 )
-OLD = ImageView(name="old", error="manifest.json is damaged: 'disk'")
+OLD = ImageInfo(name="old", error="manifest.json is damaged: 'disk'")
 HOST = HostView(memory_free=6 * GIB, disk_free=40 * GIB)
 
 KEYMAP = default_keymap()

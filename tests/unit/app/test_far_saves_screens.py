@@ -20,7 +20,7 @@ from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.verbs.call import Call, Report
 from quicksand_tui.verbs.saves import DoneThere
 from quicksand_tui.verbs.verdicts import Checked, VerifiedThere
-from quicksand_tui.views.saves_machines import arrange_saves, listed_saves
+from quicksand_tui.views.save_rows import arrange_saves, listed_saves
 from tests.unit.app.fake_saves import APP, DEV, DEV2, GONE, NOW, SAVES, trashed, view_of
 from tests.unit.app.fakes import FakeService, screen_text, shown, toasts, until
 from tests.unit.app.saves_screens import browsing, go_to, last_command, saves_shown
