@@ -75,7 +75,7 @@ class KeptFacts:
 class SaveFacts(KeptFacts):
     """The facts of one save."""
 
-    own: int = shown(0, head="OWN", kind="freed", json="own")
+    own: int = shown(0, head="OWN", kind="bytes", json="own")
     """Bytes that deleting it would free."""
     shared: int = shown(0, head="SHARED", kind="size", json="shared")
     """Bytes of files that it shares with other saves or sandboxes."""
@@ -177,7 +177,7 @@ class TrashFacts(KeptFacts):
     until: float | None = shown(None, head="UNTIL", kind="until", json="until")
     """Unix time after which it may be removed for good; None for other things than saves, which
     stay until they are removed."""
-    own: int = shown(0, head="FREES", kind="freed", json="frees")
+    own: int = shown(0, head="FREES", kind="bytes", json="frees")
     """Bytes that removing it for good would free."""
     shared: int = 0
     """Bytes of files that others use as well."""

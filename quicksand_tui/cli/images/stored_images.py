@@ -36,6 +36,7 @@ from quicksand_tui.cli.output import (
     Exit,
     print_json,
     print_table,
+    print_things,
     say,
     show_age,
     show_size,
@@ -130,8 +131,6 @@ def warm(
 new = image_care.new_command
 """A part of this verb, in a module of its own."""
 
-HEADS = ("NAME", "VERSION", "ARCH", "SIZE", "AGE", "FROM", "DIGEST")
-DIGEST_SHOWN = 12
 
 AGES = {"created": "newest file", "built": "built"}
 """The words for the times of an image: it was not created when its files were."""
@@ -171,17 +170,7 @@ def _list(as_json: bool) -> None:
     if as_json:
         print_json([json_of(image, IMAGE) for image in found])
         return
-    rows: list[tuple[object, ...]] = []
-    for image in found:
-        size = "" if image.size is None else show_size(image.size)
-        age = "" if image.built is None else show_age(image.built)
-        digest = image.digest.removeprefix("sha256:")[:DIGEST_SHOWN]
-        rows.append((image.name, image.version, image.arch, size, age, image.source, digest))
-    heads: tuple[str, ...] = HEADS
-    if any(image.error for image in found):
-        heads = (*HEADS, "PROBLEM")
-        rows = [(*row, image.error) for row, image in zip(rows, found, strict=True)]
-    print_table(heads, rows)
+    print_things(found, IMAGE)
     if not found:
         say("there are no images yet: `quicksand-tui images build debian` makes the default one")
 
