@@ -19,7 +19,7 @@ from quicksand_tui.cockpit import lazy_tabs
 from quicksand_tui.cockpit.below import Below
 from quicksand_tui.cockpit.changed_watch import ChangedFiles
 from quicksand_tui.cockpit.part import KnownChanged
-from quicksand_tui.model.known_sandbox import NOTHING_KNOWN, Known
+from quicksand_tui.model.shown_sandboxes import NOTHING_KNOWN, Known
 from quicksand_tui.views.happenings import events_of, last_commands
 from quicksand_tui.views.main_layout import Tab, tabs_of
 from quicksand_tui.views.rows import MUTED
@@ -41,8 +41,7 @@ if TYPE_CHECKING:
     from quicksand_tui.kit.key_handling import Keys
     from quicksand_tui.kit.outer_terminal import OuterTerminal
     from quicksand_tui.kit.remembered import Memory
-    from quicksand_tui.model.known_sandbox import Changes, Glance
-    from quicksand_tui.model.shown_sandboxes import MountView, SandboxView
+    from quicksand_tui.model.shown_sandboxes import Changes, Glance, MountView, SandboxView
     from quicksand_tui.model.world import Selection, World
     from quicksand_tui.views.frames import Edge
     from quicksand_tui.views.happenings import Happening

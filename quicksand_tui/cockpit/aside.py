@@ -10,8 +10,7 @@ from textual.containers import Vertical
 from quicksand_tui.widgets.details import Happened
 
 if TYPE_CHECKING:
-    from quicksand_tui.model.known_sandbox import Known
-    from quicksand_tui.model.shown_sandboxes import SandboxView
+    from quicksand_tui.model.shown_sandboxes import Known, SandboxView
     from quicksand_tui.model.world import World
 
 

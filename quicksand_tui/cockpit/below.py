@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from quicksand_tui.door.service import EngineService
     from quicksand_tui.home.config_file import Settings
     from quicksand_tui.kit.outer_terminal import OuterTerminal
-    from quicksand_tui.model.known_sandbox import Glance, Known
     from quicksand_tui.model.losing import Losing
+    from quicksand_tui.model.shown_sandboxes import Glance, Known
     from quicksand_tui.model.world import Selection, World
 
 CHOICE_ROWS_MIN, SCREENS_ROWS_MIN, MINIATURE_ROWS_MIN = 14, 16, 26

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from quicksand.things.frozen import frozen
 
 from quicksand_tui.model.jobs import OperationError
-from quicksand_tui.model.known_sandbox import Changes
+from quicksand_tui.model.shown_sandboxes import Changes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,10 +15,9 @@ from quicksand_tui.widgets.details import Facts
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from quicksand_tui.model.known_sandbox import Glance
     from quicksand_tui.model.losing import Losing
     from quicksand_tui.model.shown_checkpoints import CheckpointView
-    from quicksand_tui.model.shown_sandboxes import SandboxView
+    from quicksand_tui.model.shown_sandboxes import Glance, SandboxView
     from quicksand_tui.model.world import World
 
 PAUSE_S = 0.4

@@ -18,14 +18,10 @@ from quicksand_tui.cockpit.pane_pictures import PanePictureScreen
 from quicksand_tui.cockpit.shell_search import ShellSearch
 from quicksand_tui.kit.toasts import tell
 from quicksand_tui.model.jobs import JobVerb
-from quicksand_tui.model.known_sandbox import Glance
+from quicksand_tui.model.shown_sandboxes import Glance
 from quicksand_tui.panes.content import session_of
 from quicksand_tui.panes.kept_lines import last_lines
-from quicksand_tui.panes.messages import (
-    PanePrefixed,
-    ShellsLeft,
-    ShellsZoomed,
-)
+from quicksand_tui.panes.messages import PanePrefixed, ShellsLeft, ShellsZoomed
 from quicksand_tui.panes.pending_shell import Awaited, WaitingShell, no_shell_text, typed_text
 from quicksand_tui.panes.splits import Arrangement
 from quicksand_tui.panes.workspace import Workspace, WorkspaceEmptied, WorkspaceRearranged

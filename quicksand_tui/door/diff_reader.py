@@ -21,8 +21,8 @@ from quicksand_tui.model.diffs import (
     DiffView,
     TextDiff,
 )
-from quicksand_tui.model.known_sandbox import Glance
 from quicksand_tui.model.losing import Losing, places_of
+from quicksand_tui.model.shown_sandboxes import Glance
 from quicksand_tui.model.text import sanitise, sanitise_lines
 from quicksand_tui.panes.kept_lines import lines_of_output
 from quicksand_tui.panes.titles import named

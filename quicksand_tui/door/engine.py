@@ -27,8 +27,13 @@ from quicksand_tui.door.service_protocol import ShellView
 from quicksand_tui.door.terminals import PANE_NAME, birth_of
 from quicksand_tui.model.changed_directories import by_directory
 from quicksand_tui.model.jobs import CommandOutput, Failure, OperationError
-from quicksand_tui.model.known_sandbox import ChangedPlace, Changes, Glance
-from quicksand_tui.model.shown_sandboxes import GuestView, ProcessView
+from quicksand_tui.model.shown_sandboxes import (
+    ChangedPlace,
+    Changes,
+    Glance,
+    GuestView,
+    ProcessView,
+)
 from quicksand_tui.model.text import sanitise, sanitise_lines
 from quicksand_tui.panes.titles import named
 from quicksand_tui.pixels.small import fit, read_png

@@ -13,9 +13,8 @@ if TYPE_CHECKING:
 
     from quicksand_tui.model.diffs import DiffSpec, DiffView, TextDiff
     from quicksand_tui.model.jobs import CommandOutput
-    from quicksand_tui.model.known_sandbox import Changes, Glance
     from quicksand_tui.model.losing import Losing
-    from quicksand_tui.model.shown_sandboxes import GuestView
+    from quicksand_tui.model.shown_sandboxes import Changes, Glance, GuestView
     from quicksand_tui.model.wall_plan import Heard, WatchedTerminal
     from quicksand_tui.pixels.cells import Cells
     from quicksand_tui.pixels.encoder_messages import Drawn

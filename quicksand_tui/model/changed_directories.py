@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from quicksand_tui.model.known_sandbox import ChangedPlace
+from quicksand_tui.model.shown_sandboxes import ChangedPlace
 
 PLACES_MAX = 12
 """The most places that are told apart, if the tree allows it."""

@@ -10,7 +10,7 @@ from quicksand.things.status import MountState, Status
 
 from quicksand_tui.model.amounts import pause_text, seconds_text
 from quicksand_tui.model.jobs import JobVerb
-from quicksand_tui.model.known_sandbox import EventView
+from quicksand_tui.model.shown_sandboxes import EventView
 from quicksand_tui.model.text import clip
 
 if TYPE_CHECKING:

@@ -19,16 +19,14 @@ from quicksand_tui.model.amounts import (
     size_text,
     sparkline,
 )
-from quicksand_tui.model.known_sandbox import NOTHING_KNOWN, Known
-from quicksand_tui.model.shown_sandboxes import split_host
+from quicksand_tui.model.shown_sandboxes import NOTHING_KNOWN, Known, split_host
 from quicksand_tui.model.text import clip, drawn_cells
 from quicksand_tui.views.mount_rows import mount_words, told_words
 from quicksand_tui.views.rows import Words, rates_text
 from quicksand_tui.views.stalls import silence_text
 
 if TYPE_CHECKING:
-    from quicksand_tui.model.known_sandbox import EventView
-    from quicksand_tui.model.shown_sandboxes import MountView, SandboxView
+    from quicksand_tui.model.shown_sandboxes import EventView, MountView, SandboxView
     from quicksand_tui.model.world import World
 
 TITLE_CELLS = 40

@@ -12,10 +12,9 @@ from quicksand_tui.model.text import clip
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from quicksand_tui.model.known_sandbox import Glance
     from quicksand_tui.model.losing import Losing
     from quicksand_tui.model.shown_checkpoints import CheckpointView
-    from quicksand_tui.model.shown_sandboxes import SandboxView
+    from quicksand_tui.model.shown_sandboxes import Glance, SandboxView
     from quicksand_tui.views.overview import Shown
     from quicksand_tui.views.rows import Line, Words
 

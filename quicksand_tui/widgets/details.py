@@ -17,7 +17,7 @@ from textual.visual import Visual
 from textual.widget import Widget
 
 from quicksand_tui.model.amounts import age_text, pause_text, size_text
-from quicksand_tui.model.known_sandbox import NOTHING_KNOWN, Known
+from quicksand_tui.model.shown_sandboxes import NOTHING_KNOWN, Known
 from quicksand_tui.model.text import clip, plain
 from quicksand_tui.model.world import HERE, Panel, Selection, World
 from quicksand_tui.views.machine_groups import describe_machine

@@ -23,20 +23,16 @@ from textual.pilot import Pilot
 
 from quicksand_tui.actions.all_actions import default_keymap
 from quicksand_tui.door.service import EngineService
-from quicksand_tui.door.service_protocol import (
-    LogKind,
-    Questions,
-    ScreenSink,
-    ShellView,
-)
+from quicksand_tui.door.service_protocol import LogKind, Questions, ScreenSink, ShellView
 from quicksand_tui.home.config_file import Settings
 from quicksand_tui.kit.deliberate_keys import Hands
 from quicksand_tui.model.diffs import DiffSpec, DiffView, TextDiff
 from quicksand_tui.model.jobs import CommandOutput, Failure, JobVerb, OperationError
-from quicksand_tui.model.known_sandbox import Changes, Glance
 from quicksand_tui.model.losing import Losing
 from quicksand_tui.model.shown_checkpoints import CheckpointTree, CheckpointView
 from quicksand_tui.model.shown_sandboxes import (
+    Changes,
+    Glance,
     GuestView,
     MountView,
     ProcessView,

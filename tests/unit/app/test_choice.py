@@ -10,8 +10,8 @@ from quicksand.things.status import Status
 
 from quicksand_tui.cockpit import revert_preview
 from quicksand_tui.model.jobs import Failure
-from quicksand_tui.model.known_sandbox import Glance
 from quicksand_tui.model.losing import Losing, places_of
+from quicksand_tui.model.shown_sandboxes import Glance
 from quicksand_tui.views.main_layout import Tab
 from quicksand_tui.views.revert_lines import losing_lines
 from tests.unit.app.fakes import (
