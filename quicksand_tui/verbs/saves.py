@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from quicksand.base.errors import QuicksandError
     from quicksand.sandbox import Sandbox
     from quicksand.saves.census import Removed
-    from quicksand.saves.save_manifest import SaveManifest
-    from quicksand.saves.store import Save, SaveStore, Trashed
+    from quicksand.saves.save_manifest import Save, SaveManifest
+    from quicksand.saves.store import SaveStore, Trashed
 
     from quicksand_tui.model.keymap import Keymap
 

@@ -20,7 +20,7 @@ from quicksand_tui.verbs.saves import SHOWN_MAX, are, named, names_of, time_text
 from quicksand_tui.verbs.verb import Kind, argument, flag, verb
 
 if TYPE_CHECKING:
-    from quicksand.saves.store import Save
+    from quicksand.saves.save_manifest import Save
     from quicksand.saves.verifying import Verdict
 
     from quicksand_tui.model.keymap import Keymap

@@ -17,7 +17,7 @@ from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record
 from quicksand.saves.census import base_of
 from quicksand.saves.finding import all_stores, known_stores
-from quicksand.saves.store import Save
+from quicksand.saves.save_manifest import Save
 
 FRESH_S = 600.0
 """Seconds for which a new version is left alone, because it may be about to be used."""

@@ -13,10 +13,9 @@ from quicksand.life.sandbox_checkpoints import Checkpoints
 from quicksand.life.sandbox_life import Life
 
 if TYPE_CHECKING:
-    from quicksand.saves.autosave import AutoSave
-    from quicksand.saves.save_manifest import SaveManifest
-    from quicksand.saves.saving import SaveOptions
-    from quicksand.saves.store import Save, SaveStore
+    from quicksand.saves.save_manifest import Save, SaveManifest
+    from quicksand.saves.saving import AutoSave, SaveOptions
+    from quicksand.saves.store import SaveStore
 
 
 class Saves:

@@ -63,7 +63,8 @@ if TYPE_CHECKING:
     from quicksand.life.sandbox_removal import RemovedSandbox
     from quicksand.records.trash import TrashedSandbox
     from quicksand.saves.census import Removed
-    from quicksand.saves.store import Save, SaveStore, Trashed
+    from quicksand.saves.save_manifest import Save
+    from quicksand.saves.store import SaveStore, Trashed
     from quicksand.saves.verifying import Verdict
 
 

@@ -32,8 +32,8 @@ from quicksand.saves.bundle.manifest import Bundle, BundleKind, Member, image_pa
 from quicksand.saves.bundle.receiving import Imported, ImportOptions, require_space
 from quicksand.saves.moving.arriving import Arriving
 from quicksand.saves.moving.members import FileMembers
-from quicksand.saves.save_manifest import SaveManifest, check_save_name
-from quicksand.saves.store import Save, SaveStore, overlay_paths, taken
+from quicksand.saves.save_manifest import Save, SaveManifest, check_save_name, overlay_paths
+from quicksand.saves.store import SaveStore, taken
 
 PLACE, LOCK = "incoming", "lock"
 LOCK_WAIT_S = 10.0
