@@ -19,9 +19,10 @@ from quicksand_tui.cockpit import lazy_tabs
 from quicksand_tui.cockpit.below import Below
 from quicksand_tui.cockpit.changed_watch import ChangedFiles
 from quicksand_tui.cockpit.part import KnownChanged
-from quicksand_tui.model.shown_sandboxes import NOTHING_KNOWN, Known
+from quicksand_tui.model.shown_sandboxes import Known
 from quicksand_tui.views.happenings import events_of, last_commands
 from quicksand_tui.views.main_layout import Tab, tabs_of
+from quicksand_tui.views.overview import NOTHING_KNOWN
 from quicksand_tui.views.rows import MUTED
 from quicksand_tui.views.stalls import silence_text
 from quicksand_tui.widgets.bars import TabBar

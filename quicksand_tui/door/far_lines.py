@@ -303,7 +303,7 @@ SAVES = Table(
     gone="gone",
     new=lambda key: SaveFacts(path=key, name="?"),
     is_key=_is_path,
-    own=frozenset({"host", "away", "verdict", "path"}),
+    own=frozenset({"host", "away", "verdict", "path", "root"}),
     most=SAVES_MAX,
     learned=_sound,
 )

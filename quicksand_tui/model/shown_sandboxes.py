@@ -276,6 +276,3 @@ class Known:
     events: tuple[EventView, ...] = ()
     """The last events, newest first."""
     changes: Changes | None = None
-
-
-NOTHING_KNOWN = Known()

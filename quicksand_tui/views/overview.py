@@ -19,7 +19,7 @@ from quicksand_tui.model.amounts import (
     size_text,
     sparkline,
 )
-from quicksand_tui.model.shown_sandboxes import NOTHING_KNOWN, Known, split_host
+from quicksand_tui.model.shown_sandboxes import Known, split_host
 from quicksand_tui.model.text import clip, drawn_cells
 from quicksand_tui.views.mount_rows import mount_words, told_words
 from quicksand_tui.views.rows import Words, rates_text
@@ -54,6 +54,9 @@ class Block:
     """Words before the lines, side by side as far as there is room."""
     bars: SandboxView | None = None
     """The sandbox whose use of the host is drawn below the lines."""
+
+
+NOTHING_KNOWN = Known()
 
 
 def _line(*left: Words, right: Sequence[Words] = ()) -> Shown:

@@ -17,11 +17,11 @@ from textual.visual import Visual
 from textual.widget import Widget
 
 from quicksand_tui.model.amounts import age_text, pause_text, size_text
-from quicksand_tui.model.shown_sandboxes import NOTHING_KNOWN, Known
 from quicksand_tui.model.text import clip, plain
 from quicksand_tui.model.world import HERE, Panel, Selection, World
 from quicksand_tui.views.machine_groups import describe_machine
 from quicksand_tui.views.overview import (
+    NOTHING_KNOWN,
     Block,
     Shown,
     fitted,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from quicksand.things.image_info import ImageInfo
 
     from quicksand_tui.model.shown_checkpoints import CheckpointView
-    from quicksand_tui.model.shown_sandboxes import SandboxView
+    from quicksand_tui.model.shown_sandboxes import Known, SandboxView
 
 
 STYLES = {

@@ -82,6 +82,7 @@ class Trashed:
             id=self.id,
             name=self.save.name,
             path=str(self.root),
+            root=str(self.save.root),
             removed=self.removed,
             until=self.removed + TRASH_KEPT_S if self.was_save else None,
             own=footprint.own,

@@ -170,6 +170,10 @@ class SaveFacts(KeptFacts):
 class TrashFacts(KeptFacts):
     """The facts of a save or a sandbox in the trash."""
 
+    path: str = ""
+    """The path of its entry on its machine, as that of a save."""
+    root: str = shown("", json="path")
+    """The path of the save or the sandbox itself."""
     kind: str = shown("save", head="WHAT", json="kind")
     """"save" or "sandbox"."""
     removed: float = shown(0.0, head="REMOVED", kind="age", json="removed")
