@@ -227,7 +227,7 @@ OFFERED = saved(
     address="./offered",
     is_own=False,
     network="mounts_only",
-    left_out="network full; ports 8080->80",
+    left_out=("network full", "ports 8080->80"),
 )
 WIDE = saved("wide", network="full", ports="8080:80")
 
