@@ -21,9 +21,10 @@ from quicksand_tui.verbs.verb import Kind, Parameter
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from quicksand.things.image_info import ImageInfo
     from quicksand.things.save import SaveFacts
 
-    from quicksand_tui.model.shown_sandboxes import ImageView, MountView, SandboxView
+    from quicksand_tui.model.shown_sandboxes import MountView, SandboxView
     from quicksand_tui.verbs.verb import AnyVerb
 
 
@@ -366,7 +367,7 @@ def _mounted(guest: str, sandbox: SandboxView | None) -> MountView:
     raise CommandError(f"nothing is mounted at {guest} in {sandbox.name}")
 
 
-def _find_source(word: str, world: World) -> ImageView | SaveFacts:
+def _find_source(word: str, world: World) -> ImageInfo | SaveFacts:
     """Finds a save or an image by its name. A save goes before an image of the same name, as in the
     shell command."""
     saves = world.saves.of("")

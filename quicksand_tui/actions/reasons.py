@@ -19,8 +19,9 @@ from quicksand.things.status import (
 from quicksand_tui.model.jobs import Job, JobVerb
 from quicksand_tui.model.world import MachineState, Panel, Selection, World
 from quicksand_tui.verbs.call import command_words, shown_command
+from quicksand_tui.views.job_rows import DOING
 from quicksand_tui.views.sandbox_rows import pause_text
-from quicksand_tui.views.save_rows import DOING, names_text, trouble_of
+from quicksand_tui.views.save_rows import names_text, trouble_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
 from itertools import zip_longest
@@ -16,8 +16,9 @@ from quicksand_tui.model.text import clean
 
 if TYPE_CHECKING:
     from quicksand.base.errors import DiskSpaceError
+    from quicksand.things.fact import Shown
 
-from quicksand_tui.model.amounts import age_text, size_text
+from quicksand_tui.model.amounts import age_text, date_text, fact_text, size_text
 from quicksand_tui.model.remedy_words import hint_of, text_of
 from quicksand_tui.model.text import cells, clean_lines
 
@@ -189,6 +190,33 @@ def print_table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
         for parts in zip_longest(*folded, fillvalue=""):
             print(_join(parts, widths, styles))
     sys.stdout.flush()
+
+
+NAMES_SHOWN = 2
+"""The most names that a cell shows."""
+
+
+def print_things(
+    things: Sequence[Any], facts: Sequence[Shown], without: Collection[str] = ()
+) -> None:
+    """Prints the table of things, ``without`` the columns of these facts."""
+    columns = [one for one in facts if one.head and one.name not in without]
+    columns = [c for c in columns if not c.rare or any(getattr(one, c.name) for one in things)]
+    rows = [tuple(_cell(column, one) for column in columns) for one in things]
+    print_table(tuple(column.head for column in columns), rows)
+
+
+def _cell(column: Shown, thing: Any) -> str:
+    value = getattr(thing, column.drawn or column.name)
+    match column.kind:
+        case "bytes":
+            return "" if value is None else show_size(value)
+        case "names":
+            more = len(value) - NAMES_SHOWN
+            return ", ".join(value[:NAMES_SHOWN]) + (f" +{more}" if more > 0 else "")
+        case "until":
+            return "kept" if value is None else date_text(value)
+    return fact_text(column.kind, value, time.time(), wide=True) if value else ""
 
 
 def print_lines(lines: list[str]) -> None:

@@ -17,10 +17,11 @@ from quicksand_tui.actions.all_actions import Scope
 from quicksand_tui.cockpit import lazy_tabs
 from quicksand_tui.cockpit.part import KnownChanged
 from quicksand_tui.model.jobs import OperationError
-from quicksand_tui.model.known_sandbox import NOTHING_KNOWN, Changes, Known
+from quicksand_tui.model.shown_sandboxes import Changes, Known
 from quicksand_tui.model.world import Panel
 from quicksand_tui.views.happenings import events_of, last_commands
 from quicksand_tui.views.main_layout import Tab, tabs_of
+from quicksand_tui.views.overview import NOTHING_KNOWN
 from quicksand_tui.views.sandbox_rows import silence_text
 from quicksand_tui.views.tables import MUTED
 from quicksand_tui.widgets.bars import TabBar
@@ -48,8 +49,7 @@ if TYPE_CHECKING:
     from quicksand_tui.kit.key_handling import Keys
     from quicksand_tui.kit.outer_terminal import OuterTerminal
     from quicksand_tui.kit.remembered import Memory
-    from quicksand_tui.model.known_sandbox import Glance
-    from quicksand_tui.model.shown_sandboxes import MountView, SandboxView
+    from quicksand_tui.model.shown_sandboxes import Changes, Glance, MountView, SandboxView
     from quicksand_tui.model.world import Selection, World
     from quicksand_tui.views.happenings import Happening
     from quicksand_tui.views.main_layout import Edge

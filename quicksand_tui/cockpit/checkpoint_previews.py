@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
     from quicksand_tui.door.service import EngineService
     from quicksand_tui.model.diffs import Losing
-    from quicksand_tui.model.known_sandbox import Glance
-    from quicksand_tui.model.shown_sandboxes import CheckpointView, SandboxView
+    from quicksand_tui.model.shown_sandboxes import CheckpointView, Glance, SandboxView
     from quicksand_tui.model.world import World
 
 

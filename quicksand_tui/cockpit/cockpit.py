@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from quicksand_tui.cockpit.area import Area
     from quicksand_tui.cockpit.lists import Lists
     from quicksand_tui.cockpit.tree_panel import TreePanel
-    from quicksand_tui.model.known_sandbox import Known
-    from quicksand_tui.model.shown_sandboxes import SandboxView
+    from quicksand_tui.model.shown_sandboxes import Known, SandboxView
     from quicksand_tui.model.world import World
 
 

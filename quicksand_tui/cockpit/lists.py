@@ -27,21 +27,22 @@ from quicksand_tui.views.sandbox_rows import (
     sandbox_keys,
 )
 from quicksand_tui.views.save_rows import ORDERS as SAVE_ORDERS
-from quicksand_tui.views.save_rows import empty_saves_text, plan_saves_columns
-from quicksand_tui.views.saves_machines import (
+from quicksand_tui.views.save_rows import (
     Saved,
     arrange_saves,
+    empty_saves_text,
     listed_saves,
     marked_text,
+    plan_saves_columns,
     saved_row,
 )
 from quicksand_tui.views.tables import nothing_matches
 from quicksand_tui.widgets.browser import Browser, Listed, Listing, Title
 
 if TYPE_CHECKING:
+    from quicksand.things.image_info import ImageInfo
     from textual.app import ComposeResult
 
-    from quicksand_tui.model.shown_sandboxes import ImageView
 
 SANDBOXES: Listing[Sandboxed] = Listing(
     title="Sandboxes",
@@ -68,7 +69,7 @@ SAVES: Listing[Saved] = Listing(
     marked_text=marked_text,
     placeholder="words, !word, base:debian, problem",
 )
-IMAGES: Listing[ImageView] = Listing(
+IMAGES: Listing[ImageInfo] = Listing(
     title="Images",
     plan=plan_image_columns,
     keys=lambda world: f"enter starts from it · {world.keymap.hint('install')} installs one",

@@ -17,7 +17,7 @@ from quicksand_tui.cockpit.part import PrefixedPart
 from quicksand_tui.door.shells_left import shells_of
 from quicksand_tui.kit.base import tell
 from quicksand_tui.model.jobs import JobVerb
-from quicksand_tui.model.known_sandbox import Glance
+from quicksand_tui.model.shown_sandboxes import Glance
 from quicksand_tui.panes.content import LinkState, session_of
 from quicksand_tui.panes.messages import PaneCopied, ShellsLeft, ShellsZoomed
 from quicksand_tui.panes.pane import Pane, PaneAsksToPaste, PanePrefixed

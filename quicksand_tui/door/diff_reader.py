@@ -21,7 +21,7 @@ from quicksand_tui.model.diffs import (
     TextDiff,
     places_of,
 )
-from quicksand_tui.model.known_sandbox import Glance
+from quicksand_tui.model.shown_sandboxes import Glance
 from quicksand_tui.model.text import sanitise, sanitise_lines
 from quicksand_tui.panes.content import named
 from quicksand_tui.panes.terminal_link import lines_of_output

@@ -25,8 +25,13 @@ from quicksand_tui.door.terminals import PANE_NAME, birth_of
 from quicksand_tui.door.typed import running_of
 from quicksand_tui.model.diffs import by_directory
 from quicksand_tui.model.jobs import CommandOutput, Failure, OperationError
-from quicksand_tui.model.known_sandbox import ChangedPlace, Changes, Glance
-from quicksand_tui.model.shown_sandboxes import GuestView, ProcessView
+from quicksand_tui.model.shown_sandboxes import (
+    ChangedPlace,
+    Changes,
+    Glance,
+    GuestView,
+    ProcessView,
+)
 from quicksand_tui.model.text import sanitise, sanitise_lines
 from quicksand_tui.panes.content import named
 

@@ -16,10 +16,11 @@ from typing import Any
 
 from quicksand.base.typed_values import Bounds, Decoder, ForeignValueError, encode, encode_changes
 from quicksand.things.frozen import frozen
+from quicksand.things.image_info import ImageInfo
 from quicksand.things.save import SaveFacts, TrashFacts
 from quicksand.things.status import Status
 
-from quicksand_tui.model.shown_sandboxes import ImageView, SandboxView
+from quicksand_tui.model.shown_sandboxes import SandboxView
 from quicksand_tui.model.shown_saves import SavesView
 from quicksand_tui.model.text import sanitise
 from quicksand_tui.model.world import HostView, World
@@ -203,7 +204,7 @@ class FarWorld:
     """The known state of another machine. Ids and names are those of that machine."""
 
     sandboxes: Mapping[str, SandboxView]
-    images: tuple[ImageView, ...] = ()
+    images: tuple[ImageInfo, ...] = ()
     host: HostView = HostView()
     error: str = ""
     """The reason why some of its sandboxes could not be read."""
@@ -260,7 +261,7 @@ class Learner:
         now = self.world
         self.world = FarWorld(
             sandboxes=sandboxes,
-            images=_read(tuple[ImageView, ...], told, "images", now.images),
+            images=_read(tuple[ImageInfo, ...], told, "images", now.images),
             host=_read(HostView, told, "host", now.host),
             error=_read(str, told, "error", now.error),
             now=_read(float, told, "now", now.now),
@@ -296,7 +297,7 @@ SAVES = Table(
     gone="gone",
     new=lambda key: SaveFacts(path=key, name="?"),
     is_key=_is_path,
-    own=frozenset({"host", "away", "verdict", "path"}),
+    own=frozenset({"host", "away", "verdict", "path", "root"}),
     most=SAVES_MAX,
     learned=_sound,
 )

@@ -21,7 +21,6 @@ from quicksand.records.machine_options import NO, YES
 from quicksand.records.memory_budget import BUDGET, Claims
 
 from quicksand_tui.door.stamps import Stamp, dir_stamp, directories
-from quicksand_tui.model.shown_sandboxes import ImageView
 from quicksand_tui.model.text import cleaned, error_text, sanitise
 from quicksand_tui.model.world import HostView, RoomView
 
@@ -41,7 +40,7 @@ class Surroundings:
         self._stamp: Stamp | None = None
         self._in_doubt = False
         """A part of an image could not be read, which may succeed at any time."""
-        self.images: tuple[ImageView, ...] = ()
+        self.images: tuple[ImageInfo, ...] = ()
         self.host = HostView()
 
     def forget(self) -> None:
@@ -64,7 +63,7 @@ class Surroundings:
             self.images = tuple(
                 replace(image, machine=self._suggested(image))
                 for image in (
-                    *(ImageView(**cleaned(asdict(info))) for info in found),
+                    *(ImageInfo(**cleaned(asdict(info))) for info in found),
                     *_not_built(found),
                 )
             )
@@ -74,7 +73,7 @@ class Surroundings:
         self._stamp = stamp
         return ""
 
-    def _suggested(self, image: ImageView) -> dict[str, str]:
+    def _suggested(self, image: ImageInfo) -> dict[str, str]:
         """Returns an image's suggestions for its machines, as a user types them."""
         typed = {True: YES, False: NO}
         try:
@@ -125,11 +124,11 @@ class Surroundings:
         )
 
 
-def _not_built(found: Sequence[ImageInfo]) -> tuple[ImageView, ...]:
+def _not_built(found: Sequence[ImageInfo]) -> tuple[ImageInfo, ...]:
     """Returns the images that are built when first needed."""
     if not is_apt_host():
         return ()
     there = {info.name for info in found}
     return tuple(
-        ImageView(name=name, source="recipe") for name in buildable_images() if name not in there
+        ImageInfo(name=name, source="recipe") for name in buildable_images() if name not in there
     )

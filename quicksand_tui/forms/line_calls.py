@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from quicksand.things.image_info import ImageInfo
 from quicksand.things.save import SaveFacts
 
 from quicksand_tui.actions import reasons
 from quicksand_tui.actions.line import CommandError, Target, why_not
 from quicksand_tui.forms.form_fields import find_name_problem, find_problems
 from quicksand_tui.forms.verb_forms import find_problem, find_unforward_problem, read_value
-from quicksand_tui.model.shown_sandboxes import CheckpointView, ImageView, MountView
+from quicksand_tui.model.shown_sandboxes import CheckpointView, MountView
 from quicksand_tui.model.specs import NewSpec
 from quicksand_tui.model.world import Selection, World
 from quicksand_tui.verbs.verb import Kind
@@ -70,7 +71,7 @@ def _find_new_problem(target: Target, world: World) -> str:
     if not (name := target.word("name")):
         return ""
     source = target.found.get("image")
-    if not isinstance(source, ImageView):
+    if not isinstance(source, ImageInfo):
         problem = find_name_problem(name, world)
         return f"name: {problem}" if problem else ""
     problems = find_problems(new_spec_of(target), world)
@@ -124,6 +125,6 @@ def new_spec_of(target: Target) -> NewSpec:
     match target.found.get("image"):
         case SaveFacts() as save:
             return NewSpec(image=save.address, save=save.key, name=name)
-        case ImageView() as image:
+        case ImageInfo() as image:
             return NewSpec(image=image.name, name=name)
     return NewSpec(image="", name=name)

@@ -54,8 +54,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from quicksand.records.machine_options import MachineOption
+    from quicksand.things.image_info import ImageInfo
 
-    from quicksand_tui.model.shown_sandboxes import ImageView
     from quicksand_tui.model.shown_saves import SavesView
     from quicksand_tui.model.world import World
 
@@ -161,7 +161,7 @@ class _Origins:
 
     def __init__(self, last: Last) -> None:
         self._last = last
-        self._of: tuple[tuple[ImageView, ...], SavesView] | None = None
+        self._of: tuple[tuple[ImageInfo, ...], SavesView] | None = None
         self._options: tuple[Option, ...] = ()
         self._addresses: dict[str, str] = {}
 
@@ -197,7 +197,7 @@ _FILE_OPTION = Option(
 )
 
 
-def _image_option(image: ImageView) -> Option:
+def _image_option(image: ImageInfo) -> Option:
     note = f"image {image.version}".strip() if image.is_built else "image, not built yet"
     return Option(value=f"{IMAGE}{image.name}", label=image.name, note=note)
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from quicksand.things.frozen import frozen
 
 if TYPE_CHECKING:
-    from quicksand_tui.model.known_sandbox import ChangedPlace
-    from quicksand_tui.model.shown_sandboxes import CheckpointView, SandboxView
+    from quicksand_tui.model.shown_sandboxes import ChangedPlace, CheckpointView, SandboxView
 
 
 KINDS = {"A": "added", "M": "changed", "D": "removed", "T": "of another type"}

@@ -1,5 +1,5 @@
-"""Sandboxes with their trees of checkpoints, and images, as the app shows them, and the reports of
-guests about themselves."""
+"""Sandboxes as the app lists them, what a guest reports about itself, and what the app knows of a
+sandbox besides: its shells, and what it did there."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from quicksand.things.checkpoint import CheckpointFacts
 from quicksand.things.frozen import frozen
-from quicksand.things.image_info import ImageInfo
 from quicksand.things.sandbox_facts import SandboxFacts
 from quicksand.things.status import MountState, Status
 
@@ -348,16 +347,55 @@ class SandboxView(SandboxFacts):
 
 
 @frozen
-class ImageView(ImageInfo):
-    """One image, as the app shows it. All text is sanitised."""
+class Glance:
+    """The last lines of a shell. All text is sanitised."""
 
-    machine: Mapping[str, str] = field(default_factory=dict)
-    """The options that it suggests for its machines, as typed in a form, by their keywords."""
+    title: str
+    lines: tuple[str, ...]
 
-    @property
-    def key(self) -> str:
-        return self.name
 
-    @property
-    def is_built(self) -> bool:
-        return self.source != "recipe"
+@frozen
+class EventView:
+    """An event of a sandbox."""
+
+    when: float
+    """Unix time."""
+    text: str
+    took: str = ""
+    """The time that it took, or its outcome."""
+    role: str = ""
+
+
+@frozen
+class ChangedPlace:
+    """A file that differs, or a directory's files that differ in the same way."""
+
+    letter: str
+    """A for added, M for changed, D for removed files."""
+    path: str
+    files: int = 1
+    size: int | None = None
+    """Their present bytes, or the last ones if they were removed."""
+
+
+@frozen
+class Changes:
+    """The differences between a checkpoint and another one, or the present disk."""
+
+    places: tuple[ChangedPlace, ...] = ()
+    why: str = ""
+    """The reason why they are not known."""
+    asked: bool = False
+    """The answer is on its way."""
+
+
+@frozen
+class Known:
+    """The parts of a sandbox's overview besides its facts."""
+
+    shells: tuple[str, ...] = ()
+    """Titles of the open shells."""
+    glance: Glance | None = None
+    events: tuple[EventView, ...] = ()
+    """The last events, newest first."""
+    changes: Changes | None = None

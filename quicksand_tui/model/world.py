@@ -19,11 +19,11 @@ from quicksand_tui.model.shown_saves import NO_SAVES, SavesView
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from quicksand.things.image_info import ImageInfo
     from quicksand.things.save import SaveFacts, TrashFacts
 
     from quicksand_tui.model.shown_sandboxes import (
         CheckpointView,
-        ImageView,
         MountView,
         RemovedView,
         SandboxView,
@@ -96,7 +96,7 @@ class MachineView:
     hint: str = ""
     silent_since: float | None = None
     """Unix time since when it does not answer although it is THERE; None if it answers."""
-    images: tuple[ImageView, ...] = ()
+    images: tuple[ImageInfo, ...] = ()
     host: HostView = HostView()
     is_drained: bool = False
     """The fleet places no new sandboxes there."""
@@ -131,7 +131,7 @@ class World:
     images_loaded: bool = True
     """False as long as only the sandboxes have been read: they come first."""
     sandboxes: tuple[SandboxView, ...] = ()
-    images: tuple[ImageView, ...] = ()
+    images: tuple[ImageInfo, ...] = ()
     host: HostView = HostView()
     error: str = ""
     """The reason why some sandboxes could not be read this time, so that their last known state is
@@ -202,7 +202,7 @@ class World:
             if view.state in HAS_MACHINE and not view.discard and not view.host
         )
 
-    def image(self, name: str | None) -> ImageView | None:
+    def image(self, name: str | None) -> ImageInfo | None:
         return next((i for i in self.images if i.name == name), None)
 
     def job(self, sandbox_id: str | None) -> Job | None:
@@ -218,7 +218,7 @@ class World:
         return tuple(job for job in self.jobs if job.verb in SAVE_VERBS)
 
     @property
-    def usable_images(self) -> tuple[ImageView, ...]:
+    def usable_images(self) -> tuple[ImageInfo, ...]:
         return tuple(image for image in self.images if not image.error)
 
 
@@ -239,7 +239,7 @@ class Selection:
     machine: str = ""
     """The name of the machine whose sandbox or header is under the cursor; "" is this one."""
     marked_sandboxes: tuple[SandboxView, ...] = ()
-    image: ImageView | None = None
+    image: ImageInfo | None = None
     checkpoint: CheckpointView | None = None
     compared: CheckpointView | None = None
     """The checkpoint whose screen is shown beside that of `checkpoint`."""

@@ -16,8 +16,8 @@ from quicksand_tui.kit.base import tell
 from quicksand_tui.kit.key_handling import ActionScreen
 from quicksand_tui.model.text import plain
 from quicksand_tui.model.world import MachineView
-from quicksand_tui.views.save_rows import counts_text, jobs_text
-from quicksand_tui.views.saves_machines import describe_head
+from quicksand_tui.views.job_rows import jobs_text
+from quicksand_tui.views.save_rows import counts_text, describe_head
 from quicksand_tui.widgets.bars import ActionBar, CommandLine
 from quicksand_tui.widgets.browser import Browser, Listed, Listing
 from quicksand_tui.widgets.details import Facts

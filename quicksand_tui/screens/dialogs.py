@@ -19,6 +19,7 @@ from quicksand_tui.views import losses
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from quicksand.things.image_info import ImageInfo
     from quicksand.things.save import SaveFacts
     from textual.app import App
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from quicksand_tui.kit.key_handling import Keys
     from quicksand_tui.kit.remembered import Memory
     from quicksand_tui.model.jobs import Failure
-    from quicksand_tui.model.shown_sandboxes import CheckpointView, ImageView, SandboxView
+    from quicksand_tui.model.shown_sandboxes import CheckpointView, SandboxView
     from quicksand_tui.model.specs import NewSpec, SshQuestion, Told
     from quicksand_tui.screens.confirm import Answer
     from quicksand_tui.screens.reports import ReportScreen
@@ -277,7 +278,7 @@ class Dialogs:
             undo=losses.way_back_from(world.keymap),
         )
 
-    def ask_to_uninstall(self, image: ImageView) -> None:
+    def ask_to_uninstall(self, image: ImageInfo) -> None:
         again = self._present.world.keymap.hint("install")
         self.confirm(
             f"Uninstall {clip(image.name, TITLE_CELLS)}?",

@@ -33,19 +33,17 @@ from quicksand_tui.views import losses
 from quicksand_tui.views.machine_groups import is_head
 from quicksand_tui.views.save_rows import (
     TRASH_ORDERS,
+    Removed,
+    Saved,
+    arrange_removed,
     describe_save,
     describe_trashed,
     empty_saves_text,
     empty_trash_text,
-    plan_trash_columns,
-)
-from quicksand_tui.views.saves_machines import (
-    Removed,
-    Saved,
-    arrange_removed,
     listed_saves,
     listed_trash,
     marked_text,
+    plan_trash_columns,
     removed_row,
 )
 from quicksand_tui.widgets.browser import Browser, Listing

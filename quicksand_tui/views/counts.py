@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from quicksand.things.status import Status
 
 from quicksand_tui.model.amounts import size_text
-from quicksand_tui.views.save_rows import jobs_text
+from quicksand_tui.views.job_rows import jobs_text
 from quicksand_tui.views.tables import nothing_matches
 
 if TYPE_CHECKING:

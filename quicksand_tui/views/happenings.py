@@ -11,7 +11,7 @@ from quicksand.things.status import MountState, Status
 from quicksand_tui.model.amounts import pause_text, seconds_text
 from quicksand_tui.model.happened import Fact, Happened, HappenedKind, differences, past_of
 from quicksand_tui.model.jobs import JobVerb
-from quicksand_tui.model.known_sandbox import EventView
+from quicksand_tui.model.shown_sandboxes import EventView
 from quicksand_tui.model.text import clip
 
 if TYPE_CHECKING:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from quicksand_tui.model.amounts import age_text, seconds_text
 from quicksand_tui.model.jobs import (
     CANCELLABLE,
@@ -16,6 +18,9 @@ from quicksand_tui.model.specs import Told
 from quicksand_tui.model.text import clip
 from quicksand_tui.views.sandbox_rows import PADDING
 from quicksand_tui.views.tables import Cell, Column, Row
+
+if TYPE_CHECKING:
+    from quicksand_tui.model.world import World
 
 BAR_CELLS = 8
 DONE, LEFT = "█", "░"
@@ -33,6 +38,14 @@ WORDS = {
     JobVerb.RUN: "run",
 }
 """The words of jobs in rows where the value of the `JobVerb` is a noun or too long."""
+DOING = {
+    JobVerb.EXPORT: "exporting",
+    JobVerb.IMPORT: "importing",
+    JobVerb.VERIFY: "verifying",
+    JobVerb.DISCARD: "removing",
+    JobVerb.RESTORE: "restoring",
+}
+"""The words of jobs about saves in the rows of these."""
 ENDS = {"done": ("✓", "success"), "failed": ("✗", "error"), "cancelled": ("○", "warning")}
 """The glyph and the colour of each outcome."""
 
@@ -152,6 +165,19 @@ def describe_job(job: Job, now: float) -> Told:
     lines = [f"Under way for {age_text(now - job.started)}: {progress}"]
     lines += ["", f"$ {job.command}"] if job.command else []
     return Told(summary=f"{word_of(job)} {clip(job.name, NAME_CELLS)}", lines=tuple(lines))
+
+
+def job_text(job: Job) -> str:
+    doing = "cancelling" if job.cancelling else DOING.get(job.verb, job.verb.value)
+    return f"◐ {doing}" if job.cancelling or not job.progress else f"◐ {doing}: {job.progress}"
+
+
+def jobs_text(world: World) -> str:
+    """Returns the single running job if no sandbox's row shows it, else the number of jobs."""
+    jobs, own = world.jobs, world.save_jobs
+    if len(jobs) == 1 and own:
+        return f"{job_text(own[0])} ({clip(own[0].name, 24)})"
+    return f"◐ {len(jobs)} under way (J)" if jobs else ""
 
 
 RUN_NAME_MAX = 24

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
     from quicksand_tui.model.diffs import Losing
     from quicksand_tui.model.keymap import Keymap
-    from quicksand_tui.model.known_sandbox import Glance
-    from quicksand_tui.model.shown_sandboxes import CheckpointView, MountView, SandboxView
+    from quicksand_tui.model.shown_sandboxes import CheckpointView, Glance, MountView, SandboxView
     from quicksand_tui.views.overview import Shown
     from quicksand_tui.views.tables import Line, Words
 

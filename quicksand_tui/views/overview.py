@@ -19,8 +19,7 @@ from quicksand_tui.model.amounts import (
     size_text,
     sparkline,
 )
-from quicksand_tui.model.known_sandbox import NOTHING_KNOWN, Known
-from quicksand_tui.model.shown_sandboxes import split_host
+from quicksand_tui.model.shown_sandboxes import Known, split_host
 from quicksand_tui.model.text import clip, drawn_cells
 from quicksand_tui.views.mount_rows import mount_words, told_words
 from quicksand_tui.views.sandbox_rows import rates_text, silence_text
@@ -29,8 +28,8 @@ from quicksand_tui.views.tables import Words
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from quicksand_tui.model.known_sandbox import EventView
     from quicksand_tui.model.shown_sandboxes import (
+        EventView,
         GuestView,
         MountView,
         SandboxView,
@@ -65,6 +64,9 @@ class Block:
     """Words before the lines, side by side as far as there is room."""
     bars: SandboxView | None = None
     """The sandbox whose use of the host is drawn below the lines."""
+
+
+NOTHING_KNOWN = Known()
 
 
 def _line(*left: Words, right: Sequence[Words] = ()) -> Shown:

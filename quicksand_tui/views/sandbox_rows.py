@@ -19,7 +19,9 @@ from quicksand_tui.views.tables import Cell, Column, Row, filtered, greyed, in_o
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from quicksand_tui.model.shown_sandboxes import ImageView, TrafficRates
+    from quicksand.things.image_info import ImageInfo
+
+    from quicksand_tui.model.shown_sandboxes import TrafficRates
     from quicksand_tui.model.world import World
 
 
@@ -344,19 +346,19 @@ def plan_image_columns(width: int) -> tuple[Column, ...]:
     return tuple(replace(c, width=name) if c.key == "name" else c for c in columns)
 
 
-def arrange_images(views: Sequence[ImageView], query: str, order: str) -> Sequence[ImageView]:
-    keys: dict[str, Callable[[ImageView], Any]] = {
+def arrange_images(views: Sequence[ImageInfo], query: str, order: str) -> Sequence[ImageInfo]:
+    keys: dict[str, Callable[[ImageInfo], Any]] = {
         "age": lambda view: -(view.built or 0.0),
         "size": lambda view: -(view.size or 0),
     }
     return in_order(filtered(views, query, _image_text), order, keys)
 
 
-def _image_text(view: ImageView) -> str:
+def _image_text(view: ImageInfo) -> str:
     return f"{view.name} {view.version} {view.arch}".lower()
 
 
-def image_row(image: ImageView, world: World) -> Row:
+def image_row(image: ImageInfo, world: World) -> Row:
     age = None if image.built is None else world.taken - image.built
     if image.error:
         size = Cell("✗ broken", "error")

@@ -1,19 +1,22 @@
-"""Turns saves and the trash into rows, facts and text."""
+"""Saves and the trash as rows, facts and text. If there are other machines, each has a group below
+its header."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from quicksand.things.save import freed_together
+from quicksand.things.save import SaveFacts, TrashFacts, freed_together
 
 from quicksand_tui.model.amounts import age_text, size_text
-from quicksand_tui.model.jobs import Job, JobVerb
 from quicksand_tui.model.text import clip, sanitise
+from quicksand_tui.model.world import HERE, MachineState, MachineView
+from quicksand_tui.views.job_rows import job_text
+from quicksand_tui.views.machine_groups import BELOW, name_of, state_text
 from quicksand_tui.views.sandbox_rows import PADDING
 from quicksand_tui.views.tables import (
     Cell,
     Column,
-    Line,
     Row,
     Words,
     filtered,
@@ -21,6 +24,10 @@ from quicksand_tui.views.tables import (
     in_order,
     nothing_matches,
 )
+
+if TYPE_CHECKING:
+    from quicksand_tui.model.jobs import Job
+from quicksand_tui.views.tables import Line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,13 +38,6 @@ if TYPE_CHECKING:
     from quicksand_tui.model.world import World
 
 
-DOING = {
-    JobVerb.EXPORT: "exporting",
-    JobVerb.IMPORT: "importing",
-    JobVerb.VERIFY: "verifying",
-    JobVerb.DISCARD: "removing",
-    JobVerb.RESTORE: "restoring",
-}
 HERE_WORD = "local"
 """The word for this machine in filters."""
 NAMES_SHOWN = 3
@@ -54,11 +54,6 @@ def trouble_of(view: SaveFacts) -> tuple[str, tuple[str, ...]]:
     if view.verdict is not None and view.verdict.problems:
         return "damaged", view.verdict.problems
     return "", ()
-
-
-def job_text(job: Job) -> str:
-    doing = "cancelling" if job.cancelling else DOING.get(job.verb, job.verb.value)
-    return f"◐ {doing}" if job.cancelling or not job.progress else f"◐ {doing}: {job.progress}"
 
 
 # Filter and order
@@ -242,20 +237,6 @@ def counts_text(saves: SavesView) -> str:
     return " · ".join(parts)
 
 
-def jobs_text(world: World) -> str:
-    """Returns the single running job if no sandbox's row shows it, else the number of jobs."""
-    jobs, own = world.jobs, world.save_jobs
-    if len(jobs) == 1 and own:
-        return f"{job_text(own[0])} ({clip(own[0].name, 24)})"
-    return f"◐ {len(jobs)} under way (J)" if jobs else ""
-
-
-def marked_text(marked: Sequence[SaveFacts | TrashFacts]) -> str:
-    if not marked:
-        return ""
-    return f"{len(marked)} marked: {size_text(freed_together(marked))}"
-
-
 def empty_saves_text(saves: SavesView, query: str) -> str:
     if not saves.loaded:
         return "Reading the saves…"
@@ -419,3 +400,132 @@ def describe_trashed(view: TrashFacts, world: World) -> list[Line]:
         lines.append(("Note", [(view.note, "")]))
     lines.append(("Id", [(view.id, "muted")]))
     return lines
+
+
+Saved = SaveFacts | MachineView
+"""A row of the list of saves: a save, or the header of a machine."""
+Removed = TrashFacts | MachineView
+"""A row of the list of the trash: an entry, or the header of a machine."""
+
+Thing = TypeVar("Thing", SaveFacts, TrashFacts)
+
+Counts = Callable[["SavesView"], str]
+"""Returns words about the number and size of a machine's saves or trash."""
+
+
+def listed_saves(world: World) -> Sequence[Saved]:
+    """Returns the saves and headers to list, in any order."""
+    saves = world.saves.saves
+    return (HERE, *world.machines, *saves) if world.machines else saves
+
+
+def listed_trash(world: World) -> Sequence[Removed]:
+    """Returns the entries of the trash and headers to list, in any order."""
+    trash = world.saves.trash
+    return (HERE, *world.machines, *trash) if world.machines else trash
+
+
+def arrange_saves(things: Sequence[Saved], query: str, order: str) -> Sequence[Saved]:
+    """Returns the saves that match a query, in an order, each machine's below its header. With a
+    query, machines without a match are left out."""
+    views = [thing for thing in things if isinstance(thing, SaveFacts)]
+    return _grouped(_heads(things), arrange(views, query, order), query)
+
+
+def arrange_removed(things: Sequence[Removed], query: str, order: str) -> Sequence[Removed]:
+    """Does the same as `arrange_saves` for the trash."""
+    views = [thing for thing in things if isinstance(thing, TrashFacts)]
+    return _grouped(_heads(things), arrange_trash(views, query, order), query)
+
+
+def _heads(things: Iterable[object]) -> list[MachineView]:
+    return [thing for thing in things if isinstance(thing, MachineView)]
+
+
+def _grouped(
+    heads: Sequence[MachineView], arranged: Sequence[Thing], query: str
+) -> Sequence[Thing | MachineView]:
+    if not heads:
+        return arranged
+    rows: list[Thing | MachineView] = []
+    for head in heads:
+        own: Sequence[Thing] = [view for view in arranged if view.host == head.name]
+        if own or not query:
+            rows.append(head)
+            rows.extend(own)
+    return rows
+
+
+def marked_text(marked: Sequence[Saved] | Sequence[Removed]) -> str:
+    """Returns the number of marked things, and the bytes that removing them frees. Headers have no
+    mark."""
+    things = [one for one in marked if not isinstance(one, MachineView)]
+    return f"{len(things)} marked: {size_text(freed_together(things))}" if things else ""
+
+
+def saved_row(thing: Saved, world: World) -> Row:
+    if isinstance(thing, MachineView):
+        return Row(thing.key, {}, line=tuple(_head(thing, world, saves_counts)))
+    return save_row(thing, world)
+
+
+def removed_row(thing: Removed, world: World) -> Row:
+    if isinstance(thing, MachineView):
+        return Row(thing.key, {}, line=tuple(_head(thing, world, trash_counts)))
+    return trash_row(thing, world)
+
+
+def _head(machine: MachineView, world: World, counts: Counts) -> Iterable[Words]:
+    is_away = machine.state not in (MachineState.THERE, MachineState.CONNECTING)
+    yield f"{BELOW} {name_of(machine)}", "muted" if is_away else "accent"
+    said = _state(machine, world)
+    if said:
+        yield f"  {said}", "error" if machine.state is MachineState.UNFIT else "warning"
+    part = world.saves.of(machine.name)
+    if part.loaded and not (part.error and not counts(part)):
+        yield f"{' · ' if said else '  '}{counts(part) or 'none'}", "muted"
+    elif not said and not part.error:
+        yield "  reading…", "muted"
+    if part.error and machine.name:
+        yield f"  ✗ {part.error}", "error"
+
+
+def _state(machine: MachineView, world: World) -> str:
+    there = machine.state is MachineState.THERE
+    return "" if there else state_text(machine, world.taken)
+
+
+def saves_counts(part: SavesView) -> str:
+    """Returns the number and the size of a machine's saves; "" for none."""
+    if not part.saves:
+        return ""
+    text = f"{count_text(len(part.saves), 'save')}, {size_text(part.size)}"
+    bad = sum(bool(trouble_of(view)[0]) for view in part.saves)
+    return f"{text} · ✗ {bad} with problems" if bad else text
+
+
+def trash_counts(part: SavesView) -> str:
+    """Returns the number and the size of the things in a machine's trash; "" for none."""
+    if not part.trash:
+        return ""
+    return f"{count_text(len(part.trash), 'thing')}, {size_text(part.trash_frees)}"
+
+
+def describe_head(machine: MachineView, world: World) -> tuple[str, list[Line]]:
+    """Returns a title and the known facts of a machine and of its saves or trash."""
+    part = world.saves.of(machine.name)
+    lines: list[Line] = []
+    if machine.name:
+        is_there = machine.state is MachineState.THERE
+        role = "success" if is_there else "warning"
+        lines.append(("State", [(_state(machine, world) or "there", role)]))
+    if why := machine.why or part.error:
+        lines.append(("Why", [(why, "error")]))
+    if machine.hint:
+        lines.append(("", [(machine.hint, "muted")]))
+    if part.loaded:
+        lines.append(("Saves", [(saves_counts(part) or "none", "")]))
+        lines.append(("Trash", [(trash_counts(part) or "empty", "")]))
+    if machine.name and machine.state is not MachineState.THERE and part.loaded:
+        lines.append(("", [("shown as it was; nothing can be done with it now", "muted")]))
+    return name_of(machine), lines

@@ -14,11 +14,11 @@ from textual.visual import Visual
 from textual.widget import Widget
 
 from quicksand_tui.model.amounts import age_text, pause_text, size_text
-from quicksand_tui.model.known_sandbox import NOTHING_KNOWN, Known
 from quicksand_tui.model.text import clip, plain
 from quicksand_tui.model.world import HERE, Panel, Selection, World
 from quicksand_tui.views.machine_groups import describe_machine
 from quicksand_tui.views.overview import (
+    NOTHING_KNOWN,
     Block,
     Shown,
     fitted,
@@ -28,17 +28,18 @@ from quicksand_tui.views.overview import (
     wide_stage,
 )
 from quicksand_tui.views.overview import beside as happened
-from quicksand_tui.views.save_rows import describe_save
-from quicksand_tui.views.saves_machines import describe_head
-from quicksand_tui.views.tables import MUTED, Line, Words
+from quicksand_tui.views.save_rows import describe_head, describe_save
+from quicksand_tui.views.tables import MUTED, Words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from quicksand.things.image_info import ImageInfo
     from textual.app import ComposeResult
     from textual.selection import Selection as Selected
 
-    from quicksand_tui.model.shown_sandboxes import CheckpointView, ImageView, SandboxView
+    from quicksand_tui.model.shown_sandboxes import CheckpointView, Known, SandboxView
+    from quicksand_tui.views.tables import Line
 
 
 STYLES = {
@@ -279,7 +280,7 @@ def describe_checkpoint(checkpoint: CheckpointView, now: float) -> list[Line]:
     return lines
 
 
-def _image_lines(image: ImageView, world: World) -> list[Line]:
+def _image_lines(image: ImageInfo, world: World) -> list[Line]:
     if image.error:
         return [
             ("State", [("✗ broken", "error")]),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from quicksand.base.progress import Progress
     from quicksand.saves.bundle.unpacked import BundleHead
-    from quicksand.saves.store import Save
+    from quicksand.saves.save_manifest import Save
 
 
 class Basis(NamedTuple):

@@ -22,7 +22,7 @@ from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record
 from quicksand.saves.census import base_of
 from quicksand.saves.finding import all_stores, known_stores
-from quicksand.saves.store import Save
+from quicksand.saves.save_manifest import Save
 from quicksand.warm.spares.claiming import end_useless
 from quicksand.warm.templates import TemplateInfo, discard, list_templates
 

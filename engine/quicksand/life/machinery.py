@@ -25,16 +25,15 @@ if TYPE_CHECKING:
     from quicksand.qemu.process import remove_quietly, why_gone
     from quicksand.qemu.qemu_hypervisor import Qemu
     from quicksand.qemu.stopping import stop_machine
-    from quicksand.saves.autosave import AutoSave
     from quicksand.saves.boot_disk import find_base, source_of
     from quicksand.saves.bundle.unpacked import read_head, require_startable, save_in, unpack
     from quicksand.saves.finding import workspace_store
     from quicksand.saves.portable import check_portable, sidecar
     from quicksand.saves.resolving import SaveWarning, explain, find_meaning, inherit
-    from quicksand.saves.save_manifest import check_save_name
+    from quicksand.saves.save_manifest import check_save, check_save_name
     from quicksand.saves.save_places import may_be_save
-    from quicksand.saves.saving import SaveOptions, save, write_snapshot
-    from quicksand.saves.store import SaveStore, check_save
+    from quicksand.saves.saving import AutoSave, SaveOptions, save, write_snapshot
+    from quicksand.saves.store import SaveStore
     from quicksand.snapshots.comparison import (
         Pair,
         compare_disks,

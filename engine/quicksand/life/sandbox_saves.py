@@ -9,12 +9,7 @@ from typing import TYPE_CHECKING
 
 from quicksand.base.footprint import Footprint
 from quicksand.base.paths import paths
-from quicksand.base.threads import (
-    Stopped,
-    in_thread_to_the_end,
-    stopped_when_cancelled,
-    to_the_end,
-)
+from quicksand.base.threads import Stopped, in_thread_to_the_end, stopped_when_cancelled, to_the_end
 from quicksand.life import machinery
 from quicksand.life.basis import workspace_of
 from quicksand.life.guest import InGuest
@@ -23,10 +18,9 @@ from quicksand.life.sandbox_life import Life
 
 if TYPE_CHECKING:
     from quicksand.base.progress import Progress
-    from quicksand.saves.autosave import AutoSave
-    from quicksand.saves.save_manifest import SaveManifest
-    from quicksand.saves.saving import SaveOptions
-    from quicksand.saves.store import Save, SaveStore
+    from quicksand.saves.save_manifest import Save, SaveManifest
+    from quicksand.saves.saving import AutoSave, SaveOptions
+    from quicksand.saves.store import SaveStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

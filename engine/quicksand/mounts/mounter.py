@@ -8,7 +8,7 @@ import os
 from dataclasses import dataclass
 
 from quicksand.base.errors import AgentRefusedError, MountError
-from quicksand.base.fields import Fields
+from quicksand.base.fields import JsonRecord
 from quicksand.base.processes import is_process, start_of
 from quicksand.guest.agent.session import Ask
 from quicksand.records.mount import Mount
@@ -18,8 +18,10 @@ LOOK_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Mounter:
+class Mounter(JsonRecord):
     """A process that is having a guest mount something."""
+
+    WHAT = "bad record of who mounts"
 
     pid: int
     started: str
@@ -34,15 +36,6 @@ class Mounter:
     def is_at_it(self) -> bool:
         """Whether it lives. If not, only the guest knows the state of the mount."""
         return is_process(self.pid, self.started)
-
-    @classmethod
-    def from_json(cls, value: object) -> Mounter | None:
-        """Parse the entry of a record; None for something mounted, such as everything in records of
-        earlier versions. Raises ValueError."""
-        if value is None:
-            return None
-        found = Fields(value, "bad record of who mounts")
-        return cls(found.whole("pid"), found.text("started"))
 
 
 NOBODY = Mounter(pid=0, started="")

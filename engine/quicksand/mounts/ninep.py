@@ -69,7 +69,7 @@ def read(machine: MachineDir) -> list[Device]:
                 mount=decode_mount(value["mount"]),
                 mounted=value["mounted"] is True,
                 known=KnownDirectory.from_json(value["known"]) if value.get("known") else None,
-                mounter=Mounter.from_json(value.get("mounter")),
+                mounter=Mounter.from_json(value["mounter"]) if value.get("mounter") else None,
             )
             for value in values
         ]

@@ -14,13 +14,12 @@ import signal
 import struct
 import time
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from quicksand.base.error_text import printable, reason_of
-from quicksand.base.errors import AgentRefusedError, ConfigError, StateError
-from quicksand.base.fields import Fields
+from quicksand.base.error_text import printable
+from quicksand.base.errors import AgentRefusedError, StateError
+from quicksand.base.fields import JsonRecord, later, read_by
 from quicksand.base.files import is_locked, map_os_errors, read_json, tail, try_lock, write_json
 from quicksand.base.processes import holders_of, is_process, send_signal, start_of
 from quicksand.base.regular import append_to, open_file
@@ -55,21 +54,27 @@ def stream_of(name: str) -> int | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
+class Share(JsonRecord):
     """A served directory."""
+
+    WHAT = "bad record of a share"
 
     number: int
     """The number of its stream: 0 to SHARES - 1."""
-    name: str
+    name: str = field(metadata=later(""))
     """The guest's name for it. No other share of the sandbox has had it, except in older
     versions."""
-    mount: Mount
+    mount: Mount = field(metadata=read_by(decode_mount))
     pid: int
     started: str
     """The time when the process of that id started, as the system writes it."""
-    known: KnownDirectory | None = None
+    known: KnownDirectory | None = field(
+        default=None, metadata=later(None, **read_by(KnownDirectory.from_json))
+    )
     """The directory itself; None in records of older versions."""
-    mounter: Mounter | None = None
+    mounter: Mounter | None = field(
+        default=None, metadata=later(None, **read_by(Mounter.from_json))
+    )
     """The process that is having the guest mount it; None once the guest was seen to have it
     mounted."""
 
@@ -82,27 +87,9 @@ class Share:
         """End its server, and so close everything that the guest has open there. Idempotent."""
         send_signal(self.pid, self.started, signal.SIGKILL)
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Share:
-        """Parse a record. Raises ValueError."""
-        found = Fields(value, "bad record of a share")
-        known = found.any("known", default=None)
-        try:
-            number = found.whole("number")
-            return cls(
-                number=number,
-                name=found.text("name", default=share_name(number)),
-                mount=decode_mount(found.any("mount")),
-                pid=found.whole("pid"),
-                started=found.text("started"),
-                known=KnownDirectory.from_json(known) if known else None,
-                mounter=Mounter.from_json(found.any("mounter", default=None)),
-            )
-        except (TypeError, ConfigError) as error:
-            raise ValueError(f"bad record of a share: {reason_of(error)}") from error
+    def __post_init__(self) -> None:
+        if not self.name:
+            object.__setattr__(self, "name", share_name(self.number))
 
 
 def read_shares(machine: MachineDir) -> list[Share]:

@@ -27,11 +27,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from quicksand.base.entering import entered
 from quicksand.base.errors import PathError, QuicksandError, StateError
-from quicksand.base.fields import Fields
+from quicksand.base.fields import JsonRecord
 from quicksand.base.files import map_os_errors, read_json, write_json
 from quicksand.base.paths import Paths, make_private_dir, paths
 from quicksand.base.processes import boot_id
@@ -164,8 +164,11 @@ SCHEMA = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseRecord:
+class LeaseRecord(JsonRecord):
     """The record that a fleet keeps a sandbox. While the file exists, only the fleet starts it."""
+
+    WHAT = "bad lease"
+    VERSION = SCHEMA
 
     name: str
     """The name for which the fleet keeps it."""
@@ -176,23 +179,6 @@ class LeaseRecord:
     """The machine where a later epoch was started; "" if this is the latest known one."""
     may_start_until: float = 0.0
     """The moment of the clock `keeper_parts.owner_wait.now` until which it may be started."""
-
-    def to_json(self) -> dict[str, Any]:
-        return {"schema_version": SCHEMA, **{f: getattr(self, f) for f in self.__slots__}}
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> LeaseRecord:
-        """Parse one. Raises ValueError."""
-        if value.get("schema_version") != SCHEMA:
-            raise ValueError(f"schema_version {value.get('schema_version')!r} is not {SCHEMA}")
-        found = Fields(value, "bad lease")
-        return cls(
-            name=found.text("name"),
-            epoch=found.whole("epoch"),
-            boot=found.text("boot"),
-            superseded_by=found.text("superseded_by"),
-            may_start_until=found.real("may_start_until"),
-        )
 
 
 def lease_file(place: SandboxDir) -> Path:

@@ -1,20 +1,15 @@
-"""The records of a sandbox's history: its `Head` (``head.json``), for each checkpoint a `Node`
-(``node.json``), and the notes that people give them.
-
-`GivenUp` is the present that a revert in place gives up, until it is a checkpoint: where everything
-is that its checkpoint needs. Whoever finds such a record later stores it (snapshots/keeping.py).
-"""
+"""The records of a sandbox's history: its `Head` (``head.json``) and for each checkpoint a `Node`
+(``node.json``)."""
 
 from __future__ import annotations
 
 import re
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
-from quicksand.base.error_text import reason_of
 from quicksand.base.errors import ConfigError, HistoryError
-from quicksand.base.fields import Fields
+from quicksand.base.fields import JsonRecord, each_by, later, read_by
 from quicksand.base.files import read_json, write_json
 from quicksand.base.processes import boot_id
 from quicksand.records.layout import AGENT_PORTS, SandboxDir
@@ -81,26 +76,60 @@ def check_tag(tag: str) -> str:
     return tag
 
 
+def _name(value: Any) -> str:
+    """Check that ``value`` is a plain file name, which cannot lead out of its directory."""
+    if not isinstance(value, str) or not _NAME.fullmatch(value):
+        raise ValueError(f"{value!r} is no file name")
+    return value
+
+
+def is_id(value: object) -> TypeGuard[str]:
+    """Whether ``value`` could be an id of `new_id`."""
+    return isinstance(value, str) and _ID.fullmatch(value) is not None
+
+
+def _id(value: Any) -> str:
+    if not is_id(value):
+        raise ValueError(f"{value!r} is no id")
+    return value
+
+
+def _origin(value: Any) -> str:
+    return "" if value == "" else _name(value)
+
+
+def _port(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < AGENT_PORTS:
+        raise ValueError(f"{value!r} is no port of the agent")
+    return value
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Head:
+class Head(JsonRecord):
     """The present state of a sandbox: its disk, and the checkpoint from which it descends."""
 
-    layers: tuple[str, ...]
+    WHAT = "bad head"
+    VERSION = SCHEMA
+
+    layers: tuple[str, ...] = field(metadata=each_by(_id))
     """Frozen layers of its disk, the lowest first."""
-    top: str
+    top: str = field(metadata=read_by(_id))
     """The layer to which the guest writes; after a crash while a checkpoint is taken, possibly an
     empty layer above that one."""
-    node: str | None = None
+    node: str | None = field(default=None, metadata=read_by(_id))
     """The id of the checkpoint from which it descends."""
     run: str | None = None
     """The run of QEMU whose memory descends from that of ``node``; None if no run's does."""
-    memory: str = BLANK
+    memory: str = field(default=BLANK, metadata=read_by(_name))
     """The memory image that the run maps: a file in memory/."""
     stored: int = 0
     """Bytes of pages that the run's checkpoints have stored since their last memory image."""
     machine: str = ""
     """The machine (the name of its directory) that writes to this disk."""
-    previous: Head | None = None
+    previous: Head | None = field(
+        default=None,
+        metadata=read_by(lambda value: Head.from_json(value)),  # noqa: PLW0108 - Head is not made yet
+    )
     """While ``machine`` takes over from another machine, the head of that one. If everything ends
     at this moment, the keeper's exit.json tells which of the two counts."""
 
@@ -116,36 +145,6 @@ class Head:
             memory=node.memory,
             machine=machine,
             previous=previous,
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "schema_version": SCHEMA,
-            "layers": list(self.layers),
-            "top": self.top,
-            "node": self.node,
-            "run": self.run,
-            "memory": self.memory,
-            "stored": self.stored,
-            "machine": self.machine,
-            "previous": self.previous.to_json() if self.previous is not None else None,
-        }
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Head:
-        """Parse a head. Raises ValueError naming what is wrong."""
-        check_schema(value)
-        found = Fields(value, "bad head")
-        previous = found.any("previous")
-        return cls(
-            layers=tuple(_id(name) for name in found.items("layers")),
-            top=_id(found.any("top")),
-            node=None if found.any("node") is None else _id(found.any("node")),
-            run=found.maybe("run", found.text),
-            memory=_name(found.any("memory")),
-            stored=found.whole("stored"),
-            machine=found.text("machine"),
-            previous=None if previous is None else cls.from_json(previous),
         )
 
 
@@ -174,17 +173,33 @@ class File:
         return cls(name=name, size=size, crcs=tuple(crcs))
 
 
+@dataclass(frozen=True, slots=True)
+class Seal(JsonRecord):
+    """A frozen layer's record of its size and checksums."""
+
+    WHAT = "bad seal"
+    VERSION = SCHEMA
+
+    file: File = field(metadata=read_by(File.from_json))
+
+
+A_FILE = read_by(File.from_json)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class Node(JsonRecord):
     """The record of one checkpoint."""
 
-    id: str
-    tag: str
-    parent: str | None
+    WHAT = "bad checkpoint"
+    VERSION = SCHEMA
+
+    id: str = field(metadata=read_by(_id))
+    tag: str = field(metadata=read_by(check_tag))
+    parent: str | None = field(metadata=read_by(_id))
     created: float
     """Unix time."""
-    note: str
-    tier: Tier
+    note: str = field(metadata=read_by(read_note))
+    tier: Tier = field(metadata=read_by(find_tier))
     tier_note: str
     """Why no better tier was used; "" for the best one."""
     auto: bool
@@ -194,16 +209,16 @@ class Node:
     pause_s: float
     """Seconds for which the VM was paused."""
     bytes_written: int
-    layers: tuple[str, ...]
+    layers: tuple[str, ...] = field(metadata=each_by(_id))
     """Frozen layers of its disk, the lowest first."""
     shape: dict[str, Any]
     """Properties that a machine must have to continue from here (`SHAPE_NAMES` in restore.py)."""
-    memory: str
+    memory: str = field(metadata=read_by(_name))
     """The memory image below its pages: a file in memory/, or BLANK."""
-    pages: tuple[File, ...]
+    pages: tuple[File, ...] = field(metadata=each_by(File.from_json))
     """Files of pages, in the order in which the index numbers them."""
-    index: File | None
-    devices: File | None
+    index: File | None = field(metadata=A_FILE)
+    devices: File | None = field(metadata=A_FILE)
     """In the tier "internal" both are None, and ``state`` is the only file."""
     token: str
     """The agent's token in its memory."""
@@ -211,18 +226,18 @@ class Node:
     """The id of the sandbox whose names and secrets are in its memory; "" if unknown."""
     hidden: bool = False
     """Whether users do not see it: it is kept for its pages, or for clones or a template."""
-    firmware: File | None = None
+    firmware: File | None = field(default=None, metadata=A_FILE)
     """The machine's firmware, a file in memory/; None if none is kept (firmware.py)."""
-    image: File | None = None
+    image: File | None = field(default=None, metadata=A_FILE)
     """The file that ``memory`` names; None for BLANK."""
-    state: File | None = None
+    state: File | None = field(default=None, metadata=A_FILE)
     """Memory and devices as QEMU wrote them, a file in memory/; only in the tier "internal"."""
-    shares: bool = False
+    shares: bool = field(default=False, metadata=later(True))
     """Whether the guest may have shares mounted (mounts/), whose servers will be gone."""
-    port: int = 0
+    port: int = field(default=0, metadata=later(0, **read_by(_port)))
     """A port of the agent that had a client. If a client is connected there when the guest
     continues, the agent notices no change of clients, which saves time (`restore.wake`)."""
-    origin: str = ""
+    origin: str = field(default="", metadata=later("", **read_by(_origin)))
     """Like ``memory``, but the first image of the checkpoint's line: pages that the index does not
     list are the same in both. "" in older records, where it is ``memory``."""
 
@@ -243,56 +258,7 @@ class Node:
         found = (("devices", self.devices), ("pages.index", self.index))
         return tuple((name, file) for name, file in found if file is not None)
 
-    def to_json(self) -> dict[str, Any]:
-        plain = {f: getattr(self, f) for f in self.__slots__}
-        plain["tier"] = self.tier.name
-        plain["layers"] = list(self.layers)
-        plain["pages"] = [file.to_json() for file in self.pages]
-        for name in ("index", "devices", "image", "firmware", "state"):
-            file = getattr(self, name)
-            plain[name] = file.to_json() if file is not None else None
-        return {"schema_version": SCHEMA, **plain}
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Node:
-        """Parse a checkpoint's record. Raises ValueError naming what is wrong."""
-        check_schema(value)
-        found = Fields(value, "bad checkpoint")
-        try:
-            node = cls(
-                id=_id(found.any("id")),
-                tag=check_tag(found.any("tag")),
-                parent=None if found.any("parent") is None else _id(found.any("parent")),
-                created=found.real("created"),
-                note=read_note(found.any("note")),
-                tier=find_tier(found.any("tier")),
-                tier_note=found.text("tier_note"),
-                auto=found.flag("auto"),
-                pinned=found.flag("pinned"),
-                pause_s=found.real("pause_s"),
-                bytes_written=found.whole("bytes_written"),
-                layers=tuple(_id(name) for name in found.items("layers")),
-                shape=found.fields("shape"),
-                memory=_name(found.any("memory")),
-                pages=tuple(File.from_json(file) for file in found.items("pages")),
-                index=_optional_file(found.any("index")),
-                devices=_optional_file(found.any("devices")),
-                token=found.text("token"),
-                owner=found.text("owner"),
-                hidden=found.flag("hidden"),
-                firmware=_optional_file(found.any("firmware")),
-                image=_optional_file(found.any("image")),
-                state=_optional_file(found.any("state")),
-                shares=found.flag("shares", default=True),  # older ones do not say
-                origin=_origin(found.any("origin", default="")),
-                port=_port(found.any("port", default=0)),
-            )
-        except (TypeError, ConfigError) as error:
-            raise ValueError(f"bad checkpoint: {reason_of(error)}") from error
-        node._check_files()
-        return node
-
-    def _check_files(self) -> None:
+    def check(self) -> None:
         """Raise ValueError unless it has exactly the files that its tier allows."""
         names = ("pages", "index", "devices", "firmware", "image", "state")
         found = {name for name in names if getattr(self, name)}
@@ -301,53 +267,16 @@ class Node:
             raise ValueError(f"bad checkpoint: these are no files of the tier {self.tier.name!r}")
 
 
-def _optional_file(value: Any) -> File | None:
-    return None if value is None else File.from_json(value)
-
-
-def _origin(value: Any) -> str:
-    return "" if value == "" else _name(value)
-
-
-def _port(value: Any) -> int:
-    if type(value) is not int or not 0 <= value < AGENT_PORTS:
-        raise ValueError(f"{value!r} is no port of the agent")
-    return value
-
-
-def check_schema(value: Any) -> None:
-    """Raise ValueError unless ``value`` is a JSON object of the schema version SCHEMA."""
-    if not isinstance(value, dict):
-        raise ValueError("it is no JSON object")
-    if value.get("schema_version") != SCHEMA:
-        raise ValueError(f"schema_version {value.get('schema_version')!r} is not {SCHEMA}")
-
-
-def _name(value: Any) -> str:
-    """Check that ``value`` is a plain file name, which cannot lead out of its directory."""
-    if not isinstance(value, str) or not _NAME.fullmatch(value):
-        raise ValueError(f"{value!r} is no file name")
-    return value
-
-
-def is_id(value: object) -> TypeGuard[str]:
-    """Whether ``value`` could be an id of `new_id`."""
-    return isinstance(value, str) and _ID.fullmatch(value) is not None
-
-
-def _id(value: Any) -> str:
-    if not is_id(value):
-        raise ValueError(f"{value!r} is no id")
-    return value
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GivenUp:
+class GivenUp(JsonRecord):
     """A present whose disk is frozen, and whose pages are in a file that may not be synced."""
 
-    node: Node
+    WHAT = "bad record of a present that was given up"
+    VERSION = SCHEMA
+
+    node: Node = field(metadata=read_by(Node.from_json))
     """The present's checkpoint without the memory, of the tier "disk"."""
-    head: Head
+    head: Head = field(metadata=read_by(Head.from_json))
     """The head before its disk was frozen."""
     run: str
     """The present's run of QEMU."""
@@ -355,7 +284,7 @@ class GivenUp:
     """Bytes of its guest's memory."""
     since: str | None
     """The checkpoint since which the held pages were written; None for the whole run of QEMU."""
-    firmware: File | None
+    firmware: File | None = field(metadata=read_by(File.from_json))
     boot: str
     """The boot of the host (`boot_id`): held pages exist only as long as that."""
 
@@ -363,34 +292,6 @@ class GivenUp:
     def is_held(self) -> bool:
         """Whether the host has not been rebooted since, so that its pages are still held."""
         return self.boot == boot_id()
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "schema_version": SCHEMA,
-            "node": self.node.to_json(),
-            "head": self.head.to_json(),
-            "run": self.run,
-            "size": self.size,
-            "since": self.since,
-            "firmware": self.firmware.to_json() if self.firmware is not None else None,
-            "boot": self.boot,
-        }
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> GivenUp:
-        """Parse one. Raises ValueError naming what is wrong."""
-        check_schema(value)
-        found = Fields(value, "bad record of a present that was given up")
-        firmware = found.any("firmware")
-        return cls(
-            node=Node.from_json(found.fields("node")),
-            head=Head.from_json(found.fields("head")),
-            run=found.text("run"),
-            size=found.whole("size"),
-            since=found.maybe("since", found.text),
-            firmware=None if firmware is None else File.from_json(firmware),
-            boot=found.text("boot"),
-        )
 
     def write(self, place: SandboxDir) -> None:
         """Write it to the disk. Raises DiskSpaceError, PathError."""

@@ -4,12 +4,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from quicksand.base.error_text import reason_of
-from quicksand.base.errors import ConfigError
-from quicksand.base.fields import Fields
+from quicksand.base.fields import Fields, JsonRecord, each_by, later, read_by
 from quicksand.records.config import SandboxConfig, check_name
 from quicksand.records.port_forwards import PortForward, Protocol
 from quicksand.things.sandbox_facts import SHOWN
@@ -23,8 +21,10 @@ LOCK_WAIT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SaveSource:
+class SaveSource(JsonRecord):
     """A save as it was when the sandbox was created. It is needed only for the first start."""
+
+    WHAT = "bad record of a save"
 
     path: str
     """The save's directory or snapshot file."""
@@ -36,24 +36,17 @@ class SaveSource:
     digest: str
     """The digest of all its layers (`layers_digest`); "" if they have no checksums."""
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, value: object) -> SaveSource:
-        """Parse the record. Raises ValueError naming what is wrong."""
-        found = Fields(value, "bad record of a save")
-        texts = {name: found.text(name) for name in ("path", "name", "id", "digest")}
-        return cls(**texts, below=found.texts("below"))
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class Record(JsonRecord):
     """The record of a sandbox, which outlives a stop."""
 
+    WHAT = "bad record"
+    VERSION = SCHEMA
+
     id: str
-    name: str
-    config: SandboxConfig
+    name: str = field(metadata=read_by(check_name))
+    config: SandboxConfig = field(metadata=read_by(SandboxConfig.parse))
     image_digest: str
     """The image's digest, "" for images outside of the store."""
     chain: tuple[str, ...]
@@ -65,7 +58,7 @@ class Record:
     sandbox is removed."""
     discard: bool
     """Whether it is ephemeral: removed when it stops."""
-    source: SaveSource | None = None
+    source: SaveSource | None = field(default=None, metadata=read_by(SaveSource.from_json))
     """The save with which it started."""
 
     @property
@@ -78,44 +71,13 @@ class Record:
         """Return the name of the save with which it started."""
         return None if self.source is None else self.source.name
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "schema_version": SCHEMA,
-            "id": self.id,
-            "name": self.name,
-            "config": self.config.to_json(),
-            "image_digest": self.image_digest,
-            "chain": list(self.chain),
-            "created": self.created,
-            "committed": self.committed,
-            "discard": self.discard,
-            "source": None if self.source is None else self.source.to_json(),
-        }
-
     @classmethod
-    def from_json(
-        cls, value: dict[str, Any], known: dict[str, SandboxConfig] | None = None
-    ) -> Record:
+    def from_json(cls, value: Any, known: dict[str, SandboxConfig] | None = None) -> Record:
         """Parse a record. ``known`` are configs that were read before: most of a thousand sandboxes
         share a few, and parsing one takes half of the time. Raises ValueError naming what is
         wrong."""
-        if value.get("schema_version") != SCHEMA:
-            raise ValueError(f"schema_version {value.get('schema_version')!r} is not {SCHEMA}")
-        found = Fields(value, "bad record")
-        try:
-            return cls(
-                id=found.text("id"),
-                name=check_name(found.any("name")),
-                config=_read_config(found.any("config"), {} if known is None else known),
-                image_digest=found.text("image_digest"),
-                chain=found.texts("chain"),
-                created=found.real("created"),
-                committed=found.flag("committed"),
-                discard=found.flag("discard"),
-                source=_read_source(found.any("source")),
-            )
-        except (TypeError, ConfigError, RecursionError) as error:
-            raise ValueError(f"bad record: {reason_of(error)}") from error
+        configs = {} if known is None else known
+        return cls._read(value, config=lambda said: _read_config(said, configs))
 
 
 def _read_config(value: Any, known: dict[str, SandboxConfig]) -> SandboxConfig:
@@ -126,16 +88,19 @@ def _read_config(value: Any, known: dict[str, SandboxConfig]) -> SandboxConfig:
     return known[said]
 
 
-def _read_source(value: object) -> SaveSource | None:
-    """Parse the record of the save with which a sandbox started. Raises ValueError."""
-    if value is None:
-        return None
-    return SaveSource.from_json(value)
+def _read_forward(pair: object) -> tuple[int, int]:
+    """Raises ValueError."""
+    if not isinstance(pair, list) or len(pair) != 2 or any(type(port) is not int for port in pair):
+        raise ValueError(f"bad state: {repr(pair)[:80]} is no forwarded port")
+    return pair[0], pair[1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunState:
+class RunState(JsonRecord):
     """Everything that a client needs to use a running sandbox."""
+
+    WHAT = "bad state"
+    VERSION = SCHEMA
 
     keeper_pid: int
     qemu_pid: int
@@ -144,7 +109,7 @@ class RunState:
     accel: str
     accel_reason: str
     """Why no faster accelerator is used; "" if it is the fastest."""
-    forwards: tuple[tuple[int, int], ...]
+    forwards: tuple[tuple[int, int], ...] = field(metadata=each_by(_read_forward))
     """(host port, guest port) of the TCP forwards with which it was started, with the chosen host
     ports."""
     http_port: int | None
@@ -157,13 +122,15 @@ class RunState:
     """Unix time."""
     paused: bool
     qemu_command: tuple[str, ...]
-    vnc_port: int | None = None
+    vnc_port: int | None = field(default=None, metadata=later(None))
     """The host port at which the screen is served, too."""
-    udp_forwards: tuple[tuple[int, int], ...] = ()
+    udp_forwards: tuple[tuple[int, int], ...] = field(
+        default=(), metadata=later((), **each_by(_read_forward))
+    )
     """As ``forwards``, of UDP."""
-    owner_pid: int = 0
+    owner_pid: int = field(default=0, metadata=later(0))
     """The process with which it ends unless it is detached; 0 if unknown."""
-    owner_started: str = ""
+    owner_started: str = field(default="", metadata=later(""))
     """The start of that process (`processes.start_of`): process ids are reused."""
 
     @property
@@ -178,33 +145,6 @@ class RunState:
     def forwarded(self) -> tuple[int, ...]:
         """The host's ports that QEMU's network leads into the guest."""
         return () if self.http_port is None else (self.http_port,)
-
-    def to_json(self) -> dict[str, Any]:
-        return {"schema_version": SCHEMA, **{f: getattr(self, f) for f in self.__slots__}}
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> RunState:
-        """Parse the state of a run. Raises ValueError."""
-        found = Fields(value, "bad state")
-        return cls(
-            keeper_pid=found.whole("keeper_pid"),
-            qemu_pid=found.whole("qemu_pid"),
-            token=found.text("token"),
-            accel=found.text("accel"),
-            accel_reason=found.text("accel_reason"),
-            forwards=read_forwards(found),
-            http_port=found.maybe("http_port", found.whole),
-            run=found.text("run"),
-            origin=found.text("origin"),
-            started=found.real("started"),
-            paused=found.flag("paused"),
-            qemu_command=found.texts("qemu_command"),
-            # Older versions had none.
-            vnc_port=found.maybe("vnc_port", found.whole) if "vnc_port" in value else None,
-            udp_forwards=read_forwards(found, "udp_forwards") if "udp_forwards" in value else (),
-            owner_pid=found.whole("owner_pid") if "owner_pid" in value else 0,
-            owner_started=found.text("owner_started", default=""),
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,13 +201,6 @@ class Entry:
 def read_forwards(found: Fields, name: str = "forwards") -> tuple[tuple[int, int], ...]:
     """Read a field that has pairs of a host's port and a guest's. Raises ValueError."""
     return tuple(_read_forward(pair) for pair in found.items(name))
-
-
-def _read_forward(pair: object) -> tuple[int, int]:
-    """Raises ValueError."""
-    if not isinstance(pair, list) or len(pair) != 2 or any(type(port) is not int for port in pair):
-        raise ValueError(f"bad state: {repr(pair)[:80]} is no forwarded port")
-    return pair[0], pair[1]
 
 
 def new_id() -> str:

@@ -92,6 +92,7 @@ class TrashedSandbox:
             id=self.id,
             name=self.name,
             path=str(self.root),
+            root=str(self.root),
             removed=self.removed,
             until=self.until,
             own=footprint.own,

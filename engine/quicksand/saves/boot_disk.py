@@ -26,8 +26,7 @@ from quicksand.records.sandboxes import Record, SaveSource
 from quicksand.saves.finding import is_path, store_at
 from quicksand.saves.portable import check_portable, find_image
 from quicksand.saves.resolving import find_meaning
-from quicksand.saves.save_manifest import SaveManifest, identity_of
-from quicksand.saves.store import Save, check_save, overlay_paths
+from quicksand.saves.save_manifest import Save, SaveManifest, check_save, identity_of, overlay_paths
 from quicksand.snapshots.history import History, lost_head, prune_automatic
 from quicksand.snapshots.last_checkpoint import keep_left_behind
 from quicksand.snapshots.layers import add_layer

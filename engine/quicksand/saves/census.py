@@ -23,8 +23,8 @@ from quicksand.saves.finding import all_stores, find_save, known_stores, remembe
 from quicksand.saves.ownership import fits, is_own, mark_made
 from quicksand.saves.portable import find_image
 from quicksand.saves.resolving import confine, left_out_of
-from quicksand.saves.save_manifest import MANIFEST, Base, SaveManifest
-from quicksand.saves.store import Save, SaveStore, Trashed
+from quicksand.saves.save_manifest import MANIFEST, Base, Save, SaveManifest
+from quicksand.saves.store import SaveStore, Trashed
 from quicksand.things.frozen import frozen
 from quicksand.things.save import BaseState, SaveFacts
 

@@ -22,9 +22,9 @@ from quicksand.base.errors import SaveNotFoundError
 from quicksand.base.paths import Paths, make_private_dir
 from quicksand.base.remedies import Remedy, Words
 from quicksand.saves.ownership import is_own, was_made_at
-from quicksand.saves.save_manifest import MANIFEST, OVERLAYS
+from quicksand.saves.save_manifest import MANIFEST, OVERLAYS, Save, load_save
 from quicksand.saves.save_places import HOUSE, PLAIN, WORKSPACE
-from quicksand.saves.store import LOCK, Save, SaveStore, load_save
+from quicksand.saves.store import LOCK, SaveStore
 
 LINKS = re.compile(r"[0-9a-f]{16}")
 """The names of the links."""

@@ -27,7 +27,8 @@ from quicksand.saves.bundle.manifest import BundleKind
 from quicksand.saves.bundle.receiving import Imported, ImportOptions, stopping
 from quicksand.saves.census import Census, remove_save, restore_save, sweep
 from quicksand.saves.finding import find_save
-from quicksand.saves.store import Save, SaveStore
+from quicksand.saves.save_manifest import Save
+from quicksand.saves.store import SaveStore
 from quicksand.saves.verifying import find_any, verify_saves
 from quicksand.snapshots.history import history_of
 from quicksand.snapshots.restore import differences, make_shape

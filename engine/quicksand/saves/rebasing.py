@@ -19,8 +19,15 @@ from quicksand.records.nodes import new_id
 from quicksand.saves.boot_disk import find_base, save_files
 from quicksand.saves.census import find_stored
 from quicksand.saves.ownership import is_own, mark_imported, mark_made
-from quicksand.saves.save_manifest import MANIFEST, OVERLAYS, Base, Parent, SavedLayer, SaveManifest
-from quicksand.saves.store import Save
+from quicksand.saves.save_manifest import (
+    MANIFEST,
+    OVERLAYS,
+    Base,
+    Parent,
+    Save,
+    SavedLayer,
+    SaveManifest,
+)
 
 
 def rebase(save: Save, image: str, paths: Paths, *, report: Progress | None = None) -> Save:

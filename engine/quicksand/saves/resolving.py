@@ -20,9 +20,8 @@ from quicksand.records.machine_options import MachineOption, options_of
 from quicksand.saves.finding import find_named, find_save
 from quicksand.saves.ownership import is_own
 from quicksand.saves.portable import find_portable
-from quicksand.saves.save_manifest import OVERLAYS, SaveManifest
+from quicksand.saves.save_manifest import OVERLAYS, Save, SaveManifest
 from quicksand.saves.save_places import PLAIN, WORKSPACE
-from quicksand.saves.store import Save
 
 ASKED_MAX = 100
 """Characters of one option of a save in a message."""

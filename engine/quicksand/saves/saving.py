@@ -1,6 +1,7 @@
 """Saving the disk of a sandbox, running or not.
 
 The disk's layers are frozen as for a checkpoint (pivot.py), then linked or copied into the save.
+A block that asks for a save at its end gets one even by SIGTERM (`AutoSave`).
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
+import threading
 import time
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
@@ -43,12 +46,13 @@ from quicksand.saves.save_manifest import (
     OVERLAYS,
     Base,
     Parent,
+    Save,
     SavedLayer,
     SaveManifest,
     check_save_name,
     is_sha256,
 )
-from quicksand.saves.store import Save, SaveStore
+from quicksand.saves.store import SaveStore
 from quicksand.snapshots.history import History, history_of
 from quicksand.snapshots.keeping import locked_history
 from quicksand.snapshots.layers import Pivot, freeze_stopped
@@ -446,3 +450,39 @@ def _parent(record: Record) -> Parent | None:
 
 def _engine_name() -> str:
     return f"{DISTRIBUTION} {version_text()}".rstrip()
+
+
+class AutoSave:
+    """The save that is made when a sandbox stops. It also turns SIGTERM into a normal stop."""
+
+    def __init__(self, name: str, store: SaveStore) -> None:
+        self.name = name
+        self.store = store
+        self._watching = False
+        self._terminated = False
+
+    def watch(self) -> None:
+        """Let SIGTERM cancel the present task, so that its blocks are left in order. Does nothing
+        if the program has its own handler, or outside of the main thread."""
+        task = asyncio.current_task()
+        if threading.current_thread() is not threading.main_thread() or task is None:
+            return
+        if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+            return
+
+        def terminate() -> None:
+            if not self._terminated:
+                self._terminated = True
+                task.cancel()
+
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminate)
+        self._watching = True
+
+    def release(self) -> None:
+        """Restore SIGTERM's default when the sandbox is stopped; a SIGTERM that came before now
+        ends this process."""
+        if self._watching:
+            self._watching = False
+            asyncio.get_running_loop().remove_signal_handler(signal.SIGTERM)
+        if self._terminated:
+            os.kill(os.getpid(), signal.SIGTERM)

@@ -58,10 +58,8 @@ from quicksand.saves.save_manifest import (
     MANIFEST,
     OVERLAYS,
     Save,
-    check_save,
     check_save_name,
     load_save,
-    overlay_paths,
     require_file,
 )
 from quicksand.saves.save_places import HOUSE, READY
@@ -90,6 +88,7 @@ class Trashed:
             id=self.id,
             name=self.save.name,
             path=str(self.root),
+            root=str(self.save.root),
             removed=self.removed,
             until=self.removed + TRASH_KEPT_S if self.was_save else None,
             own=footprint.own,
@@ -165,8 +164,6 @@ def _read(entry: Path) -> Trashed:
         was_save=was_save,
     )
 
-
-__all__ = ["Save", "SaveStore", "check_save", "load_save", "overlay_paths", "taken"]
 
 LOCK_WAIT_S = 10.0
 """Seconds to wait for the store's lock, which is held only for renames."""

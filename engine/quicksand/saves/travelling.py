@@ -34,8 +34,8 @@ from quicksand.saves.bundle.receiving import (
     unlike,
 )
 from quicksand.saves.finding import find_save
-from quicksand.saves.save_manifest import SaveManifest, check_save_name
-from quicksand.saves.store import Save, SaveStore, overlay_paths, taken
+from quicksand.saves.save_manifest import Save, SaveManifest, check_save_name, overlay_paths
+from quicksand.saves.store import SaveStore, taken
 
 if TYPE_CHECKING:
     from hashlib import _Hash

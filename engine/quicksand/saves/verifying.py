@@ -24,8 +24,7 @@ from quicksand.disks.images.resolve import ResolvedImage
 from quicksand.saves.boot_disk import find_base, stack_of
 from quicksand.saves.finding import find_save
 from quicksand.saves.portable import find_portable
-from quicksand.saves.save_manifest import MANIFEST, OVERLAYS
-from quicksand.saves.store import Save, overlay_paths
+from quicksand.saves.save_manifest import MANIFEST, OVERLAYS, Save, overlay_paths
 
 CHUNK = 1 << 20
 """Bytes of one read. hashlib releases the GIL for data of this size."""

@@ -25,7 +25,7 @@ from quicksand.disks.images.qcow2 import check_qcow2
 from quicksand.disks.images.qcow2_writing import create_overlay
 from quicksand.disks.images.visible import write_merged
 from quicksand.records.layout import SandboxDir, layer_name
-from quicksand.records.nodes import SCHEMA, File, Head, Node, check_schema, new_id
+from quicksand.records.nodes import File, Head, Node, Seal, new_id
 from quicksand.snapshots.history import History
 from quicksand.snapshots.image import seal_image
 from quicksand.snapshots.pages import verify
@@ -53,19 +53,17 @@ def seal_layers(place: SandboxDir, names: Iterable[str]) -> None:
     for name in names:
         if not place.seal(name).exists():
             file = seal_image(place.layer(name), verified)
-            write_json(place.seal(name), {"schema_version": SCHEMA, "file": file.to_json()})
+            write_json(place.seal(name), Seal(file).to_json())
 
 
 def read_seal(place: SandboxDir, name: str) -> File:
     """The seal of a frozen layer. Raises HistoryError if it is missing or damaged."""
     path = place.seal(name)
     try:
-        value = read_json(path)
-        check_schema(value)
-        file = File.from_json(value["file"])
+        file = Seal.from_json(read_json(path)).file
         if file.name != place.layer(name).name:
             raise ValueError(f"it tells of {file.name}")
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError) as error:
         raise HistoryError(f"{path} is damaged: {error}") from error
     return file
 

@@ -20,9 +20,8 @@ class Shown(NamedTuple):
     rare: bool = False
     """Its column is there only if a thing has such a fact; it comes after the others."""
     kind: str = ""
-    """"size" for bytes, "freed" for bytes that are shown even if there are none, "age" for Unix
-    time, "words" for a name with "_" between its words, "names" for several of which a few are
-    shown."""
+    """"size" for bytes, "bytes" if 0 is shown as well, "age" and "until" for Unix time, "words" for
+    a name with "_" between its words, "names" for several of which a few are shown."""
     drawn: str = ""
     """The property of the record that its column shows in place of it."""
     json: str = ""

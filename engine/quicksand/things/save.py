@@ -75,7 +75,7 @@ class KeptFacts:
 class SaveFacts(KeptFacts):
     """The facts of one save."""
 
-    own: int = shown(0, head="OWN", kind="freed", json="own")
+    own: int = shown(0, head="OWN", kind="bytes", json="own")
     """Bytes that deleting it would free."""
     shared: int = shown(0, head="SHARED", kind="size", json="shared")
     """Bytes of files that it shares with other saves or sandboxes."""
@@ -170,6 +170,10 @@ class SaveFacts(KeptFacts):
 class TrashFacts(KeptFacts):
     """The facts of a save or a sandbox in the trash."""
 
+    path: str = ""
+    """The path of its entry on its machine, as that of a save."""
+    root: str = shown("", json="path")
+    """The path of the save or the sandbox itself."""
     kind: str = shown("save", head="WHAT", json="kind")
     """"save" or "sandbox"."""
     removed: float = shown(0.0, head="REMOVED", kind="age", json="removed")
@@ -177,7 +181,7 @@ class TrashFacts(KeptFacts):
     until: float | None = shown(None, head="UNTIL", kind="until", json="until")
     """Unix time after which it may be removed for good; None for other things than saves, which
     stay until they are removed."""
-    own: int = shown(0, head="FREES", kind="freed", json="frees")
+    own: int = shown(0, head="FREES", kind="bytes", json="frees")
     """Bytes that removing it for good would free."""
     shared: int = 0
     """Bytes of files that others use as well."""

@@ -25,6 +25,10 @@ class Tier:
     """Whether QEMU starts with ``-incoming`` and waits for the devices' state; otherwise it starts
     paused (``-S``)."""
 
+    def to_json(self) -> str:
+        """Its name stands for it in records."""
+        return self.name
+
     def fits(self, files: Set[str]) -> bool:
         """Whether a checkpoint of this tier can have these files."""
         return self.required <= files <= self.required | self.optional

@@ -15,7 +15,7 @@ import json
 import os
 import re
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from quicksand.base.arch import describe_cpu, read_microcode
 from quicksand.base.background import run_later, run_to_its_end
 from quicksand.base.effort import best_effort
 from quicksand.base.errors import HostError
-from quicksand.base.fields import Fields
+from quicksand.base.fields import JsonRecord, read_by
 from quicksand.base.files import is_locked, map_os_errors, read_json
 from quicksand.base.footprint import allocated_size
 from quicksand.base.listing import ANY_ID, own_directories
@@ -159,32 +159,24 @@ class Templates:
         return self.root / f"{self.key}.waiting"
 
 
+def _beside(value: object) -> tuple[int, str]:
+    match value:
+        case [int(pid), str(started)]:
+            return pid, started
+    raise ValueError(f"bad order: beside is {repr(value)[:80]}")
+
+
 @dataclass(frozen=True, slots=True)
-class TemplateOrder:
+class TemplateOrder(JsonRecord):
     """The order for a process that makes a template."""
 
-    record: Record
-    beside: tuple[int, str] | None = None
+    WHAT = "bad order"
+
+    record: Record = field(metadata=read_by(Record.from_json))
+    beside: tuple[int, str] | None = field(default=None, metadata=read_by(_beside))
     """The process id of the QEMU that must become idle first, and the time of its start."""
     waiting: str = ""
     """The file that is locked meanwhile, so that no second process waits (`Templates.waiting`)."""
-
-    def to_json(self) -> dict[str, Any]:
-        return {"record": self.record.to_json(), "beside": self.beside, "waiting": self.waiting}
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> TemplateOrder:
-        """Raises ValueError."""
-        found = Fields(value, "bad order")
-        first = None
-        match found.any("beside"):
-            case None:
-                pass
-            case [int(pid), str(started)]:
-                first = (pid, started)
-            case other:
-                raise ValueError(f"bad order: beside is {repr(other)[:80]}")
-        return cls(Record.from_json(found.fields("record")), first, found.text("waiting"))
 
 
 async def make_in_background(templates: Templates, *, beside: int) -> None:

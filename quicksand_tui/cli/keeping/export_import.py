@@ -26,7 +26,7 @@ from quicksand_tui.cli.runner import Signals, run_async
 from quicksand_tui.model.specs import ExportSpec, ImportSpec
 from quicksand_tui.model.text import clean
 from quicksand_tui.verbs import bundles
-from quicksand_tui.verbs.saved import UNSYNCED
+from quicksand_tui.verbs.saves import UNSYNCED
 
 STREAM = "-"
 """Stands for stdout or stdin in place of FILE."""

@@ -3,8 +3,7 @@ disks that outlive their sandbox; removes sandboxes; and brings both back."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,13 +35,14 @@ from quicksand_tui.cli.output import (
     complain_of,
     print_json,
     print_table,
+    print_things,
     say,
     show_age,
     show_size,
 )
 from quicksand_tui.cli.progress_display import Rate, shown
 from quicksand_tui.cli.runner import Signals, reached, run_async
-from quicksand_tui.model.amounts import date_text, fact_text, megabytes_text, seconds_text
+from quicksand_tui.model.amounts import date_text, megabytes_text, seconds_text
 from quicksand_tui.model.text import clean
 from quicksand_tui.verbs import saves, trashing, verdicts
 from quicksand_tui.verbs.call import things_of
@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from quicksand.life.sandbox_removal import RemovedSandbox
     from quicksand.saves.store import SaveStore, Trashed
     from quicksand.saves.verifying import Verdict
-    from quicksand.things.fact import Shown
 
 
 DAY_S = 86400
@@ -252,32 +251,6 @@ def _print(verdicts: Sequence[Verdict]) -> None:
             rows.append((name, "whole" if verdict.deep else "ok", "", ""))
         rows += [(name, "BAD", file, text) for file, text in verdict.problems.items()]
     print_table(("NAME", "STATE", "FILE", "PROBLEM"), rows)
-
-
-NAMES_SHOWN = 2
-
-
-def print_things(
-    things: Sequence[Any], facts: Sequence[Shown], without: Collection[str] = ()
-) -> None:
-    """Prints the table of things, ``without`` the columns of these facts."""
-    columns = [one for one in facts if one.head and one.name not in without]
-    columns = [c for c in columns if not c.rare or any(getattr(one, c.name) for one in things)]
-    rows = [tuple(_cell(column, one) for column in columns) for one in things]
-    print_table(tuple(column.head for column in columns), rows)
-
-
-def _cell(column: Shown, thing: Any) -> str:
-    value = getattr(thing, column.drawn or column.name)
-    match column.kind:
-        case "names":
-            more = len(value) - NAMES_SHOWN
-            return ", ".join(value[:NAMES_SHOWN]) + (f" +{more}" if more > 0 else "")
-        case "until":
-            return "kept" if value is None else date_text(value)
-        case "freed":
-            return show_size(value)
-    return fact_text(column.kind, value, time.time(), wide=True) if value else ""
 
 
 @command_of("saves")

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import shlex
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,10 +19,20 @@ from quicksand.disks.images.resolve import ImageResolver
 from quicksand.disks.images.stored_image import StoredImage
 from quicksand.life.image_users import ImageUsers, drop_prepared, find_unneeded, templates_of
 from quicksand.records.registry import Registry
+from quicksand.things.fact import json_of
+from quicksand.things.image_info import IMAGE
 from quicksand_images.scaffold import make_scaffold
 
 from quicksand_tui.cli.click_commands import command_of
-from quicksand_tui.cli.output import Exit, print_json, print_table, say, show_age, show_size
+from quicksand_tui.cli.output import (
+    Exit,
+    print_json,
+    print_table,
+    print_things,
+    say,
+    show_age,
+    show_size,
+)
 from quicksand_tui.cli.runner import run_async
 from quicksand_tui.cli.this_host import image_making  # noqa: F401 - has parts of `images`
 from quicksand_tui.model.text import clean
@@ -163,9 +172,6 @@ def _print(found: Sequence[dict[str, Any]]) -> None:
     print_table(("NAME", "VERSION", "ARCH", "DIGEST", "STATE", "PROBLEM"), rows)
 
 
-HEADS = ("NAME", "VERSION", "ARCH", "SIZE", "AGE", "FROM", "DIGEST")
-DIGEST_SHOWN = 12
-
 AGES = {"created": "newest file", "built": "built"}
 """The words for the times of an image: it was not created when its files were."""
 
@@ -202,19 +208,9 @@ def _resolver() -> ImageResolver:
 def _list(as_json: bool) -> None:
     found = _resolver().list(every_arch=True)
     if as_json:
-        print_json([{**asdict(image), "error": image.error or None} for image in found])
+        print_json([json_of(image, IMAGE) for image in found])
         return
-    rows: list[tuple[object, ...]] = []
-    for image in found:
-        size = "" if image.size is None else show_size(image.size)
-        age = "" if image.built is None else show_age(image.built)
-        digest = image.digest.removeprefix("sha256:")[:DIGEST_SHOWN]
-        rows.append((image.name, image.version, image.arch, size, age, image.source, digest))
-    heads: tuple[str, ...] = HEADS
-    if any(image.error for image in found):
-        heads = (*HEADS, "PROBLEM")
-        rows = [(*row, image.error) for row, image in zip(rows, found, strict=True)]
-    print_table(heads, rows)
+    print_things(found, IMAGE)
     if not found:
         say("there are no images yet: `quicksand-tui images build debian` makes the default one")
 

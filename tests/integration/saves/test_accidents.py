@@ -20,8 +20,8 @@ from quicksand import Sandbox, Status
 from quicksand.base.errors import DiskSpaceError, QuicksandError
 from quicksand.base.paths import Paths
 from quicksand.saves.finding import workspace_store
+from quicksand.saves.save_manifest import check_save
 from quicksand.saves.save_places import HOUSE
-from quicksand.saves.store import check_save
 
 from tests.conftest import our_processes, wait_for
 from tests.integration.saves.test_saves import say

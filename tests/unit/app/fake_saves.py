@@ -22,7 +22,7 @@ from quicksand.things.save import (
 from quicksand_tui.model.shown_saves import SavesView
 from quicksand_tui.verbs.bundles import Sent
 from quicksand_tui.verbs.call import Call, Progress, Report
-from quicksand_tui.verbs.saved import Saved
+from quicksand_tui.verbs.saves import Saved
 from quicksand_tui.verbs.verdicts import Verified
 
 NOW = 1_800_000_000.0

@@ -16,6 +16,7 @@ from PIL import Image
 from quicksand.guest.network import GuestTraffic
 from quicksand.records.port_forwards import PortForward
 from quicksand.things.checkpoint import Checkpoint, CheckpointFacts
+from quicksand.things.image_info import ImageInfo
 from quicksand.things.status import MountState, Status
 from quicksand_pixels.encoding.half_cells import fit
 from quicksand_pixels.text_cells import Cells
@@ -31,12 +32,12 @@ from quicksand_tui.home.config_file import Settings
 from quicksand_tui.kit.key_handling import Clock, Hands
 from quicksand_tui.model.diffs import DiffSpec, DiffView, Losing, TextDiff
 from quicksand_tui.model.jobs import CommandOutput, Failure, JobVerb, OperationError
-from quicksand_tui.model.known_sandbox import Changes, Glance
 from quicksand_tui.model.shown_sandboxes import (
+    Changes,
     CheckpointTree,
     CheckpointView,
+    Glance,
     GuestView,
-    ImageView,
     MountView,
     ProcessView,
     SandboxView,
@@ -149,10 +150,10 @@ MOUNTED = World(
     keymap=default_keymap(),
 )
 """A sandbox with mounts."""
-DEBIAN = ImageView(
+DEBIAN = ImageInfo(
     name="debian", version="13.1", arch="x86_64", size=105 * MIB, built=NOW - 2 * 86400
 )
-OLD = ImageView(name="old", error="manifest.json is damaged: 'disk'")
+OLD = ImageInfo(name="old", error="manifest.json is damaged: 'disk'")
 HOST = HostView(memory_free=6 * GIB, disk_free=40 * GIB)
 
 KEYMAP = default_keymap()

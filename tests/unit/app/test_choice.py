@@ -11,7 +11,7 @@ from quicksand.things.status import Status
 from quicksand_tui.cockpit import checkpoint_previews
 from quicksand_tui.model.diffs import Losing, places_of
 from quicksand_tui.model.jobs import Failure
-from quicksand_tui.model.known_sandbox import Glance
+from quicksand_tui.model.shown_sandboxes import Glance
 from quicksand_tui.views.losses import losing_lines
 from quicksand_tui.views.main_layout import Tab
 from tests.unit.app.fakes import (

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from quicksand.things.image_info import ImageInfo
 
 from quicksand_tui.actions.all_actions import Scope, in_scope
 from quicksand_tui.actions.line import (
@@ -27,7 +28,7 @@ from quicksand_tui.actions.line import (
 )
 from quicksand_tui.forms.line_calls import call_for, check
 from quicksand_tui.home.state import LINES_MAX, CommandHistory, StateFile
-from quicksand_tui.model.shown_sandboxes import CheckpointTree, ImageView, SandboxView
+from quicksand_tui.model.shown_sandboxes import CheckpointTree, SandboxView
 from quicksand_tui.model.world import Selection
 from tests.unit.app.corpus import HOSTILE
 from tests.unit.app.fake_saves import SAVES
@@ -187,7 +188,7 @@ def test_names_are_found() -> None:
     assert (found.sandbox, found.checkpoint) == (DB_PAST, CLEAN)
     assert target("clone web 3").word("count") == "3"
     assert target("theme nord").found == {"theme": "nord"}
-    assert isinstance(target("new debian").found["image"], ImageView)
+    assert isinstance(target("new debian").found["image"], ImageInfo)
     save = SAVES.saves[0]
     assert target(f"new {save.address}").found["image"] == save
 

@@ -17,9 +17,9 @@ from quicksand.base.paths import Paths
 from quicksand.base.threads import Stopped, in_thread_to_the_end
 from quicksand.life.sandbox_saves import Saves
 from quicksand.saves import verifying
-from quicksand.saves.save_manifest import MANIFEST, OVERLAYS, Base
+from quicksand.saves.save_manifest import MANIFEST, OVERLAYS, Base, Save
 from quicksand.saves.saving import SaveOptions
-from quicksand.saves.store import Save, SaveStore
+from quicksand.saves.store import SaveStore
 from quicksand.things.save import SaveFacts
 
 from quicksand_tui.door.service import EngineService

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from quicksand.life.kept_things import RemovedSave, RemovedSaves, RestoredThings, Swept
-from quicksand.saves.store import Save
+from quicksand.saves.save_manifest import Save
 from quicksand.saves.verifying import Verdict
 from quicksand.things.save import SaveFacts, TrashFacts, freed_together
 from textual.pilot import Pilot
@@ -24,7 +24,7 @@ from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.verbs.call import Call, Report, words_of
 from quicksand_tui.verbs.index import find_verb
 from quicksand_tui.verbs.verdicts import Verified
-from quicksand_tui.views.saves_machines import arrange_saves, listed_saves
+from quicksand_tui.views.save_rows import arrange_saves, listed_saves
 from tests.unit.app.fake_saves import APP, DEV, DEV2, GONE, NOW, SAVES, trashed, view_of
 from tests.unit.app.fakes import FakeService, screen_text, shown, toasts, until
 from tests.unit.app.saves_screens import browsing, go_to, last_command, saves_shown

@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
+from quicksand.things.image_info import ImageInfo
 from textual.pilot import Pilot
 from textual.widgets import Input, Static
 
@@ -15,7 +16,6 @@ from quicksand_tui.forms import new_sandbox
 from quicksand_tui.forms.presets import MORE, NAME, Last, recall_last
 from quicksand_tui.forms.verb_forms import complete_file
 from quicksand_tui.home.config_file import ConfigFile, Settings
-from quicksand_tui.model.shown_sandboxes import ImageView
 from quicksand_tui.model.specs import NewSpec
 from quicksand_tui.model.world import World
 from quicksand_tui.screens.form import FormScreen
@@ -226,7 +226,7 @@ OFFERED = saved(
     address="./offered",
     is_own=False,
     network="mounts_only",
-    left_out="network full; ports 8080->80",
+    left_out=("network full", "ports 8080->80"),
 )
 WIDE = saved("wide", network="full", ports="8080:80")
 
@@ -513,7 +513,7 @@ async def test_in_a_low_terminal_the_field_that_has_the_focus_can_be_seen() -> N
 
 
 async def test_on_a_fresh_machine_n_begins_with_what_is_built_first() -> None:
-    service = FakeService(replace(EMPTY, images=(ImageView(name="debian", source="recipe"),)))
+    service = FakeService(replace(EMPTY, images=(ImageInfo(name="debian", source="recipe"),)))
     app = make_app(service)
     async with app.run_test(size=SIZE) as pilot:
         await open_form(pilot, app)

@@ -73,6 +73,7 @@ def test_a_store_is_read_as_the_command_lists_it(
     assert view.trash_frees == trash["frees"]
     told = [json_of(found, TRASHED, without=("kind",)) for found in reversed(view.trash)]
     assert told == trash["saves"]
+    assert {Path(one["path"]).name for one in trash["saves"]} == {"save"}
 
 
 def test_what_a_command_calls_it_is_its_path_where_the_name_leads_elsewhere(

@@ -11,6 +11,7 @@ from quicksand_tui.model.jobs import Job, JobVerb
 from quicksand_tui.model.shown_saves import NO_SAVES, SavesView
 from quicksand_tui.model.world import World
 from quicksand_tui.views import losses
+from quicksand_tui.views.job_rows import jobs_text
 from quicksand_tui.views.sandbox_rows import PADDING
 from quicksand_tui.views.save_rows import (
     ORDERS,
@@ -22,7 +23,6 @@ from quicksand_tui.views.save_rows import (
     describe_trashed,
     empty_saves_text,
     empty_trash_text,
-    jobs_text,
     left_text,
     marked_text,
     names_text,

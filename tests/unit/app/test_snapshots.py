@@ -17,8 +17,7 @@ from textual.widgets import Input
 from quicksand_tui.door.service_protocol import LogKind, ShellView
 from quicksand_tui.model.diffs import DiffView
 from quicksand_tui.model.jobs import CommandOutput, Failure
-from quicksand_tui.model.known_sandbox import ChangedPlace, Changes
-from quicksand_tui.model.shown_sandboxes import TrafficRates, UseHistory
+from quicksand_tui.model.shown_sandboxes import ChangedPlace, Changes, TrafficRates, UseHistory
 from quicksand_tui.model.world import World
 from quicksand_tui.panes.pane import Pane
 from quicksand_tui.screens.job_drawer import JobsScreen

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from quicksand.things.image_info import ImageInfo
 from quicksand.things.status import Status
 
 from quicksand_tui.door.silence import with_traffic
 from quicksand_tui.model.jobs import Job, JobVerb
-from quicksand_tui.model.shown_sandboxes import ImageView, SandboxView, TrafficRates
+from quicksand_tui.model.shown_sandboxes import SandboxView, TrafficRates
 from quicksand_tui.model.world import HostView, Panel, Selection, World
 from quicksand_tui.views.counts import counts_text, empty_text, host_text
 from quicksand_tui.views.overview import laid_out, overview
@@ -250,7 +251,7 @@ def test_the_details_of_a_job_say_how_to_cancel_it() -> None:
 
 
 def test_an_image_that_is_to_be_built_says_so_and_can_be_begun_with() -> None:
-    to_build = ImageView(name="debian", source="recipe")
+    to_build = ImageInfo(name="debian", source="recipe")
     fresh = replace(EMPTY, images=(to_build,))
     assert image_row(to_build, fresh).cells["size"].text == "to build"
     text = empty_text(fresh, "")

@@ -19,10 +19,11 @@ from quicksand.saves.save_manifest import (
     OVERLAYS,
     Base,
     Parent,
+    Save,
     SavedLayer,
     SaveManifest,
 )
-from quicksand.saves.store import Save, SaveStore
+from quicksand.saves.store import SaveStore
 
 from tests.unit.disks.diff.disks import write_clusters
 

@@ -12,8 +12,7 @@ from quicksand.base.errors import SaveNotFoundError
 from quicksand.base.paths import Paths
 from quicksand.saves.finding import all_stores, find_named, find_save, store_at
 from quicksand.saves.ownership import mark_imported, mark_made
-from quicksand.saves.save_manifest import MANIFEST
-from quicksand.saves.store import Save
+from quicksand.saves.save_manifest import MANIFEST, Save
 
 from tests.unit.saves.making import make_published, make_save
 

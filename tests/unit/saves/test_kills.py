@@ -14,10 +14,10 @@ from quicksand.base.removal import make_marked
 from quicksand.saves import store as store_module
 from quicksand.saves.ownership import fits, is_own
 from quicksand.saves.proof import GONE
-from quicksand.saves.save_manifest import OVERLAYS
+from quicksand.saves.save_manifest import OVERLAYS, Save
 from quicksand.saves.save_places import HOUSE, READY
 from quicksand.saves.saving import _publish
-from quicksand.saves.store import MAKING, Save, SaveStore
+from quicksand.saves.store import MAKING, SaveStore
 
 from tests.kills import kill_at_each
 from tests.unit.saves.making import fill_save, make_save

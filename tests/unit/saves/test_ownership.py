@@ -21,8 +21,8 @@ from quicksand.saves.ownership import (
     mark_made,
     was_made_at,
 )
-from quicksand.saves.save_manifest import MANIFEST, OVERLAYS
-from quicksand.saves.store import Save, SaveStore
+from quicksand.saves.save_manifest import MANIFEST, OVERLAYS, Save
+from quicksand.saves.store import SaveStore
 from quicksand.snapshots.layers import read_seal, seal_layers
 from quicksand.snapshots.pages import verify
 

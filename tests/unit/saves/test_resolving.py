@@ -17,8 +17,8 @@ from quicksand.records.port_forwards import PortForward
 from quicksand.saves.finding import all_stores
 from quicksand.saves.ownership import mark_made
 from quicksand.saves.resolving import Meaning, SaveWarning, confine, explain, find_meaning, inherit
-from quicksand.saves.save_manifest import MANIFEST, OVERLAYS, SaveManifest
-from quicksand.saves.store import Save, SaveStore
+from quicksand.saves.save_manifest import MANIFEST, OVERLAYS, Save, SaveManifest
+from quicksand.saves.store import SaveStore
 
 from tests.unit.saves.making import make_published, make_save, publish_image
 from tests.unit.saves.test_manifest import OURS

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from quicksand.base.paths import Paths
 from quicksand.saves.boot_disk import layers_digest, source_of, stack_of
-from quicksand.saves.save_manifest import SaveManifest
-from quicksand.saves.store import Save, load_save
+from quicksand.saves.save_manifest import Save, SaveManifest, load_save
 
 from tests.unit.saves.making import make_published
 from tests.unit.saves.test_manifest import OURS

@@ -16,9 +16,9 @@ from quicksand.base.removal import HEADER, MARK, make_marked
 from quicksand.records.trash import TRASH, TRASH_KEPT_S
 from quicksand.saves import store as store_module
 from quicksand.saves.census import expire_trash
-from quicksand.saves.save_manifest import MANIFEST, NAME_MAX, OVERLAYS, check_save_name
+from quicksand.saves.save_manifest import MANIFEST, NAME_MAX, OVERLAYS, Save, check_save_name
 from quicksand.saves.save_places import READY
-from quicksand.saves.store import Save, SaveStore
+from quicksand.saves.store import SaveStore
 
 from tests.unit.saves.making import fill_save, make_published, make_save
 

@@ -17,10 +17,10 @@ from quicksand.base.removal import make_marked
 from quicksand.records.trash import TRASH
 from quicksand.saves import store as store_module
 from quicksand.saves.ownership import is_own
-from quicksand.saves.save_manifest import identity_of
+from quicksand.saves.save_manifest import Save, identity_of
 from quicksand.saves.save_places import HOUSE, READY
 from quicksand.saves.saving import _publish
-from quicksand.saves.store import Save, SaveStore
+from quicksand.saves.store import SaveStore
 
 from tests.faults import Fault, fault
 from tests.unit.saves.making import fill_save, make_save

@@ -19,8 +19,16 @@ from quicksand.disks.images.qcow2_writing import create_overlay
 from quicksand.records.config import SandboxConfig
 from quicksand.saves import verifying
 from quicksand.saves.portable import write_metadata
-from quicksand.saves.save_manifest import MANIFEST, OVERLAYS, Base, SavedLayer, SaveManifest
-from quicksand.saves.store import Save, SaveStore, load_save
+from quicksand.saves.save_manifest import (
+    MANIFEST,
+    OVERLAYS,
+    Base,
+    Save,
+    SavedLayer,
+    SaveManifest,
+    load_save,
+)
+from quicksand.saves.store import SaveStore
 from quicksand.saves.verifying import BASE, Verdict, Verifier, find_any, verify_saves
 
 from tests.unit.disks.diff.disks import write_clusters

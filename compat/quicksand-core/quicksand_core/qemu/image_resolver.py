@@ -12,7 +12,7 @@ from quicksand.saves.finding import find_save
 from quicksand.saves.ownership import is_own
 from quicksand.saves.resolving import find_meaning
 from quicksand.saves.save_manifest import VERSION as SAVE_VERSION
-from quicksand.saves.store import Save
+from quicksand.saves.save_manifest import Save
 
 __all__ = ["SAVE_VERSION", "ImageResolver"]
 

@@ -207,7 +207,7 @@ class ImageStore:
                 machine=check_suggested(manifest.get("machine", {})),
                 container=found.any("container", default={}) or {},
                 files=files,
-                package=Origin.from_json(manifest.get(KEY)),
+                package=Origin.from_json(manifest[KEY]) if manifest.get(KEY) is not None else None,
                 bundle=found.text(BUNDLE, default=""),
             )
             if image.digest != image_digest(files, image.cmdline, image.recipe):

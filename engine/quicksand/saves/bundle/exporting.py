@@ -60,8 +60,7 @@ from quicksand.saves.bundle.receiving import (
 )
 from quicksand.saves.bundle.streams import END, PIECE, Write, encode_header, open_target, padding
 from quicksand.saves.save_manifest import MANIFEST as SAVE_MANIFEST
-from quicksand.saves.save_manifest import Base, SavedLayer, SaveManifest
-from quicksand.saves.store import Save, overlay_paths
+from quicksand.saves.save_manifest import Base, Save, SavedLayer, SaveManifest, overlay_paths
 from quicksand.snapshots.history import History, history_of
 from quicksand.snapshots.keeping import locked_history
 from quicksand.snapshots.layers import read_seal

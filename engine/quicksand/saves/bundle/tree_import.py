@@ -23,7 +23,7 @@ from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.images.stored_image import StoredImage
 from quicksand.records.config import NetworkMode, check_name
 from quicksand.records.layout import SandboxDir, memory_directory, remove_memory, sandbox_dir
-from quicksand.records.nodes import BLANK, File, Head, Node, check_schema
+from quicksand.records.nodes import BLANK, File, Head, Node, Seal
 from quicksand.records.nodes import new_id as new_layer
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record, new_id
@@ -328,8 +328,7 @@ def _receive_layer(receiver: Receiver, member: Member, path: Path, seals: dict[s
 
 
 def _parse_seal(plain: dict[str, Any], path: Path) -> File:
-    check_schema(plain)
-    file = File.from_json(plain["file"])
+    file = Seal.from_json(plain).file
     if file.name != f"{path.stem}.qcow2":
         raise ValueError(f"{path.name} describes {file.name}")
     return file

@@ -8,11 +8,10 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
-from quicksand.base.fields import Fields
+from quicksand.base.fields import JsonRecord, read_by
 from quicksand.base.files import is_locked, read_json
 from quicksand.base.paths import Paths
 from quicksand.base.settings import OFF, SPARES
@@ -27,15 +26,18 @@ SCHEMA = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spare:
+class Spare(JsonRecord):
     """The contents of ``spare.json``."""
+
+    WHAT = "bad spare.json"
+    VERSION = SCHEMA
 
     id: str
     key: str
     """A digest of everything about the machine that cannot be changed while it runs."""
-    record: Record
+    record: Record = field(metadata=read_by(Record.from_json))
     """The record with which it was made. The sandbox gets another one."""
-    run: RunState
+    run: RunState = field(metadata=read_by(RunState.from_json))
     port: int
     """The agent port to connect to."""
     until: float | None
@@ -46,34 +48,9 @@ class Spare:
         """The size that its disk was given, in bytes; 0 for that of the image."""
         return self.record.config.disk_size_bytes or 0
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "schema_version": SCHEMA,
-            "id": self.id,
-            "key": self.key,
-            "record": self.record.to_json(),
-            "run": self.run.to_json(),
-            "port": self.port,
-            "until": self.until,
-        }
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Spare:
-        """Parse ``spare.json``. Raises ValueError naming what is wrong."""
-        if value.get("schema_version") != SCHEMA:
-            raise ValueError(f"schema_version {value.get('schema_version')!r} is not {SCHEMA}")
-        found = Fields(value, "bad spare.json")
-        spare = cls(
-            id=found.text("id"),
-            key=found.text("key"),
-            record=Record.from_json(found.fields("record")),
-            run=RunState.from_json(found.fields("run")),
-            port=found.whole("port"),
-            until=found.maybe("until", found.real),
-        )
-        if not 0 <= spare.port < AGENT_PORTS or spare.record.id != spare.id:
-            raise ValueError(f"bad spare.json: of {spare.record.id!r}, port {spare.port}")
-        return spare
+    def check(self) -> None:
+        if not 0 <= self.port < AGENT_PORTS or self.record.id != self.id:
+            raise ValueError(f"bad spare.json: of {self.record.id!r}, port {self.port}")
 
 
 def list_spares(paths: Paths) -> list[Spare]:

@@ -23,8 +23,8 @@ from quicksand.records.registry import Registry
 from quicksand.saves.bundle.exporting import export_save
 from quicksand.saves.bundle.importing import import_bundle
 from quicksand.saves.bundle.receiving import Imported, ImportOptions
-from quicksand.saves.save_manifest import Base
-from quicksand.saves.store import Save, SaveStore
+from quicksand.saves.save_manifest import Base, Save
+from quicksand.saves.store import SaveStore
 
 from tests.unit.saves.making import MIB, make_save
 

@@ -14,7 +14,7 @@ from quicksand.base.errors import DiskSpaceError, PathError
 from quicksand.base.paths import make_private_dir
 from quicksand.base.removal import MARK, make_marked
 from quicksand.base.staging import PREFIX, staging
-from quicksand.saves.store import check_save
+from quicksand.saves.save_manifest import check_save
 
 from tests.faults import Fault, fault
 from tests.unit.saves.bundles.making import Home, contents, digests

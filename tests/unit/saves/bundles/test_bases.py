@@ -17,7 +17,7 @@ from quicksand.disks.images.stored_image import NAMES, StoredImage
 from quicksand.saves.bundle.bases import check_files
 from quicksand.saves.bundle.exporting import export_image
 from quicksand.saves.bundle.manifest import Bundle, BundleKind
-from quicksand.saves.store import check_save
+from quicksand.saves.save_manifest import check_save
 
 from quicksand_tui.model.remedy_words import hint_of
 from tests.unit.saves.bundles.making import Home, contents, digests

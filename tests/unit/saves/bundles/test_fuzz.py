@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from quicksand.base.errors import QuicksandError
-from quicksand.saves.store import check_save
+from quicksand.saves.save_manifest import check_save
 
 from tests.conftest import examples
 from tests.unit.saves.bundles.making import Home, contents, digests, places_in

@@ -29,7 +29,7 @@ from quicksand.saves.bundle.exporting import export_save
 from quicksand.saves.bundle.manifest import BundleKind
 from quicksand.saves.ownership import is_own
 from quicksand.saves.rebasing import rebase
-from quicksand.saves.store import check_save, load_save
+from quicksand.saves.save_manifest import check_save, load_save
 
 from quicksand_tui.model.remedy_words import hint_of
 from tests.unit.saves.bundles.making import Home, contents, digests, forge, members, pack, sign
