@@ -18,8 +18,7 @@ from quicksand.guest.traffic import GuestTraffic
 from quicksand.sandbox import Sandbox
 
 from quicksand_tui.door import diff_reader
-from quicksand_tui.door.far_guest import reach_there
-from quicksand_tui.door.far_verbs import carry_out_there
+from quicksand_tui.door.far_sandbox import ScreenThere, carry_out_there, open_there, reach_there
 from quicksand_tui.door.foreground import running_of
 from quicksand_tui.door.reach import reach_here
 from quicksand_tui.door.screen_here import ScreenHere
@@ -82,18 +81,13 @@ class Engine:
         self,
         learn: Callable[[Mapping[str, Found]], None],
         find_there: Callable[[str], tuple[FarHost, str] | None],
-        open_there: Callable[[FarHost, str], Sandbox],
-        screen_there: Callable[[FarHost, str], ScreenPlace],
         learn_there: Callable[[FarHost, Mapping[str, VerdictView]], None],
     ) -> None:
         """Calls ``learn`` with the verdicts of verified saves, by key, and ``learn_there`` with
         those of another machine. ``find_there`` returns the machine of a sandbox, and its id there;
-        None if it is this machine's. ``open_there`` opens a sandbox of another machine, and
-        ``screen_there`` returns the way to its screen."""
+        None if it is this machine's."""
         self._learn = learn
         self._find_there = find_there
-        self._open_there = open_there
-        self._screen_there = screen_there
         self._learn_there = learn_there
 
     def reach(self, sandbox_id: str) -> AbstractAsyncContextManager[Guest]:
@@ -104,13 +98,13 @@ class Engine:
     def opened(self, sandbox_id: str, *, must_run: bool = False) -> Sandbox:
         """Opens a sandbox of any machine."""
         if (there := self._find_there(sandbox_id)) is not None:
-            return self._open_there(*there)
+            return open_there(*there)
         return Sandbox.attach(sandbox_id) if must_run else Sandbox.open(sandbox_id)
 
     def screen(self, sandbox_id: str) -> ScreenPlace:
         """Returns the way to the screen of a sandbox of any machine."""
         there = self._find_there(sandbox_id)
-        return ScreenHere(sandbox_id) if there is None else self._screen_there(*there)
+        return ScreenHere(sandbox_id) if there is None else ScreenThere(*there)
 
     @contextlib.contextmanager
     def _opened(self, sandbox_id: str, *, must_run: bool = False) -> Iterator[Sandbox]:

@@ -13,11 +13,8 @@ if TYPE_CHECKING:
 
     from quicksand_tui.door.engine import Engine, ask_traffic
     from quicksand_tui.door.engine_screen import EngineScreen
-    from quicksand_tui.door.far_guest import PlaceThere
     from quicksand_tui.door.far_hosts import FarHosts
-    from quicksand_tui.door.far_log import FarLog
-    from quicksand_tui.door.far_sandbox import open_there
-    from quicksand_tui.door.far_screen import ScreenThere
+    from quicksand_tui.door.far_sandbox import FarLog, PlaceThere
     from quicksand_tui.door.log_tail import FileLog
     from quicksand_tui.door.look import Reader
     from quicksand_tui.door.reach import reach_here

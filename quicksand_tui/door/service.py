@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from quicksand_tui.door import lazy_door
 from quicksand_tui.door.failures import describe_failure, reading
-from quicksand_tui.door.lazy_hosts import open_there, screen_there
 from quicksand_tui.door.service_protocol import LogKind
 from quicksand_tui.door.silence import Silences, with_silences
 from quicksand_tui.model.jobs import Failure, OperationError
@@ -339,8 +338,6 @@ class EngineService:
             self._engine = lazy_door.Engine(
                 self._saves.learn,
                 self._there,
-                open_there=open_there,
-                screen_there=screen_there,
                 learn_there=self._note_verdicts,
             )
         return self._engine

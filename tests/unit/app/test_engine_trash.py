@@ -22,8 +22,6 @@ from tests.unit.cli.run_cli import make_stopped
 ENGINE = Engine(
     lambda verdicts: None,
     lambda _: None,
-    open_there=lambda *_: pytest.fail("it is here"),
-    screen_there=lambda *_: pytest.fail("it is here"),
     learn_there=lambda *_: pytest.fail("it is here"),
 )
 
