@@ -16,7 +16,7 @@ from quicksand_tui.cli.each import do_each, names_of, names_or_all
 from quicksand_tui.cli.output import Exit, complain, print_json, print_table, say, say_notices
 from quicksand_tui.cli.progress_display import shown
 from quicksand_tui.cli.reported_progress import Rate
-from quicksand_tui.cli.runner import Signals, attached, opened, reached, run_async
+from quicksand_tui.cli.runner import Signals, attached, chosen_host, opened, run_async
 from quicksand_tui.model.text import clean
 from quicksand_tui.verbs.call import AS_JSON, Call, Table, UsageError, ignore
 from quicksand_tui.verbs.verb import Kind
@@ -70,7 +70,7 @@ def _in_one(verb: AnyVerb, name: str, call: Call[Any], *, as_json: bool) -> int:
 async def _open(verb: AnyVerb, name: str, call: Call[Any]) -> AsyncIterator[Sandbox]:
     """Opens a sandbox if it is in one of the states that the verb needs. Raises
     SandboxNotFoundError and StateError."""
-    async with reached() as host:
+    async with chosen_host() as host:
         if host is None and verb.states == RUNS:
             with attached(name) as sandbox:
                 yield sandbox
@@ -119,7 +119,7 @@ def _in_each(verb: AnyVerb, names: tuple[str, ...], given: dict[str, Any]) -> in
             say(line)
 
     async def work(name: str) -> None:
-        async with reached() as host:
+        async with chosen_host() as host:
             result = await call.carry_out(name, opened=warn, host=host)
         _print(call, name, result)
 

@@ -1,5 +1,6 @@
-"""Tells another machine's app the sandboxes of this one, and their changes: the request `watch` of
-`serve --stdio`."""
+"""Tells another machine's app the sandboxes, saves and trash of this one, and their changes: the
+requests `watch` and `watch_saves` of `serve --stdio`. That app asks for saves while it shows
+them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The other machines of the app, and the sandboxes on each of them."""
+"""The other machines of the app, and the sandboxes and saves on each of them."""
 
 from __future__ import annotations
 

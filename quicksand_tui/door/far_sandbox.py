@@ -1,5 +1,4 @@
-"""A `Sandbox` of another machine, over the connection that the app has there: for questions by the
-methods of a sandbox of this one."""
+"""A sandbox of another machine, over the connection that the app has there: its guest, its screen, log, and verbs, each of which is carried out once, whatever the connection does."""
 
 from __future__ import annotations
 

@@ -13,8 +13,7 @@ from quicksand.saves.bundle.unpacked import find_unpacked
 from quicksand.saves.resolving import left_out_of
 from quicksand.saves.save_manifest import SaveManifest
 
-from quicksand_tui.cli.hosts.told_paths import told
-from quicksand_tui.cli.output import print_json, print_table, show_age, show_size
+from quicksand_tui.cli.output import print_json, print_table, show_age, show_size, told
 from quicksand_tui.model.text import clean
 
 RECORD = "/node.json"

@@ -13,8 +13,7 @@ from quicksand.base.errors import PathError
 from quicksand.sandbox import Sandbox
 
 from quicksand_tui.cli.click_commands import command_of
-from quicksand_tui.cli.hosts.told_paths import told
-from quicksand_tui.cli.output import Exit, print_json, print_table, say, show_size
+from quicksand_tui.cli.output import Exit, print_json, print_table, say, show_size, told
 from quicksand_tui.cli.progress_display import shown
 from quicksand_tui.cli.reported_progress import Rate
 from quicksand_tui.cli.runner import Signals, run_async

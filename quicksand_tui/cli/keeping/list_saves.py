@@ -29,7 +29,7 @@ from quicksand_tui.cli.output import (
 )
 from quicksand_tui.cli.progress_display import shown
 from quicksand_tui.cli.reported_progress import Rate
-from quicksand_tui.cli.runner import Signals, reached, run_async
+from quicksand_tui.cli.runner import Signals, chosen_host, run_async
 from quicksand_tui.model.amounts import date_text, megabytes_text, seconds_text
 from quicksand_tui.model.text import clean
 from quicksand_tui.verbs import saves, verdicts
@@ -66,7 +66,7 @@ def remove(names: tuple[str, ...], now: bool) -> int:
     verb = saves.discard(chosen, now=now, each=tell)
 
     async def main(signals: Signals) -> int:
-        async with reached() as host:
+        async with chosen_host() as host:
             removed = await verb.carry_out("", host=host)
         _say_swept(removed.swept)
         failed = any(isinstance(found, QuicksandError) for found in removed.each)
@@ -100,7 +100,7 @@ def restore(name: str, new_name: str | None) -> int:
     """
 
     async def main(signals: Signals) -> int:
-        async with reached() as host:
+        async with chosen_host() as host:
             return await bring_save_back(name, new_name, host)
 
     return run_async(main)
@@ -139,7 +139,7 @@ def prune(older_than: float | None, keep: int | None, dry_run: bool, as_json: bo
     seconds = None if older_than is None else older_than * DAY_S
 
     async def main(signals: Signals) -> int:
-        async with reached() as host:
+        async with chosen_host() as host:
             pruned = await things_of(host).prune_saves(
                 older_than_s=seconds, keep=keep, dry_run=dry_run
             )
@@ -188,7 +188,7 @@ def rebase(name: str, onto: str | None, as_json: bool) -> int:
     rate = Rate(f"{name}: onto {onto or 'the newest version of its image'}")
 
     async def main(signals: Signals) -> int:
-        async with reached() as host, shown(rate.look):
+        async with chosen_host() as host, shown(rate.look):
             made = await things_of(host).rebase_save(name, onto=onto, progress=rate.report)
         found = made.require()
         if as_json:
@@ -212,7 +212,7 @@ def verify(names: tuple[str, ...], deep: bool, as_json: bool) -> int:
 
     async def main(signals: Signals) -> int:
         verb = verdicts.verify([], deep=deep, names=names)
-        async with reached() as host, shown(rate.look):
+        async with chosen_host() as host, shown(rate.look):
             verified = await verb.carry_out("", rate.take, host=host)
         found = verified.verdicts
         if as_json:

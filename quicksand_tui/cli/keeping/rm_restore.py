@@ -18,7 +18,7 @@ from quicksand_tui.cli.click_commands import command_of
 from quicksand_tui.cli.each import do_each, names_of, names_or_all
 from quicksand_tui.cli.keeping.list_saves import bring_save_back, purge, trashed_save_facts
 from quicksand_tui.cli.output import Exit, print_json, print_table, say, show_age, show_size
-from quicksand_tui.cli.runner import Signals, reached, run_async
+from quicksand_tui.cli.runner import Signals, chosen_host, run_async
 from quicksand_tui.model.amounts import date_text
 from quicksand_tui.model.text import clean
 from quicksand_tui.verbs import trashing
@@ -43,7 +43,7 @@ def rm_command(names: tuple[str, ...], force: bool, now: bool, all_stopped: bool
     verb = trashing.remove(stop=force, now=now, why="removed while it ran" if force else "")
 
     async def work(name: str) -> None:
-        async with reached() as host:
+        async with chosen_host() as host:
             removed = await verb.carry_out(name, host=host)
         _explain(removed)
 
@@ -149,7 +149,7 @@ def restore_command(name: str, new_name: str | None, start: bool) -> int:
     """
 
     async def main(signals: Signals) -> int:
-        async with reached() as host:
+        async with chosen_host() as host:
             meant = await things_of(host).find_in_trash(name)
             if meant.sandboxes and meant.saves:
                 raise _ambiguous(name, meant)

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from quicksand_tui.cli.click_commands import command_of
-from quicksand_tui.cli.hosts.told_paths import told
-from quicksand_tui.cli.output import Exit, say
+from quicksand_tui.cli.output import Exit, say, told
 from quicksand_tui.cli.runner import opened, run_async
 from quicksand_tui.cli.screen.display import stopped_hint
 from quicksand_tui.door.recordings import recorded_text

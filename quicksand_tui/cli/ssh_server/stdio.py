@@ -16,8 +16,7 @@ from quicksand.base.paths import make_private_dir, paths
 from quicksand.base.regular import read_file
 from quicksand.sandbox import Sandbox
 
-from quicksand_tui.cli.hosts.sandbox_there import reached
-from quicksand_tui.cli.runner import Signals, run_async
+from quicksand_tui.cli.runner import Signals, reached, run_async
 from quicksand_tui.cli.ssh.ssh_files import SUFFIX, key_file, prepare_files, sockets_dir
 from quicksand_tui.cli.ssh.ssh_names import SshName, find_ssh_name, there
 from quicksand_tui.cli.ssh_server.common import OPTIONS, TELL_S, Tasks, wait_gone
@@ -79,7 +78,7 @@ async def _elsewhere(found: SshName) -> QuicksandError:
     client: a kept connection is found by that name."""
     if not found.host:
         await asyncio.Event().wait()
-    from quicksand_tui.cli.hosts.destinations import find_destination  # noqa: PLC0415
+    from quicksand_tui.cli.hosts.hosts import find_destination  # noqa: PLC0415
 
     destination = find_destination(found.host)
     while True:
