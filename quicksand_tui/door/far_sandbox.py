@@ -1,4 +1,5 @@
-"""A sandbox of another machine, over the connection that the app has there: its guest, its screen, log, and verbs, each of which is carried out once, whatever the connection does."""
+"""A sandbox of another machine, over the connection that the app has there: its guest, screen and
+log, and verbs, each of which is carried out once, whatever the connection does."""
 
 from __future__ import annotations
 
