@@ -29,10 +29,11 @@ from quicksand_tui.cli.fd_streams import FdReader, FdWriter, same_file
 from quicksand_tui.cli.group import SETTINGS, explain_usage, invoke
 from quicksand_tui.cli.host_choice import HERE, LOCAL, OPTION, VARIABLE
 from quicksand_tui.cli.hosts.hosts import find_destination
+from quicksand_tui.cli.hosts.sandbox_there import reached_host
 from quicksand_tui.cli.open_app import has_terminal, open_app
 from quicksand_tui.cli.options import parse_env
 from quicksand_tui.cli.output import PROGRAM, Exit, complain, say
-from quicksand_tui.cli.runner import Signals, reached_host, run_async, working_on
+from quicksand_tui.cli.runner import Signals, run_async, working_on
 from quicksand_tui.verbs.index import find_verb, is_verb
 from quicksand_tui.verbs.verb import AnyVerb, Kind, Parameter
 

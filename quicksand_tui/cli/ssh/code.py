@@ -16,8 +16,9 @@ from quicksand.base.errors import ConfigError, HostError, StateError
 from quicksand.records.config import NetworkMode
 
 from quicksand_tui.cli.click_commands import command_of
+from quicksand_tui.cli.hosts.sandbox_there import reached
 from quicksand_tui.cli.output import Exit, say
-from quicksand_tui.cli.runner import Signals, reached, run_async
+from quicksand_tui.cli.runner import Signals, run_async
 from quicksand_tui.cli.ssh.ssh_config import is_installed
 from quicksand_tui.cli.ssh.ssh_files import prepare_files
 from quicksand_tui.cli.ssh.ssh_names import find_typed, there

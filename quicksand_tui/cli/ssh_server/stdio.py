@@ -16,7 +16,8 @@ from quicksand.base.paths import make_private_dir, paths
 from quicksand.base.regular import read_file
 from quicksand.sandbox import Sandbox
 
-from quicksand_tui.cli.runner import Signals, reached, run_async
+from quicksand_tui.cli.hosts.sandbox_there import reached
+from quicksand_tui.cli.runner import Signals, run_async
 from quicksand_tui.cli.ssh.ssh_files import SUFFIX, key_file, prepare_files, sockets_dir
 from quicksand_tui.cli.ssh.ssh_names import SshName, find_ssh_name, there
 from quicksand_tui.cli.ssh_server.common import OPTIONS, TELL_S, Tasks, wait_gone
