@@ -27,7 +27,7 @@ from quicksand_tui.cli.output import (
     tell,
 )
 from quicksand_tui.cli.progress_display import Rate, Standing, shown
-from quicksand_tui.cli.runner import Signals, attached, opened, reached, run_async
+from quicksand_tui.cli.runner import Signals, attached, chosen_host, opened, run_async
 from quicksand_tui.model.text import clean
 from quicksand_tui.verbs.call import AS_JSON, Call, Table, UsageError, ignore
 from quicksand_tui.verbs.verb import Kind
@@ -133,7 +133,7 @@ def _in_one(verb: AnyVerb, name: str, call: Call[Any], *, as_json: bool) -> int:
 async def _open(verb: AnyVerb, name: str, call: Call[Any]) -> AsyncIterator[Sandbox]:
     """Opens a sandbox if it is in one of the states that the verb needs. Raises
     SandboxNotFoundError and StateError."""
-    async with reached() as host:
+    async with chosen_host() as host:
         if host is None and verb.states == RUNS:
             with attached(name) as sandbox:
                 yield sandbox
@@ -182,7 +182,7 @@ def _in_each(verb: AnyVerb, names: tuple[str, ...], given: dict[str, Any]) -> in
             say(line)
 
     async def work(name: str) -> None:
-        async with reached() as host:
+        async with chosen_host() as host:
             result = await call.carry_out(name, opened=warn, host=host)
         _print(call, name, result)
 

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 from quicksand_tui.model.text import clean
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from quicksand.base.errors import DiskSpaceError
     from quicksand.things.fact import Shown
 
@@ -120,12 +122,28 @@ def tell(line: str) -> None:
     print(line, flush=True)
 
 
+def told(path: str | Path) -> str:
+    """Returns the path of a file that was given to this command, as it is known where the command
+    was typed. For another machine, a command runs in a directory of this one that only this one
+    knows, with the files that it reads or writes."""
+    from quicksand.remote.passed_on import ClientFiles  # noqa: PLC0415
+
+    files = ClientFiles.read(os.environ)
+    return os.fspath(path) if files is None else files.told(path)
+
+
+def told_text(text: str) -> str:
+    """Returns a message with such paths in it."""
+    from quicksand.remote.passed_on import ClientFiles  # noqa: PLC0415
+
+    files = ClientFiles.read(os.environ)
+    return text if files is None else files.told_text(text)
+
+
 def complain(error: object, *, hint: str = "", about: str = "") -> None:
     """Writes an error to stderr as ``quicksand-tui: message``, and a line with its hint."""
     from quicksand.base.errors import DiskSpaceError  # noqa: PLC0415
     from quicksand.base.remedies import shorten  # noqa: PLC0415
-
-    from quicksand_tui.cli.hosts.told_paths import told_text  # noqa: PLC0415
 
     subject = f"{clean(shorten(about))}: " if about else ""
     message = text_of(error)

@@ -61,7 +61,7 @@ _reach: ContextVar[Reach] = ContextVar("reach", default=_here)
 
 @contextlib.contextmanager
 def working_on(reach: Reach) -> Iterator[None]:
-    """Has the commands of the context that can do so (`reached`) work on another machine."""
+    """Has the commands of the context that can do so (`chosen_host`) work on another machine."""
     token = _reach.set(reach)
     try:
         yield
@@ -70,7 +70,7 @@ def working_on(reach: Reach) -> Iterator[None]:
 
 
 @contextlib.asynccontextmanager
-async def reached() -> AsyncIterator[RemoteHost | None]:
+async def chosen_host() -> AsyncIterator[RemoteHost | None]:
     """Yields the machine on which the present command does its work; None is this one."""
     async with _reach.get()() as host:
         yield host

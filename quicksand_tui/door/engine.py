@@ -16,9 +16,9 @@ from quicksand.disks.diff.changes import ChangeKind, FileChange, FileType
 from quicksand.sandbox import Sandbox
 from quicksand_pixels.encoding import fit, read_png
 
-from quicksand_tui.door import diff_reader, lazy_hosts
+from quicksand_tui.door import diff_reader
 from quicksand_tui.door.engine_screen import ScreenHere
-from quicksand_tui.door.far_guest import reach_there
+from quicksand_tui.door.far_sandbox import ScreenThere, open_there, reach_there
 from quicksand_tui.door.service_protocol import ShellView
 from quicksand_tui.door.terminal_place import reach_here
 from quicksand_tui.door.terminals import PANE_NAME, birth_of
@@ -90,13 +90,13 @@ class Engine:
     def opened(self, sandbox_id: str, *, must_run: bool = False) -> Sandbox:
         """Opens a sandbox of any machine."""
         if (there := self._find_there(sandbox_id)) is not None:
-            return lazy_hosts.open_there(*there)
+            return open_there(*there)
         return Sandbox.attach(sandbox_id) if must_run else Sandbox.open(sandbox_id)
 
     def screen(self, sandbox_id: str) -> ScreenPlace:
         """Returns the way to the screen of a sandbox of any machine."""
         there = self._find_there(sandbox_id)
-        return ScreenHere(sandbox_id) if there is None else lazy_hosts.ScreenThere(*there)
+        return ScreenHere(sandbox_id) if there is None else ScreenThere(*there)
 
     @contextlib.contextmanager
     def _opened(self, sandbox_id: str, *, must_run: bool = False) -> Iterator[Sandbox]:

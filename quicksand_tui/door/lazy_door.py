@@ -13,9 +13,8 @@ if TYPE_CHECKING:
 
     from quicksand_tui.door.engine import Engine, ask_traffic
     from quicksand_tui.door.engine_screen import EngineRecording, EngineScreen
-    from quicksand_tui.door.far_guest import PlaceThere
     from quicksand_tui.door.far_hosts import FarHosts
-    from quicksand_tui.door.far_log import FarLog
+    from quicksand_tui.door.far_sandbox import FarLog, PlaceThere, carry_out_there
     from quicksand_tui.door.log_tail import FileLog
     from quicksand_tui.door.look import Reader
     from quicksand_tui.door.saves_look import SavesReader

@@ -12,7 +12,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from quicksand_tui.door import lazy_door, lazy_hosts
+from quicksand_tui.door import lazy_door
 from quicksand_tui.door.failures import describe_failure, reading
 from quicksand_tui.door.service_protocol import LogKind
 from quicksand_tui.door.silence import Silences, TrafficWatch, with_silences, with_traffic
@@ -265,7 +265,7 @@ class EngineService:
             if isinstance(result, lazy_door.Verified):
                 self._saves.learn(result.views())
             return result
-        result = await lazy_hosts.carry_out_there(there[0], verb, there[1], report)
+        result = await lazy_door.carry_out_there(there[0], verb, there[1], report)
         if isinstance(result, lazy_door.Verified) and self._hosts is not None:
             views = {key: view for key, (_, view) in result.views().items()}
             self._hosts.note_verdicts(there[0], views)

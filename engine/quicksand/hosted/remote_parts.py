@@ -255,8 +255,9 @@ class FarSaves(FarPart):
         refuse("save_on_stop()", "give save= to Sandbox, or call save() before the end")
 
     async def save_to(self, name: str, **options: Any) -> MadeSave:
-        if options.get("workspace") is not None:
-            require_absolute(options["workspace"], "the workspace")
+        workspace = options.get("workspace")
+        if workspace is not None and not str(workspace).startswith("~"):  # as typed for there
+            require_absolute(workspace, "the workspace")
         found: MadeSave = await self._life.call("save_to", name, **options)
         return found
 

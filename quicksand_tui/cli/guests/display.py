@@ -21,8 +21,7 @@ from quicksand.sandbox import Sandbox
 
 from quicksand_tui.cli.click_commands import command_of
 from quicksand_tui.cli.guests.executing import FdWriter
-from quicksand_tui.cli.hosts.told_paths import told
-from quicksand_tui.cli.output import Exit, print_json, say
+from quicksand_tui.cli.output import Exit, print_json, say, told
 from quicksand_tui.cli.runner import attached, opened, run_async
 from quicksand_tui.door.engine_screen import recorded_text
 from quicksand_tui.model.amounts import age_text

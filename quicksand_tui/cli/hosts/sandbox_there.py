@@ -27,7 +27,7 @@ async def reached(found: SshName) -> AsyncIterator[Sandbox]:
         with attached(found.name) as sandbox:
             yield sandbox
         return
-    from quicksand_tui.cli.hosts.destinations import find_destination  # noqa: PLC0415
+    from quicksand_tui.cli.hosts.hosts import find_destination  # noqa: PLC0415
 
     destination = find_destination(found.host)
     async with reached_host(destination, asks=_has_terminal()) as host:

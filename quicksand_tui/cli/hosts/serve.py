@@ -18,8 +18,7 @@ from quicksand_tui import __version__
 from quicksand_tui.cli.click_commands import command_of
 from quicksand_tui.cli.host_choice import HERE
 from quicksand_tui.cli.output import Exit
-from quicksand_tui.door.far_end import WatchOffer
-from quicksand_tui.door.far_end_saves import SavesOffer
+from quicksand_tui.door.far_end import SavesOffer, WatchOffer
 from quicksand_tui.verbs.index import is_verb
 
 PROGRAM = (sys.executable, "-P", "-m", "quicksand_tui")

@@ -19,8 +19,7 @@ from quicksand.saves.resolving import left_out_of
 from quicksand.saves.save_manifest import SaveManifest
 
 from quicksand_tui.cli.click_commands import command_of
-from quicksand_tui.cli.hosts.told_paths import told
-from quicksand_tui.cli.output import Exit, print_json, print_table, say, show_age, show_size
+from quicksand_tui.cli.output import Exit, print_json, print_table, say, show_age, show_size, told
 from quicksand_tui.cli.progress_display import Rate, shown
 from quicksand_tui.cli.runner import Signals, run_async
 from quicksand_tui.model.specs import ExportSpec, ImportSpec

@@ -41,7 +41,7 @@ from quicksand_tui.cli.output import (
     show_size,
 )
 from quicksand_tui.cli.progress_display import Rate, shown
-from quicksand_tui.cli.runner import Signals, reached, run_async
+from quicksand_tui.cli.runner import Signals, chosen_host, run_async
 from quicksand_tui.model.amounts import date_text, megabytes_text, seconds_text
 from quicksand_tui.model.text import clean
 from quicksand_tui.verbs import saves, trashing, verdicts
@@ -79,7 +79,7 @@ def remove(names: tuple[str, ...], now: bool) -> int:
     verb = saves.discard(chosen, now=now, each=tell)
 
     async def main(signals: Signals) -> int:
-        async with reached() as host:
+        async with chosen_host() as host:
             removed = await verb.carry_out("", host=host)
         _say_swept(removed.swept)
         failed = any(isinstance(found, QuicksandError) for found in removed.each)
@@ -113,7 +113,7 @@ def restore(name: str, new_name: str | None) -> int:
     """
 
     async def main(signals: Signals) -> int:
-        async with reached() as host:
+        async with chosen_host() as host:
             return await bring_save_back(name, new_name, host)
 
     return run_async(main)
@@ -152,7 +152,7 @@ def prune(older_than: float | None, keep: int | None, dry_run: bool, as_json: bo
     seconds = None if older_than is None else older_than * DAY_S
 
     async def main(signals: Signals) -> int:
-        async with reached() as host:
+        async with chosen_host() as host:
             pruned = await things_of(host).prune_saves(
                 older_than_s=seconds, keep=keep, dry_run=dry_run
             )
@@ -201,7 +201,7 @@ def rebase(name: str, onto: str | None, as_json: bool) -> int:
     rate = Rate(f"{name}: onto {onto or 'the newest version of its image'}")
 
     async def main(signals: Signals) -> int:
-        async with reached() as host, shown(rate.look):
+        async with chosen_host() as host, shown(rate.look):
             made = await things_of(host).rebase_save(name, onto=onto, progress=rate.report)
         found = made.require()
         if as_json:
@@ -225,7 +225,7 @@ def verify(names: tuple[str, ...], deep: bool, as_json: bool) -> int:
 
     async def main(signals: Signals) -> int:
         verb = verdicts.verify([], deep=deep, names=names)
-        async with reached() as host, shown(rate.look):
+        async with chosen_host() as host, shown(rate.look):
             verified = await verb.carry_out("", rate.take, host=host)
         found = verified.verdicts
         if as_json:
@@ -396,7 +396,7 @@ def rm_command(names: tuple[str, ...], force: bool, now: bool, all_stopped: bool
     verb = trashing.remove(stop=force, now=now, why="removed while it ran" if force else "")
 
     async def work(name: str) -> None:
-        async with reached() as host:
+        async with chosen_host() as host:
             removed = await verb.carry_out(name, host=host)
         _explain_removed(removed)
 
@@ -472,7 +472,7 @@ def restore_command(name: str, new_name: str | None, start: bool) -> int:
     """
 
     async def main(signals: Signals) -> int:
-        async with reached() as host:
+        async with chosen_host() as host:
             meant = await things_of(host).find_in_trash(name)
             if meant.sandboxes and meant.saves:
                 raise _ambiguous(name, meant)

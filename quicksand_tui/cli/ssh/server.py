@@ -395,7 +395,7 @@ async def _elsewhere(found: SshName) -> QuicksandError:
     client: a kept connection is found by that name."""
     if not found.host:
         await asyncio.Event().wait()
-    from quicksand_tui.cli.hosts.destinations import find_destination  # noqa: PLC0415
+    from quicksand_tui.cli.hosts.hosts import find_destination  # noqa: PLC0415
 
     destination = find_destination(found.host)
     while True:

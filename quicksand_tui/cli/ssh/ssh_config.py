@@ -340,7 +340,7 @@ def find_ssh_name(word: str) -> SshName:
     bare = word.removesuffix(SUFFIX)
     name, _, host = bare.rpartition(".")
     if name and lazy.Registry(paths()).named(bare) is None:
-        from quicksand_tui.cli.hosts.destinations import has_name  # noqa: PLC0415
+        from quicksand_tui.cli.hosts.hosts import has_name  # noqa: PLC0415
 
         if has_name(host):
             return there(name, host)

@@ -27,8 +27,7 @@ from quicksand.things.status import Status
 
 from quicksand_tui.door import far_host
 from quicksand_tui.door.engine import Engine
-from quicksand_tui.door.far_sandbox import open_there, patient
-from quicksand_tui.door.far_verbs import carry_out_there
+from quicksand_tui.door.far_sandbox import carry_out_there, open_there, patient
 from quicksand_tui.door.service import EngineService
 from quicksand_tui.door.service_protocol import LogKind
 from quicksand_tui.model.diffs import DiffSpec

@@ -22,7 +22,7 @@ from quicksand_fleet.node import NodeDestination
 from quicksand_fleet.nodes import end_fleet, make_nodes
 
 from quicksand_tui.door import far_host
-from quicksand_tui.door.far_saves import FarSaves
+from quicksand_tui.door.far_hosts import FarSaves
 from quicksand_tui.door.service import EngineService
 from quicksand_tui.forms.save_forms import restore
 from quicksand_tui.model.jobs import OperationError

@@ -21,9 +21,10 @@ from quicksand.saves.save_manifest import Base
 from quicksand.saves.store import SaveStore
 
 from quicksand_tui.cli.click_commands import parse_env
+from quicksand_tui.cli.guests import terminal
 from quicksand_tui.cli.host_choice import Chosen, find_host
-from quicksand_tui.cli.hosts import there_terminal
-from quicksand_tui.cli.hosts.there_words import FILES, READ, WRITTEN, files_of, read_line, words_of
+from quicksand_tui.cli.hosts import there as relaying
+from quicksand_tui.cli.hosts.there import FILES, READ, WRITTEN, files_of, read_line, words_of
 from quicksand_tui.verbs.index import all_verbs
 from tests.conftest import wait_for
 from tests.pty_terminal import PtyTerminal
@@ -432,11 +433,11 @@ async def test_a_command_that_could_not_put_our_terminal_right_has_it_put_right(
 
     async def types_nothing(*_: object) -> None: ...
 
-    monkeypatch.setattr(there_terminal, "FdWriter", Writer)
-    monkeypatch.setattr(there_terminal, "_type", types_nothing)
-    monkeypatch.setattr(there_terminal, "raw_terminal", contextlib.nullcontext)
-    monkeypatch.setattr(there_terminal, "terminal_size", lambda: (80, 24))
-    await there_terminal.show_in_terminal(cast("Any", Shown(exit_code)), cast("Any", None))
+    monkeypatch.setattr(relaying, "FdWriter", Writer)
+    monkeypatch.setattr(relaying, "_type", types_nothing)
+    monkeypatch.setattr(terminal, "raw_terminal", contextlib.nullcontext)
+    monkeypatch.setattr(terminal, "terminal_size", lambda: (80, 24))
+    await relaying.show_in_terminal(cast("Any", Shown(exit_code)), cast("Any", None))
     assert (b"\x1b[?1049l" in b"".join(written)) == is_undone
 
 
