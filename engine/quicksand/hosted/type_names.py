@@ -8,12 +8,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from quicksand_disks.changes import ChangeKind, FileChange, FileType
+from quicksand_disks.comparing import FileVersions, PackageChange, Patch, Version
+
 from quicksand.base.arch import Architecture
 from quicksand.base.progress import BootTiming, Progress
-from quicksand.disks.diff.changes import ChangeKind, FileChange, FileType
-from quicksand.disks.diff.guest_packages import PackageChange
-from quicksand.disks.diff.patch import Patch
-from quicksand.disks.diff.versions import FileVersions, Version
 from quicksand.guest.network import GuestTraffic
 from quicksand.life.qmp_events import Event, EventKind
 from quicksand.life.sandbox_display import Region

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from quicksand.base.capacity import check_space
 from quicksand.base.files import map_os_errors, read_json
-from quicksand.disks.images.qcow2 import check_qcow2
-from quicksand.disks.images.qcow2_writing import create_overlay
+from quicksand.disks.images.disk_headers import check_qcow2
+from quicksand.disks.images.disk_layers import create_overlay
 from quicksand.disks.images.resolve import ResolvedImage
 from quicksand.qemu.keeper_parts import FIRST
 from quicksand.records.layout import SandboxDir

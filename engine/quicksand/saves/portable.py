@@ -14,11 +14,11 @@ from quicksand.base.errors import ImageError, QuicksandError, SaveError, SaveNot
 from quicksand.base.files import map_os_errors, sync_dir
 from quicksand.base.paths import Paths
 from quicksand.base.progress import Progress
+from quicksand.disks.images.disk_headers import check_qcow2
+from quicksand.disks.images.disk_layers import write_merged
 from quicksand.disks.images.image_store import ImageStore
-from quicksand.disks.images.qcow2 import check_qcow2
 from quicksand.disks.images.resolve import ResolvedImage
 from quicksand.disks.images.stored_image import StoredImage, sha256_file
-from quicksand.disks.images.visible import write_merged
 from quicksand.records.nodes import new_id
 from quicksand.saves.save_manifest import SavedLayer, SaveManifest
 from quicksand.saves.store import Save

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from quicksand.base.errors import ImageError, SaveError
-from quicksand.disks.images.qcow2 import check_qcow2
+from quicksand.disks.images.disk_headers import check_qcow2
 from quicksand.saves.save_manifest import OVERLAYS, SaveManifest, read_manifest
 
 _LOOKS = 4

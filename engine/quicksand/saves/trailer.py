@@ -22,10 +22,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from quicksand_disks import is_used
+
 from quicksand.base.errors import ConfigError, ImageError
 from quicksand.base.files import map_os_errors, write_json
 from quicksand.base.regular import open_file, open_regular
-from quicksand.disks.images.qcow2 import check_qcow2, is_used
+from quicksand.disks.images.disk_headers import check_qcow2
 
 MAGIC = b"QSNDMETA"
 TRAILER_MAX = 1024 * 1024

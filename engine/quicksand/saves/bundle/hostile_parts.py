@@ -3,21 +3,23 @@ its disks. Only our own code reads them, before any QEMU program sees a file."""
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from quicksand.base.arch import Architecture
-from quicksand.base.errors import BundleError, ImageError
-from quicksand.base.remedies import Words
-from quicksand.disks.images.qcow2 import (
+from quicksand_disks import (
+    DiskFileError,
     ForeignDisk,
+    MalformedError,
     Qcow2Header,
     check_backing_name,
     check_qcow2,
     check_snapshots,
 )
+
+from quicksand.base.arch import Architecture
+from quicksand.base.errors import BundleError
+from quicksand.base.remedies import Words
 from quicksand.records.config import NetworkMode, SandboxConfig
 from quicksand.saves.resolving import left_out_of
 
@@ -82,8 +84,8 @@ class DiskWatch(ForeignDisk):
         """Check the next piece of the file. Raises BundleError."""
         try:
             super().look(data)
-        except ImageError as error:
-            raise BundleError(error.words, hint=error.advice) from error
+        except DiskFileError as error:
+            raise BundleError(str(error), hint=error.hint) from error
 
 
 def check_layer(path: Path, name: str, *, snapshots: bool = False) -> Qcow2Header:
@@ -94,8 +96,8 @@ def check_layer(path: Path, name: str, *, snapshots: bool = False) -> Qcow2Heade
     try:
         check_backing_name(header.backing_file)
         if header.snapshots and not snapshots:
-            raise ValueError(f"it holds {header.snapshots} snapshots")
-    except (ValueError, struct.error) as error:
+            raise MalformedError(f"it holds {header.snapshots} snapshots")
+    except MalformedError as error:
         raise BundleError(f"{name} is refused: {error}") from error
     return header
 
@@ -104,12 +106,12 @@ def check_disk(path: Path, name: str, *, allow_backing: bool = False) -> Qcow2He
     """Check a qcow2 header as `check_qcow2` does, naming the bundle's file. Raises BundleError."""
     try:
         header = check_qcow2(path, allow_backing=allow_backing)
-    except ImageError as error:
+    except DiskFileError as error:
         reason = error.__cause__ or error
         message = f"{name} is not a usable qcow2 image: {reason}"
-        raise BundleError(message, hint=error.advice) from error
+        raise BundleError(message, hint=error.hint) from error
     try:
         check_snapshots(path)
-    except (ValueError, struct.error) as error:
+    except MalformedError as error:
         raise BundleError(f"{name} is refused: {error}") from error
     return header
