@@ -12,6 +12,8 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 RECIPES = "quicksand_images/recipes"
+PACKAGES = ("quicksand_disks", "quicksand_images")
+"""What lies beside the recipes and is none."""
 MAN = "share/man/man1"
 
 
@@ -40,12 +42,12 @@ class WheelContents(BuildHookInterface[Any]):
 
 
 def recipe_files(images: Path) -> list[Path]:
-    """Returns the recipes in a directory, and what they name beside them: all but the builder."""
+    """Returns the recipes in a directory, and what they name beside them: all but our packages."""
     return sorted(
         path
         for path in images.rglob("*")
         if path.is_file()
-        and path.relative_to(images).parts[0] != "quicksand_images"
+        and path.relative_to(images).parts[0] not in PACKAGES
         and not any(
             part.startswith(".") or part == "__pycache__"
             for part in path.parts[len(images.parts) :]

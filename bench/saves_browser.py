@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from quicksand.disks.images.qcow2_writing import create_overlay
+from quicksand.disks.images.disk_layers import create_overlay
 from quicksand.records.config import SandboxConfig
 from quicksand.saves.save_manifest import MANIFEST, OVERLAYS, Base, Parent, SavedLayer, SaveManifest
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from quicksand.base import zstd
 from quicksand.base.arch import Architecture
+from quicksand_disks import zstd
 
 OCI = "application/vnd.oci.image"
 MANIFEST, INDEX = f"{OCI}.manifest.v1+json", f"{OCI}.index.v1+json"

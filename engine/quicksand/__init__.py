@@ -8,6 +8,13 @@ from typing import TYPE_CHECKING
 from quicksand.base.on_demand import on_demand
 
 if TYPE_CHECKING:
+    from quicksand_disks.changes import ChangeKind as ChangeKind
+    from quicksand_disks.changes import FileChange as FileChange
+    from quicksand_disks.changes import FileType as FileType
+    from quicksand_disks.comparing import FileVersions as FileVersions
+    from quicksand_disks.comparing import PackageChange as PackageChange
+    from quicksand_disks.comparing import PackageChangeKind as PackageChangeKind
+    from quicksand_disks.comparing import Patch as Patch
     from quicksand_fleet import BatchResult as BatchResult
     from quicksand_fleet import Fleet as Fleet
     from quicksand_fleet import FleetEvent as FleetEvent
@@ -24,13 +31,6 @@ if TYPE_CHECKING:
     from quicksand.base.arch import Architecture as Architecture
     from quicksand.base.progress import BootTiming as BootTiming
     from quicksand.base.version import __version__ as __version__
-    from quicksand.disks.diff.changes import ChangeKind as ChangeKind
-    from quicksand.disks.diff.changes import FileChange as FileChange
-    from quicksand.disks.diff.changes import FileType as FileType
-    from quicksand.disks.diff.guest_packages import PackageChange as PackageChange
-    from quicksand.disks.diff.guest_packages import PackageChangeKind as PackageChangeKind
-    from quicksand.disks.diff.patch import Patch as Patch
-    from quicksand.disks.diff.versions import FileVersions as FileVersions
     from quicksand.disks.images.provider import ImageProvider as ImageProvider
     from quicksand.disks.images.provider import ResolvedImage as ResolvedImage
     from quicksand.display.keys import Key as Key
@@ -101,4 +101,4 @@ if TYPE_CHECKING:
     from quicksand.things.status import Status as Status
 else:
     # Names of packages beside the engine, such as quicksand_fleet, stand above for type checkers.
-    __getattr__, __dir__ = on_demand("quicksand.names")
+    __getattr__, __dir__ = on_demand("quicksand.names", packages=("quicksand", "quicksand_disks"))

@@ -13,10 +13,11 @@ from quicksand.base.errors import ImageError
 from quicksand.base.fields import Fields
 from quicksand.base.files import map_os_errors, read_json
 from quicksand.base.sharing import share_file
-from quicksand.disks.diff.ext4.filesystem import read_from_disk
 from quicksand.disks.images.image_store import MANIFEST, ImageStore
 from quicksand.disks.images.recipes import has_recipe
 from quicksand.disks.images.stored_image import StoredImage
+from quicksand_disks import DiskFileError
+from quicksand_disks.ext4 import read_from_disk
 
 from quicksand_images.apk import DATABASE, REPOSITORIES, Package, parse_packages, parse_repositories
 from quicksand_images.recipe import Layer, System, read_packages, read_recipe
@@ -100,6 +101,6 @@ def system_facts(system: System) -> dict[str, Any]:
 
 def _read(image: StoredImage, path: str) -> bytes | None:
     """Read a file of an image; None if there is none, or if we cannot read that kind of disk."""
-    with contextlib.suppress(ImageError):
+    with contextlib.suppress(DiskFileError):
         return read_from_disk(image.chain, path, most=DATABASE_MAX)
     return None

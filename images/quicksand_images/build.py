@@ -34,8 +34,8 @@ from quicksand.base.removal import make_marked, remove
 from quicksand.base.threads import in_thread_to_the_end
 from quicksand.base.tools import ToolError
 from quicksand.disks.images.boot_files import build_cpio, check_kernel, start_kernel
+from quicksand.disks.images.disk_headers import check_qcow2
 from quicksand.disks.images.image_store import ImageStore
-from quicksand.disks.images.qcow2 import check_qcow2
 from quicksand.disks.images.recipes import has_recipe, recipe_names
 from quicksand.disks.images.stored_image import StoredImage
 from quicksand.disks.packages.names import PUBLISHED

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from quicksand.base import zstd
 from quicksand.base.error_text import reason_of
 from quicksand.base.errors import HostError
 from quicksand.base.tools import ToolError
+from quicksand_disks import zstd
 
 from quicksand_images.toolbox import find_tar
 

@@ -7,9 +7,9 @@ import lzma
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from quicksand.base import zstd
 from quicksand.base.errors import ImageError
 from quicksand.disks.images.boot_files import CpioEntry
+from quicksand_disks import zstd
 
 
 def initrd_entries(modules: Path, wanted: Iterable[str]) -> list[CpioEntry]:

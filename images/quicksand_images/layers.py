@@ -20,9 +20,9 @@ from quicksand.base.errors import ImageError
 from quicksand.base.files import map_os_errors
 from quicksand.base.sharing import share_file
 from quicksand.base.threads import in_thread_to_the_end
+from quicksand.disks.images.disk_layers import write_merged
 from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.images.stored_image import LAYERS_MAX, StoredImage, file_name, layer_part
-from quicksand.disks.images.visible import write_merged
 from quicksand.guest.guest_files import GuestFiles
 from quicksand.qemu.provision import ensure_qemu
 from quicksand.records.config import NetworkMode

@@ -25,8 +25,8 @@ from quicksand.base.regular import create
 from quicksand.base.removal import remove
 from quicksand.base.threads import in_thread_to_the_end
 from quicksand.base.tools import TAIL_LINES, ToolError
+from quicksand.disks.images.disk_headers import check_qcow2
 from quicksand.disks.images.image_store import ImageStore
-from quicksand.disks.images.qcow2 import check_qcow2
 from quicksand.disks.images.stored_image import StoredImage
 from quicksand.guest import execution
 from quicksand.guest.agent.session import Session

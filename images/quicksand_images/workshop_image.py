@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from quicksand.base.arch import Architecture
-from quicksand.base.errors import HostError, ImageError, QuicksandError
+from quicksand.base.errors import HostError, QuicksandError
 from quicksand.base.progress import Progress
 from quicksand.base.remedies import Remedy, Words
-from quicksand.disks.diff.ext4.filesystem import read_from_disk
 from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.images.stored_image import StoredImage
+from quicksand_disks import DiskFileError
+from quicksand_disks.ext4 import read_from_disk
 
 from quicksand_images import fetching
 from quicksand_images.apk import DATABASE
@@ -110,7 +111,7 @@ def look_into(image: StoredImage) -> Found | None:
             has_apk=_has(image, DATABASE),
             has_filesystem_tools=all(has),
         )
-    except ImageError:
+    except DiskFileError:
         return None
 
 

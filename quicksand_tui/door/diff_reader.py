@@ -30,12 +30,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from quicksand.disks.diff.changes import FileChange
-    from quicksand.disks.diff.guest_packages import PackageChange
-    from quicksand.disks.diff.versions import FileVersions, Version
     from quicksand.guest.shell import ShellInfo
     from quicksand.sandbox import Sandbox
     from quicksand.snapshots.comparison import Difference
+    from quicksand_disks.changes import FileChange
+    from quicksand_disks.comparing import FileVersions, PackageChange, Version
 
 LETTERS = {"added": "A", "removed": "D", "changed": "M", "type-changed": "T"}
 PACKAGE_LETTERS = {"added": "A", "removed": "D", "version-changed": "M"}

@@ -12,8 +12,9 @@ import time
 from typing import TYPE_CHECKING
 
 from quicksand.base.errors import HistoryError, QuicksandError
-from quicksand.disks.diff.changes import ChangeKind, FileChange, FileType
+from quicksand.guest.network import GuestTraffic
 from quicksand.sandbox import Sandbox
+from quicksand_disks.changes import ChangeKind, FileChange, FileType
 from quicksand_pixels.encoding import fit, read_png
 
 from quicksand_tui.door import diff_reader

@@ -13,7 +13,6 @@ from quicksand import Sandbox
 from quicksand.base.errors import AgentUnreachableError, GuestPanicError
 from quicksand.base.paths import Paths, paths
 from quicksand.base.sharing import share_file
-from quicksand.disks.diff.ext4.filesystem import read_from_disk
 from quicksand.disks.images.boot_files import (
     CpioEntry,
     build_cpio,
@@ -23,6 +22,7 @@ from quicksand.disks.images.boot_files import (
 )
 from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.images.stored_image import StoredImage
+from quicksand_disks.ext4 import read_from_disk
 from quicksand_images import build_image
 
 from tests.conftest import share_findings

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from quicksand.disks.diff.chain import Chain, Layer
+from quicksand_disks.qcow2.layers import Chain, Layer
 
 COPIED = 1 << 63
 COMPRESSED = 1 << 62

@@ -22,11 +22,20 @@ from tests.unit.test_distribution import build, ours
 from tests.unit.test_house import ROOT
 
 PIXELS = "terminal/quicksand_pixels"
+DISKS = "images/quicksand_disks"
 
-ALONE = {"smb3": "quicksand_smb", "terminal": "quicksand_vt", PIXELS: "quicksand_pixels"}
+ALONE = {
+    "smb3": "quicksand_smb",
+    "terminal": "quicksand_vt",
+    PIXELS: "quicksand_pixels",
+    DISKS: "quicksand_disks",
+}
 """The packages by the directories from which they are built."""
 
-NEEDS = {PIXELS: ["pillow>=10.3", f"quicksand-vt=={__version__}"]}
+NEEDS = {
+    PIXELS: ["pillow>=10.3", f"quicksand-vt=={__version__}"],
+    DISKS: ["backports.zstd>=1.0; python_version < '3.14'"],
+}
 
 
 EXTRAS = ROOT / "extras"

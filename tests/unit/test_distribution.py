@@ -69,7 +69,9 @@ def installed(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 OF_DISTRIBUTION = {
-    f"quicksand_pixels/{name}" for name in ("LICENSE", "README.md", "pyproject.toml")
+    f"{package}/{name}"
+    for package in ("quicksand_disks", "quicksand_pixels")
+    for name in ("LICENSE", "README.md", "pyproject.toml")
 }
 """Files of the distribution of a package, which lie in it and are no part of it."""
 
@@ -117,7 +119,8 @@ def test_the_wheel_has_every_recipe_and_every_agent(built: Built) -> None:
     recipes = {
         f"quicksand_images/recipes/{path.relative_to(ROOT / 'images').as_posix()}"
         for path in (ROOT / "images").rglob("*")
-        if path.suffix in (".toml", ".sh") and "quicksand_images" not in path.parts
+        if path.suffix in (".toml", ".sh")
+        and not {"quicksand_disks", "quicksand_images"}.intersection(path.parts)
     }
     agents = {
         f"quicksand/_agent/{path.parent.name}/{path.name}"

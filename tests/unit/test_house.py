@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import quicksand
+import quicksand_disks
 import quicksand_e2b
 import quicksand_fleet
 import quicksand_images
@@ -31,6 +32,7 @@ PACKAGES = {
         quicksand_tui,
         quicksand,
         quicksand_images,
+        quicksand_disks,
         quicksand_smb,
         quicksand_pixels,
         quicksand_vt,
@@ -203,10 +205,11 @@ def test_only_qemu_its_display_and_its_events_speak_qmp(house: Graph) -> None:
     [
         ("quicksand_smb", set()),
         ("quicksand_vt", set()),
+        ("quicksand_disks", {"backports", "compression"}),
         ("quicksand_pixels", {"PIL", "quicksand_vt"}),
     ],
 )
-def test_what_stands_alone_needs_nothing_but_python_and_pictures_pillow(
+def test_what_stands_alone_needs_nothing_but_python_zstd_and_pillow(
     package: str, needs: set[str]
 ) -> None:
     for name, path in modules({package: PACKAGES[package]}).items():
@@ -218,6 +221,10 @@ def test_what_stands_alone_needs_nothing_but_python_and_pictures_pillow(
     ("package", "public"),
     [
         ("quicksand_vt", set()),
+        (
+            "quicksand_disks",
+            {f"quicksand_disks.{one}" for one in ("changes", "comparing", "ext4", "qcow2", "zstd")},
+        ),
         ("quicksand_pixels", {"quicksand_pixels.encoding", "quicksand_pixels.decoding"}),
     ],
 )

@@ -15,6 +15,7 @@ PACKAGES = (
     "extras/quicksand_fleet",
     "quicksand_tui",
     "smb3/quicksand_smb",
+    "images/quicksand_disks",
     "terminal/quicksand_pixels",
     "terminal/quicksand_vt",
     "images/quicksand_images",

@@ -11,7 +11,7 @@ Type checkers and editors read them. When the first name is used, the module's c
 as these see it, with imports that only note the requested names.
 
 Other packages can add names to a table by the group of entry points that it gives. Its imports of
-such names are for type checkers only.
+such names are for type checkers only: it says from which packages the others come.
 """
 
 from __future__ import annotations
@@ -40,21 +40,25 @@ class _Noted:
 
 
 class _Table:
-    def __init__(self, code: CodeType, own: dict[str, Any], group: str) -> None:
+    def __init__(
+        self, code: CodeType, own: dict[str, Any], group: str, packages: tuple[str, ...]
+    ) -> None:
         self._code = code
         self._own = own
         self._group = group
+        self._packages = packages
 
     @functools.cached_property
     def homes(self) -> dict[str, Home]:
         found: dict[str, Any] = {"__builtins__": {"__import__": _Noted}}
         exec(self._code, found)  # noqa: S102 - the code that called `on_demand`
         own = ("TYPE_CHECKING", on_demand.__name__)
-        within = self._own["__name__"].partition(".")[0] + "." if self._group else ""
         return {
             name: home
             for name, home in found.items()
-            if isinstance(home, tuple) and home[1] not in own and home[0].startswith(within)
+            if isinstance(home, tuple)
+            and home[1] not in own
+            and (not self._packages or home[0].partition(".")[0] in self._packages)
         }
 
     @functools.cached_property
@@ -62,7 +66,7 @@ class _Table:
         """The names that other packages add."""
         if not self._group:
             return {}
-        found = import_module("quicksand.base.version").entered(self._group)
+        found = import_module("quicksand.base.entering").entered(self._group)
         return {name: (one.module, one.attr) for name, one in found.items()}
 
     def look_up(self, name: str) -> Any:
@@ -77,11 +81,14 @@ class _Table:
         return sorted({*self._own, *self.homes, *self.entered})
 
 
-def on_demand(group: str = "") -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+def on_demand(
+    group: str = "", packages: tuple[str, ...] = ()
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return the ``__getattr__`` and the ``__dir__`` of the calling module, a table. ``__all__`` is
-    its public names. ``group``: the entry points by which other packages add names."""
+    its public names. ``group``: the entry points by which other packages add names; ``packages``
+    have all other names."""
     caller = sys._getframe(1)
-    table = _Table(caller.f_code, caller.f_globals, group)
+    table = _Table(caller.f_code, caller.f_globals, group, packages)
     return table.look_up, table.names
 
 

@@ -14,6 +14,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from quicksand_disks.changes import ChangeKind, FileChange, FileType
+from quicksand_disks.comparing.guest_packages import PackageChange
+from quicksand_disks.comparing.versions import FileVersions, Patch, Version
+
 from quicksand.base import errors
 from quicksand.base.arch import Architecture
 from quicksand.base.effort import note_fault
@@ -33,10 +37,6 @@ from quicksand.base.progress import BootTiming, Progress
 from quicksand.base.remedies import Words
 from quicksand.base.typed_values import DEPTH_MAX, Decoder, ForeignValueError
 from quicksand.base.typed_values import encode as encode_plain
-from quicksand.disks.diff.changes import ChangeKind, FileChange, FileType
-from quicksand.disks.diff.guest_packages import PackageChange
-from quicksand.disks.diff.patch import Patch
-from quicksand.disks.diff.versions import FileVersions, Version
 from quicksand.guest.agent.values import bounded
 from quicksand.guest.network import GuestTraffic
 from quicksand.life.guest import InGuest

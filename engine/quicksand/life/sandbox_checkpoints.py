@@ -16,9 +16,9 @@ from quicksand.life.sandbox_life import Life
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from quicksand.disks.diff.changes import FileChange
-    from quicksand.disks.diff.patch import Patch
-    from quicksand.disks.diff.versions import FileVersions
+    from quicksand_disks.changes import FileChange
+    from quicksand_disks.comparing import FileVersions, Patch
+
     from quicksand.life.guest import InGuest
     from quicksand.life.sandbox_mounts import Mounts
     from quicksand.snapshots.comparison import Difference, Pair

@@ -235,7 +235,7 @@ MEMORY_MAX = 1024 * 1024 * MIB
 TCG_PHYS_ADDR_BITS)."""
 
 DISK_SIZE_MAX = 4 * 1024**4
-"""Bytes of the largest disk that an overlay of ours can map (disks/images/qcow2_writing.py)."""
+"""Bytes of the largest disk that an overlay of ours can map (`quicksand_disks.qcow2`)."""
 
 _SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(?:([KMGT])(?:i?B)?|(B))?\s*", re.IGNORECASE)
 _UNITS = {"B": 1, "K": 1024, "M": MIB, "G": 1024 * MIB, "T": 1024 * 1024 * MIB}

@@ -1,5 +1,9 @@
-"""The records of a sandbox's history: its `Head` (``head.json``) and for each checkpoint a `Node`
-(``node.json``)."""
+"""The records of a sandbox's history: its `Head` (``head.json``), for each checkpoint a `Node`
+(``node.json``), and the notes that people give them.
+
+`GivenUp` is the present that a revert in place gives up, until it is a checkpoint: where everything
+is that its checkpoint needs. Whoever finds such a record later stores it (snapshots/keeping.py).
+"""
 
 from __future__ import annotations
 

@@ -15,8 +15,8 @@ from quicksand.base.files import map_os_errors, read_json, sync_dir, write_word
 from quicksand.base.paths import Paths
 from quicksand.base.remedies import Remedy, Words
 from quicksand.base.sharing import copy_sparse, share_file
-from quicksand.disks.images.qcow2 import check_qcow2
-from quicksand.disks.images.qcow2_writing import create_overlay
+from quicksand.disks.images.disk_headers import check_qcow2
+from quicksand.disks.images.disk_layers import create_overlay
 from quicksand.disks.images.resolve import ImageResolver, ResolvedImage, is_file
 from quicksand.qemu.keeper_parts import FIRST
 from quicksand.records.layout import SandboxDir, layer_name

@@ -24,6 +24,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from quicksand_disks.qcow2_header import is_used
+
 from quicksand.base.errors import (
     ConfigError,
     ImageError,
@@ -35,11 +37,11 @@ from quicksand.base.files import map_os_errors, sync_dir, write_json
 from quicksand.base.paths import Paths
 from quicksand.base.progress import Progress
 from quicksand.base.regular import open_file, open_regular
+from quicksand.disks.images.disk_headers import check_qcow2
+from quicksand.disks.images.disk_layers import write_merged
 from quicksand.disks.images.image_store import ImageStore
-from quicksand.disks.images.qcow2 import check_qcow2, is_used
 from quicksand.disks.images.resolve import ResolvedImage
 from quicksand.disks.images.stored_image import StoredImage, sha256_file
-from quicksand.disks.images.visible import write_merged
 from quicksand.records.nodes import new_id
 from quicksand.saves.save_manifest import Save, SavedLayer, SaveManifest
 

@@ -11,10 +11,10 @@ from quicksand.base.errors import SaveError
 from quicksand.base.files import sync_dir, write_json
 from quicksand.base.paths import Paths
 from quicksand.base.progress import Progress
-from quicksand.disks.images.qcow2 import check_qcow2
+from quicksand.disks.images.disk_headers import check_qcow2
+from quicksand.disks.images.disk_layers import write_merged
 from quicksand.disks.images.resolve import ImageResolver
 from quicksand.disks.images.stored_image import sha256_file
-from quicksand.disks.images.visible import write_merged
 from quicksand.records.nodes import new_id
 from quicksand.saves.boot_disk import find_base, save_files
 from quicksand.saves.census import find_stored

@@ -18,7 +18,7 @@ from typing import Any
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import ConfigError, ImageError, SaveError, SaveNotFoundError
 from quicksand.base.files import read_json
-from quicksand.disks.images.qcow2 import check_qcow2
+from quicksand.disks.images.disk_headers import check_qcow2
 from quicksand.records.config import SandboxConfig
 from quicksand.records.nodes import read_note
 

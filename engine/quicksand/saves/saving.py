@@ -30,9 +30,9 @@ from quicksand.base.regular import open_regular, read_word
 from quicksand.base.sharing import copy_open_file, link_file
 from quicksand.base.threads import in_thread_to_the_end, to_the_end
 from quicksand.base.version import DISTRIBUTION, version_text
+from quicksand.disks.images.disk_layers import write_merged
 from quicksand.disks.images.resolve import ImageResolver, ResolvedImage
 from quicksand.disks.images.stored_image import sha256_file
-from quicksand.disks.images.visible import write_merged
 from quicksand.guest.agent.session import Ask
 from quicksand.qemu.planning import resolve_image
 from quicksand.records.nodes import check_note, new_id

@@ -14,11 +14,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from quicksand.base.errors import ImageError, QuicksandError, SaveError
+from quicksand_disks import DiskFileError
+from quicksand_disks.qcow2 import Layer
+
+from quicksand.base.errors import QuicksandError, SaveError
 from quicksand.base.paths import Paths
 from quicksand.base.regular import open_regular
 from quicksand.base.threads import Stopped, in_stoppable_thread
-from quicksand.disks.diff.chain import Layer
 from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.images.resolve import ResolvedImage
 from quicksand.saves.boot_disk import find_base, stack_of
@@ -142,7 +144,7 @@ class Verifier:
     def _read(self, part: _Part) -> str | Exception:
         try:
             return self._hash(part.path, part.size) if part.sha256 else self._walk(part.path)
-        except (OSError, ImageError) as error:
+        except (OSError, DiskFileError) as error:
             return error
 
     def _hash(self, path: Path, size: int | None) -> str:

@@ -11,17 +11,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+from quicksand_disks import MalformedError
+from quicksand_disks.changes import FileChange
+from quicksand_disks.comparing import (
+    FILE_MAX,
+    TEXT_MAX,
+    FileVersions,
+    PackageChange,
+    Patch,
+    VersionReader,
+    compare,
+    count_lines,
+    make_patch,
+    package_changes,
+)
+from quicksand_disks.ext4 import Budget, FileSystem
+from quicksand_disks.qcow2 import Chain, Layer, differing
+
 from quicksand.base.errors import HistoryError, ImageError, QuicksandError
 from quicksand.base.files import read_json
 from quicksand.base.threads import in_stoppable_thread, in_thread_to_the_end
-from quicksand.disks.diff.chain import Chain, Layer, differing
-from quicksand.disks.diff.changes import FileChange
-from quicksand.disks.diff.compare import compare
-from quicksand.disks.diff.ext4.filesystem import FileSystem
-from quicksand.disks.diff.guest_packages import PackageChange, package_changes
-from quicksand.disks.diff.patch import FILE_MAX, Patch, make_patch
-from quicksand.disks.diff.reading_limits import Budget, Malformed
-from quicksand.disks.diff.versions import TEXT_MAX, FileVersions, VersionReader, count_lines
+from quicksand.disks.images.disk_headers import disk_errors
 from quicksand.qemu.planning import resolve_image
 from quicksand.records.layout import SandboxDir, runtime_dir, sandbox_dir
 from quicksand.records.nodes import Head, Node
@@ -74,7 +84,8 @@ class Both:
     """To be called now and then; raises when nobody waits for the result any more."""
 
     def changes(self) -> list[FileChange]:
-        """List what changed from the first to the second. Raises Malformed, ImageError."""
+        """List what changed from the first to the second. Raises MalformedError,
+        DiskFileError."""
         return compare(*self.filesystems, differing(*self.chains))
 
 
@@ -146,7 +157,8 @@ async def _once(
 
 
 def _open(stack: contextlib.ExitStack, path: Path) -> Layer:
-    layer = Layer(path)
+    with disk_errors():
+        layer = Layer(path)
     stack.callback(layer.close)
     return layer
 
@@ -207,8 +219,9 @@ def with_files(
     filesystem_b = _open_filesystem(b, chain_b, check)
     both = Both((a.name, b.name), (filesystem_a, filesystem_b), (chain_a, chain_b), check)
     try:
-        return work(both)
-    except (Malformed, struct.error) as error:
+        with disk_errors():
+            return work(both)
+    except (MalformedError, struct.error) as error:
         raise _unreadable(f"{a.name} and {b.name} cannot be compared", (a, b), error) from error
 
 
@@ -218,8 +231,9 @@ def _chain(files: DiskFiles, layers: dict[Path, Layer]) -> Chain:
 
 def _open_filesystem(files: DiskFiles, chain: Chain, check: Callable[[], None]) -> FileSystem:
     try:
-        return FileSystem(chain, Budget(check=check))
-    except (Malformed, struct.error) as error:
+        with disk_errors():
+            return FileSystem(chain, Budget(check=check))
+    except (MalformedError, struct.error) as error:
         raise _unreadable(f"{files.name} cannot be read", (files,), error) from error
 
 

@@ -19,8 +19,8 @@ from quicksand.base.effort import best_effort
 from quicksand.base.errors import DiskSpaceError, MachineError, QemuDiedError
 from quicksand.base.hypervisor import Hypervisor
 from quicksand.base.threads import in_thread_to_the_end
-from quicksand.disks.images.qcow2 import check_qcow2
-from quicksand.disks.images.qcow2_writing import create_overlay
+from quicksand.disks.images.disk_headers import check_qcow2
+from quicksand.disks.images.disk_layers import create_overlay
 from quicksand.records.layout import MachineDir, SandboxDir
 from quicksand.records.nodes import BLANK, Node
 from quicksand.snapshots.capture import Capture, Way

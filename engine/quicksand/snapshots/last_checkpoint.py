@@ -7,12 +7,13 @@ import asyncio
 import time
 from dataclasses import replace
 
+from quicksand_disks import DiskFileError
+from quicksand_disks.qcow2 import Layer
+
 from quicksand.base.capacity import check_space
 from quicksand.base.effort import best_effort
-from quicksand.base.errors import ImageError
 from quicksand.base.files import map_os_errors
 from quicksand.base.threads import in_thread_to_the_end, to_the_end
-from quicksand.disks.diff.chain import Layer
 from quicksand.qemu.stopping import stop_machine
 from quicksand.records.nodes import BLANK, Head, Node, new_id
 from quicksand.records.registry import Registry
@@ -145,5 +146,5 @@ def _has_data(history: History, layer: str) -> bool:
             return any(True for _ in opened.allocated())
         finally:
             opened.close()
-    except (ImageError, OSError):
+    except (DiskFileError, OSError):
         return path.exists()

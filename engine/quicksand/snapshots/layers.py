@@ -21,9 +21,8 @@ from quicksand.base.hypervisor import Hypervisor
 from quicksand.base.regular import open_regular
 from quicksand.base.remedies import Remedy, Words
 from quicksand.base.threads import in_thread_to_the_end, to_the_end
-from quicksand.disks.images.qcow2 import check_qcow2
-from quicksand.disks.images.qcow2_writing import create_overlay
-from quicksand.disks.images.visible import write_merged
+from quicksand.disks.images.disk_headers import check_qcow2
+from quicksand.disks.images.disk_layers import create_overlay, write_merged
 from quicksand.records.layout import SandboxDir, layer_name
 from quicksand.records.nodes import File, Head, Node, Seal, new_id
 from quicksand.snapshots.history import History

@@ -15,11 +15,18 @@ from quicksand.base.files import map_os_errors
 from quicksand.base.regular import create
 from quicksand.base.sharing import copy_sparse
 from quicksand.base.threads import in_stoppable_thread
-from quicksand.disks.diff.changes import FileType
-from quicksand.disks.diff.ext4.filesystem import FileSystem, Finder, content, opened_file_system
-from quicksand.disks.diff.ext4.inode import Inode, find_extents
-from quicksand.disks.diff.reading_limits import Malformed
+from quicksand.disks.images.disk_headers import disk_errors
 from quicksand.disks.images.resolve import ResolvedImage
+from quicksand_disks import MalformedError
+from quicksand_disks.changes import FileType
+from quicksand_disks.ext4 import (
+    FileSystem,
+    Finder,
+    Inode,
+    content,
+    find_extents,
+    opened_file_system,
+)
 
 from quicksand_images.oci.tree import Tree
 
@@ -86,7 +93,7 @@ def _take_modules(image: ResolvedImage, place: Path, stop: Callable[[], None]) -
     """Copy the modules from the image's lowest layer, which holds its boot files, and return them
     by their paths below `MODULES`. Raises ImageError, OSError."""
     try:
-        with opened_file_system(image.chain[:1]) as filesystem:
+        with disk_errors(), opened_file_system(image.chain[:1]) as filesystem:
             found = _find_modules(image, filesystem, stop)
             modules = {}
             for number, (path, inode) in enumerate(found.items()):
@@ -96,14 +103,14 @@ def _take_modules(image: ResolvedImage, place: Path, stop: Callable[[], None]) -
                     file.write(data)
                 modules[path] = Module(place / str(number), size=len(data), mode=inode.mode)
             return modules
-    except Malformed as error:
+    except MalformedError as error:
         raise _unfit(image, f"its disk cannot be read: {error}") from error
 
 
 def _find_modules(
     image: ResolvedImage, filesystem: FileSystem, stop: Callable[[], None]
 ) -> dict[str, Inode]:
-    """Return the files of the one kernel that has modules. Raises Malformed, ImageError."""
+    """Return the files of the one kernel that has modules. Raises MalformedError, ImageError."""
     releases: dict[str, Inode] = {}
     for root in (MODULES, f"/usr{MODULES}"):  # where /lib is a link to it
         directory = Finder(filesystem).find(root)
@@ -135,7 +142,7 @@ def _find_modules(
 
 
 def _entries(filesystem: FileSystem, inode: Inode) -> dict[str, Inode]:
-    """Return the entries of a directory. Raises Malformed, ImageError."""
+    """Return the entries of a directory. Raises MalformedError, ImageError."""
     entries = filesystem.entries(inode, find_extents(filesystem, inode))
     return {
         name.decode("utf-8", "surrogateescape"): filesystem.inode(number)

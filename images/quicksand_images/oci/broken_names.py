@@ -12,9 +12,8 @@ from pathlib import Path
 
 from quicksand.base.errors import HostError, ImageError
 from quicksand.base.regular import open_regular
-from quicksand.disks.diff.ext4.filesystem import FileSystem, Finder
-from quicksand.disks.diff.ext4.inode import Inode, find_extents
-from quicksand.disks.diff.reading_limits import Malformed
+from quicksand_disks import MalformedError
+from quicksand_disks.ext4 import FileSystem, Finder, Inode, find_extents
 
 from quicksand_images.oci.readback import RawDisk
 from quicksand_images.oci.tree import Node, Tree
@@ -93,7 +92,7 @@ def write_names(target: Path, renamed: list[Renamed]) -> None:
         found = [(one, _require(finder, one)) for one in renamed]
         for one, directory in found:
             _write(descriptor, filesystem, directory, one)
-    except Malformed as error:
+    except MalformedError as error:
         raise HostError(f"the file system that was written is unsound: {error}") from error
     finally:
         os.close(descriptor)

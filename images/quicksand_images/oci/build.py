@@ -20,8 +20,8 @@ from quicksand.base.paths import paths
 from quicksand.base.progress import Course, Progress
 from quicksand.base.regular import create
 from quicksand.base.threads import in_stoppable_thread, in_thread_to_the_end
+from quicksand.disks.images.disk_headers import check_qcow2
 from quicksand.disks.images.image_store import ImageStore
-from quicksand.disks.images.qcow2 import check_qcow2
 from quicksand.disks.images.recipes import require_own_name
 from quicksand.disks.images.resolve import ImageResolver
 from quicksand.disks.images.stored_image import StoredImage

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from quicksand.base import zstd
 from quicksand.base.capacity import check_space
 from quicksand.base.error_text import size_text
 from quicksand.base.errors import ImageError
 from quicksand.base.regular import create, open_regular
+from quicksand_disks import zstd
 
 from quicksand_images.oci.sparse import placed
 from quicksand_images.oci.tar import Kind, Member, TarReader

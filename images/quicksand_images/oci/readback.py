@@ -10,10 +10,9 @@ from pathlib import Path
 
 from quicksand.base.errors import HostError
 from quicksand.base.regular import open_regular
-from quicksand.disks.diff.changes import FileType
-from quicksand.disks.diff.ext4.filesystem import ROOT, FileSystem
-from quicksand.disks.diff.ext4.inode import Inode, find_extents, read_attributes
-from quicksand.disks.diff.reading_limits import Malformed
+from quicksand_disks import MalformedError
+from quicksand_disks.changes import FileType
+from quicksand_disks.ext4 import ROOT, FileSystem, Inode, find_extents, read_attributes
 
 from quicksand_images.oci.tar import Kind
 from quicksand_images.oci.tree import Node, Tree
@@ -67,7 +66,7 @@ def require_written(tree: Tree, target: Path) -> None:
     try:
         filesystem = FileSystem(RawDisk(descriptor))
         _compare(filesystem, tree.root, filesystem.inode(ROOT), "/", {})
-    except Malformed as error:
+    except MalformedError as error:
         raise HostError(f"the file system that was written is unsound: {error}") from error
     finally:
         os.close(descriptor)

@@ -19,10 +19,9 @@ from quicksand_tui.model.amounts import clock_text
 from quicksand_tui.model.text import clean
 
 if TYPE_CHECKING:
-    from quicksand.disks.diff.changes import FileChange
-    from quicksand.disks.diff.guest_packages import PackageChange
-    from quicksand.disks.diff.patch import Patch
     from quicksand.snapshots.comparison import Difference
+    from quicksand_disks.changes import FileChange
+    from quicksand_disks.comparing import PackageChange, Patch
 
 LETTERS = {"added": "A", "removed": "D", "changed": "M", "type-changed": "T"}
 PACKAGES = {

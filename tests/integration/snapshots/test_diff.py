@@ -10,12 +10,12 @@ import pytest
 from quicksand import FileChange, FileType, Sandbox
 from quicksand.base.errors import CheckpointNotFoundError
 from quicksand.base.paths import Paths
-from quicksand.disks.diff.chain import Chain, Layer, Ranges
-from quicksand.disks.diff.compare import compare
-from quicksand.disks.diff.ext4.filesystem import FileSystem
 from quicksand.records.layout import sandbox_dir
 from quicksand.records.registry import Registry
 from quicksand.snapshots.history import History
+from quicksand_disks.comparing.side_by_side import compare
+from quicksand_disks.ext4.filesystem import FileSystem
+from quicksand_disks.qcow2.layers import Chain, Layer, Ranges
 from quicksand_images.disk import require_filesystem_tools
 
 from tests.unit.disks.diff.disks import MemoryDisk, close_chain

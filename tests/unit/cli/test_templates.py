@@ -14,8 +14,8 @@ from quicksand.base import sharing
 from quicksand.base.errors import HostError
 from quicksand.base.files import write_json
 from quicksand.base.paths import Paths, paths
+from quicksand.disks.images.disk_layers import create_overlay
 from quicksand.disks.images.image_store import ImageStore
-from quicksand.disks.images.qcow2_writing import create_overlay
 from quicksand.records.config import SandboxConfig
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record

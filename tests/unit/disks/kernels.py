@@ -9,8 +9,8 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 
-from quicksand.base import zstd
 from quicksand.disks.images.vmlinux import PVH_ENTRY_NOTE
+from quicksand_disks import zstd
 
 XEN_ENTRY = struct.pack("<III4sQ", 4, 8, PVH_ENTRY_NOTE, b"Xen\0", 0x1000C43)
 OTHER_NOTE = struct.pack("<III4sQ", 4, 8, 6, b"GNU\0", 0)

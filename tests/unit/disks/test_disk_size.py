@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from quicksand.base.errors import ConfigError
-from quicksand.disks.images.qcow2 import check_qcow2
-from quicksand.disks.images.qcow2_writing import create_overlay
+from quicksand.disks.images.disk_headers import check_qcow2
+from quicksand.disks.images.disk_layers import create_overlay
 from quicksand.records.config import SandboxConfig
 from quicksand.records.layout import SandboxDir
 from quicksand.saves.boot_disk import prepare_disk

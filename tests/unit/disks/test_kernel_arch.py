@@ -10,7 +10,7 @@ from quicksand.base.arch import Architecture
 from quicksand.base.errors import ImageError
 from quicksand.base.paths import paths
 from quicksand.disks.images.boot_files import check_kernel, kernel_arch, start_kernel
-from quicksand.disks.images.qcow2_writing import create_overlay
+from quicksand.disks.images.disk_layers import create_overlay
 from quicksand.disks.images.resolve import ImageResolver
 from quicksand.disks.images.vmlinux import extract_zboot
 

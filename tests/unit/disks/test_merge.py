@@ -13,14 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from quicksand.base.errors import ConfigError, DiskSpaceError, ImageError, PathError
-from quicksand.disks.images.qcow2 import VIRTUAL_SIZE_MAX, check_qcow2
-from quicksand.disks.images.qcow2_writing import (
-    BACKING_NAME_MAX,
-    CLUSTER,
-    L2_COVERS,
-    create_overlay,
-)
-from quicksand.disks.images.visible import write_merged
+from quicksand.disks.images.disk_headers import check_qcow2
+from quicksand.disks.images.disk_layers import create_overlay, write_merged
+from quicksand_disks.qcow2.writing import BACKING_NAME_MAX, CLUSTER, L2_COVERS
+from quicksand_disks.qcow2_header import VIRTUAL_SIZE_MAX
 
 from tests.conftest import examples
 from tests.faults import Fault, fault

@@ -13,14 +13,10 @@ from typing import Any
 
 import pytest
 from quicksand.base.errors import ConfigError, DiskSpaceError, PathError, QuicksandError
-from quicksand.disks.images.qcow2 import check_qcow2
-from quicksand.disks.images.qcow2_writing import (
-    BACKING_NAME_MAX,
-    L2_COVERS,
-    SIZE_MAX,
-    create_overlay,
-)
+from quicksand.disks.images.disk_headers import check_qcow2
+from quicksand.disks.images.disk_layers import create_overlay
 from quicksand.qemu.binaries import find_binaries
+from quicksand_disks.qcow2.writing import BACKING_NAME_MAX, L2_COVERS, SIZE_MAX
 
 MIB = 1024 * 1024
 GIB = 1024 * MIB

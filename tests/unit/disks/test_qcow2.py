@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import ImageError
 from quicksand.base.paths import paths
-from quicksand.disks.images.qcow2 import VIRTUAL_SIZE_MAX, check_qcow2
-from quicksand.disks.images.qcow2_writing import create_overlay
+from quicksand.disks.images.disk_headers import check_qcow2
+from quicksand.disks.images.disk_layers import create_overlay
 from quicksand.disks.images.resolve import ImageResolver
+from quicksand_disks.qcow2_header import VIRTUAL_SIZE_MAX
 
 from tests.conftest import examples
 

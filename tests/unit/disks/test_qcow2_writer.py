@@ -8,7 +8,7 @@ import zlib
 from pathlib import Path
 
 import pytest
-from quicksand.disks.images.qcow2_writing import Qcow2Writer, new_file
+from quicksand_disks.qcow2.writing import Qcow2Writer, new_file
 
 from tests.unit.disks.test_overlay import QemuImg, qemu_img
 from tests.unit.qcow2_layers import check, noise, read_disk

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from quicksand.base.arch import Architecture
-from quicksand.disks.images.qcow2_writing import create_overlay
+from quicksand.disks.images.disk_layers import create_overlay
 from quicksand.qemu.binaries import QemuBinaries, find_binaries
 from quicksand.qemu.command import AGENT_HTTP_PORT, SANDBOX, Boot, Inherited, MachinePlan, plan
 from quicksand.qemu.keeper_parts.bounds import FULL_NETWORK, bound_of

@@ -11,7 +11,7 @@ from quicksand.base.arch import Architecture
 from quicksand.base.paths import Paths, paths
 from quicksand.disks.images import boot_files
 from quicksand.disks.images.boot_files import start_file_of
-from quicksand.disks.images.qcow2_writing import create_overlay
+from quicksand.disks.images.disk_layers import create_overlay
 from quicksand.qemu import planning
 from quicksand.qemu.accelerator import AcceleratorStatus
 from quicksand.qemu.binaries import QemuBinaries

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from quicksand.base.files import write_json
 from quicksand.base.paths import Paths, make_private_dir
+from quicksand.disks.images.disk_layers import create_overlay
 from quicksand.disks.images.image_store import ImageStore
-from quicksand.disks.images.qcow2_writing import CLUSTER, create_overlay
 from quicksand.disks.images.stored_image import StoredImage
 from quicksand.records.config import SandboxConfig
 from quicksand.saves.finding import all_stores, remember
@@ -24,6 +24,7 @@ from quicksand.saves.save_manifest import (
     SaveManifest,
 )
 from quicksand.saves.store import SaveStore
+from quicksand_disks.qcow2.writing import CLUSTER
 
 from tests.unit.disks.diff.disks import write_clusters
 

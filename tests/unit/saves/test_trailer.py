@@ -17,8 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from quicksand.base.errors import ConfigError, DiskSpaceError, ImageError, PathError
-from quicksand.disks.images.qcow2_writing import CLUSTER, create_overlay
-from quicksand.disks.images.visible import write_merged
+from quicksand.disks.images.disk_layers import create_overlay, write_merged
 from quicksand.saves.portable import (
     DEPTH_MAX,
     MAGIC,
@@ -27,6 +26,7 @@ from quicksand.saves.portable import (
     sidecar,
     write_metadata,
 )
+from quicksand_disks.qcow2.writing import CLUSTER
 
 from tests.conftest import examples
 from tests.faults import Fault, fault

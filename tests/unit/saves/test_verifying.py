@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from quicksand.base.paths import Paths
 from quicksand.base.threads import Stopped
+from quicksand.disks.images.disk_layers import create_overlay
 from quicksand.disks.images.image_store import ImageStore
-from quicksand.disks.images.qcow2_writing import create_overlay
 from quicksand.records.config import SandboxConfig
 from quicksand.saves import verifying
 from quicksand.saves.portable import write_metadata

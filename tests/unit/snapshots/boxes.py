@@ -6,7 +6,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from quicksand.disks.images.qcow2_writing import create_overlay
+from quicksand.disks.images.disk_layers import create_overlay
 from quicksand.disks.images.resolve import ResolvedImage
 from quicksand.records.config import SandboxConfig
 from quicksand.records.layout import SandboxDir, sandbox_dir

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 from quicksand.base.errors import DiskSpaceError, MachineError, QemuDiedError, StateError
 from quicksand.base.removal import make_marked
-from quicksand.disks.images.qcow2_writing import create_overlay
+from quicksand.disks.images.disk_layers import create_overlay
 from quicksand.qemu.qemu_hypervisor import Qemu
 from quicksand.qemu.qmp import Monitor
 from quicksand.records.layout import MachineDir, SandboxDir

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 from quicksand.base.errors import PathError
-from quicksand.disks.images.qcow2_writing import CLUSTER, create_overlay
+from quicksand.disks.images.disk_layers import create_overlay
 from quicksand.records.layout import SandboxDir
 from quicksand.records.nodes import new_id
 from quicksand.snapshots import layers
 from quicksand.snapshots.layers import AT_LEAST, add_layer, merge_layers
+from quicksand_disks.qcow2.writing import CLUSTER
 
 from tests.faults import Fault, fault
 from tests.unit.disks.diff.disks import write_clusters

@@ -20,8 +20,8 @@ from quicksand.base.regular import open_file
 from quicksand.base.remedies import Remedy, Words
 from quicksand.disks.images import provider
 from quicksand.disks.images.boot_files import check_kernel_arch
+from quicksand.disks.images.disk_headers import check_qcow2, require_sane_snapshots
 from quicksand.disks.images.image_store import ImageStore
-from quicksand.disks.images.qcow2 import check_qcow2, require_sane_snapshots
 from quicksand.disks.images.recipes import has_recipe, recipe_names
 from quicksand.disks.images.stored_image import StoredImage
 from quicksand.disks.packages.contents import OverlayImage

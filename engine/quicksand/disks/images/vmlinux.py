@@ -8,7 +8,7 @@ import lzma
 import struct
 import zlib
 
-from quicksand.base import zstd
+from quicksand_disks import zstd
 
 VMLINUX_MAX = 512 * 1024 * 1024
 """Bytes; a vmlinux without symbols has about 60 MB."""

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from quicksand_disks import ForeignDisk, check_backing_name
+
 from quicksand.base.arch import Architecture
 from quicksand.base.capacity import check_space
 from quicksand.base.errors import ConfigError, ImageError
@@ -24,12 +26,7 @@ from quicksand.base.regular import open_file
 from quicksand.base.remedies import Words
 from quicksand.base.sharing import share_file
 from quicksand.disks.images.boot_files import KERNEL_HEAD, kernel_arch
-from quicksand.disks.images.qcow2 import (
-    ForeignDisk,
-    check_backing_name,
-    check_qcow2,
-    require_sane_snapshots,
-)
+from quicksand.disks.images.disk_headers import check_qcow2, disk_errors, require_sane_snapshots
 from quicksand.disks.images.stored_image import (
     INITRD_MAX,
     KERNEL_MAX,
@@ -313,7 +310,8 @@ class Unpacking:
             def look(data: bytes, watch: ForeignDisk | None = watch) -> None:
                 self._check()
                 if watch is not None:
-                    watch.look(data)
+                    with disk_errors():
+                        watch.look(data)
                 self._report(STAGE, self._done, self._total)
                 self._done += len(data)
 

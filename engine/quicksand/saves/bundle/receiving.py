@@ -8,28 +8,30 @@ from __future__ import annotations
 
 import hashlib
 import os
-import struct
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from quicksand.base.arch import Architecture
-from quicksand.base.capacity import DISK_RESERVE
-from quicksand.base.error_text import mib_text
-from quicksand.base.errors import BundleError, DiskSpaceError, ImageError
-from quicksand.base.files import map_os_errors
-from quicksand.base.progress import Progress
-from quicksand.base.remedies import Words
-from quicksand.base.sharing import write_at
-from quicksand.disks.images.qcow2 import (
+from quicksand_disks import (
+    DiskFileError,
     ForeignDisk,
+    MalformedError,
     Qcow2Header,
     check_backing_name,
     check_qcow2,
     check_snapshots,
 )
+
+from quicksand.base.arch import Architecture
+from quicksand.base.capacity import DISK_RESERVE
+from quicksand.base.error_text import mib_text
+from quicksand.base.errors import BundleError, DiskSpaceError
+from quicksand.base.files import map_os_errors
+from quicksand.base.progress import Progress
+from quicksand.base.remedies import Words
+from quicksand.base.sharing import write_at
 from quicksand.records.config import NetworkMode, SandboxConfig
 from quicksand.records.nodes import File
 from quicksand.saves.bundle.manifest import BundleKind, Member
@@ -383,8 +385,8 @@ class DiskWatch(ForeignDisk):
         """Check the next piece of the file. Raises BundleError."""
         try:
             super().look(data)
-        except ImageError as error:
-            raise BundleError(error.words, hint=error.advice) from error
+        except DiskFileError as error:
+            raise BundleError(str(error), hint=error.hint) from error
 
 
 def check_layer(path: Path, name: str, *, snapshots: bool = False) -> Qcow2Header:
@@ -395,8 +397,8 @@ def check_layer(path: Path, name: str, *, snapshots: bool = False) -> Qcow2Heade
     try:
         check_backing_name(header.backing_file)
         if header.snapshots and not snapshots:
-            raise ValueError(f"it holds {header.snapshots} snapshots")
-    except (ValueError, struct.error) as error:
+            raise MalformedError(f"it holds {header.snapshots} snapshots")
+    except MalformedError as error:
         raise BundleError(f"{name} is refused: {error}") from error
     return header
 
@@ -405,12 +407,12 @@ def check_disk(path: Path, name: str, *, allow_backing: bool = False) -> Qcow2He
     """Check a qcow2 header as `check_qcow2` does, naming the bundle's file. Raises BundleError."""
     try:
         header = check_qcow2(path, allow_backing=allow_backing)
-    except ImageError as error:
+    except DiskFileError as error:
         reason = error.__cause__ or error
         message = f"{name} is not a usable qcow2 image: {reason}"
-        raise BundleError(message, hint=error.advice) from error
+        raise BundleError(message, hint=error.hint) from error
     try:
         check_snapshots(path)
-    except (ValueError, struct.error) as error:
+    except MalformedError as error:
         raise BundleError(f"{name} is refused: {error}") from error
     return header

@@ -22,7 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from quicksand.base import zstd
+from quicksand_disks import zstd
+
 from quicksand.base.error_text import size_text
 from quicksand.base.errors import PathError
 from quicksand.base.files import map_os_errors, sync_dir

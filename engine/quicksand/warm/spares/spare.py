@@ -15,7 +15,7 @@ from quicksand.base.fields import JsonRecord, read_by
 from quicksand.base.files import is_locked, read_json
 from quicksand.base.paths import Paths
 from quicksand.base.settings import OFF, SPARES
-from quicksand.disks.images.qcow2 import check_qcow2
+from quicksand.disks.images.disk_headers import check_qcow2
 from quicksand.qemu.planning import Parts
 from quicksand.records.layout import AGENT_PORTS, SandboxDir, runtime_dir, sandbox_dir
 from quicksand.records.registry import ids_in

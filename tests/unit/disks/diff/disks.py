@@ -8,11 +8,11 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from quicksand.disks.diff.chain import Chain, Layer, Ranges
-from quicksand.disks.diff.changes import FileChange
-from quicksand.disks.diff.compare import compare
-from quicksand.disks.diff.ext4.filesystem import FileSystem
-from quicksand.disks.images.qcow2_writing import CLUSTER
+from quicksand_disks.changes import FileChange
+from quicksand_disks.comparing.side_by_side import compare
+from quicksand_disks.ext4.filesystem import FileSystem
+from quicksand_disks.qcow2.layers import Chain, Layer, Ranges
+from quicksand_disks.qcow2.writing import CLUSTER
 from quicksand_images.toolbox import Tool
 
 MIB = 1024 * 1024

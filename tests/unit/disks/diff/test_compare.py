@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from quicksand.disks.diff.chain import Ranges
-from quicksand.disks.diff.compare import compare
-from quicksand.disks.diff.ext4 import filesystem as module
-from quicksand.disks.diff.ext4.filesystem import FileSystem
-from quicksand.disks.diff.reading_limits import Malformed
+from quicksand_disks.comparing.side_by_side import compare
+from quicksand_disks.errors import MalformedError
+from quicksand_disks.ext4 import filesystem as module
+from quicksand_disks.ext4.filesystem import FileSystem
+from quicksand_disks.qcow2.layers import Ranges
 from quicksand_images.toolbox import Tool
 
 from tests.conftest import examples
@@ -206,7 +206,7 @@ def test_only_what_may_differ_is_read(
     ],
 )
 def test_something_else_is_named(offset: int, content: bytes, said: str) -> None:
-    with pytest.raises(Malformed, match=said):
+    with pytest.raises(MalformedError, match=said):
         FileSystem(MemoryDisk(bytes(offset) + content + bytes(MIB)))
 
 
@@ -219,7 +219,7 @@ def test_a_feature_that_is_not_read_is_named(
     disk = bytearray(maker.filesystem(fill(tmp_path / "tree", {})))
     at = 1024 + 0x60
     struct.pack_into("<I", disk, at, struct.unpack_from("<I", disk, at)[0] | bit)
-    with pytest.raises(Malformed, match=f"not read here: {name}"):
+    with pytest.raises(MalformedError, match=f"not read here: {name}"):
         FileSystem(MemoryDisk(bytes(disk)))
 
 
@@ -232,7 +232,7 @@ def inode_of(maker: Maker, disk: bytes, path: str) -> int:
 
 def test_a_directory_in_itself_is_refused(maker: Maker, tmp_path: Path) -> None:
     a = maker.filesystem(fill(tmp_path / "tree", {"d/e": None}))
-    with pytest.raises(Malformed, match="two places"):
+    with pytest.raises(MalformedError, match="two places"):
         diff_bytes(a, maker.debug(a, "link d d/e/loop"))
 
 
@@ -245,7 +245,7 @@ def test_a_tree_of_extents_that_leads_to_itself_is_refused(maker: Maker, tmp_pat
     b = bytearray(a)
     b[at : at + len(node)] = node
     b[block * 1024 : block * 1024 + len(inner)] = inner
-    with pytest.raises(Malformed, match="uneven"):
+    with pytest.raises(MalformedError, match="uneven"):
         diff_bytes(a, bytes(b))
 
 
@@ -258,7 +258,7 @@ def test_one_indirect_block_for_everything_ends_soon(maker: Maker, tmp_path: Pat
     at = inode_of(maker, a, "large") + 40
     b[at : at + 60] = struct.pack("<I", block) * 15
     b[block * 1024 : (block + 1) * 1024] = struct.pack("<I", block) * 256
-    with pytest.raises(Malformed, match=r"too many pieces|more files"):
+    with pytest.raises(MalformedError, match=r"too many pieces|more files"):
         diff_bytes(a, bytes(b))
 
 
@@ -299,7 +299,7 @@ def test_no_flipped_bytes_raise_anything_but_our_error(
         disk[at] = data.draw(st.integers(0, 255) | st.just(disk[at] ^ 1))
     try:
         diff_bytes(victims[number], bytes(disk))
-    except Malformed as error:
+    except MalformedError as error:
         assert str(error)
 
 

@@ -12,12 +12,13 @@ import pytest
 from quicksand.base.errors import HistoryError
 from quicksand.base.paths import Paths
 from quicksand.base.threads import Stopped
-from quicksand.disks.diff.chain import Layer
-from quicksand.disks.diff.changes import FileChange
-from quicksand.disks.images.qcow2_writing import CLUSTER, create_overlay
 from quicksand.records.registry import Registry
 from quicksand.snapshots import comparison
 from quicksand.snapshots.comparison import DiskFiles, with_files
+from quicksand_disks.changes import FileChange
+from quicksand_disks.qcow2 import create_overlay
+from quicksand_disks.qcow2.layers import Layer
+from quicksand_disks.qcow2.writing import CLUSTER
 
 from tests.conftest import wait_for
 from tests.unit.cli.run_cli import make_stopped

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from quicksand.disks.diff import guest_packages
-from quicksand.disks.diff.changes import ChangeKind, FileChange, FileType
-from quicksand.disks.diff.ext4.filesystem import FileSystem
-from quicksand.disks.diff.guest_packages import PackageChange, package_changes
-from quicksand.disks.diff.versions import FileVersions, Version, VersionReader
+from quicksand_disks.changes import ChangeKind, FileChange, FileType
+from quicksand_disks.comparing import guest_packages
+from quicksand_disks.comparing.guest_packages import PackageChange, package_changes
+from quicksand_disks.comparing.versions import FileVersions, Version, VersionReader
+from quicksand_disks.ext4.filesystem import FileSystem
 
 from tests.unit.disks.diff.disks import Maker, MemoryDisk, diff_bytes, fill
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from quicksand.disks.diff.ext4.filesystem import FileSystem
-from quicksand.disks.diff.ext4.journal import MAGIC
-from quicksand.disks.diff.reading_limits import Malformed
+from quicksand_disks.errors import MalformedError
+from quicksand_disks.ext4.filesystem import FileSystem
+from quicksand_disks.ext4.journal import MAGIC
 from quicksand_images.toolbox import Tool
 
 from tests.conftest import examples
@@ -153,7 +153,7 @@ def test_a_journal_that_makes_no_sense_is_refused(
 ) -> None:
     disk = bytearray(dirty_disk(maker, tmp_path, logged))
     struct.pack_into(">I", disk, journal_at(maker, bytes(disk)) + offset, value)
-    with pytest.raises(Malformed, match=said):
+    with pytest.raises(MalformedError, match=said):
         FileSystem(MemoryDisk(bytes(disk)))
 
 
@@ -178,5 +178,5 @@ def test_no_flipped_bytes_of_a_journal_raise_anything_but_our_error(
         disk[journal + block * BLOCK + at] = value
     try:
         diff_bytes(victim[0], bytes(disk))
-    except Malformed as error:
+    except MalformedError as error:
         assert str(error)

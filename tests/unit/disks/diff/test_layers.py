@@ -13,10 +13,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from quicksand.base.errors import ImageError, QuicksandError
-from quicksand.disks.diff.chain import Chain, Layer, differing
-from quicksand.disks.images.qcow2_writing import CLUSTER, create_overlay
+from quicksand.base.errors import QuicksandError
 from quicksand.qemu.binaries import find_binaries
+from quicksand_disks import DiskFileError
+from quicksand_disks.qcow2 import create_overlay
+from quicksand_disks.qcow2.layers import Chain, Layer, differing
+from quicksand_disks.qcow2.writing import CLUSTER
 
 from tests.conftest import examples
 from tests.unit.disks.diff.disks import MIB, close_chain, open_chain, write_clusters
@@ -80,7 +82,7 @@ def test_a_disk_reads_as_qemu_wrote_it(
 def test_a_subcluster_image_is_refused_by_name(tmp_path: Path) -> None:
     path = tmp_path / "disk.qcow2"
     qemu_img("create", "-f", "qcow2", "-o", "extended_l2=on", path, "1M")
-    with pytest.raises(ImageError, match=r"disk\.qcow2 .*subclusters"):
+    with pytest.raises(DiskFileError, match=r"disk\.qcow2 .*subclusters"):
         Layer(path)
 
 
@@ -159,7 +161,7 @@ def test_an_entry_that_leads_nowhere_is_refused(layer: Path, entry: int, said: s
         file.seek(4 * CLUSTER)  # the second-level table comes after what create_overlay wrote
         file.write(struct.pack(">Q", entry))
     chain = open_chain(layer)
-    with pytest.raises(ImageError, match=rf"layer\.qcow2 .*{said}"):
+    with pytest.raises(DiskFileError, match=rf"layer\.qcow2 .*{said}"):
         chain.read(0, 10)
     close_chain(chain)
 
@@ -167,7 +169,7 @@ def test_an_entry_that_leads_nowhere_is_refused(layer: Path, entry: int, said: s
 def test_a_layer_that_is_cut_off_is_refused(layer: Path) -> None:
     os.truncate(layer, 4 * CLUSTER + 100)
     chain = open_chain(layer)
-    with pytest.raises(ImageError, match=r"layer\.qcow2 .*second-level table lies beyond"):
+    with pytest.raises(DiskFileError, match=r"layer\.qcow2 .*second-level table lies beyond"):
         chain.read(0, 10)
     close_chain(chain)
 
@@ -181,7 +183,7 @@ def test_a_table_that_is_used_twice_is_refused(tmp_path: Path) -> None:
         entry = file.read(8)
         file.write(entry)
     chain = open_chain(path)
-    with pytest.raises(ImageError, match="one second-level table"):
+    with pytest.raises(DiskFileError, match="one second-level table"):
         list(chain.layers[0].allocated())
     close_chain(chain)
 
@@ -200,12 +202,12 @@ def test_no_bytes_raise_anything_but_our_error(flips: list[tuple[int, int]]) -> 
         path.write_bytes(content)
         try:
             chain = open_chain(path)
-        except ImageError:
+        except DiskFileError:
             return
         try:
             chain.read(0, min(chain.size, SIZE))
             if chain.size <= 64 * SIZE:
                 list(chain.layers[0].allocated())
-        except ImageError as error:
+        except DiskFileError as error:
             assert str(path) in str(error)
         close_chain(chain)

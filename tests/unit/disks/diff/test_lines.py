@@ -6,7 +6,7 @@ import random
 import time
 
 import pytest
-from quicksand.disks.diff.lines import Steps, compare_lines, hunks, split
+from quicksand_disks.comparing.lines import Steps, compare_lines, hunks, split
 
 
 def rebuilt(a: list[bytes], b: list[bytes]) -> list[bytes]:

@@ -9,10 +9,17 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from quicksand.disks.diff.changes import FileType
-from quicksand.disks.diff.ext4.filesystem import FileSystem
-from quicksand.disks.diff.patch import FILE_MAX, Patch, make_patch
-from quicksand.disks.diff.versions import FileVersions, Version, VersionReader, count_lines
+from quicksand_disks.changes import FileType
+from quicksand_disks.comparing.versions import (
+    FILE_MAX,
+    FileVersions,
+    Patch,
+    Version,
+    VersionReader,
+    count_lines,
+    make_patch,
+)
+from quicksand_disks.ext4.filesystem import FileSystem
 
 from tests.unit.disks.diff.disks import Maker, MemoryDisk, diff_bytes, fill
 

@@ -12,7 +12,7 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from quicksand.disks.images.qcow2_writing import create_overlay
+from quicksand.disks.images.disk_layers import create_overlay
 
 SIZE = 1 << 30
 """Bytes of the disks' virtual size."""

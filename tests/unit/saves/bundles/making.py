@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from quicksand.base.paths import Paths
+from quicksand.disks.images.disk_layers import create_overlay
 from quicksand.disks.images.image_store import ImageStore
-from quicksand.disks.images.qcow2_writing import create_overlay
 from quicksand.disks.images.stored_image import StoredImage
 from quicksand.records.registry import Registry
 from quicksand.saves.bundle.exporting import export_save

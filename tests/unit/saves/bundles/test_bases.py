@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from quicksand.base.errors import BundleError, SaveError
-from quicksand.disks.images.qcow2_writing import create_overlay
+from quicksand.disks.images.disk_layers import create_overlay
 from quicksand.disks.images.stored_image import NAMES, StoredImage
 from quicksand.saves.bundle.bases import check_files
 from quicksand.saves.bundle.exporting import export_image

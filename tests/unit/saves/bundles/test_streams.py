@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from quicksand.base import zstd
 from quicksand.base.errors import PathError
 from quicksand.saves.bundle import streams
 from quicksand.saves.bundle.streams import PIECE, BundleSource, open_source, open_target
+from quicksand_disks import zstd
 
 TEXT = b"the same again and again, and yet " * 50_000
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from quicksand.disks.diff.chain import Disk
-from quicksand.disks.diff.reading_limits import Malformed, require
+from quicksand_disks.errors import MalformedError, require
+from quicksand_disks.qcow2.layers import Disk
 
 OFFSET = 1024
 SIZE = 1024
@@ -83,15 +83,16 @@ class Superblock:
 
     @classmethod
     def read(cls, disk: Disk) -> Superblock:
-        """Read the superblock of a disk. Raises Malformed naming what else is there, ImageError."""
+        """Read the superblock of a disk. Raises MalformedError naming what else is there,
+        DiskFileError."""
         data = disk.read(OFFSET, SIZE)
         if struct.unpack_from("<H", data, 0x38)[0] != MAGIC:
-            raise Malformed(f"there is {_recognize(disk)} where an ext4 file system should be")
+            raise MalformedError(f"there is {_recognize(disk)} where an ext4 file system should be")
         return cls.parse(data, disk.size)
 
     @classmethod
     def parse(cls, data: bytes, disk_size: int) -> Superblock:
-        """Parse the 1024 bytes of a superblock. Raises Malformed."""
+        """Parse the 1024 bytes of a superblock. Raises MalformedError."""
         require(struct.unpack_from("<H", data, 0x38)[0] == MAGIC, "its superblock is gone")
         inodes, blocks_low = struct.unpack_from("<II", data, 0)
         first_block, log_block = struct.unpack_from("<II", data, 0x14)
@@ -198,7 +199,7 @@ def _check_features(incompat: int) -> None:
     for bit in (1 << n for n in range(32)):
         if incompat & bit and bit not in INCOMPAT_READ:
             name = INCOMPAT_NAMES.get(bit, f"{bit:#x}")
-            raise Malformed(f"it uses a feature of ext4 that is not read here: {name}")
+            raise MalformedError(f"it uses a feature of ext4 that is not read here: {name}")
 
 
 def _recognize(disk: Disk) -> str:

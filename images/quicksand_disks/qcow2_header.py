@@ -7,19 +7,20 @@ exhaust it. A header that is not plainly harmless is refused.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import stat
 import struct
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
-from quicksand.base.error_text import mib_text
-from quicksand.base.errors import ImageError
-from quicksand.base.regular import NotAFileError, open_file, open_regular
+from quicksand_disks.errors import DiskFileError, MalformedError, UnfitDiskError, require
 
 MAGIC = b"QFI\xfb"
 VIRTUAL_SIZE_MAX = 16 * 1024**4
-"""Bytes. A file of 1.2 MiB can claim 60 TiB; no sandbox needs more than this."""
+"""Bytes. A file of 1.2 MiB can claim 60 TiB; few machines need more than this."""
 
 INCOMPATIBLE_DIRTY = 1 << 0
 INCOMPATIBLE_CORRUPT = 1 << 1
@@ -46,6 +47,8 @@ SNAPSHOTS_MAX = 65536
 SNAPSHOT_MIN = 40
 """Bytes of the shortest entry in the snapshot table."""
 
+NO_FILE = "it is not a regular file"
+
 HEAD = 1 << 16
 """Bytes at the beginning of a file that are parsed."""
 
@@ -71,17 +74,29 @@ _EXT_DATA_FILE = 0x44415441
 _EXTENSIONS_MAX = 64
 
 
-class UnfitDiskError(ValueError):
-    """Raised for a disk that QEMU could use but we do not accept. ``hint`` is the remedy."""
+class NotAFileError(OSError):
+    """Raised by `open_regular` for a name that is not a regular file's."""
 
-    def __init__(self, message: str, hint: str = CONVERT) -> None:
-        super().__init__(message)
-        self.hint = hint
+
+def open_regular(path: Path) -> int:
+    """Open a regular file for reading and return its descriptor, which is not inherited. Raises
+    NotAFileError, other OSErrors."""
+    try:
+        # O_NONBLOCK: opening a FIFO does not wait. It means nothing for regular files.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # a socket
+            raise NotAFileError(errno.EINVAL, NO_FILE, os.fspath(path)) from error
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise NotAFileError(errno.EINVAL, NO_FILE, os.fspath(path))
+    return descriptor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Qcow2Header:
-    """The facts of a qcow2 file that the engine needs."""
+    """The facts in a qcow2 header."""
 
     version: int
     virtual_size: int
@@ -91,7 +106,7 @@ class Qcow2Header:
     l1_size: int
     """The first-level table: its offset in bytes, and its number of 8-byte entries."""
     backing_file: str | None
-    """The name in the header; the engine never opens it."""
+    """The name in the header; it is never opened."""
     snapshots: int
 
     @property
@@ -103,7 +118,7 @@ class Qcow2Header:
 def check_qcow2(path: Path, *, allow_backing: bool = False) -> Qcow2Header:
     """Read and check the header of ``path``.
 
-    Raises ImageError naming the file and what is wrong with it.
+    Raises DiskFileError naming the file and what is wrong with it.
     """
     try:
         descriptor = open_regular(path)
@@ -113,32 +128,27 @@ def check_qcow2(path: Path, *, allow_backing: bool = False) -> Qcow2Header:
         finally:
             os.close(descriptor)
     except NotAFileError as error:
-        raise ImageError(f"{path} is not a regular file") from error
+        raise DiskFileError(f"{path} is not a regular file") from error
     except OSError as error:
-        raise ImageError(f"cannot read {path}: {error.strerror}") from error
+        raise DiskFileError(f"cannot read {path}: {error.strerror}") from error
+    return parse_header(str(path), head, size, allow_backing=allow_backing)
+
+
+def parse_header(name: str, head: bytes, file_size: int, *, allow_backing: bool) -> Qcow2Header:
+    """Parse ``head``, the first HEAD bytes of a file of ``file_size`` bytes. Raises DiskFileError
+    naming the file ``name`` and what is wrong with it."""
     try:
-        return parse_header(head, size, allow_backing=allow_backing)
-    except (ValueError, struct.error) as error:
-        raise unusable(str(path), error) from error
+        return _parse(head, file_size, allow_backing=allow_backing)
+    except (MalformedError, struct.error) as error:
+        hint = error.hint if isinstance(error, MalformedError) else ""
+        raise DiskFileError(f"{name} is not a usable qcow2 image: {error}", hint=hint) from error
 
 
-def unusable(name: str, error: Exception) -> ImageError:
-    """Return the error for a file that `parse_header` has refused."""
-    return ImageError(f"{name} is not a usable qcow2 image: {error}", hint=hint_for(error))
-
-
-def hint_for(error: BaseException) -> str:
-    """Return the remedy for a disk that was refused; "" if nothing helps."""
-    return error.hint if isinstance(error, UnfitDiskError) else ""
-
-
-def parse_header(head: bytes, file_size: int, *, allow_backing: bool) -> Qcow2Header:
-    """Parse ``head``, the first HEAD bytes of a file of ``file_size`` bytes. Raises ValueError,
-    struct.error."""
+def _parse(head: bytes, file_size: int, *, allow_backing: bool) -> Qcow2Header:
     for begin, format_ in _FORMATS:
         _allow(not head.startswith(begin), f"it is a {format_} image")
-    _require(head[:4] == MAGIC, "it does not begin like one")
-    _require(len(head) >= 72, "it is cut off in its header")
+    require(head[:4] == MAGIC, "it does not begin like one")
+    require(len(head) >= 72, "it is cut off in its header")
     version, backing_offset, backing_size, cluster_bits, virtual_size, crypt, l1_size, l1_offset = (
         struct.unpack_from(">IQIIQIIQ", head, 4)
     )
@@ -146,30 +156,30 @@ def parse_header(head: bytes, file_size: int, *, allow_backing: bool) -> Qcow2He
         ">QIIQ", head, 48
     )
     _allow(version != 1, "it is an image of the older format qcow")
-    _require(version in (2, 3), f"version {version} is unknown")
-    _require(9 <= cluster_bits <= 21, f"{cluster_bits} cluster bits are out of range")
+    require(version in (2, 3), f"version {version} is unknown")
+    require(9 <= cluster_bits <= 21, f"{cluster_bits} cluster bits are out of range")
     _allow(crypt == 0, f"it is encrypted ({_CIPHERS.get(crypt, crypt)})")
-    _require(virtual_size > 0, "it is a disk of no bytes")
-    _require(
+    require(virtual_size > 0, "it is a disk of no bytes")
+    require(
         virtual_size <= VIRTUAL_SIZE_MAX,
         f"a disk of {virtual_size} bytes is too large: {VIRTUAL_SIZE_MAX >> 40} TiB are the most",
     )
     cluster = 1 << cluster_bits
-    _require(l1_size <= L1_SIZE_MAX, "its first-level table is too large")
-    _require(
+    require(l1_size <= L1_SIZE_MAX, "its first-level table is too large")
+    require(
         l1_size * cluster * (cluster // 8) >= virtual_size, "its first-level table is too small"
     )
-    _require(reftable_clusters > 0, "it has no refcount table")
-    _require(reftable_clusters * cluster <= REFTABLE_MAX, "its refcount table is too large")
-    _require(snapshots <= SNAPSHOTS_MAX, f"it claims to hold {snapshots} snapshots")
+    require(reftable_clusters > 0, "it has no refcount table")
+    require(reftable_clusters * cluster <= REFTABLE_MAX, "its refcount table is too large")
+    require(snapshots <= SNAPSHOTS_MAX, f"it claims to hold {snapshots} snapshots")
     for offset, length, what in (
         (l1_offset, l1_size * 8, "first-level table"),
         (reftable_offset, reftable_clusters * cluster, "refcount table"),
         (snapshots_offset, snapshots * SNAPSHOT_MIN, "table of snapshots"),
     ):
-        _require(offset % cluster == 0, f"its {what} is not aligned")
-        _require(length == 0 or offset > 0, f"its {what} lies in its header")
-        _require(offset + length <= file_size, f"it is cut off: its {what} lies beyond the end")
+        require(offset % cluster == 0, f"its {what} is not aligned")
+        require(length == 0 or offset > 0, f"its {what} lies in its header")
+        require(offset + length <= file_size, f"it is cut off: its {what} lies beyond the end")
     header_length = _check_version_3(head) if version == 3 else _HEADER_LENGTH_2
     # As in QEMU: extensions end where the backing file's name begins, else with the first cluster.
     _check_extensions(head, header_length, end=backing_offset or min(cluster, len(head)))
@@ -191,14 +201,14 @@ def _check_version_3(head: bytes) -> int:
     incompatible, _, _, refcount_order, header_length = struct.unpack_from(">QQQII", head, 72)
     _allow(not incompatible & INCOMPATIBLE_DATA_FILE, DATA_FILE)
     _allow(not incompatible & INCOMPATIBLE_EXTENDED_L2, EXTENDED_L2)
-    _require(not incompatible & INCOMPATIBLE_CORRUPT, "it is marked as corrupt")
+    require(not incompatible & INCOMPATIBLE_CORRUPT, "it is marked as corrupt")
     unknown = incompatible & ~INCOMPATIBLE_ALLOWED
-    _require(unknown == 0, f"it needs features {unknown:#x}, which are unknown")
-    _require(refcount_order <= 6, "its refcounts are too wide")
-    _require(104 <= header_length <= 4096 and header_length % 8 == 0, "its header length is wrong")
+    require(unknown == 0, f"it needs features {unknown:#x}, which are unknown")
+    require(refcount_order <= 6, "its refcounts are too wide")
+    require(104 <= header_length <= 4096 and header_length % 8 == 0, "its header length is wrong")
     if incompatible & INCOMPATIBLE_COMPRESSION:
-        _require(header_length > 104, "it does not say how it is compressed")
-        _require(head[104] in _COMPRESSION_TYPES, f"compression type {head[104]} is unknown")
+        require(header_length > 104, "it does not say how it is compressed")
+        require(head[104] in _COMPRESSION_TYPES, f"compression type {head[104]} is unknown")
     return int(header_length)
 
 
@@ -211,34 +221,29 @@ def _check_extensions(head: bytes, position: int, *, end: int) -> None:
             return
         _allow(kind != _EXT_DATA_FILE, DATA_FILE)
         position += 8 + -(-length // 8) * 8
-        _require(position <= end, "its header extensions do not end")
-    raise ValueError("it has too many header extensions")
+        require(position <= end, "its header extensions do not end")
+    raise MalformedError("it has too many header extensions")
 
 
 def _backing_file(head: bytes, offset: int, size: int) -> str | None:
     if offset == 0 and size == 0:
         return None
-    _require(0 < size <= 1023, "its backing file's name is too long")
-    _require(offset + size <= len(head), "its backing file's name lies outside the header")
+    require(0 < size <= 1023, "its backing file's name is too long")
+    require(offset + size <= len(head), "its backing file's name lies outside the header")
     return os.fsdecode(head[offset : offset + size])
-
-
-def _require(condition: bool, message: str) -> None:
-    if not condition:
-        raise ValueError(message)
 
 
 def _allow(condition: bool, message: str) -> None:
     """Raise UnfitDiskError if QEMU could use a disk that is not accepted here."""
     if not condition:
-        raise UnfitDiskError(message)
+        raise UnfitDiskError(message, hint=CONVERT)
 
 
 def is_used(descriptor: int, start: int, end: int) -> bool:
     """Whether any cluster with bytes from ``start`` to before ``end`` is in use.
 
     The header must have passed `check_qcow2`. If the file was not closed properly (dirty bit), its
-    refcounts are not reliable and every cluster counts as used. Raises ValueError, OSError.
+    refcounts are not reliable and every cluster counts as used. Raises MalformedError, OSError.
     """
     head = os.pread(descriptor, _REFCOUNTS_HEAD, 0).ljust(_REFCOUNTS_HEAD, b"\0")
     version, bits = struct.unpack_from(">I12xI", head, 4)
@@ -268,7 +273,7 @@ def _count(descriptor: int, block: int, number: int, order: int) -> int:
 def _read_refcounts(descriptor: int, place: int, length: int) -> bytes:
     data = os.pread(descriptor, length, place)
     if len(data) != length:
-        raise ValueError("its refcounts lie beyond its end")
+        raise MalformedError("its refcounts lie beyond its end")
     return data
 
 
@@ -307,26 +312,21 @@ class ForeignDisk:
         """Whether the first-level table has entries; None until all of it was read."""
 
     def look(self, data: bytes) -> None:
-        """Check the next piece of the file. Raises ImageError."""
+        """Check the next piece of the file. Raises DiskFileError."""
         if self._header is None:
             self._head += data
             if len(self._head) < min(HEAD, self._size):
                 return
             data = self._head
-            self._header = self._parse(data[:HEAD])
+            self._header = parse_header(
+                self._name, data[:HEAD], self._size, allow_backing=self._allow_backing
+            )
+            # Twice, because the file keeps the space of deleted snapshots.
+            self._require_below(2 * self._header.mapped_max * (1 + self._header.snapshots))
             self._head = b""
         if self._is_mapped is None:
             self._look_at_table(self._header, data)
         self._at += len(data)
-
-    def _parse(self, head: bytes) -> Qcow2Header:
-        try:
-            header = parse_header(head, self._size, allow_backing=self._allow_backing)
-        except (ValueError, struct.error) as error:
-            raise unusable(self._name, error) from error
-        # Twice, because the file keeps the space of deleted snapshots.
-        self._require_below(2 * header.mapped_max * (1 + header.snapshots))
-        return header
 
     def _look_at_table(self, header: Qcow2Header, data: bytes) -> None:
         start = header.l1_offset - self._at
@@ -341,60 +341,56 @@ class ForeignDisk:
 
     def _require_below(self, size: int) -> None:
         if self._size > size + OVERHEAD:
-            raise ImageError(
-                f"{self._name} is refused: it has {mib_text(self._size)}, and its header leads to "
-                f"{mib_text(size)} at the most"
+            raise DiskFileError(
+                f"{self._name} is refused: it has {self._size >> 20} MiB, and its header leads to "
+                f"{size >> 20} MiB at the most"
             )
 
 
 def check_backing_name(name: str | None) -> None:
-    """Raise ValueError unless the name is an ordinary path of a qcow2 file. The engine ignores the
-    names in headers, but other tools do not."""
+    """Raise MalformedError unless the name is an ordinary path of a qcow2 file. Nothing
+    here follows the names in headers, but other tools do."""
     if name is None:
         return
     if _PROTOCOL.match(name) and not _DRIVE.match(name):
-        raise ValueError(f"it names a protocol as its backing file ({name[:100]!r})")
+        raise MalformedError(f"it names a protocol as its backing file ({name[:100]!r})")
     if not name.lower().endswith(".qcow2") or ".." in re.split(r"[\\/]", name):
-        raise ValueError(f"it names a file as its backing file that is no layer ({name[:100]!r})")
+        raise MalformedError(
+            f"it names a file as its backing file that is no layer ({name[:100]!r})"
+        )
 
 
 def check_snapshots(path: Path) -> None:
     """Check the table of internal snapshots of a qcow2 file whose header was checked. Raises
-    ValueError, struct.error, OSError."""
-    with open_file(path) as file:
-        size = file.seek(0, 2)
-        file.seek(60)
-        count, offset = struct.unpack(">IQ", file.read(12))
-        if count > SNAPSHOTS_READ:
-            raise ValueError(f"it claims to hold {count} snapshots")
-        for _ in range(count):
-            file.seek(offset)
-            l1_offset, l1_size, id_size, name_size, *_, state, extra = _SNAPSHOT.unpack(
-                file.read(_SNAPSHOT.size)
-            )
-            tables = l1_size > L1_SIZE_MAX or l1_offset + 8 * l1_size > size
-            if tables or extra > SNAPSHOT_EXTRA_MAX or state > size:
-                raise ValueError("a snapshot in it claims an impossible size")
-            more = file.read(extra)
-            if len(more) >= 16 and any(
-                value > most
-                for value, most in zip(
-                    struct.unpack(">QQ", more[:16]), (size, VIRTUAL_SIZE_MAX), strict=True
-                )
-            ):
-                raise ValueError("a snapshot in it claims an impossible size")
-            length = _SNAPSHOT.size + extra + id_size + name_size
-            # The padding of the last entry may be missing.
-            if offset + length > size:
-                raise ValueError("its table of snapshots is cut off")
-            offset += -(-length // 8) * 8
+    MalformedError, OSError."""
+    descriptor = open_regular(path)
+    with open(descriptor, "rb") as file:  # noqa: PTH123
+        try:
+            _check_snapshots(file)
+        except struct.error as error:
+            raise MalformedError(str(error)) from error
 
 
-def require_sane_snapshots(path: Path, name: str) -> None:
-    """As `check_snapshots`, but raises ImageError, with ``name`` as the file's name."""
-    try:
-        check_snapshots(path)
-    except (ValueError, struct.error) as error:
-        raise ImageError(f"{name} is refused: {error}") from error
-    except OSError as error:
-        raise ImageError(f"cannot read {path}: {error.strerror}") from error
+def _check_snapshots(file: BinaryIO) -> None:
+    """Raises MalformedError, struct.error, OSError."""
+    size = file.seek(0, 2)
+    file.seek(60)
+    count, offset = struct.unpack(">IQ", file.read(12))
+    require(count <= SNAPSHOTS_READ, f"it claims to hold {count} snapshots")
+    for _ in range(count):
+        file.seek(offset)
+        l1_offset, l1_size, id_size, name_size, *_, state, extra = _SNAPSHOT.unpack(
+            file.read(_SNAPSHOT.size)
+        )
+        tables = l1_size > L1_SIZE_MAX or l1_offset + 8 * l1_size > size
+        impossible = tables or extra > SNAPSHOT_EXTRA_MAX or state > size
+        require(not impossible, "a snapshot in it claims an impossible size")
+        more = file.read(extra)
+        if len(more) >= 16:
+            state, virtual_size = struct.unpack(">QQ", more[:16])
+            possible = state <= size and virtual_size <= VIRTUAL_SIZE_MAX
+            require(possible, "a snapshot in it claims an impossible size")
+        length = _SNAPSHOT.size + extra + id_size + name_size
+        # The padding of the last entry may be missing.
+        require(offset + length <= size, "its table of snapshots is cut off")
+        offset += -(-length // 8) * 8

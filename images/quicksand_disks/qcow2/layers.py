@@ -10,11 +10,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from quicksand.base import zstd
-from quicksand.base.errors import ImageError
-from quicksand.base.regular import open_regular
-from quicksand.disks.diff.reading_limits import Cache, Malformed, require
-from quicksand.disks.images.qcow2 import check_qcow2
+from quicksand_disks import zstd
+from quicksand_disks.errors import DiskFileError, MalformedError, require
+from quicksand_disks.qcow2_header import check_qcow2, open_regular
+from quicksand_disks.reading_limits import Cache
 
 
 class Ranges:
@@ -81,7 +80,7 @@ class Layer:
     """An open layer. The owner has to close it."""
 
     def __init__(self, path: Path) -> None:
-        """Open the layer. Raises ImageError if the file is damaged or uses an unknown feature."""
+        """Raises DiskFileError if the file is damaged or uses an unknown feature."""
         self.path = path
         header = check_qcow2(path, allow_backing=True)
         self.size = header.virtual_size
@@ -119,7 +118,7 @@ class Layer:
 
     def read(self, offset: int, length: int) -> bytes | None:
         """Read bytes that lie in one cluster; None if this layer does not allocate it, so that the
-        layer below decides. Raises ImageError."""
+        layer below decides. Raises DiskFileError."""
         entry = self._entry(offset >> self._bits)
         if entry == 0:
             return None
@@ -134,14 +133,14 @@ class Layer:
                 return None
             require(place & (self.cluster - 1) == 0, "a cluster is not aligned")
             self._require_inside(place, 1, "a cluster")
-        except Malformed as error:
+        except MalformedError as error:
             raise self._bad(str(error)) from error
         # Bytes beyond the end of the file read as zeros, as in QEMU.
         return self._read(place + within, length).ljust(length, b"\0")
 
     def allocated(self) -> Iterator[tuple[int, int]]:
         """Yield the parts of the disk that this layer allocates: (start, end) in bytes, ascending,
-        ``end`` exclusive. Raises ImageError."""
+        ``end`` exclusive. Raises DiskFileError."""
         seen = set()
         for number in range(len(self._l1) // 8):
             if (table := self._table(number)) is None or not any(table):
@@ -176,7 +175,7 @@ class Layer:
         return table.entry(at)
 
     def _unpack(self, entry: int) -> bytes:
-        """Decompress a cluster. Raises Malformed."""
+        """Decompress a cluster. Raises MalformedError."""
         split = 62 - (self._bits - 8)
         place = entry & ((1 << split) - 1)
         sectors = (entry & (COMPRESSED - 1)) >> split
@@ -190,7 +189,7 @@ class Layer:
             else:
                 content = zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, self.cluster)
         except (ValueError, zlib.error) as error:
-            raise Malformed(f"a compressed cluster is damaged: {error}") from error
+            raise MalformedError(f"a compressed cluster is damaged: {error}") from error
         require(len(content) == self.cluster, "a compressed cluster is cut off")
         return self._unpacked.put(place, content)
 
@@ -198,7 +197,7 @@ class Layer:
         try:
             require(offset & (self.cluster - 1) == 0, f"a {what} is not aligned")
             self._require_inside(offset, length, f"a {what}")
-        except Malformed as error:
+        except MalformedError as error:
             raise self._bad(str(error)) from error
         data = self._read(offset, length)
         if len(data) != length:
@@ -217,8 +216,8 @@ class Layer:
         except OSError as error:
             raise self._bad(error.strerror) from error
 
-    def _bad(self, reason: object) -> ImageError:
-        return ImageError(f"the layer {self.path} cannot be read: {reason}")
+    def _bad(self, reason: object) -> DiskFileError:
+        return DiskFileError(f"the layer {self.path} cannot be read: {reason}")
 
 
 class Disk(Protocol):
@@ -230,7 +229,7 @@ class Disk(Protocol):
         ...
 
     def read(self, offset: int, length: int) -> bytes:
-        """Return ``length`` bytes, zeros beyond the end. Raises ImageError."""
+        """Return ``length`` bytes, zeros beyond the end. Raises DiskFileError."""
         ...
 
 
@@ -242,7 +241,7 @@ class Chain:
         self.size = self.layers[-1].size
 
     def read(self, offset: int, length: int) -> bytes:
-        """Return ``length`` bytes of the disk. Raises ImageError naming a damaged layer."""
+        """Return ``length`` bytes of the disk. Raises DiskFileError naming a damaged layer."""
         parts = []
         while length > 0:
             parts.append(self._piece(offset, length))
@@ -267,7 +266,7 @@ class Chain:
 def differing(a: Chain, b: Chain) -> Ranges:
     """Return the bytes that may differ: those in layers that the two disks do not share.
 
-    Shared layers must be the same `Layer` objects in both chains. Raises ImageError.
+    Shared layers must be the same `Layer` objects in both chains. Raises DiskFileError.
     """
     shared = 0
     for layer_a, layer_b in zip(a.layers, b.layers, strict=False):

@@ -10,9 +10,8 @@ import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from quicksand.base.errors import ConfigError, PathError
-from quicksand.base.files import map_os_errors, sync_dir
-from quicksand.disks.diff.chain import COMPRESSED, SECTOR
+from quicksand_disks.errors import ImpossibleDiskError, LongNameError
+from quicksand_disks.qcow2.layers import COMPRESSED, SECTOR
 
 CLUSTER_BITS = 16
 CLUSTER = 1 << CLUSTER_BITS
@@ -20,8 +19,7 @@ L2_COVERS = CLUSTER * (CLUSTER // 8)
 """Bytes of the disk that one second-level table maps."""
 
 SIZE_MAX = (CLUSTER // 8) * L2_COVERS
-"""Bytes that a first-level table of one cluster can map (`DISK_SIZE_MAX` of
-records/machine_options.py)."""
+"""Bytes that a first-level table of one cluster can map."""
 
 BACKING_NAME_MAX = 1023
 """Bytes of the backing file's name; QEMU opens no image with a longer one."""
@@ -38,11 +36,11 @@ _EXT_BACKING_FORMAT = 0xE2792ACA
 def create_overlay(path: Path, *, backing: Path | None, size: int) -> None:
     """Write an empty overlay of ``size`` bytes over ``backing``; with None, a disk of zeros.
 
-    The name of the backing file is for people and tools: the engine gives QEMU the block graph
-    explicitly. Raises ConfigError for an impossible size, DiskSpaceError, PathError.
+    The name of the backing file is for people and tools, and is not looked at.
+    Raises ImpossibleDiskError, OSError naming ``path``.
     """
     if not 0 < size <= SIZE_MAX:
-        raise ConfigError(f"a disk of {size} bytes is not possible", hint="the most is 4T")
+        raise ImpossibleDiskError(f"a disk of {size} bytes is not possible", hint="the most is 4T")
     size = -(-size // 512) * 512
     header = encode_header(
         size,
@@ -50,7 +48,7 @@ def create_overlay(path: Path, *, backing: Path | None, size: int) -> None:
         l1=(-(-size // L2_COVERS), 3 * CLUSTER),
         refcounts=(CLUSTER, 1),
     )
-    with map_os_errors(path):
+    with naming(path):
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             os.pwrite(descriptor, header, 0)
@@ -66,10 +64,12 @@ def create_overlay(path: Path, *, backing: Path | None, size: int) -> None:
 
 
 def encode_backing(backing: Path | None) -> bytes:
-    """Encode the name of a backing file. Raises PathError if it is too long."""
+    """Encode the name of a backing file. Raises LongNameError if it is too long."""
     name = b"" if backing is None else os.fsencode(backing)
     if len(name) > BACKING_NAME_MAX:
-        raise PathError(f"the path {backing} is longer than the {BACKING_NAME_MAX} bytes of qcow2")
+        raise LongNameError(
+            f"the path {backing} is longer than the {BACKING_NAME_MAX} bytes of qcow2"
+        )
     return name
 
 
@@ -112,6 +112,25 @@ def encode_header(
     return header + extensions + backing
 
 
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Make an OSError name ``path``, whatever was being done for it."""
+    try:
+        yield
+    except OSError as error:
+        error.filename, error.filename2 = os.fspath(path), None
+        raise
+
+
+def _sync_directory(path: Path) -> None:
+    """Make renames in a directory durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 COPIED = 1 << 63
 """Bit of an entry: the refcount of its cluster is exactly 1."""
 
@@ -121,19 +140,19 @@ _L1_AT = 2
 @contextlib.contextmanager
 def new_file(target: Path) -> Iterator[int]:
     """Open a file that becomes ``target`` if the block succeeds and vanishes otherwise. Yields its
-    descriptor. Raises DiskSpaceError, PathError."""
+    descriptor. Raises OSError naming ``target``."""
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     descriptor, published = -1, False
     try:
-        with map_os_errors(target):
+        with naming(target):
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
             descriptor = os.open(temporary, flags, 0o600)
         yield descriptor
-        with map_os_errors(target):
+        with naming(target):
             os.fsync(descriptor)
             published = not target.exists()
             temporary.replace(target)
-            sync_dir(target.parent)
+            _sync_directory(target.parent)
     except BaseException:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
@@ -146,7 +165,7 @@ def new_file(target: Path) -> Iterator[int]:
 
 
 class Qcow2Writer:
-    """Fills an empty file. `finish` makes it an image. Methods raise DiskSpaceError, PathError."""
+    """Fills an empty file. `finish` makes it an image. Methods raise OSError naming the target."""
 
     def __init__(
         self,
@@ -158,7 +177,7 @@ class Qcow2Writer:
         cluster_bits: int = CLUSTER_BITS,
     ) -> None:
         """``target`` is named in errors; ``size`` is in bytes. Tests use small clusters, so that
-        small files have large tables. Raises PathError if the name of ``backing`` is too long."""
+        small files have large tables. Raises LongNameError if that of ``backing`` is too long."""
         self._descriptor = descriptor
         self._target = target
         self._bits = cluster_bits
@@ -230,7 +249,7 @@ class Qcow2Writer:
             self._size, self._name, l1=l1, refcounts=(place, count), cluster_bits=self._bits
         )
         self._write(header, 0)
-        with map_os_errors(self._target):
+        with naming(self._target):
             os.ftruncate(self._descriptor, self._end << self._bits)
 
     def _place_refcount_table(self) -> tuple[int, int]:
@@ -275,7 +294,7 @@ class Qcow2Writer:
 
     def _write(self, data: bytes | memoryview, place: int) -> None:
         left = memoryview(data)
-        with map_os_errors(self._target):
+        with naming(self._target):
             while left:
                 written = os.pwrite(self._descriptor, left, place)
                 left, place = left[written:], place + written

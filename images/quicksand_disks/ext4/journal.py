@@ -10,8 +10,8 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from quicksand.disks.diff.ext4.inode import Extent, Inode, Volume, find_extents
-from quicksand.disks.diff.reading_limits import Malformed, require
+from quicksand_disks.errors import MalformedError, require
+from quicksand_disks.ext4.inode import Extent, Inode, Volume, find_extents
 
 MAGIC = 0xC03B3998
 DESCRIPTOR, COMMIT, SUPERBLOCK_1, SUPERBLOCK_2, REVOKE = 1, 2, 3, 4, 5
@@ -57,7 +57,7 @@ class _Journal:
     """An open journal: a ring of blocks."""
 
     def __init__(self, volume: Volume, inode: Inode) -> None:
-        """Raises Malformed, ImageError."""
+        """Raises DisksError."""
         self._volume = volume
         self._extents = find_extents(volume, inode)
         data = volume.read_block(self.place(0))
@@ -77,14 +77,14 @@ class _Journal:
         require(self.start == 0 or self.start >= self.first, "its journal begins before its room")
 
     def check_features(self) -> None:
-        """Raise Malformed if the journal uses features that are not read here."""
+        """Raise MalformedError if the journal uses features that are not read here."""
         if self.incompat & INCOMPAT_FAST_COMMIT:
-            raise Malformed("its journal uses fast commits, which are not read here")
+            raise MalformedError("its journal uses fast commits, which are not read here")
         unknown = self.incompat & ~INCOMPAT_READ
         require(not unknown, f"its journal uses features {unknown:#x}, which are not read here")
 
     def place(self, number: int) -> int:
-        """Return where a block of the journal lies on the disk. Raises Malformed."""
+        """Return where a block of the journal lies on the disk. Raises MalformedError."""
         low, high = 0, len(self._extents)
         while low < high:
             middle = (low + high) // 2
@@ -98,7 +98,7 @@ class _Journal:
         return int(extent.physical + number - extent.logical)
 
     def committed(self) -> Iterator[_Transaction]:
-        """Yield the committed transactions, the oldest first. Raises Malformed."""
+        """Yield the committed transactions, the oldest first. Raises MalformedError."""
         position, left = self.start, self.length - self.first
         sequence = self.sequence
         current = _Transaction(sequence)
@@ -171,7 +171,7 @@ class _Journal:
 
 def replay(volume: Volume, inode: Inode) -> dict[int, Logged]:
     """Find the blocks whose latest contents are in the journal, by number. Some may lie beyond the
-    end of the file system, because the journal may resize it. Raises Malformed, ImageError."""
+    end of the file system, because the journal may resize it. Raises DisksError."""
     journal = _Journal(volume, inode)
     if journal.start == 0:
         return {}

@@ -13,11 +13,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from quicksand.base.errors import ConfigError, ImageError
-from quicksand.disks.diff.chain import COMPRESSED, OFFSET_MASK, SECTOR, ZERO, Chain, Layer
-from quicksand.disks.diff.reading_limits import Cache
-from quicksand.disks.images.qcow2 import VIRTUAL_SIZE_MAX
-from quicksand.disks.images.qcow2_writing import CLUSTER, L2_COVERS, Qcow2Writer, new_file
+from quicksand_disks.errors import DiskFileError, ImpossibleDiskError
+from quicksand_disks.qcow2.layers import COMPRESSED, OFFSET_MASK, SECTOR, ZERO, Chain, Layer
+from quicksand_disks.qcow2.writing import CLUSTER, L2_COVERS, Qcow2Writer, new_file
+from quicksand_disks.qcow2_header import VIRTUAL_SIZE_MAX
+from quicksand_disks.reading_limits import Cache
 
 NOTHING = 0
 """No layer has the cluster, so the base shows."""
@@ -28,7 +28,7 @@ larger than `NOTHING`, `ZERO` and this."""
 
 
 class Source(Layer):
-    """A layer that is read once, from its start to its end. Its methods raise ImageError."""
+    """A layer that is read once, from its start to its end. Its methods raise DiskFileError."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -87,14 +87,14 @@ class Source(Layer):
 
 
 class _NoBase(Layer):
-    """Stands for a base that was not given: reading it raises ImageError."""
+    """Stands for a base that was not given: reading it raises DiskFileError."""
 
     def __init__(self) -> None:
         self.size = VIRTUAL_SIZE_MAX
         self.cluster = CLUSTER
 
     def read(self, offset: int, length: int) -> bytes | None:
-        raise ImageError(
+        raise DiskFileError(
             f"at {offset} a layer covers a part of a cluster, and the base is not given",
             hint="give the files of the base",
         )
@@ -121,7 +121,7 @@ class Part:
 
 
 class Visible:
-    """Layers above a base, cut into clusters of 64 KiB. Its methods raise ImageError."""
+    """Layers above a base, cut into clusters of 64 KiB. Its methods raise DiskFileError."""
 
     def __init__(self, layers: Sequence[Source], below: Sequence[Layer], *, size: int) -> None:
         """``below`` is the base. Beyond the highest layer the disk, of ``size`` bytes, is zeros."""
@@ -149,7 +149,7 @@ class Visible:
                 yield range(layer.size // L2_COVERS, -(-self._shown // L2_COVERS))
 
     def filled(self) -> int:
-        """Return the number of clusters to read in all parts. Also raises ImageError if a layer
+        """Return the number of clusters to read in all parts. Also raises DiskFileError if a layer
         claims to hold more than its file can."""
         total, plain = 0, Counter[Source]()
         for part in self.parts():
@@ -212,7 +212,7 @@ def open_visible(
     layers: Sequence[Path], base: Sequence[Path] | None, *, size: int | None
 ) -> Iterator[Visible]:
     """Open the files, each list from the lowest layer up. With ``base`` None, reading a cluster
-    that needs the base fails. Raises ImageError."""
+    that needs the base fails. Raises DiskFileError."""
     with contextlib.ExitStack() as stack:
         below = [stack.enter_context(contextlib.closing(Layer(path))) for path in base or ()]
         opened = [stack.enter_context(contextlib.closing(Source(path))) for path in layers]
@@ -262,13 +262,13 @@ def write_merged(
     makes the disk read as zeros wherever no layer has data.
 
     ``target`` appears, or is replaced, only when it is whole; a failure leaves nothing else.
-    Raises ImageError naming a damaged layer, or if ``base`` is missing and needed, ConfigError,
-    DiskSpaceError, PathError.
+    Raises DiskFileError naming a damaged layer, or if ``base`` is missing and needed,
+    ImpossibleDiskError, OSError naming ``target``.
     """
     if not layers:
-        raise ConfigError("there are no layers to merge")
+        raise ImpossibleDiskError("there are no layers to merge")
     if size is not None and not 0 < size <= VIRTUAL_SIZE_MAX:
-        raise ConfigError(f"a disk of {size} bytes is not possible")
+        raise ImpossibleDiskError(f"a disk of {size} bytes is not possible")
     known = None if backing is not None and not base and not hide_base else base
     nothing = ZERO if hide_base else NOTHING
     with open_visible(layers, known, size=size) as disk:

@@ -8,26 +8,20 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from quicksand.base.errors import ImageError
-from quicksand.disks.diff.chain import Chain, Disk, Layer
-from quicksand.disks.diff.changes import FileType
-from quicksand.disks.diff.ext4.inode import (
-    SYSTEM_DATA,
-    Extent,
-    Inode,
-    find_extents,
-    read_attributes,
-)
-from quicksand.disks.diff.ext4.journal import Logged, replay
-from quicksand.disks.diff.ext4.superblock import INCOMPAT_FILETYPE, OFFSET, SIZE, Superblock
-from quicksand.disks.diff.reading_limits import Budget, Cache, Malformed, require
+from quicksand_disks.changes import FileType
+from quicksand_disks.errors import DiskFileError, MalformedError, require
+from quicksand_disks.ext4.inode import SYSTEM_DATA, Extent, Inode, find_extents, read_attributes
+from quicksand_disks.ext4.journal import Logged, replay
+from quicksand_disks.ext4.superblock import INCOMPAT_FILETYPE, OFFSET, SIZE, Superblock
+from quicksand_disks.qcow2.layers import Chain, Disk, Layer
+from quicksand_disks.reading_limits import Budget, Cache
 
 ROOT = 2
 BLOCKS_KEPT = 16 * 1024 * 1024
 """Bytes of metadata blocks that are cached."""
 
 NAMES_MAX = 1_000_000
-"""Names in one directory; our disks have half as many inodes."""
+"""Names in one directory; a disk of a machine has some half a million inodes."""
 
 _ENTRY = struct.Struct("<IHBB")
 
@@ -36,7 +30,8 @@ class FileSystem:
     """An ext4 file system as it would be once its journal is replayed. Nothing is written."""
 
     def __init__(self, disk: Disk, budget: Budget | None = None) -> None:
-        """Open it. Raises Malformed naming the fault or the disk's other contents, ImageError."""
+        """Open it. Raises MalformedError naming the fault or the disk's other contents,
+        DiskFileError."""
         self._disk = disk
         self._cache: Cache[int, bytes] = Cache(BLOCKS_KEPT)
         self._tables: dict[int, int] = {}
@@ -62,16 +57,16 @@ class FileSystem:
     # Blocks
 
     def require_blocks(self, first: int, count: int) -> None:
-        """Raise Malformed unless blocks of these numbers exist."""
+        """Raise MalformedError unless blocks of these numbers exist."""
         if first + count > self.superblock.blocks:
-            raise Malformed(f"it has no blocks {first} to {first + count - 1}")
+            raise MalformedError(f"it has no blocks {first} to {first + count - 1}")
 
     def read_block(self, number: int) -> bytes:
-        """Read one block of metadata. Raises Malformed, ImageError."""
+        """Read one block of metadata. Raises DisksError."""
         if (found := self._cache.get(number)) is not None:
             return found
         if not 0 <= number < self.superblock.blocks:
-            raise Malformed(f"it has no block {number}")
+            raise MalformedError(f"it has no block {number}")
         return self._cache.put(number, self._fetch(number))
 
     def _fetch(self, number: int) -> bytes:
@@ -82,7 +77,7 @@ class FileSystem:
         return logged.restore(self._disk.read(logged.block * size, size))
 
     def read_blocks(self, first: int, count: int) -> bytes:
-        """Read blocks of a file's contents. Raises ImageError."""
+        """Read blocks of a file's contents. Raises DiskFileError."""
         if self.logged and any(number in self.logged for number in range(first, first + count)):
             return b"".join(self._fetch(number) for number in range(first, first + count))
         return self._disk.read(first * self.block_size, count * self.block_size)
@@ -90,10 +85,10 @@ class FileSystem:
     # Inodes
 
     def inode_place(self, number: int) -> tuple[int, int]:
-        """Return the block and the offset of an inode. Raises Malformed, ImageError."""
+        """Return the block and the offset of an inode. Raises DisksError."""
         superblock = self.superblock
         if not 0 < number <= superblock.inodes:
-            raise Malformed(f"it has no inode {number}")
+            raise MalformedError(f"it has no inode {number}")
         group, at = divmod(number - 1, superblock.inodes_per_group)
         table = self._tables.get(group)
         if table is None:
@@ -111,18 +106,18 @@ class FileSystem:
         return int(table)
 
     def raw_inode(self, number: int) -> bytes:
-        """Read the bytes of an inode. Raises Malformed, ImageError."""
+        """Read the bytes of an inode. Raises DisksError."""
         block, offset = self.inode_place(number)
         return self.read_block(block)[offset : offset + self.superblock.inode_size]
 
     def inode(self, number: int) -> Inode:
-        """Read an inode. Raises Malformed, ImageError."""
+        """Read an inode. Raises DisksError."""
         return Inode(number, self.raw_inode(number))
 
     # Contents
 
     def entries(self, inode: Inode, extents: list[Extent]) -> dict[bytes, int]:
-        """Read a directory without "." and "..": name -> inode number. Raises Malformed."""
+        """Read a directory without "." and "..": name -> inode number. Raises MalformedError."""
         names: dict[bytes, int] = {}
         if inode.has_inline_data:
             # Four bytes with the parent's inode stand in place of "." and "..".
@@ -140,7 +135,7 @@ class FileSystem:
         """Add the entries of one directory block; of two equal names the first one counts.
 
         The index of a hashed directory hides in entries without an inode, so it needs no code.
-        Raises Malformed.
+        Raises MalformedError.
         """
         at = 0
         size = len(block)
@@ -152,7 +147,7 @@ class FileSystem:
             if length in (0, 65535) and size == 65536:
                 length = size
             if length < 8 or length & 3 or at + length > size:
-                raise Malformed("a directory entry has an impossible length")
+                raise MalformedError("a directory entry has an impossible length")
             found += 1
             if inode:
                 if not self._has_types:
@@ -173,12 +168,12 @@ class FileSystem:
         )
 
     def inline_data(self, inode: Inode) -> bytes:
-        """Read a file that is stored in its inode. Raises Malformed, ImageError."""
+        """Read a file that is stored in its inode. Raises DisksError."""
         data = inode.block + read_attributes(self, inode).get(SYSTEM_DATA, b"")
         return data[: inode.size]
 
     def target(self, inode: Inode) -> bytes:
-        """Read the target of a symbolic link. Raises Malformed, ImageError."""
+        """Read the target of a symbolic link. Raises DisksError."""
         assert inode.type is FileType.SYMLINK
         if inode.is_fast_symlink:
             return inode.block[: inode.size]
@@ -198,8 +193,8 @@ def read_from_disk(layers: Sequence[Path], path: str, *, most: int) -> bytes | N
     """Return the file at the absolute ``path`` on the disk that ``layers`` make, the lowest first;
     None if there is none. No link is followed. Blocks for I/O.
 
-    Raises ImageError for a disk that makes no sense or holds another file system, and for a file of
-    more than ``most`` bytes.
+    Raises DiskFileError for a disk that makes no sense or holds another file system, and for a file
+    of more than ``most`` bytes.
     """
     try:
         with opened_file_system(layers) as filesystem:
@@ -207,14 +202,14 @@ def read_from_disk(layers: Sequence[Path], path: str, *, most: int) -> bytes | N
             if found is None or found.type is not FileType.FILE:
                 return None
             return content(filesystem, found, most)
-    except Malformed as error:
-        raise ImageError(f"{path} on {layers[-1]} cannot be read: {error}") from error
+    except MalformedError as error:
+        raise DiskFileError(f"{path} on {layers[-1]} cannot be read: {error}") from error
 
 
 @contextmanager
 def opened_file_system(layers: Sequence[Path]) -> Iterator[FileSystem]:
-    """Open the file system on the disk that ``layers`` make, the lowest first. Raises Malformed if
-    the disk holds none, ImageError."""
+    """Open the file system on the disk that ``layers`` make, the lowest first. Raises
+    MalformedError if the disk holds none, DiskFileError."""
     with ExitStack() as stack:
         opened = []
         for layer in layers:
@@ -233,7 +228,7 @@ class Finder:
 
     def find(self, path: str) -> Inode | None:
         """Return the inode at the absolute ``path``, of any type; None if there is none. No link is
-        followed. Raises Malformed, ImageError."""
+        followed. Raises DisksError."""
         inode = self.filesystem.inode(ROOT)
         for name in filter(None, path.encode("utf-8", "surrogateescape").split(b"/")):
             if inode.type is not FileType.DIRECTORY:
@@ -257,7 +252,7 @@ class Finder:
 
 
 def content(filesystem: FileSystem, inode: Inode, most: int) -> bytes:
-    """Return a file's contents. Raises Malformed, also for more than ``most`` bytes, ImageError."""
+    """Return a file's contents. Raises DisksError, also for more than ``most`` bytes."""
     require(inode.size <= most, f"it has more than {most} bytes")
     if inode.has_inline_data:
         return filesystem.inline_data(inode)

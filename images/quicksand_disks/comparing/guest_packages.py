@@ -10,8 +10,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
-from quicksand.disks.diff.changes import FileChange, FileType
-from quicksand.disks.diff.versions import Version, VersionReader
+from quicksand_disks.changes import FileChange, FileType
+from quicksand_disks.comparing.versions import Version, VersionReader
 
 DATABASE_MAX: Final = 32 * 1024 * 1024
 """Bytes of the largest database that is read: dpkg's has some 1 KiB for each package; apk's, which
@@ -68,7 +68,7 @@ def package_changes(
 ) -> Iterator[tuple[str, Sequence[PackageChange]]]:
     """Yield the path of each database of packages among ``changes``, with the packages that differ,
     sorted by name. A database that is larger than DATABASE_MAX, or not a file, is skipped.
-    ``check`` is called now and then, and may raise. Raises Malformed, ImageError."""
+    ``check`` is called now and then, and may raise. Raises DisksError."""
     for change in changes:
         parse = _DATABASES.get(change.path)
         if parse is None or not {change.type_before, change.type_after} <= {FileType.FILE, None}:

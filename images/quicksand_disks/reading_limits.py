@@ -6,22 +6,14 @@ from collections import OrderedDict
 from collections.abc import Callable, Sized
 from typing import Generic, TypeVar
 
+from quicksand_disks.errors import MalformedError
+
 K = TypeVar("K")
 V = TypeVar("V", bound=Sized)
 
 STEPS_MAX = 10_000_000
-"""The most names, extents and blocks that are read in one file system. One of our disks, full with
-half a million files, needs a fifth of that; this many steps take about ten seconds."""
-
-
-class Malformed(ValueError):  # noqa: N818 - reads as a fact
-    """Raised when the disk makes no sense or exceeds a limit. It never leaves the package."""
-
-
-def require(condition: object, message: str) -> None:
-    """Raise Malformed with ``message`` unless ``condition`` holds."""
-    if not condition:
-        raise Malformed(message)
+"""The most names, extents and blocks that are read in one file system. A disk that is
+full with half a million files needs a fifth of that; this many steps take about ten seconds."""
 
 
 class Budget:
@@ -33,11 +25,11 @@ class Budget:
         self._check = check
 
     def spend(self, steps: int = 1) -> None:
-        """Use up ``steps``. Raises Malformed when there are not enough left."""
+        """Use up ``steps``. Raises MalformedError when there are not enough left."""
         self._left -= steps
         self._check()
         if self._left < 0:
-            raise Malformed("it has more files, or more pieces of files, than are read")
+            raise MalformedError("it has more files, or more pieces of files, than are read")
 
 
 class Cache(Generic[K, V]):

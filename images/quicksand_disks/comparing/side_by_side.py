@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from quicksand.disks.diff.chain import Ranges
-from quicksand.disks.diff.changes import ChangeKind, FileChange, FileType
-from quicksand.disks.diff.ext4.filesystem import ROOT, FileSystem
-from quicksand.disks.diff.ext4.inode import (
+from quicksand_disks.changes import ChangeKind, FileChange, FileType
+from quicksand_disks.errors import require
+from quicksand_disks.ext4.filesystem import ROOT, FileSystem
+from quicksand_disks.ext4.inode import (
     FLAGS_OF_USERS,
     SYSTEM_DATA,
     Extent,
@@ -20,7 +20,7 @@ from quicksand.disks.diff.ext4.inode import (
     find_extents,
     read_attributes,
 )
-from quicksand.disks.diff.reading_limits import require
+from quicksand_disks.qcow2.layers import Ranges
 
 COMPARED_MAX = 1024 * 1024 * 1024
 """Bytes that are compared in all files together. Beyond that, files in rewritten blocks count as
@@ -48,7 +48,7 @@ class Contents:
         return not any(touches(first, first + count) for _, count, first in extents)
 
     def equal(self, in_a: Sequence[Extent], in_b: Sequence[Extent], size: int) -> bool:
-        """Whether the first ``size`` bytes are the same. Raises Malformed, ImageError."""
+        """Whether the first ``size`` bytes are the same. Raises DisksError."""
         if in_a == in_b and self.is_untouched(in_a):
             return True
         if self._a.block_size != self._b.block_size:
@@ -159,7 +159,7 @@ Pair = tuple[bytes, int | None, int | None]
 def compare(a: FileSystem, b: FileSystem, differing: Ranges) -> list[FileChange]:
     """List what changed from ``a`` to ``b``, sorted by path.
 
-    ``differing`` holds the bytes of the disks that may differ. Raises Malformed, ImageError.
+    ``differing`` holds the bytes of the disks that may differ. Raises DisksError.
     """
     walk = _Walk(a, b, _touched_blocks(a, b, differing))
     found = sorted(walk.changes(), key=lambda pair: pair[0])
@@ -217,7 +217,7 @@ class _Walk:
         return pairs
 
     def _keep(self, prefix: bytes, name: bytes) -> bytes:
-        """Return the path of an entry to visit. Raises Malformed when there are too many."""
+        """Return the path of an entry to visit. Raises MalformedError when there are too many."""
         path = prefix + name
         self._memory_left -= 2 * len(path) + CHANGE_COST
         require(self._memory_left >= 0, "there are too many changes to list")

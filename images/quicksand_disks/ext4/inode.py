@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
-from quicksand.disks.diff.changes import FileType
-from quicksand.disks.diff.reading_limits import Budget, Malformed, require
+from quicksand_disks.changes import FileType
+from quicksand_disks.errors import MalformedError, require
+from quicksand_disks.reading_limits import Budget
 
 FLAG_EXTENTS = 0x80000
 FLAG_INLINE_DATA = 0x10000000
@@ -24,7 +25,7 @@ UNWRITTEN = 32768
 by this number, and it reads as zeros."""
 
 EXTENTS_MAX = 500_000
-"""Extents of one file that are read; more raise Malformed."""
+"""Extents of one file that are read; more raise MalformedError."""
 
 ROOT_EXTENTS = 4
 """Extents for which an inode has room."""
@@ -67,11 +68,11 @@ class Volume(Protocol):
     def budget(self) -> Budget: ...
 
     def read_block(self, number: int) -> bytes:
-        """Raises Malformed if the block does not exist, ImageError."""
+        """Raises MalformedError if the block does not exist, DiskFileError."""
         ...
 
     def require_blocks(self, first: int, count: int) -> None:
-        """Raise Malformed unless the file system has these blocks."""
+        """Raise MalformedError unless the file system has these blocks."""
         ...
 
 
@@ -84,11 +85,11 @@ class Inode:
 
     @cached_property
     def type(self) -> FileType:
-        """Raises Malformed for an unknown type."""
+        """Raises MalformedError for an unknown type."""
         (mode,) = struct.unpack_from("<H", self.raw, 0)
         found = _TYPES.get(stat.S_IFMT(mode))
         if found is None:
-            raise Malformed(f"the inode {self.number} is of no type (mode {mode:#o})")
+            raise MalformedError(f"the inode {self.number} is of no type (mode {mode:#o})")
         return found
 
     @property
@@ -174,7 +175,7 @@ def blocks_of(raw: bytes) -> list[Extent] | None:
 
 def find_extents(volume: Volume, inode: Inode) -> list[Extent]:
     """Return the places of the data of a file, a directory or a long symbolic link, ascending.
-    Holes and unwritten extents are left out. Raises Malformed, ImageError."""
+    Holes and unwritten extents are left out. Raises DisksError."""
     if inode.flags & FLAG_EXTENTS:
         tree = _ExtentTree(volume, inode.number)
         tree.visit(inode.block, None)
@@ -204,15 +205,16 @@ class _Extents:
             if len(self.found) > EXTENTS_MAX:
                 raise self.bad("it is in too many pieces")
 
-    def bad(self, reason: str) -> Malformed:
-        return Malformed(f"inode {self.number}: {reason}")
+    def bad(self, reason: str) -> MalformedError:
+        return MalformedError(f"inode {self.number}: {reason}")
 
 
 class _ExtentTree(_Extents):
     """Reads a tree of extents (ifork.rst)."""
 
     def visit(self, node: bytes, depth: int | None) -> None:
-        """Visit a node. ``depth`` is what the parent implies; None at the root. Raises Malformed.
+        """Visit a node. ``depth`` is what the parent implies; None at the root. Raises
+        MalformedError.
 
         Every node below the root leads to extents, and extents must ascend, so no node can be
         visited twice.
@@ -290,7 +292,7 @@ _ENTRY = struct.Struct("<BBHIII")
 
 
 def read_attributes(volume: Volume, inode: Inode) -> Attributes:
-    """Read all extended attributes of an inode. Raises Malformed, ImageError."""
+    """Read all extended attributes of an inode. Raises DisksError."""
     found: Attributes = {}
     start = 128 + inode.extra_size
     if inode.extra_size and start + 4 <= len(inode.raw):
