@@ -59,7 +59,6 @@ if TYPE_CHECKING:
     from quicksand_images import build_image, ensure_image
     from quicksand_images.shares import TOOLS_UNTIL
 
-    from quicksand_tui.cli.keeping.export_import import tell_bundle
     from quicksand_tui.cli.progress_display import BuildProgress, shown
     from quicksand_tui.cli.runner import run_async
     from quicksand_tui.door.event_watch import EventWatch, read_cursor, write_cursor

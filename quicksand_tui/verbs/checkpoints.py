@@ -286,12 +286,12 @@ def write_note(tag: str, note: str) -> Call[None]:
 
 
 # fmt: off
-TREE = command("tree", ".keeping.checkpoint_revert",
+TREE = command("tree", ".keeping.tree_diff",
     "Show a sandbox's checkpoints and its place among them.",
     SANDBOX, JSON,
     reads=True)
 
-DIFF = command("diff", ".keeping.diff", "Show files that differ between two checkpoints.",
+DIFF = command("diff", ".keeping.tree_diff", "Show files that differ between two checkpoints.",
     SANDBOX,
     argument("a", Kind.CHECKPOINT, "A", on_line=True),
     argument("b", Kind.CHECKPOINT, "[B]", required=False, on_line=True),

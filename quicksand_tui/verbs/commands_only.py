@@ -49,7 +49,7 @@ CP = command("cp", ".guests.copy", "Copy files into or out of a sandbox.",
 
 # Tables are formatted by hand: a parameter in a row or two.
 # fmt: off
-PS = command("ps", ".this_host.ps", "List sandboxes.",
+PS = command("ps", ".this_host.looking", "List sandboxes.",
     flag("-a --all", "Include sandboxes that are not running.", name="everything"),
     flag("-q --quiet", "Print names only."),
     flag("--all-processes", "List all of our processes and their memory instead.",
@@ -58,7 +58,7 @@ PS = command("ps", ".this_host.ps", "List sandboxes.",
     JSON,
     reads=True)
 
-LOGS = command("logs", ".this_host.ps", "Show a sandbox's console.",
+LOGS = command("logs", ".this_host.looking", "Show a sandbox's console.",
     SANDBOX,
     flag("-f --follow", "Show new lines until the sandbox ends."),
     flag("--qemu", "Show QEMU's messages instead of the console."),
@@ -66,7 +66,7 @@ LOGS = command("logs", ".this_host.ps", "Show a sandbox's console.",
     flag("--plain", "Write only text, line breaks and tabs, to files and pipes too."),
     reads=True)
 
-EVENTS = command("events", ".this_host.events_stats",
+EVENTS = command("events", ".this_host.looking",
     "Show what happens to sandboxes, for scripts too.",
     MAYBE_SANDBOXES,
     flag("-f --follow", "Show what happens from now on, until Ctrl-C."),
@@ -77,7 +77,7 @@ EVENTS = command("events", ".this_host.events_stats",
     JSON,
     reads=True)
 
-STATS = command("stats", ".this_host.events_stats",
+STATS = command("stats", ".this_host.looking",
     "Show how much sandboxes use, on the host and inside.",
     MAYBE_SANDBOXES,
     option("--watch", Kind.NUMBER, "S", "Show it again every S seconds.", least=0.2),

@@ -15,8 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from quicksand_disks.changes import ChangeKind, FileChange, FileType
-from quicksand_disks.comparing.guest_packages import PackageChange
-from quicksand_disks.comparing.versions import FileVersions, Patch, Version
+from quicksand_disks.comparing import FileVersions, PackageChange, Patch, Version
 
 from quicksand.base import errors
 from quicksand.base.arch import Architecture

@@ -24,7 +24,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from quicksand_disks.qcow2_header import is_used
+from quicksand_disks import is_used
 
 from quicksand.base.errors import (
     ConfigError,

@@ -48,7 +48,9 @@ def info_command(file: Path | None, as_json: bool) -> None:
     machine, its files and their digests. Nothing is unpacked.
     """
     if file is not None:
-        lazy.tell_bundle(file, as_json=as_json)
+        from quicksand_tui.cli.keeping.export_import import tell_bundle  # noqa: PLC0415
+
+        tell_bundle(file, as_json=as_json)
         return
     facts = _facts()
     if as_json:

@@ -16,7 +16,7 @@ from quicksand.base.paths import Paths
 from quicksand.records.layout import sandbox_dir
 
 from quicksand_tui.cli.output import Exit
-from quicksand_tui.cli.this_host.ps import Log, last_lines
+from quicksand_tui.cli.this_host.looking import Log, last_lines
 from tests.conftest import wait_for
 from tests.unit.cli.run_cli import MODULE, make_stopped, quicksand
 

@@ -12,7 +12,7 @@ from quicksand.snapshots.history import History
 from quicksand.snapshots.tree import checkpoint_of
 from quicksand.things.checkpoint import Checkpoint
 
-from quicksand_tui.cli.keeping.checkpoint_revert import Past, draw
+from quicksand_tui.cli.keeping.tree_diff import Past, draw
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
 from quicksand_tui.model.shown_sandboxes import FANCY, PLAIN

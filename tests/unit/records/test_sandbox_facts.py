@@ -64,10 +64,10 @@ def test_a_fact_is_drawn_where_its_field_says(
         else one
         for one in SHOWN
     ]
-    for module in ("quicksand_tui.cli.this_host.ps", "quicksand_tui.views.overview"):
+    for module in ("quicksand_tui.cli.this_host.looking", "quicksand_tui.views.overview"):
         monkeypatch.setattr(f"{module}.SHOWN", tuple(changed))
     monkeypatch.setattr(
-        "quicksand_tui.cli.this_host.ps.COLUMNS",
+        "quicksand_tui.cli.this_host.looking.COLUMNS",
         [one for one in changed if one.head and not one.rare],
     )
     make_stopped(places, "web", enable_display=True)

@@ -1,27 +1,180 @@
-"""`quicksand-tui diff`: the files that differ between two disks of a sandbox."""
+"""`quicksand-tui checkpoint, revert, undo, tree, diff`: keep moments of a sandbox, go back to them,
+and tell how they differ."""
 
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 from quicksand.base.paths import paths
 from quicksand.records.registry import Registry
 from quicksand.sandbox import Sandbox
+from quicksand.snapshots.history import history_of
+from quicksand.snapshots.tree import list_checkpoints, read_tree
 
 from quicksand_tui.cli.click_commands import command_of
-from quicksand_tui.cli.output import Exit, format_table, print_json, say, show_size
+from quicksand_tui.cli.output import (
+    Exit,
+    complain,
+    format_table,
+    has_colour,
+    is_unicode,
+    print_json,
+    say,
+    show_age,
+    show_size,
+)
 from quicksand_tui.cli.progress_display import shown
 from quicksand_tui.cli.runner import Signals, run_async
-from quicksand_tui.model.amounts import clock_text
+from quicksand_tui.model.amounts import clock_text, pause_text
+from quicksand_tui.model.lanes import FANCY_LINES, PLAIN_LINES, LaneRow, lane_rows
+from quicksand_tui.model.shown_sandboxes import FANCY, PLAIN, Marks
 from quicksand_tui.model.text import clean
+from quicksand_tui.verbs import checkpoints
 
 if TYPE_CHECKING:
     from quicksand.snapshots.comparison import Difference
+    from quicksand.things.checkpoint import Checkpoint
     from quicksand_disks.changes import FileChange
     from quicksand_disks.comparing import PackageChange, Patch
+
+
+HEADS = ("CHECKPOINT", "AGE", "PAUSE", "WRITTEN", "NOTE")
+NOTE_MAX = 200
+"""The longest note that is shown, in characters; `--json` has all of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Past:
+    """The checkpoints of a sandbox, as they are on disk."""
+
+    name: str
+    checkpoints: list[Checkpoint]
+    """The readable checkpoints, oldest first."""
+    broken: dict[str, str]
+    """The ids of unreadable checkpoints, and why each cannot be read."""
+    head: str | None
+    """The id of the checkpoint from which the sandbox has run on."""
+    changed: int | None = None
+    """Bytes written to the disk since ``head``; None if unknown."""
+
+    @property
+    def parents(self) -> dict[str, str | None]:
+        """The id of each checkpoint's parent by the checkpoint's id. The parents of unreadable
+        checkpoints are not known."""
+        return dict.fromkeys(self.broken) | {made.id: made.parent for made in self.checkpoints}
+
+
+@command_of("tree")
+def tree_command(name: str, as_json: bool) -> None:
+    """Show a sandbox's checkpoints as a tree, and its place among them.
+
+    The sandbox may run or not. Automatic checkpoints, which `revert` takes, are dim. A checkpoint
+    that cannot be read is shown with the reason.
+    """
+    past = read_past(name)
+    if as_json:
+        print_json(_facts(past))
+        return
+    for line in draw(
+        past, FANCY if is_unicode(sys.stdout) else PLAIN, colour=has_colour(sys.stdout)
+    ):
+        print(line)
+    sys.stdout.flush()
+    if not past.checkpoints and not past.broken:
+        shown = clean(past.name)
+        say(f"there are no checkpoints yet: `quicksand-tui checkpoint {shown} TAG` takes one")
+
+
+def read_past(name: str) -> Past:
+    """Reads the checkpoints of a sandbox, which need not run. Raises SandboxNotFoundError."""
+    registry = Registry(paths())
+    entry = registry.find(name)
+    tree = read_tree(history_of(registry, entry.id))
+    if tree.error:
+        complain(tree.error, hint="so it is unknown where the sandbox stands")
+    return Past(
+        name=entry.name,
+        checkpoints=list_checkpoints(history_of(registry, entry.id)),
+        broken=dict(tree.broken),
+        head=tree.head,
+        changed=tree.changed,
+    )
+
+
+def draw(past: Past, marks: Marks, *, colour: bool = False) -> list[str]:
+    """Returns the tree as lines of text.
+
+    Does not use `rich.tree`, which indents every generation: hundreds of checkpoints in a line stay
+    in one column here. Nor has it columns for age, pause, size and note.
+    """
+    made = {checkpoint.id: checkpoint for checkpoint in past.checkpoints}
+
+    def rank(id_: str) -> tuple[float, str]:
+        return (made[id_].created if id_ in made else 0.0, id_)
+
+    drawn = lane_rows(past.parents, past.head, rank, FANCY_LINES if marks is FANCY else PLAIN_LINES)
+    width = max((row.width for row in drawn), default=0)
+    rows: list[tuple[object, ...]] = [(past.name, "", "", "", "")]
+    styles: list[dict[str, Any]] = [{}]
+    for row in drawn:
+        if not row.id:
+            rows.append((_stem(row, "", width), "", "", "", ""))
+            styles.append({})
+        elif row.id in made:
+            here = _here(past, marks) if row.id == past.head else ""
+            mark = marks.head if row.id == past.head else marks.node
+            rows.append(_row(_stem(row, mark, width), made[row.id], here=here))
+            styles.append({"bold": row.id == past.head or None, "dim": made[row.id].auto or None})
+        else:
+            reason = past.broken[row.id][:NOTE_MAX]
+            name = f"{_stem(row, marks.broken, width)}{row.id} (broken)"
+            rows.append((name, "", "", "", reason))
+            styles.append({"fg": "red"})
+    head, *lines = format_table(HEADS, rows)
+    if colour:
+        head = click.style(head, bold=True)
+        lines = [click.style(line, **style) for line, style in zip(lines, styles, strict=True)]
+    return [head, *lines]
+
+
+def _stem(row: LaneRow, mark: str, width: int) -> str:
+    """Returns the drawing of a row in ``width`` cells, and a space."""
+    before, after = ("".join(stroke.text for stroke in part) for part in (row.before, row.after))
+    return f"{before}{mark}{after}".ljust(width + 1)
+
+
+def _here(past: Past, marks: Marks) -> str:
+    """Returns the mark of the sandbox's present state, with the bytes written to the disk since its
+    checkpoint."""
+    return f"{marks.here} +{show_size(past.changed)}" if past.changed else marks.here
+
+
+def _row(stem: str, made: Checkpoint, *, here: str) -> tuple[object, ...]:
+    pinned = " (pinned)" if made.pinned else ""
+    return (
+        f"{stem}{made.tag}{pinned}" + (f" {here}" if here else ""),
+        show_age(made.created),
+        pause_text(made.pause_s) if made.has_memory else made.tier,
+        show_size(made.bytes_written),
+        made.note[:NOTE_MAX],
+    )
+
+
+def _facts(past: Past) -> dict[str, Any]:
+    return {
+        "sandbox": past.name,
+        "head": past.head,
+        "changed": past.changed,
+        "checkpoints": [
+            {**checkpoints.facts_of(made), "is_head": made.id == past.head}
+            for made in past.checkpoints
+        ],
+        "broken": [{"id": id_, "error": error} for id_, error in past.broken.items()],
+    }
+
 
 LETTERS = {"added": "A", "removed": "D", "changed": "M", "type-changed": "T"}
 PACKAGES = {
@@ -71,7 +224,7 @@ def diff_command(
         if found.is_live:
             say(freshness(entry.name, found))
         if as_json:
-            print_json([_facts(change, found) for change in found.changes])
+            print_json([_diff_facts(change, found) for change in found.changes])
         elif stat:
             _show_lines(found)
         else:
@@ -90,7 +243,7 @@ def freshness(name: str, found: Difference) -> str:
     return f"{when}, without what its guest still holds in memory"
 
 
-def _facts(change: FileChange, found: Difference) -> dict[str, Any]:
+def _diff_facts(change: FileChange, found: Difference) -> dict[str, Any]:
     added, removed = found.lines.get(change.path, (None, None))
     facts = {**asdict(change), "lines_added": added, "lines_removed": removed}
     if (packages := found.packages.get(change.path)) is not None:
@@ -108,7 +261,7 @@ def _write_patch(patch: Patch) -> None:
 
 def _show_changes(found: Difference) -> None:
     if found.changes:
-        rows = [_row(change, found) for change in found.changes]
+        rows = [_diff_row(change, found) for change in found.changes]
         for line in format_table(("",) * 5, rows)[1:]:
             print(line)
     packages = [each for some in found.packages.values() for each in some]
@@ -141,7 +294,7 @@ def counts_text(changes: Any) -> str:
     return ", ".join(f"{count} {kind}" for kind in LETTERS if (count := kinds.count(kind)))
 
 
-def _row(change: FileChange, found: Difference) -> tuple[str, ...]:
+def _diff_row(change: FileChange, found: Difference) -> tuple[str, ...]:
     """Returns the cells of a changed file: letter, path, lines, size, remarks."""
     before, after = change.type_before, change.type_after
     remarks = ""
