@@ -22,10 +22,12 @@ KINDS = ("base", "layer")
 TAKEN = (
     "build-tools",
     "core",
+    "disks",
     "e2b",
     "fleet",
     "image-tools",
     "images",
+    "pixels",
     "qemu",
     "smb",
     "tui",

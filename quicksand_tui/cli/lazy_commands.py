@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from quicksand.base.on_demand import on_demand
 
 if TYPE_CHECKING:
+    from asyncio import gather, sleep, timeout, to_thread
     from importlib.metadata import PackageNotFoundError, version
 
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from quicksand_tui.kit.key_handling import Keys
     from quicksand_tui.kit.outer_terminal import OuterTerminal
     from quicksand_tui.kit.remembered import Memory
-    from quicksand_tui.model.shown_sandboxes import Changes, Glance, MountView, SandboxView
+    from quicksand_tui.model.shown_sandboxes import Glance, MountView, SandboxView
     from quicksand_tui.model.world import Selection, World
     from quicksand_tui.views.happenings import Happening
     from quicksand_tui.views.main_layout import Edge

@@ -19,6 +19,7 @@ from quicksand.qemu.debs import is_apt_host
 from quicksand.records.fleet_files import is_known_to_fleets
 from quicksand.records.machine_options import NO, YES
 from quicksand.records.memory_budget import BUDGET, Claims
+from quicksand.things.image_info import ImageInfo
 
 from quicksand_tui.door.stamps import Stamp, dir_stamp, directories
 from quicksand_tui.model.text import cleaned, error_text, sanitise
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
     from quicksand.base.paths import Paths
     from quicksand.records.registry import Registry
-    from quicksand.things.image_info import ImageInfo
 
 
 class Surroundings:

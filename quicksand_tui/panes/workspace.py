@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from rich.style import Style
-    from textual.geometry import Region, Size
-    from textual.layout import Layout
+    from textual.geometry import Size
 
     from quicksand_tui.panes.pictures import PictureScreen
 

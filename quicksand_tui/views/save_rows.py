@@ -30,9 +30,7 @@ if TYPE_CHECKING:
 from quicksand_tui.views.tables import Line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from quicksand.things.save import SaveFacts, TrashFacts
+    from collections.abc import Iterable, Iterator, Sequence
 
     from quicksand_tui.model.shown_saves import SavesView
     from quicksand_tui.model.world import World

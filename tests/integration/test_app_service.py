@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from quicksand.base.files import is_leased
+from quicksand.base.lease import is_leased
 from quicksand.base.paths import Paths
 from quicksand.records.layout import AGENT_PORTS, runtime_dir
 from quicksand.things.status import MountState, Status

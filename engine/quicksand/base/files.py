@@ -1,26 +1,18 @@
-"""Small, safe file operations: atomic JSON files, exchanging two files, locks, the ends of logs.
-
-A `Lease` tells which client owns which socket of a sandbox. It is a flock, so it ends with its
-owner.
-"""
+"""Small, safe file operations: atomic JSON files, locks, the ends of logs."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import ctypes
 import errno
 import fcntl
 import json
 import os
-import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from quicksand.base.errors import ConfigError, DiskSpaceError, PathError, StateError
+from quicksand.base.errors import ConfigError, DiskSpaceError, PathError
 from quicksand.base.regular import create, open_file, open_regular, read_at_most
 from quicksand.base.removal import NotOursError
 
@@ -266,75 +258,3 @@ def tail(path: Path, *, limit: int = 4096) -> str:
         if len(data) >= limit:
             break
     return data.decode("utf-8", "replace")
-
-
-_EXCHANGE = 2  # RENAME_EXCHANGE (linux/fs.h); AT_FDCWD (linux/fcntl.h)
-_AT_FDCWD = -100
-
-
-def exchange(one: Path, other: Path) -> bool:
-    """Atomically exchange two files or directories (renameat2(2)); return False where the system
-    cannot. Raises OSError."""
-    if not sys.platform.startswith("linux"):
-        return False
-    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
-    if rename is None:
-        return False
-    result = rename(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _EXCHANGE)
-    if result == 0:
-        return True
-    number = ctypes.get_errno()
-    if number in (errno.EINVAL, errno.ENOSYS):
-        return False
-    raise OSError(number, os.strerror(number))
-
-
-POLL_S = 0.05
-
-
-@dataclass(slots=True)
-class Lease:
-    """The right to connect to ``socket``. Release it after closing the connection."""
-
-    socket: Path
-    _descriptor: int | None
-
-    def release(self) -> None:
-        """Give the socket back. Idempotent."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
-
-
-def is_leased(socket: Path) -> bool:
-    """Whether a client owns ``socket`` now. Raises OSError."""
-    return is_locked(socket.with_suffix(".lock"))
-
-
-def take_at_once(socket: Path) -> Lease | None:
-    """Take the lease of ``socket``; None if another client has it. Raises OSError."""
-    descriptor = try_lock(socket.with_suffix(".lock"))
-    return None if descriptor is None else Lease(socket, descriptor)
-
-
-async def take_lease(sockets: Sequence[Path], *, what: str, timeout: float) -> Lease:
-    """Take the lease of a free socket, waiting up to ``timeout`` seconds for one.
-
-    Raises StateError, naming ``what``, if all stay taken or the sandbox is not running.
-    """
-    deadline = asyncio.get_running_loop().time() + timeout
-    # The guest may still have to reset a port that was just released, so begin anywhere.
-    first = int.from_bytes(os.urandom(2)) % len(sockets)
-    order = [*sockets[first:], *sockets[:first]]
-    while True:
-        for socket in order:
-            if not socket.parent.is_dir():
-                raise StateError("the sandbox is not running")
-            if (lease := take_at_once(socket)) is not None:
-                return lease
-        if asyncio.get_running_loop().time() >= deadline:
-            raise StateError(
-                f"all {len(sockets)} {what} of the sandbox are in use",
-                hint="close a client (a shell, a running exec, the app) and try again",
-            )
-        await asyncio.sleep(POLL_S)

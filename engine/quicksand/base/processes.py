@@ -3,15 +3,11 @@
 They are recognized by their command lines: our keeper program or our monitor, and the directory of
 a sandbox, whose name is an id. A process is identified by its process id and its start time, so
 that another process that reuses the id is never mistaken for it.
-
-Files that another process of this user has open are borrowed by pidfd_getfd(2). Linux only.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import functools
 import itertools
 import os
 import re
@@ -261,27 +257,3 @@ def memory_of(pid: int) -> int:
         return next(int(line.split()[1]) for line in text.splitlines() if line[:4] == "Pss:") * 1024
     except (OSError, StopIteration):
         return process_usage(pid)[1]
-
-
-PIDFD_GETFD = 438
-"""The system call's number, the same on all architectures (pidfd_getfd(2), Linux 5.6)."""
-
-
-def borrow(pidfd: int, number: int) -> int:
-    """Duplicate the descriptor ``number`` of the process of ``pidfd`` (os.pidfd_open): both share
-    the open file, with its state and its flags. The duplicate is not inherited by programs.
-
-    Raises OSError: EBADF if the process has no such descriptor, ESRCH if it has ended, EPERM if the
-    kernel refuses, as it does for processes that may not be traced.
-    """
-    found = int(_library().syscall(PIDFD_GETFD, pidfd, number, 0))
-    if found < 0:
-        code = ctypes.get_errno()
-        raise OSError(code, f"pidfd_getfd: {os.strerror(code)}")
-    return found
-
-
-@functools.cache
-def _library() -> ctypes.CDLL:
-    """Return the system's library; looking for it takes ten times as long as the call."""
-    return ctypes.CDLL(None, use_errno=True)

@@ -1,12 +1,10 @@
-"""Runs work that a cancellation must not leave half done, and asynchronous work for a caller that
-is not asynchronous."""
+"""Runs work that a cancellation must not leave half done."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -84,17 +82,3 @@ async def _ended(work: asyncio.Task[T]) -> None:
     await asyncio.wait((work,))
     if not work.cancelled():
         work.exception()  # retrieved, since only the cancellation is raised
-
-
-def run_and_wait(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Do ``work`` and wait for its end, which blocks this thread. Raises the errors of ``work``.
-
-    Where an event loop already runs in this thread, the work gets another thread, and that loop
-    stands still meanwhile. Otherwise Ctrl-C cancels the work.
-    """
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(work())
-    with ThreadPoolExecutor(1, "quicksand-wait") as thread:
-        return thread.submit(lambda: asyncio.run(work())).result()

@@ -26,7 +26,7 @@ from quicksand.base.limits import CLONES_AT_ONCE, CLONES_MAX
 from quicksand.base.remedies import Words
 from quicksand.base.sharing import share_file
 from quicksand.base.threads import in_thread_to_the_end, to_the_end
-from quicksand.mounts import ninep as machine_devices
+from quicksand.mounts import devices as machine_devices
 from quicksand.mounts.shares import list_shares
 from quicksand.qemu.process import StartedMachine, remove_quietly
 from quicksand.records.layout import runtime_dir, sandbox_dir

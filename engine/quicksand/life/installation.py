@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from quicksand.base.arch import Architecture
+from quicksand.base.blocking import run_and_wait
 from quicksand.base.errors import ConfigError
 from quicksand.base.paths import paths
 from quicksand.base.progress import Progress
-from quicksand.base.threads import run_and_wait
 from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.packages.installing import Installed, install_package
 from quicksand.disks.packages.names import package_of

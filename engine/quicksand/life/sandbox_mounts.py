@@ -11,8 +11,8 @@ from quicksand.base.errors import ConfigError, MountError, QuicksandError, State
 from quicksand.base.remedies import Remedy, Words
 from quicksand.life.guest import InGuest
 from quicksand.life.sandbox_life import Life
+from quicksand.mounts import devices as machine_devices
 from quicksand.mounts import mounting, ninep
-from quicksand.mounts import ninep as machine_devices
 from quicksand.mounts.at_start import AfterPast
 from quicksand.mounts.directories import Directories, KnownDirectory
 from quicksand.mounts.known_mounts import (

@@ -18,12 +18,12 @@ from pathlib import PurePosixPath
 from quicksand.base.errors import MountError, QuicksandError
 from quicksand.base.paths import Paths
 from quicksand.guest.agent.session import Ask
-from quicksand.mounts import mounting, ninep, shares
+from quicksand.mounts import devices, mounting, ninep, shares
+from quicksand.mounts.devices import Device
 from quicksand.mounts.directories import Directories, KnownDirectory
 from quicksand.mounts.known_mounts import note_left_out
 from quicksand.mounts.mounter import NOBODY
 from quicksand.mounts.mounting import Served, mount_served, serve_all
-from quicksand.mounts.ninep import Device
 from quicksand.mounts.share_server import start_server
 from quicksand.mounts.shares import Share, ask_for_shares
 from quicksand.qemu.binaries import QemuBinaries
@@ -161,7 +161,7 @@ class MountsAtStart:
         """Record the mounts that a machine's guest may have. Called before it runs. Raises
         HostError."""
         if self._devices:
-            ninep.note(machine, self._devices)
+            devices.note(machine, self._devices)
         if self._is_past:
             machine.past_shares.touch(mode=0o600)
 

@@ -15,7 +15,7 @@ from quicksand.base.error_text import printable
 from quicksand.base.errors import ConfigError
 from quicksand.base.files import is_locked, read_json, write_json
 from quicksand.base.regular import open_file
-from quicksand.mounts import ninep
+from quicksand.mounts import devices
 from quicksand.mounts.directories import is_there
 from quicksand.mounts.mounter import Mounter
 from quicksand.mounts.shares import MountTraffic, Share, last_words, read_shares, traffic_of
@@ -149,7 +149,7 @@ def known_mounts(registry: Registry, entry: Entry) -> list[KnownMount]:
             if known is None or known.state is MountState.NOT_SERVED:
                 present[share.mount.guest] = _of_share(machine, share)
         found |= present
-        for device in ninep.read(machine):
+        for device in devices.read(machine):
             if device.mounted:
                 found[device.mount.guest] = KnownMount(device.mount, _state(device.mounter))
     return [found[guest] for guest in sorted(found)]

@@ -16,7 +16,6 @@ from pathlib import Path
 
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import HostError, QemuLacksDevice, QemuNotFound, QemuTooOld
-from quicksand.base.hypervisor import Features
 from quicksand.base.paths import Paths, paths
 from quicksand.base.remedies import Remedy, Words
 from quicksand.base.tools import Findings, program_key
@@ -383,6 +382,3 @@ def _version(system: Path, env: Mapping[str, str]) -> tuple[int, int, int] | Non
     version = int(match[1]), int(match[2]), int(match[3])
     versions.put(key, version)
     return version
-
-
-FEATURES = Features(devices_alone=True, whole_state=True, loads_again=True)

@@ -24,8 +24,9 @@ import socket
 from collections.abc import Callable, Collection, Generator, Iterator
 from pathlib import Path
 
+from quicksand.base.borrowing import borrow
 from quicksand.base.errors import MachineError, QemuDiedError
-from quicksand.base.processes import PROC, borrow
+from quicksand.base.processes import PROC
 
 
 def why_not(pid: int) -> str:

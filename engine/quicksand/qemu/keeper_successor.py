@@ -18,9 +18,10 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from quicksand.base.arch import Architecture
+from quicksand.base.borrowing import borrow
 from quicksand.base.errors import QuicksandError
 from quicksand.base.files import is_locked
-from quicksand.base.processes import PROC, borrow
+from quicksand.base.processes import PROC
 from quicksand.qemu.binaries import find_binaries
 from quicksand.qemu.command import forward_rules
 from quicksand.qemu.process import KEEPER, LAUNCH_TIMEOUT_S, LEAN, LINE_MAX, keeper_environment

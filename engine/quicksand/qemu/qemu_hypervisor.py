@@ -18,7 +18,7 @@ from typing import Any
 
 from quicksand.base.errors import MachineError, StateError
 from quicksand.base.hypervisor import Hypervisor
-from quicksand.qemu.binaries import FEATURES
+from quicksand.qemu.features import FEATURES
 from quicksand.qemu.qmp import CONNECT_TIMEOUT_S, Monitor, human, run_job, wait_for_event
 from quicksand.qemu.translations import QtestTranslations
 from quicksand.records.layout import MachineDir, layer_name

@@ -24,7 +24,7 @@ from qemu.qmp import (
 from qemu.qmp.qmp_client import NegotiationError
 
 from quicksand.base.errors import MachineError, QemuDiedError, StateError
-from quicksand.base.files import Lease, take_lease
+from quicksand.base.lease import Lease, take_lease
 from quicksand.records.layout import QMP_MONITORS, MachineDir
 
 CONNECT_TIMEOUT_S = 20.0

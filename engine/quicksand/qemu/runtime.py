@@ -9,9 +9,9 @@ from enum import StrEnum
 from pathlib import Path
 
 from quicksand.base.arch import Architecture
+from quicksand.base.blocking import run_and_wait
 from quicksand.base.errors import ConfigError, QuicksandError
 from quicksand.base.paths import paths
-from quicksand.base.threads import run_and_wait
 from quicksand.qemu.accelerator import AcceleratorStatus, find_accelerator, native_accelerator
 from quicksand.qemu.binaries import QemuBinaries, find_binaries
 from quicksand.qemu.provision import ensure_qemu

@@ -18,7 +18,8 @@ from quicksand.base.errors import (
     RevertedError,
     StateError,
 )
-from quicksand.base.files import read_json, take_lease
+from quicksand.base.files import read_json
+from quicksand.base.lease import take_lease
 from quicksand.base.paths import paths
 from quicksand.base.remedies import Remedy, Words
 from quicksand.guest.agent.channel import LOOK_S

@@ -31,14 +31,8 @@ from pathlib import Path
 
 from quicksand.base.ageing import confirm
 from quicksand.base.errors import ConfigError, HostError, PathError, SaveError, SaveNotFoundError
-from quicksand.base.files import (
-    exchange,
-    lock_within,
-    map_os_errors,
-    read_json,
-    sync_dir,
-    write_json,
-)
+from quicksand.base.exchange import exchange
+from quicksand.base.files import lock_within, map_os_errors, read_json, sync_dir, write_json
 from quicksand.base.footprint import Footprint
 from quicksand.base.paths import make_private_dir
 from quicksand.base.remedies import Remedy, Words

@@ -12,8 +12,8 @@ import time
 from typing import NamedTuple
 
 from quicksand.base.errors import AgentUnreachableError
-from quicksand.base.files import take_at_once
 from quicksand.base.hypervisor import Hypervisor
+from quicksand.base.lease import take_at_once
 from quicksand.guest.agent.link import ATTEMPT_S, AgentLink
 from quicksand.guest.agent.session import Session, dial
 from quicksand.records.layout import MachineDir

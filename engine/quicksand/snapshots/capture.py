@@ -18,8 +18,9 @@ from typing import Any, ClassVar
 
 from quicksand.base.effort import best_effort
 from quicksand.base.errors import MachineError, StateError
-from quicksand.base.files import is_leased, map_os_errors, sync_dir
+from quicksand.base.files import map_os_errors, sync_dir
 from quicksand.base.hypervisor import Features, Hypervisor
+from quicksand.base.lease import is_leased
 from quicksand.base.removal import remove
 from quicksand.base.threads import both, in_thread_to_the_end, to_the_end
 from quicksand.mounts.shares import may_be_mounted

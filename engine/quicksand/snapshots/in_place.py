@@ -26,13 +26,14 @@ from itertools import pairwise
 from quicksand.base.arch import Architecture
 from quicksand.base.effort import best_effort
 from quicksand.base.errors import HistoryError, HostError, MachineError, QemuDiedError
-from quicksand.base.files import Lease, PendingJson, map_os_errors, take_at_once
+from quicksand.base.files import PendingJson, map_os_errors
+from quicksand.base.lease import Lease, take_at_once
 from quicksand.base.remedies import Remedy, Words
 from quicksand.base.threads import both, in_thread_to_the_end, to_the_end
 from quicksand.disks.images.boot_files import KERNEL_SUFFIX
 from quicksand.guest.agent.link import AgentLink
+from quicksand.mounts import devices as machine_devices
 from quicksand.mounts import ninep
-from quicksand.mounts import ninep as machine_devices
 from quicksand.qemu import disconnecting
 from quicksand.records.layout import QMP_MONITORS
 from quicksand.records.nodes import Head, Node

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from quicksand.base.effort import best_effort
-from quicksand.base.files import Lease, map_os_errors, take_at_once
+from quicksand.base.files import map_os_errors
+from quicksand.base.lease import Lease, take_at_once
 from quicksand.mounts.shares import end_refusers, end_unknown, list_shares
 from quicksand.qemu import disconnecting
 from quicksand.records.layout import AGENT_PORTS, SHARES, MachineDir, RuntimeDir

@@ -12,7 +12,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from quicksand.base.arch import Architecture, describe_cpu
+from quicksand.base.arch import Architecture
+from quicksand.base.cpu import describe_cpu
 from quicksand.base.errors import AgentUnreachableError, HistoryError
 from quicksand.base.hypervisor import Hypervisor
 from quicksand.display.hands import lift_all

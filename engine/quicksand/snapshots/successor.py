@@ -14,8 +14,8 @@ from quicksand.base.hypervisor import Hypervisor
 from quicksand.base.threads import both, in_thread_to_the_end, to_the_end
 from quicksand.display.vnc import listen, stop_listening
 from quicksand.guest.agent.link import AgentLink
+from quicksand.mounts import devices as machine_devices
 from quicksand.mounts import ninep
-from quicksand.mounts import ninep as machine_devices
 from quicksand.qemu.command import forward_rules
 from quicksand.qemu.keeper_successor import widen_backlogs
 from quicksand.qemu.planning import Parts, Ports, gather_parts, plan_machine

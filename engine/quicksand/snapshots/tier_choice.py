@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from quicksand.base.errors import HostError
 from quicksand.base.hypervisor import Features
 from quicksand.base.settings import TIER, require_one
-from quicksand.qemu.binaries import FEATURES
+from quicksand.qemu.features import FEATURES
 from quicksand.records.nodes import Node
 from quicksand.snapshots import comparing, internal, paged
 from quicksand.snapshots.capture import Way

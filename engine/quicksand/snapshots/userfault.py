@@ -25,8 +25,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from quicksand.base import injection
+from quicksand.base.borrowing import borrow
 from quicksand.base.errors import MachineError
-from quicksand.base.processes import borrow
 from quicksand.qemu.keeper_parts.launch import FLAGS, USERFAULTFD
 from quicksand.snapshots.guest_ram import PAGE, GuestRam, Runs, join_runs
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import MISSING, field
 
 from quicksand.things.fact import shown, shown_of
 from quicksand.things.frozen import frozen
@@ -16,7 +16,7 @@ DIGEST_SHOWN = 12
 class ImageInfo:
     """An image as it is listed."""
 
-    name: str = shown("", head="NAME", json="name")
+    name: str = shown(MISSING, head="NAME", json="name")
     version: str = shown("", head="VERSION", json="version", empty="")
     arch: str = shown("", head="ARCH", json="arch", empty="")
     size: int | None = shown(head="SIZE", kind="bytes", json="size")

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from quicksand.base.arch import describe_cpu, read_microcode
 from quicksand.base.background import run_later, run_to_its_end
+from quicksand.base.cpu import describe_cpu, read_microcode
 from quicksand.base.effort import best_effort
 from quicksand.base.errors import HostError
 from quicksand.base.fields import JsonRecord, read_by
@@ -33,7 +33,7 @@ from quicksand.base.regular import read_file
 from quicksand.base.removal import remove, require_ours
 from quicksand.base.settings import OFF, TEMPLATES, USE
 from quicksand.base.tools import Findings
-from quicksand.mounts.ninep import ninep_of
+from quicksand.mounts.devices import ninep_of
 from quicksand.qemu.command import AGENT_HTTP_PORT, Inherited, plan
 from quicksand.qemu.planning import Parts, Ports, plan_machine
 from quicksand.records.config import Accelerator

@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import click
 from quicksand import Sandbox
@@ -19,10 +18,6 @@ from quicksand import Sandbox
 from quicksand_tui.cli.click_commands import command_of
 from quicksand_tui.model.amounts import pause_text, seconds_text
 from quicksand_tui.model.remedy_words import hint_of, text_of
-
-if TYPE_CHECKING:
-    from quicksand.sandbox import Sandbox
-
 
 WORK = "/root/work"
 """The directory of the guest that the demo destroys."""

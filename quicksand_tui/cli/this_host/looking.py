@@ -3,7 +3,6 @@ consoles, and tells of what happens in them and of what they use. Imports as lit
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import os
@@ -469,12 +468,12 @@ def stats_command(names: tuple[str, ...], watch: float | None, as_json: bool) ->
         reader = Reader()
         try:
             await reader.read(names)
-            await asyncio.sleep(SAMPLE_S)
+            await lazy.sleep(SAMPLE_S)
             while True:
                 _show_readings(await reader.read(names), as_json=as_json, again=watch is not None)
                 if watch is None:
                     return 0
-                await asyncio.sleep(watch)
+                await lazy.sleep(watch)
         finally:
             reader.close()
 
@@ -505,10 +504,10 @@ class Reader:
             entries = [registry.find(name) for name in names]
         else:
             entries = [entry for entry in registry.list() if entry.is_live]
-        return list(await asyncio.gather(*(self._read(entry) for entry in entries)))
+        return list(await lazy.gather(*(self._read(entry) for entry in entries)))
 
     async def _read(self, entry: Entry) -> Reading:
-        host = await asyncio.to_thread(lazy.host_usage, entry)
+        host = await lazy.to_thread(lazy.host_usage, entry)
         now = time.monotonic()
         before, cpu = self._cpu.get(entry.id, (now, host.cpu_seconds))
         self._cpu[entry.id] = now, host.cpu_seconds
@@ -533,7 +532,7 @@ class Reader:
         try:
             if entry.id not in self._sandboxes:
                 self._sandboxes[entry.id] = lazy.Sandbox.attach(entry.id)
-            async with asyncio.timeout(GUEST_S):
+            async with lazy.timeout(GUEST_S):
                 return await self._sandboxes[entry.id].stats(), ""
         except TimeoutError:
             return None, "the guest does not answer"

@@ -97,7 +97,7 @@ OF_THE_KERNEL_OR_THE_PROGRAM = {
     "base/tick_rate.py",
     "warm/template_maker.py",
     "disks/images/boot_files.py",  # our agent
-    "qemu/keeper_check.py",
+    "qemu/keeper_successor.py",
     "qemu/debs.py",
     "qemu/keeper_parts/adopting.py",
     "qemu/keeper_parts/launch.py",

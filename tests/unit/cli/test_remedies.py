@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[3]
 
 SPEAKERS = {
     # The name of our distribution.
-    "engine/quicksand/base/distribution.py": 1,
+    "engine/quicksand/base/version.py": 1,
     # The words of the command line, which only the command line asks for.
     "engine/quicksand/life/spare_names.py": 1,
 }

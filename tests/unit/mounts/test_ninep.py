@@ -22,9 +22,9 @@ from quicksand.base.errors import (
     StateError,
 )
 from quicksand.base.paths import Paths
-from quicksand.mounts import ninep
+from quicksand.mounts import devices, ninep
+from quicksand.mounts.devices import Device
 from quicksand.mounts.directories import find
-from quicksand.mounts.ninep import Device
 from quicksand.qemu.binaries import QemuBinaries, find_binaries
 from quicksand.qemu.command import SharedDirectory, count_directories, plan
 from quicksand.qemu.qemu_hypervisor import Qemu
@@ -194,51 +194,51 @@ def test_a_file_system_without_attributes_is_refused_to_be_written(
 
 async def test_what_is_mounted_is_written_down(machine: MachineDir, data: Mount) -> None:
     other = replace(data, guest="/mnt/other", readonly=True)
-    ninep.note(machine, [Device(mount=data), Device(mount=other)])
+    devices.note(machine, [Device(mount=data), Device(mount=other)])
     guest = Guest()
     await ninep.mount_all(machine, [other], guest.ask)
-    assert ninep.mounted(machine) == [other]
+    assert devices.mounted(machine) == [other]
     (method, params), look = guest.asked
     assert method == "mount_share"
     assert look == ("file_stat", {"path": "/mnt/other"})
     assert params["share"] == "quicksand9p1"
     assert params["read_only"] is True
     await ninep.unmount(machine, other, guest.ask)
-    assert ninep.mounted(machine) == []
-    assert len(ninep.read(machine)) == 2
+    assert devices.mounted(machine) == []
+    assert len(devices.read(machine)) == 2
 
 
 async def test_a_kernel_without_9p_is_named_and_nothing_counts_as_mounted(
     machine: MachineDir, data: Mount
 ) -> None:
-    ninep.note(machine, [Device(mount=data)])
+    devices.note(machine, [Device(mount=data)])
     missing = "this guest's kernel has no 9p client (the kernel module 9p)"
     guest = Guest(mount_share=AgentRefusedError(missing, code="unsupported"))
     with pytest.raises(MountError, match="kernel module 9p") as raised:
         await ninep.mount_all(machine, [data], guest.ask)
     assert "cifs" in raised.value.hint
-    assert ninep.mounted(machine) == []
+    assert devices.mounted(machine) == []
 
 
 @pytest.mark.parametrize(("code", "stays"), [("busy", True), ("not_found", False)])
 async def test_what_is_in_use_stays_and_what_the_guest_took_away_does_not(
     machine: MachineDir, data: Mount, code: AgentCode, stays: bool
 ) -> None:
-    ninep.note(machine, [Device(mount=data, mounted=True)])
+    devices.note(machine, [Device(mount=data, mounted=True)])
     guest = Guest(unmount_share=AgentRefusedError("no", code=code))
     if stays:
         with pytest.raises(MountError, match="in use"):
             await ninep.unmount(machine, data, guest.ask)
     else:
         await ninep.unmount(machine, data, guest.ask)
-    assert ninep.mounted(machine) == [data] * stays
+    assert devices.mounted(machine) == [data] * stays
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"devices": 5}', '{"devices": [{"mount": 5}]}'])
 def test_a_record_that_cannot_be_read_has_no_devices(machine: MachineDir, text: str) -> None:
-    assert ninep.read(machine) == []
+    assert devices.read(machine) == []
     machine.ninep.write_text(text)
-    assert ninep.read(machine) == []
+    assert devices.read(machine) == []
 
 
 # Checkpoints

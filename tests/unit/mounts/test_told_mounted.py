@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 from quicksand.base.errors import AgentRefusedError, MountError
-from quicksand.mounts import known_mounts, mounting, ninep, shares
+from quicksand.mounts import devices, known_mounts, mounting, ninep, shares
+from quicksand.mounts.devices import Device
 from quicksand.mounts.mounter import Mounter
-from quicksand.mounts.ninep import Device
 from quicksand.mounts.share_server import start_server
 from quicksand.records.layout import MachineDir
 from quicksand.records.mount import NINEP, Mount
@@ -45,7 +45,7 @@ class Guest:
 
 def states(machine: MachineDir) -> list[MountState]:
     served = [known_mounts._state(share.mounter) for share in shares.read_shares(machine)]
-    here = [known_mounts._state(d.mounter) for d in ninep.read(machine) if d.mounted]
+    here = [known_mounts._state(d.mounter) for d in devices.read(machine) if d.mounted]
     return [*served, *here]
 
 
@@ -78,7 +78,7 @@ async def test_what_the_guest_cannot_see_is_not_mounted(
 
 async def test_by_9p_it_is_the_same(machine: MachineDir, data: Mount) -> None:
     mount = replace(data, type=NINEP)
-    ninep.note(machine, [Device(mount=mount)])
+    devices.note(machine, [Device(mount=mount)])
     guest = Guest(lambda: states(machine))
     await ninep.mount_all(machine, [mount], guest.ask)
     mounting_now = [MountState.MOUNTING]
@@ -115,7 +115,7 @@ async def test_what_9p_has_mounted_and_the_guest_cannot_see_is_unfinished(
     machine: MachineDir, data: Mount
 ) -> None:
     mount = replace(data, type=NINEP)
-    ninep.note(machine, [Device(mount=mount)])
+    devices.note(machine, [Device(mount=mount)])
     guest = Guest(lambda: states(machine), file_stat=AgentRefusedError("no", code="io"))
     with pytest.raises(MountError, match="was mounted, and the guest"):
         await ninep.mount_all(machine, [mount], guest.ask)

@@ -18,9 +18,9 @@ from quicksand import (
     get_machine_type,
     get_platform_config,
 )
+from quicksand.base.blocking import run_and_wait
 from quicksand.base.errors import ConfigError, HostError, QemuNotFound
 from quicksand.base.paths import paths
-from quicksand.base.threads import run_and_wait
 from quicksand.qemu import runtime
 from quicksand.qemu.binaries import QemuBinaries
 

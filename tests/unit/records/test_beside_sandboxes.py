@@ -17,7 +17,7 @@ from quicksand_tui.cli.ssh.ssh_config import sockets_dir
 
 ROOT = Path(__file__).parents[3]
 NAMING = {
-    "engine/quicksand/records/known_hosts.py",
+    "engine/quicksand/records/host_sockets.py",
     "engine/quicksand/records/layout.py",
     "engine/quicksand/fleet/far_end.py",
 }
@@ -70,4 +70,4 @@ def test_nothing_else_is_put_beside_sandboxes() -> None:
                 name = left.attr if isinstance(left, ast.Attribute) else getattr(left, "id", "")
                 if name.strip("_") == "runtime":
                     found.add(str(path.relative_to(ROOT)))
-    assert found <= NAMING, "give it a name in records/known_hosts.py"
+    assert found <= NAMING, "give it a name in records/host_sockets.py"

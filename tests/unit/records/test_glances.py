@@ -55,7 +55,7 @@ def test_a_start_reads_each_stopped_sandbox_once_and_looks_no_further(
     count = 20
     for number in range(count):
         make(registry, f"stopped-{number}")
-    read = record_counted(monkeypatch, registry, "read_json")
+    read = record_counted(monkeypatch, registry_module, "read_json")
     inspected = record_counted(monkeypatch, inspection, "read_json")
     looked_at = record_counted(monkeypatch, registry_module, "is_locked")
     reaped = record_counted(monkeypatch, registry_module, "runtime_dir")
@@ -94,7 +94,7 @@ def test_a_directory_that_is_removed_meanwhile_is_as_one_without_a_record(
                 remove(place_of(registry, record).root)
         return real(path)
 
-    monkeypatch.setattr(registry, "read_json", removing)
+    monkeypatch.setattr(registry_module, "read_json", removing)
     assert registry.named("third") is None
     make(registry, "third")
     assert registry.named("third") is not None
@@ -200,7 +200,7 @@ def test_a_name_that_is_known_is_found_without_reading_the_others(
     for number in range(9):
         make(registry, f"box-{number}")
     assert registry.named("box-5") is not None
-    read = record_counted(monkeypatch, registry, "read_json")
+    read = record_counted(monkeypatch, registry_module, "read_json")
     assert registry.named("box-5") is not None
     assert not read
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from quicksand.base.arch import describe_cpu
+from quicksand.base.cpu import describe_cpu
 from quicksand.base.errors import HistoryError
 from quicksand.records.nodes import Node
 from quicksand.snapshots.restore import check_shape, cpu_for, differences

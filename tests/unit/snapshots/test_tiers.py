@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from quicksand.base.errors import ConfigError, HostError, MachineError
 from quicksand.base.hypervisor import Features
-from quicksand.qemu.binaries import FEATURES
+from quicksand.qemu.features import FEATURES
 from quicksand.snapshots import comparing, paged
 from quicksand.snapshots.guest_ram import GuestRam
 from quicksand.snapshots.paged import why_not_readable

@@ -1,5 +1,5 @@
-"""What builds of images keep in the cache: the log of the last build of each, and the packages that
-they have downloaded, for the next ones."""
+"""The files that builds of images keep in the cache: the log of the last build of each, and the
+packages that they have downloaded, for the next ones."""
 
 from __future__ import annotations
 

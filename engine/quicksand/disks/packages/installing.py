@@ -27,13 +27,7 @@ from quicksand.base.staging import staging
 from quicksand.base.threads import in_stoppable_thread, in_thread_to_the_end
 from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.images.stored_image import Origin, StoredImage, sha256_file
-from quicksand.disks.packages.contents import (
-    BaseImage,
-    OverlayImage,
-    Unpacking,
-    find_entry_point,
-    find_image,
-)
+from quicksand.disks.packages.contents import BaseImage, OverlayImage, find_entry_point, find_image
 from quicksand.disks.packages.indexes import Link
 from quicksand.disks.packages.names import image_of, package_of
 from quicksand.disks.packages.sources import (
@@ -47,6 +41,7 @@ from quicksand.disks.packages.sources import (
     parse_source,
     usual_sources,
 )
+from quicksand.disks.packages.unpacking import Unpacking
 from quicksand.disks.packages.wanted import Wanted, find_requirement, parse_wanted
 from quicksand.disks.packages.web import Web
 from quicksand.disks.packages.wheel import Wheel, WheelName, check_arch, is_wheel, parse_wheel_name

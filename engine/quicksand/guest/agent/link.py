@@ -15,7 +15,8 @@ from quicksand.base.errors import (
     RevertedError,
     StateError,
 )
-from quicksand.base.files import Lease, read_json, take_lease
+from quicksand.base.files import read_json
+from quicksand.base.lease import Lease, take_lease
 from quicksand.base.remedies import Words
 from quicksand.guest.agent.session import Session, connect, dial
 from quicksand.records.layout import AGENT_PORTS, MachineDir, RuntimeDir

@@ -17,7 +17,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from quicksand.base.processes import ProcessKind, borrow, is_process, processes_of
+from quicksand.base.borrowing import borrow
+from quicksand.base.processes import ProcessKind, is_process, processes_of
 from quicksand.base.regular import open_file
 
 from .bounds import MemoryWatch

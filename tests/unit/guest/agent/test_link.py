@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from quicksand.base.errors import AgentUnreachableError, RevertedError, StateError
-from quicksand.base.files import is_leased, take_at_once
+from quicksand.base.lease import is_leased, take_at_once
 from quicksand.guest.agent.link import AgentLink
 from quicksand.guest.agent.session import Session, connect, dial
 from quicksand.records.layout import AGENT_PORTS, MachineDir, RuntimeDir

@@ -56,15 +56,13 @@ def test_the_command_orders_that_very_machine(
 ) -> None:
     """Also where the image suggests other options than usual, which the command would take."""
     monkeypatch.setattr(spare_names, "suggested_options", lambda *_: suggested)
-    monkeypatch.setattr(
-        "quicksand_tui.cli.this_host.stored_images.suggested_options", lambda *_: suggested
-    )
+    monkeypatch.setattr("quicksand_tui.cli.lazy_commands.suggested_options", lambda *_: suggested)
     ended: list[SandboxConfig] = []
 
     async def end_order(registry: object, config: SandboxConfig, *, as_json: bool) -> None:
         ended.append(config)
 
-    monkeypatch.setattr("quicksand_tui.cli.this_host.stored_images.end_order", end_order)
+    monkeypatch.setattr("quicksand_tui.cli.this_host.image_making.end_order", end_order)
     wanted = SandboxConfig.parse({"image": "debian", **options})
     program, *words = shlex.split(order_command(places, wanted, 0))
     assert (program, run(words)) == ("quicksand-tui", 0)
