@@ -91,7 +91,7 @@ def test_whoever_reads_a_record_a_lock_or_a_log_gets_an_error(
 
 OF_THE_KERNEL_OR_THE_PROGRAM = {
     "guest/network.py",
-    "base/arch.py",
+    "base/cpu.py",
     "base/capacity.py",
     "base/processes.py",
     "base/tick_rate.py",
