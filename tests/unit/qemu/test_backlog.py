@@ -7,7 +7,7 @@ import socket
 from collections.abc import Iterator
 
 import pytest
-from quicksand.base import processes
+from quicksand.base import borrowing
 from quicksand.qemu.keeper_successor import widen_backlogs
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="only Linux can do that")
@@ -54,5 +54,5 @@ def test_other_ports_and_processes_are_left_alone(
     assert widen_backlogs(os.getpid(), []) == 0
     assert widen_backlogs(os.getpid(), [1]) == 0
     assert widen_backlogs(2**22 + 1, [listener.getsockname()[1]]) == 0
-    monkeypatch.setattr(processes, "PIDFD_GETFD", 10_000)  # as where a filter refuses the call
+    monkeypatch.setattr(borrowing, "PIDFD_GETFD", 10_000)  # as where a filter refuses the call
     assert widen_backlogs(os.getpid(), [listener.getsockname()[1]]) == 0

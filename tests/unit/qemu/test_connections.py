@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from quicksand.base import processes
+from quicksand.base import borrowing
 from quicksand.base.errors import MachineError, QemuDiedError
 from quicksand.qemu.disconnecting import end_forwarded, end_streams, why_not
 
@@ -238,7 +238,7 @@ def test_a_kernel_that_refuses_is_known_beforehand(
         assert why_not(server.pid) == ""
         assert lives(one), "nothing is ended to find out"
         with monkeypatch.context() as patch:
-            patch.setattr(processes, "PIDFD_GETFD", 10_000)  # as where a filter refuses the call
+            patch.setattr(borrowing, "PIDFD_GETFD", 10_000)  # as where a filter refuses the call
             assert "pidfd_getfd: Function not implemented" in why_not(server.pid)
             with pytest.raises(MachineError, match="pidfd_getfd"):
                 end_forwarded(server.pid, keep=[])

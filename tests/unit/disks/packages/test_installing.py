@@ -22,7 +22,7 @@ from quicksand.base.files import try_lock
 from quicksand.base.removal import MARK
 from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.images.stored_image import StoredImage
-from quicksand.disks.packages import contents, installing
+from quicksand.disks.packages import installing
 from quicksand.disks.packages.installing import WAITING, Installed, install_package
 from quicksand.disks.packages.wheel import Wheel
 
@@ -456,7 +456,7 @@ async def test_a_full_disk_is_noticed_before_anything_is_unpacked(
         asked.append(need)
         raise DiskSpaceError(f"{root} is full")
 
-    monkeypatch.setattr(contents, "check_space", full)
+    monkeypatch.setattr(unpacking, "check_space", full)
     with pytest.raises(DiskSpaceError):
         await install(wheel, images)
     assert asked == [sum(len(data) for data in base_files().values())]
