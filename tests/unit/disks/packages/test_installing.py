@@ -22,7 +22,7 @@ from quicksand.base.files import try_lock
 from quicksand.base.removal import MARK
 from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.images.stored_image import StoredImage
-from quicksand.disks.packages import installing
+from quicksand.disks.packages import installing, unpacking
 from quicksand.disks.packages.installing import WAITING, Installed, install_package
 from quicksand.disks.packages.wheel import Wheel
 
