@@ -29,6 +29,10 @@ REACTIONS_MAX = 8
 """The most times that fields may change each other in turn; a form that needs more is
 contradictory."""
 
+WAITS_S = 1.0
+"""Seconds from an Enter to an Escape from which on somebody waits: who types both at once takes
+nothing back."""
+
 OFFERS_CELLS = 160
 """Cells of the continuations listed below a field: two lines or so."""
 
@@ -70,6 +74,8 @@ class FormScreen(Dialog[Values]):
         self._behind: list[events.Key] | None = None
         """Keys typed behind an Enter of which it is not known yet whether it ends the form; None if
         there is no such Enter."""
+        self._entered = 0.0
+        """The time of that Enter, in seconds of the monotonic clock."""
 
     @property
     def shows_saves(self) -> bool:
@@ -138,14 +144,12 @@ class FormScreen(Dialog[Values]):
         return True
 
     def drops_key(self, key: events.Key) -> bool:
-        """Holds keys behind Enter: they are for this form only if it stays."""
-        if key.key == "escape":
-            self._behind = None
-        elif self._behind is not None:
+        """Holds keys behind Enter: they are for this form only if it stays. An Escape leaves it
+        nevertheless if it was not typed together with that Enter, but while one waits."""
+        if self._behind is not None and (key.key != "escape" or key.time - self._entered < WAITS_S):
             self._behind.append(key)
             return True
-        elif key.key == "enter":
-            self._behind = []
+        self._behind, self._entered = ([], key.time) if key.key == "enter" else (None, 0.0)
         return False
 
     async def _release_keys(self) -> None:

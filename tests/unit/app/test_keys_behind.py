@@ -3,12 +3,15 @@ that: they are for whatever has the focus then."""
 
 from __future__ import annotations
 
+import threading
+from typing import Any
+
 import pytest
 from textual.events import Key
 from textual.pilot import Pilot
 
 from quicksand_tui.screens.command_line import CommandScreen
-from quicksand_tui.screens.form import FormScreen
+from quicksand_tui.screens.form import WAITS_S, FormScreen
 from quicksand_tui.screens.help import HelpScreen
 from quicksand_tui.ui import key_routing
 from quicksand_tui.ui.app import QuicksandApp
@@ -51,6 +54,41 @@ async def test_keys_behind_enter_are_no_part_of_what_it_takes() -> None:
         await until(lambda: line_of(app) == "clone . 0")
         await until(lambda: toasts(app))
         assert toasts(app)[0].startswith("name is saved")
+
+
+async def test_escape_right_behind_enter_takes_nothing_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also where the host is looked at before the form knows whether it stays."""
+    looking, looked, see = threading.Event(), threading.Event(), FormScreen._see
+
+    def slow(form: FormScreen, *words: Any) -> Any:
+        looking.set()
+        assert looked.wait(60)
+        return see(form, *words)
+
+    service = FakeService(KEPT)
+    async with shown(service, size=(120, 36)) as (app, pilot):
+        await open_form(app, pilot, "n")
+        monkeypatch.setattr(FormScreen, "_see", slow)
+        form = app.screen
+        type_at_once(app, "\r\x1b")
+        await until(looking.is_set)
+        await pilot.pause()
+        assert app.screen is form
+        looked.set()
+        await until(lambda: len(service.made) == 1)
+
+
+async def test_escape_leaves_a_form_that_still_looks_at_what_was_entered() -> None:
+    async with shown(FakeService(KEPT), size=(120, 36)) as (app, pilot):
+        await open_form(app, pilot, "S")
+        form = app.screen
+        assert isinstance(form, FormScreen)
+        entered, later = Key("enter", "\r"), Key("escape", "\x1b")
+        assert not form.drops_key(entered)
+        later.time = entered.time + 2 * WAITS_S
+        assert not form.drops_key(later)
 
 
 async def test_a_form_that_stays_gets_the_keys_behind_its_enter() -> None:
