@@ -88,9 +88,12 @@ def open_regular(path: Path) -> int:
         if error.errno == errno.ENXIO:  # a socket
             raise NotAFileError(errno.EINVAL, NO_FILE, os.fspath(path)) from error
         raise
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise NotAFileError(errno.EINVAL, NO_FILE, os.fspath(path))
+    except OSError:
         os.close(descriptor)
-        raise NotAFileError(errno.EINVAL, NO_FILE, os.fspath(path))
+        raise
     return descriptor
 
 

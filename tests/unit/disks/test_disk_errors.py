@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -79,3 +80,20 @@ def test_a_damaged_table_of_snapshots_is_named(tmp_path: Path) -> None:
         require_sane_snapshots(path, "a layer")
     with pytest.raises(ImageError, match=r"cannot read .*none"):
         require_sane_snapshots(tmp_path / "none", "a layer")
+
+
+def test_a_file_that_cannot_be_looked_at_is_not_left_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = tmp_path / "disk.qcow2"
+    disk.write_bytes(b"QFI")
+    opened = len(os.listdir("/proc/self/fd"))
+
+    def failing(_: int) -> os.stat_result:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fstat", failing)
+        with pytest.raises(ImageError):
+            check_qcow2(disk)
+    assert len(os.listdir("/proc/self/fd")) == opened

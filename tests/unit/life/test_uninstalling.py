@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -143,6 +144,9 @@ async def test_during_an_installation_nothing_of_that_name_goes(
     (found,) = await install_package(str(make_wheel(tmp_path)), images)
     lock = try_lock(images.root / ".alpine.lock")
     assert lock is not None
-    with pytest.raises(StateError, match="just being built or installed"):
-        remove("alpine", places)
-    assert images.get("alpine") == found.image
+    try:
+        with pytest.raises(StateError, match="just being built or installed"):
+            remove("alpine", places)
+        assert images.get("alpine") == found.image
+    finally:
+        os.close(lock)
