@@ -14,7 +14,7 @@ from quicksand.base.errors import (
     PathError,
     QuicksandError,
 )
-from quicksand.disks.images.disk_headers import disk_errors, require_sane_snapshots
+from quicksand.disks.images.disk_headers import check_qcow2, disk_errors, require_sane_snapshots
 from quicksand.disks.images.disk_layers import create_overlay
 from quicksand_disks import (
     DiskFileError,
