@@ -34,7 +34,7 @@ from quicksand_tui.screens.dialogs import Dialogs
 from quicksand_tui.screens.main_screen import MainScreen
 from quicksand_tui.screens.terminal_loan import FullShell
 from quicksand_tui.ui import lazy_parts
-from quicksand_tui.ui.everywhere import ColonLine, Everywhere, Leaving
+from quicksand_tui.ui.everywhere import Everywhere, Leaving
 from quicksand_tui.ui.key_routing import KeyRouting, ScreenStack
 from quicksand_tui.ui.themes import AppLooks
 from quicksand_tui.ui.world_watch import ConfigWatch, FirstLook, SavesWatch, WorldWatch
@@ -126,8 +126,7 @@ class QuicksandApp(App[int]):
             self, service, self.operations, self.dialogs, self.present, ascii_only=ascii_glyphs
         )
         self._leaving = Leaving(self, self.operations, self.dialogs, self.keys, self.full_shell)
-        self.colon_line = self._make_colon_line()
-        self._everywhere = self._make_everywhere()
+        self.everywhere = self._make_everywhere()
         self._painted_first = painted
         self.looks.begin(self.terminal.abilities)
         self.settings.check(self.available_themes)
@@ -164,18 +163,6 @@ class QuicksandApp(App[int]):
             at_least_s=at_least_s,
         )
 
-    def _make_colon_line(self) -> ColonLine:
-        return ColonLine(
-            self,
-            self.stack,
-            self.operations,
-            self.dialogs,
-            self.keys,
-            self.memory,
-            self.present,
-            ascii_only=self.ascii,
-        )
-
     def _make_everywhere(self) -> Everywhere:
         return Everywhere(
             self,
@@ -184,7 +171,7 @@ class QuicksandApp(App[int]):
             self.dialogs,
             self.keys,
             self.terminal,
-            self.colon_line,
+            self.memory,
             self._leaving,
             self.service,
             self.present,
@@ -214,7 +201,7 @@ class QuicksandApp(App[int]):
             self.terminal,
             self.memory,
             self.full_shell,
-            everywhere=self._everywhere,
+            everywhere=self.everywhere,
             rows=self.size.height,
             ascii_only=self.ascii,
         )
@@ -351,7 +338,7 @@ class QuicksandApp(App[int]):
             self.world,
             self.keys,
             change_theme=self.action_change_theme,
-            open_line=self.colon_line.open,
+            open_line=self.everywhere.open_line,
         )
 
     # Keys

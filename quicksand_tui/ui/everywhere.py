@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from quicksand_tui.ui.key_routing import ScreenStack
 
 
+HISTORY_FILE = "commands.json"
+
+
 class Everywhere(Doer):
     """The actions of the whole app; they work on the selection of the front screen."""
 
@@ -40,7 +43,7 @@ class Everywhere(Doer):
         dialogs: Dialogs,
         keys: Keys,
         terminal: OuterTerminal,
-        colon_line: ColonLine,
+        memory: Memory,
         leaving: Leaving,
         service: EngineService,
         present: Present,
@@ -53,7 +56,7 @@ class Everywhere(Doer):
         self._dialogs = dialogs
         self._keys = keys
         self._terminal = terminal
-        self._colon_line = colon_line
+        self._memory = memory
         self._service = service
         self._leaving = leaving
         self._present = present
@@ -70,7 +73,30 @@ class Everywhere(Doer):
         self._dialogs.open_commands()
 
     def do_command(self) -> None:
-        self._colon_line.open()
+        self.open_line()
+
+    def open_line(self, line: str = "") -> None:
+        """Opens the `:` line for the selection of the front screen, with ``line`` in it."""
+        screen, selection = self._stack.with_actions, self._stack.selection
+        orders = lazy_parts.Orders(
+            self._app, self._stack, self._operations, self._dialogs, self._keys
+        )
+
+        def take(target: Target | None) -> None:
+            if target is not None:
+                orders.carry_out(target, selection)
+
+        asks = lazy_parts.CommandScreen(
+            self._present.world,
+            selection,
+            lazy_parts.verbs_of(screen.scope if screen is not None else Scope.MAIN),
+            self._memory,
+            themes=self._app.available_themes,
+            history=CommandHistory(StateFile(state_dir() / HISTORY_FILE)),
+            line=line,
+            ascii_only=self._ascii,
+        )
+        self._app.push_screen(asks, take)
 
     def do_suspend(self) -> None:
         self._app.action_suspend_process()
@@ -149,57 +175,6 @@ class Everywhere(Doer):
             else "The mouse is the app's again",
         )
         self._stack.show()
-
-
-HISTORY_FILE = "commands.json"
-
-
-class ColonLine:
-    """Asks for a command, and has it carried out."""
-
-    def __init__(
-        self,
-        app: App[int],
-        stack: ScreenStack,
-        operations: Operations,
-        dialogs: Dialogs,
-        keys: Keys,
-        memory: Memory,
-        present: Present,
-        *,
-        ascii_only: bool,
-    ) -> None:
-        self._app = app
-        self._stack = stack
-        self._operations = operations
-        self._dialogs = dialogs
-        self._keys = keys
-        self._memory = memory
-        self._present = present
-        self._ascii = ascii_only
-
-    def open(self, line: str = "") -> None:
-        """Opens the line for the selection of the front screen, with ``line`` in it."""
-        screen, selection = self._stack.with_actions, self._stack.selection
-        orders = lazy_parts.Orders(
-            self._app, self._stack, self._operations, self._dialogs, self._keys
-        )
-
-        def take(target: Target | None) -> None:
-            if target is not None:
-                orders.carry_out(target, selection)
-
-        asks = lazy_parts.CommandScreen(
-            self._present.world,
-            selection,
-            lazy_parts.verbs_of(screen.scope if screen is not None else Scope.MAIN),
-            self._memory,
-            themes=self._app.available_themes,
-            history=CommandHistory(StateFile(state_dir() / HISTORY_FILE)),
-            line=line,
-            ascii_only=self._ascii,
-        )
-        self._app.push_screen(asks, take)
 
 
 class Leaving:

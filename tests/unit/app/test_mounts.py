@@ -315,7 +315,7 @@ async def test_the_line_says_what_is_wrong(here: Path, line: str, says: str) -> 
 
 
 async def enter(app: QuicksandApp, pilot: Pilot[int], line: str) -> None:
-    app.colon_line.open(line)
+    app.everywhere.open_line(line)
     await until(lambda: isinstance(app.focused, Input) and app.focused.size)
     await pilot.press("enter")
 

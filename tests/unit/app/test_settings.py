@@ -164,7 +164,7 @@ async def test_a_read_only_app_shows_logs_trees_and_saves() -> None:
         await until(lambda: not app.operations.jobs)
         await pilot.press("escape")
         await until(lambda: app.screen is app.main)
-        app.colon_line.open("tree web")
+        app.everywhere.open_line("tree web")
         await pilot.pause()
         await pilot.press("enter")
         await until(lambda: app.main.checkpoints.table.has_focus)

@@ -300,7 +300,7 @@ def test_shells_that_were_left(snap_compare: Compare) -> None:
 def test_command_line(snap_compare: Compare) -> None:
     async def run(pilot: Pilot[int]) -> None:
         app = await ready(pilot)
-        app.colon_line.open("revert web ")
+        app.everywhere.open_line("revert web ")
         await until(lambda: isinstance(app.focused, Input) and app.focused.size)
         await until(lambda: "tried-something" in screen_text(app))
         await pilot.press("tab", "tab")
@@ -314,7 +314,7 @@ def test_command_line(snap_compare: Compare) -> None:
 def test_what_is_wrong_on_the_command_line(snap_compare: Compare) -> None:
     async def run(pilot: Pilot[int]) -> None:
         app = await ready(pilot)
-        app.colon_line.open("stop db")
+        app.everywhere.open_line("stop db")
         await until(lambda: isinstance(app.focused, Input) and app.focused.size)
         await until(lambda: "stop [SANDBOX]" in screen_text(app))
         await pilot.press("enter")
