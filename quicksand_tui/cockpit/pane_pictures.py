@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary, finalize, ref
 
+from quicksand_panes.widgets import PictureScreen
 from quicksand_pixels import (
     MARKS,
     PLACEHOLDER,
@@ -30,7 +31,6 @@ from quicksand_pixels.encoding import transmit
 
 from quicksand_tui.cockpit.text_pictures import cell_size, way_of
 from quicksand_tui.kit.textual_private import driver_of
-from quicksand_tui.panes.pictures import PictureScreen
 
 if TYPE_CHECKING:
     from collections.abc import Callable

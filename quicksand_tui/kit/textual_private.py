@@ -17,6 +17,7 @@ from collections import deque
 from contextvars import copy_context
 from typing import IO, TYPE_CHECKING, Any, cast
 
+from quicksand_panes.input_splitter import ESCAPE, ESCAPE_WAIT_S, InputSplitter, Piece
 from textual import constants, events
 from textual._xterm_parser import XTermParser
 from textual.drivers.linux_driver import LinuxDriver
@@ -26,7 +27,6 @@ from quicksand_tui.kit.line_speed import Line
 from quicksand_tui.kit.probe import ANSWER_LOCAL_S, ANSWER_SSH_S, POINTER_RESET, cell_pixels
 from quicksand_tui.kit.shown import Shown, erases_in_colour
 from quicksand_tui.kit.terminal_queries import DRAWN_QUESTION, ReplyReader, over_ssh
-from quicksand_tui.panes.input import ESCAPE, ESCAPE_WAIT_S, InputSplitter, Piece
 
 if TYPE_CHECKING:
     import asyncio

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import subprocess
 import sys
 import tomllib
@@ -14,32 +15,42 @@ from pathlib import Path
 import PIL
 import pytest
 from PIL import Image
+from quicksand_panes.widgets import Pane, Workspace
 from quicksand_smb.config import parse
 
 from quicksand_tui import __version__
+from tests.unit.app.fakes import until
 from tests.unit.terminal.test_recordings import RECORDINGS
 from tests.unit.test_distribution import build, ours
 from tests.unit.test_house import ROOT
 
 PIXELS = "terminal/quicksand_pixels"
+PANES = "terminal/quicksand_panes"
 DISKS = "images/quicksand_disks"
 
 ALONE = {
     "smb3": "quicksand_smb",
     "terminal": "quicksand_vt",
     PIXELS: "quicksand_pixels",
+    PANES: "quicksand_panes",
     DISKS: "quicksand_disks",
 }
 """The packages by the directories from which they are built."""
 
 NEEDS = {
     PIXELS: ["pillow>=10.3", f"quicksand-vt=={__version__}"],
+    PANES: [
+        f"quicksand-pixels=={__version__}",
+        f"quicksand-vt=={__version__}",
+        "textual>=8.0,<9",
+    ],
     DISKS: ["backports.zstd>=1.0; python_version < '3.14'"],
 }
 
 
 EXTRAS = ROOT / "extras"
 
+PROGRAM = ROOT / "terminal" / "examples" / "panes.py"
 EXAMPLE = ROOT / "terminal" / "examples" / "htop.bin"
 
 
@@ -149,6 +160,31 @@ def test_the_program_of_the_readme_about_pictures_shows_one(
     # In the middle, and enlarged at most twice: 32 cells of 10 pixels, and 4 of 20.
     assert done.stdout.startswith(b"\x1b[2J\x1b[10;25H\x1b[48;5;196m")
     assert done.stdout.count(b" " * 32) == 4
+
+
+async def test_the_example_of_panes_splits_them_and_types_into_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    example = runpy.run_path(str(PROGRAM))
+    monkeypatch.setattr(sys, "argv", [PROGRAM.name, "cat"])
+    app = example["Panes"]()
+    async with app.run_test(size=(60, 8)) as pilot:
+        space = app.query_one(Workspace)
+        await until(lambda: space.panes[0].is_open)
+        await pilot.press("a", "b", "enter")
+        await until(lambda: first_rows(space.panes[0], 2) == ["ab", "ab"])
+        await pilot.press("ctrl+right_square_bracket", "percent_sign")
+        await until(lambda: len(space.panes) == 2 and space.panes[1].is_open)
+        await pilot.press("ctrl+right_square_bracket", "q")
+
+
+def first_rows(pane: Pane, count: int) -> list[str]:
+    begin = pane.terminal.screen_line
+    return [pane.terminal.text(begin + row) for row in range(count)]
+
+
+def test_the_readme_about_panes_has_the_app_of_the_example() -> None:
+    assert code_in(ROOT / PANES / "README.md", "python") in PROGRAM.read_text()
 
 
 def test_the_recording_is_one_that_is_compared_with_tmux() -> None:

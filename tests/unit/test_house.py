@@ -16,6 +16,7 @@ import quicksand_disks
 import quicksand_e2b
 import quicksand_fleet
 import quicksand_images
+import quicksand_panes
 import quicksand_pixels
 import quicksand_smb
 import quicksand_vt
@@ -34,6 +35,7 @@ PACKAGES = {
         quicksand_images,
         quicksand_disks,
         quicksand_smb,
+        quicksand_panes,
         quicksand_pixels,
         quicksand_vt,
     )
@@ -207,11 +209,10 @@ def test_only_qemu_its_display_and_its_events_speak_qmp(house: Graph) -> None:
         ("quicksand_vt", set()),
         ("quicksand_disks", {"backports", "compression"}),
         ("quicksand_pixels", {"PIL", "quicksand_vt"}),
+        ("quicksand_panes", {"PIL", "quicksand_pixels", "quicksand_vt", "rich", "textual"}),
     ],
 )
-def test_what_stands_alone_needs_nothing_but_python_zstd_and_pillow(
-    package: str, needs: set[str]
-) -> None:
+def test_what_stands_alone_needs_no_more_than_it_says(package: str, needs: set[str]) -> None:
     for name, path in modules({package: PACKAGES[package]}).items():
         whole = {one.partition(".")[0] for one in imports(name, path)}
         assert whole <= {package, *needs, *sys.stdlib_module_names}, name
@@ -226,6 +227,20 @@ def test_what_stands_alone_needs_nothing_but_python_zstd_and_pillow(
             {f"quicksand_disks.{one}" for one in ("changes", "comparing", "ext4", "qcow2", "zstd")},
         ),
         ("quicksand_pixels", {"quicksand_pixels.encoding", "quicksand_pixels.decoding"}),
+        (
+            "quicksand_panes",
+            {
+                f"quicksand_panes.{one}"
+                for one in (
+                    "guest_terminal",
+                    "input_splitter",
+                    "messages",
+                    "row_drawing",
+                    "splits",
+                    "widgets",
+                )
+            },
+        ),
     ],
 )
 def test_what_stands_alone_is_used_by_its_public_names(
