@@ -24,6 +24,7 @@ PACKAGES = ("quicksand", "quicksand_tui", "quicksand_e2b", "quicksand_fleet", "q
 PACKAGES_ALONE = (
     "quicksand_disks",
     "quicksand_smb",
+    "quicksand_driver",
     "quicksand_panes",
     "quicksand_pixels",
     "quicksand_vt",

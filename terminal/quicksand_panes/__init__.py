@@ -2,7 +2,6 @@
 
 The public modules: `widgets` (a `Workspace` is a group of panes), `messages` (what they tell),
 `guest_terminal` (what a pane needs of a terminal, and what it is told), `splits` (the layout of
-panes), `input_splitter` (the user's keys as they were typed), and `row_drawing` (rows of a terminal
-without a pane). Only the first two and the last need Textual. Nothing is opened or read; programs
-in the terminals are taken to be hostile.
+panes), and `row_drawing` (rows of a terminal without a pane). Only `guest_terminal` and `splits` do
+without Textual. Nothing is opened or read; programs in the terminals are taken to be hostile.
 """

@@ -25,6 +25,7 @@ from tests.unit.test_distribution import build, ours
 from tests.unit.test_house import ROOT
 
 PIXELS = "terminal/quicksand_pixels"
+DRIVER = "terminal/quicksand_driver"
 PANES = "terminal/quicksand_panes"
 DISKS = "images/quicksand_disks"
 
@@ -32,6 +33,7 @@ ALONE = {
     "smb3": "quicksand_smb",
     "terminal": "quicksand_vt",
     PIXELS: "quicksand_pixels",
+    DRIVER: "quicksand_driver",
     PANES: "quicksand_panes",
     DISKS: "quicksand_disks",
 }
@@ -39,6 +41,7 @@ ALONE = {
 
 NEEDS = {
     PIXELS: ["pillow>=10.3", f"quicksand-vt=={__version__}"],
+    DRIVER: ["textual>=8.0,<9"],
     PANES: [
         f"quicksand-pixels=={__version__}",
         f"quicksand-vt=={__version__}",

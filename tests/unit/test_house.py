@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import quicksand
 import quicksand_disks
+import quicksand_driver
 import quicksand_e2b
 import quicksand_fleet
 import quicksand_images
@@ -35,6 +36,7 @@ PACKAGES = {
         quicksand_images,
         quicksand_disks,
         quicksand_smb,
+        quicksand_driver,
         quicksand_panes,
         quicksand_pixels,
         quicksand_vt,
@@ -209,6 +211,7 @@ def test_only_qemu_its_display_and_its_events_speak_qmp(house: Graph) -> None:
         ("quicksand_vt", set()),
         ("quicksand_disks", {"backports", "compression"}),
         ("quicksand_pixels", {"PIL", "quicksand_vt"}),
+        ("quicksand_driver", {"rich", "textual"}),
         ("quicksand_panes", {"PIL", "quicksand_pixels", "quicksand_vt", "rich", "textual"}),
     ],
 )
@@ -228,12 +231,25 @@ def test_what_stands_alone_needs_no_more_than_it_says(package: str, needs: set[s
         ),
         ("quicksand_pixels", {"quicksand_pixels.encoding", "quicksand_pixels.decoding"}),
         (
+            "quicksand_driver",
+            {
+                f"quicksand_driver.{one}"
+                for one in (
+                    "columns",
+                    "input_splitter",
+                    "probe",
+                    "terminal_queries",
+                    "textual_compositor",
+                    "textual_private",
+                )
+            },
+        ),
+        (
             "quicksand_panes",
             {
                 f"quicksand_panes.{one}"
                 for one in (
                     "guest_terminal",
-                    "input_splitter",
                     "messages",
                     "row_drawing",
                     "splits",

@@ -16,6 +16,7 @@ PACKAGES = (
     "quicksand_tui",
     "smb3/quicksand_smb",
     "images/quicksand_disks",
+    "terminal/quicksand_driver",
     "terminal/quicksand_panes",
     "terminal/quicksand_pixels",
     "terminal/quicksand_vt",

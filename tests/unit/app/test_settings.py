@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from quicksand_panes.input_splitter import InputSplitter
+from quicksand_driver.input_splitter import InputSplitter
 from quicksand_panes.widgets import Pane
 from textual.pilot import Pilot
 from textual.widgets import Static

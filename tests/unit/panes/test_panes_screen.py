@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from quicksand.things.status import Status
+from quicksand_driver.textual_private import RawInput
 from quicksand_panes.guest_terminal import LinkState, Running
 from quicksand_panes.widgets import Pane, Workspace
 from textual.events import Key, Paste
@@ -19,7 +20,6 @@ from textual.screen import Screen
 
 from quicksand_tui.door.service_protocol import ShellView
 from quicksand_tui.home.state import PaneMemory, StateFile
-from quicksand_tui.kit.textual_private import RawInput
 from quicksand_tui.screens.confirm import ConfirmScreen
 from quicksand_tui.screens.form import FormScreen
 from quicksand_tui.screens.help import HelpScreen
