@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import quicksand
+import quicksand_benchmark
 import quicksand_disks
 import quicksand_driver
 import quicksand_e2b
@@ -29,6 +30,7 @@ ARCHITECTURE = ROOT / "docs" / "internals" / "architecture.md"
 PACKAGES = {
     package.__name__: Path(str(package.__file__)).parent
     for package in (
+        quicksand_benchmark,
         quicksand_e2b,
         quicksand_fleet,
         quicksand_tui,
@@ -273,7 +275,7 @@ def test_public_names_of_pictures_need_no_pillow_but_to_draw() -> None:
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-@pytest.mark.parametrize("package", ["quicksand_e2b", "quicksand_fleet"])
+@pytest.mark.parametrize("package", ["quicksand_benchmark", "quicksand_e2b", "quicksand_fleet"])
 def test_an_extra_knows_the_engine_and_the_program_by_their_public_names(package: str) -> None:
     for name, path in modules({package: PACKAGES[package]}).items():
         ours = {one for one in imports(name, path) if one.startswith("quicksand")}

@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = (
     "engine/quicksand",
     "extras/quicksand_e2b",
+    "extras/quicksand_benchmark",
     "extras/quicksand_fleet",
     "quicksand_tui",
     "smb3/quicksand_smb",
