@@ -21,7 +21,13 @@ ROOT = Path(__file__).parents[1]
 HOMES = ("", "engine", "extras", "images", "smb3", "terminal")
 """The directories that packages lie in."""
 PACKAGES = ("quicksand", "quicksand_tui", "quicksand_e2b", "quicksand_fleet", "quicksand_images")
-PACKAGES_ALONE = ("quicksand_disks", "quicksand_smb", "quicksand_pixels", "quicksand_vt")
+PACKAGES_ALONE = (
+    "quicksand_disks",
+    "quicksand_smb",
+    "quicksand_pixels",
+    "quicksand_vnc",
+    "quicksand_vt",
+)
 NOTES = ROOT / ".pytest_cache" / "v" / "quicksand" / "seconds"
 """Test files and the seconds that they took, as JSON."""
 UNKNOWN_S = 4.0

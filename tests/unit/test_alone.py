@@ -3,6 +3,7 @@ Extras stand beside the program; each has a README of a page, too."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import subprocess
@@ -20,20 +21,24 @@ from quicksand_tui import __version__
 from tests.unit.terminal.test_recordings import RECORDINGS
 from tests.unit.test_distribution import build, ours
 from tests.unit.test_house import ROOT
+from tests.unit.vnc.fake_vnc import FakeVnc, filled, serve, update
 
 PIXELS = "terminal/quicksand_pixels"
+VNC = "terminal/quicksand_vnc"
 DISKS = "images/quicksand_disks"
 
 ALONE = {
     "smb3": "quicksand_smb",
     "terminal": "quicksand_vt",
     PIXELS: "quicksand_pixels",
+    VNC: "quicksand_vnc",
     DISKS: "quicksand_disks",
 }
 """The packages by the directories from which they are built."""
 
 NEEDS = {
     PIXELS: ["pillow>=10.3", f"quicksand-vt=={__version__}"],
+    VNC: ["pillow>=10.3"],
     DISKS: ["backports.zstd>=1.0; python_version < '3.14'"],
 }
 
@@ -149,6 +154,32 @@ def test_the_program_of_the_readme_about_pictures_shows_one(
     # In the middle, and enlarged at most twice: 32 cells of 10 pixels, and 4 of 20.
     assert done.stdout.startswith(b"\x1b[2J\x1b[10;25H\x1b[48;5;196m")
     assert done.stdout.count(b" " * 32) == 4
+
+
+async def test_the_program_of_the_readme_about_vnc_types_and_writes_a_picture(
+    wheels: dict[str, Path], tmp_path: Path
+) -> None:
+    """Without Pillow, too."""
+    program = code_in(ROOT / VNC / "README.md", "python")
+    lines = [line for line in program.splitlines() if line]
+    assert len(lines) <= 15
+
+    async def script(server: FakeVnc) -> None:
+        await server.greet(16, 8)
+        await server.expect_request(16, 8, incremental=False)
+        server.send(update(filled(0, 0, 16, 8, b"\xff\0\0\0")))
+        for keysym in (ord("x"), 0xFF0D):
+            await server.expect(">BBxxI", 4, 1, keysym)
+            await server.expect(">BBxxI", 4, 0, keysym)
+        server.send(update(filled(0, 0, 16, 8, b"\0\0\xff\0")))
+
+    outside = f"import sys; sys.path.append({str(wheels[VNC])!r})\n"
+    async with serve(None, script) as port:
+        command = ["-I", "-S", "-c", outside + program, "127.0.0.1", str(port), "x", "screen.png"]
+        process = await asyncio.create_subprocess_exec(sys.executable, *command, cwd=tmp_path)
+        assert await process.wait() == 0
+    with Image.open(tmp_path / "screen.png") as picture:
+        assert picture.size == (16, 8) and picture.getpixel((3, 3)) == (0, 0, 255)
 
 
 def test_the_recording_is_one_that_is_compared_with_tmux() -> None:

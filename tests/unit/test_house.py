@@ -18,6 +18,7 @@ import quicksand_fleet
 import quicksand_images
 import quicksand_pixels
 import quicksand_smb
+import quicksand_vnc
 import quicksand_vt
 
 import quicksand_tui
@@ -35,6 +36,7 @@ PACKAGES = {
         quicksand_disks,
         quicksand_smb,
         quicksand_pixels,
+        quicksand_vnc,
         quicksand_vt,
     )
 }
@@ -207,6 +209,7 @@ def test_only_qemu_its_display_and_its_events_speak_qmp(house: Graph) -> None:
         ("quicksand_vt", set()),
         ("quicksand_disks", {"backports", "compression"}),
         ("quicksand_pixels", {"PIL", "quicksand_vt"}),
+        ("quicksand_vnc", {"PIL"}),
     ],
 )
 def test_what_stands_alone_needs_nothing_but_python_zstd_and_pillow(
@@ -226,6 +229,10 @@ def test_what_stands_alone_needs_nothing_but_python_zstd_and_pillow(
             {f"quicksand_disks.{one}" for one in ("changes", "comparing", "ext4", "qcow2", "zstd")},
         ),
         ("quicksand_pixels", {"quicksand_pixels.encoding", "quicksand_pixels.decoding"}),
+        (
+            "quicksand_vnc",
+            {f"quicksand_vnc.{one}" for one in ("animation", "client", "watching")},
+        ),
     ],
 )
 def test_what_stands_alone_is_used_by_its_public_names(
@@ -237,8 +244,9 @@ def test_what_stands_alone_is_used_by_its_public_names(
             assert not {one for one in wanted if one.startswith(f"{package}.")} - public, name
 
 
-def test_public_names_of_pictures_need_no_pillow_but_to_draw() -> None:
-    program = "import sys, quicksand_pixels; sys.exit('PIL' in sys.modules)"
+@pytest.mark.parametrize("package", ["quicksand_pixels", "quicksand_vnc"])
+def test_public_names_of_pictures_need_no_pillow_but_to_draw(package: str) -> None:
+    program = f"import sys, {package}; sys.exit(bool({{'PIL', 'asyncio'}} & sys.modules.keys()))"
     subprocess.run([sys.executable, "-c", program], check=True)
 
 

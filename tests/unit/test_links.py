@@ -18,6 +18,7 @@ ALONE = [
     ROOT / "smb3" / "README.md",
     ROOT / "terminal" / "README.md",
     ROOT / "terminal" / "quicksand_pixels" / "README.md",
+    ROOT / "terminal" / "quicksand_vnc" / "README.md",
     ROOT / "images" / "quicksand_disks" / "README.md",
 ]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md")), *ALONE]

@@ -17,6 +17,7 @@ PACKAGES = (
     "smb3/quicksand_smb",
     "images/quicksand_disks",
     "terminal/quicksand_pixels",
+    "terminal/quicksand_vnc",
     "terminal/quicksand_vt",
     "images/quicksand_images",
 )
