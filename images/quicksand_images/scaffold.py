@@ -31,7 +31,9 @@ TAKEN = (
     "qemu",
     "smb",
     "tui",
+    "vnc",
     "vt",
+    "wheels",
 )
 """What cannot be an image's name: the package or its module would be one of ours, or of the
 ecosystem's (specification, "Package Structure"), which is no image."""
