@@ -27,6 +27,7 @@ PACKAGES_ALONE = (
     "quicksand_pixels",
     "quicksand_vnc",
     "quicksand_vt",
+    "quicksand_wheels",
 )
 NOTES = ROOT / ".pytest_cache" / "v" / "quicksand" / "seconds"
 """Test files and the seconds that they took, as JSON."""

