@@ -31,10 +31,10 @@ from typing import Any
 from quicksand import Checkpoint, QuicksandError, Sandbox
 from quicksand.records.machine_options import parse_memory
 from quicksand.snapshots.tracking import ANONYMOUS, LEVELS, VARIABLE, find_level
+from quicksand_benchmark.command import revert_times, write_plainly
+from quicksand_benchmark.measured import MIB, warm_sandbox, write_memory
 
 from quicksand_tui.cli.output import complain, print_table
-from quicksand_tui.cli.this_host.benchmark import revert_times, write_plainly
-from quicksand_tui.cli.this_host.measured import MIB, warm_sandbox, write_memory
 
 HEADS = ("GUEST", "LEVEL", "WRITTEN", "PAUSE ms", "CALL s", "PLAIN s", "STORED MiB")
 REVERT_HEADS = ("GUEST", "LEVEL", "WRITTEN", "REVERT s", "PAUSE ms", "FORM")

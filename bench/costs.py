@@ -40,9 +40,9 @@ from quicksand.records.registry import Registry
 from quicksand.remote.connection import Connection
 from quicksand.remote.destination import Destination
 from quicksand.remote.peer_link import Channel
+from quicksand_benchmark.measured import make_warm
 
 from bench.commands import record_of
-from quicksand_tui.cli.this_host.measured import make_warm
 from quicksand_tui.door.far_lines import Learner, Lines
 from tests.conftest import fresh_places
 from tests.ssh_server import FarHost, far_environ, with_sshd

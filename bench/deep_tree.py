@@ -17,9 +17,9 @@ from collections.abc import Awaitable, Callable
 
 from quicksand import Sandbox
 from quicksand.base.processes import process_usage
+from quicksand_benchmark.measured import qemu_pid, warm_sandbox, write_memory
 
 from quicksand_tui.cli.output import print_table
-from quicksand_tui.cli.this_host.measured import qemu_pid, warm_sandbox, write_memory
 
 HEADS = (
     "DEPTH",

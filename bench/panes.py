@@ -31,13 +31,13 @@ from collections.abc import Collection
 from pathlib import Path
 
 from quicksand.things.status import Status
+from quicksand_panes.guest_terminal import UNREAD_MAX, LinkState, LinkStatus, Said, Sink
 from quicksand_vt import Terminal
 
 from quicksand_tui.door.service import EngineService
 from quicksand_tui.door.service_protocol import ShellView
 from quicksand_tui.model.shown_sandboxes import SandboxView
 from quicksand_tui.model.world import World
-from quicksand_tui.panes.content import UNREAD_MAX, LinkState, LinkStatus, Said, Sink
 from quicksand_tui.ui.app import QuicksandApp
 
 COLUMNS, ROWS = 160, 45

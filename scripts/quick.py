@@ -20,10 +20,19 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 HOMES = ("", "engine", "extras", "images", "smb3", "terminal")
 """The directories that packages lie in."""
-PACKAGES = ("quicksand", "quicksand_tui", "quicksand_e2b", "quicksand_fleet", "quicksand_images")
+PACKAGES = (
+    "quicksand",
+    "quicksand_tui",
+    "quicksand_benchmark",
+    "quicksand_e2b",
+    "quicksand_fleet",
+    "quicksand_images",
+)
 PACKAGES_ALONE = (
     "quicksand_disks",
     "quicksand_smb",
+    "quicksand_driver",
+    "quicksand_panes",
     "quicksand_pixels",
     "quicksand_vnc",
     "quicksand_vt",

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from PIL import Image
 from quicksand import Sandbox
+from quicksand_driver.textual_compositor import drawn_text
 from textual.pilot import Pilot
 
 from quicksand_tui.door.service import EngineService
-from quicksand_tui.kit.textual_compositor import drawn_text
 from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.ui.app_pictures import picture, shown_by
 from quicksand_tui.ui.shots import ShotSpec

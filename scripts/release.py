@@ -43,8 +43,10 @@ NEEDED_IN_SDIST = (
 NEEDED_IN_WHEEL = (
     "quicksand/py.typed", "quicksand_images/install.sh", "quicksand_images/py.typed",
     "quicksand_images/recipes/debian.toml",
-    "quicksand_e2b/__init__.py", "quicksand_fleet/__init__.py", "quicksand_smb/__init__.py",
-    "quicksand_pixels/__init__.py", "quicksand_tui/py.typed", "quicksand_tui/screens/main.tcss",
+    "quicksand_benchmark/__init__.py", "quicksand_e2b/__init__.py",
+    "quicksand_fleet/__init__.py", "quicksand_smb/__init__.py",
+    "quicksand_driver/__init__.py", "quicksand_panes/__init__.py", "quicksand_pixels/__init__.py",
+    "quicksand_tui/py.typed", "quicksand_tui/screens/main.tcss",
     "quicksand_disks/__init__.py", "quicksand_vnc/__init__.py", "quicksand_vt/__init__.py",
     "quicksand_wheels/__init__.py",
 )  # fmt: skip

@@ -23,11 +23,11 @@ from unittest import mock
 from quicksand import NetworkMode, PortForward, QuicksandError, Sandbox
 from quicksand.base.paths import paths
 from quicksand.records.registry import Registry
+from quicksand_driver.textual_compositor import drawn_text
+from quicksand_panes.widgets import Pane
 from textual.pilot import Pilot
 
 from quicksand_tui.door.service import EngineService
-from quicksand_tui.kit.textual_compositor import drawn_text
-from quicksand_tui.panes.pane import Pane
 from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.ui.app_pictures import picture, write_picture
 from quicksand_tui.ui.shots import ShotSpec

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from quicksand.base.remedies import Remedy, Words
     from quicksand.base.removal import MARK, NotOursError, make_marked, require_ours, why_not_ours
     from quicksand.base.removal import remove as remove_tree
+    from quicksand.base.settings import OFF, SPARES, USE
     from quicksand.base.threads import in_thread_to_the_end, to_the_end
     from quicksand.base.version import DISTRIBUTION
     from quicksand.disks.images.image_store import ImageStore
@@ -90,13 +91,19 @@ if TYPE_CHECKING:
     from quicksand.records.memory_budget import BUDGET, CPUS, RESERVE, Claims, cpus_for_sandboxes
     from quicksand.records.memory_budget import Held as HeldClaim
     from quicksand.records.registry import Registry, taken_hint
-    from quicksand.records.sandboxes import is_id
+    from quicksand.records.sandboxes import RunState, is_id
     from quicksand.records.trash import trash_dir
     from quicksand.remote.destination import NODE_SCHEME
     from quicksand.remote.peer_link import Channel, Link, Request
     from quicksand.remote.serving import Offer
     from quicksand.saves.census import remove_save
-    from quicksand.saves.finding import known_stores
+    from quicksand.saves.finding import known_stores, workspace_store
+    from quicksand.saves.verifying import verify_saves
     from quicksand.warm.spares.claiming import end_all as end_spares
+    from quicksand.warm.spares.spare import list_spares
+    from quicksand.warm.spares.spare_making import WAIT_S as SPARE_WAIT_S
+    from quicksand.warm.spares.spare_making import make_spare
+    from quicksand.warm.spares.stock import record_for as spare_record_for
+    from quicksand.warm.template_maker import warm
 else:
     __getattr__, __dir__ = on_demand()

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from quicksand.things.status import HAS_MACHINE
+from quicksand_driver.textual_private import driver_of
 from quicksand_pixels import KEYS, PASTE_MAX, Chord, ScreenInput, Way, delete_images, take_ids
 from rich.segment import Segment
 from textual import events, on
@@ -26,7 +27,6 @@ from quicksand_tui.cockpit.text_pictures import (
     way_of,
 )
 from quicksand_tui.door.screen_messages import ROWS, TILES, Drawn, Order
-from quicksand_tui.kit.textual_private import driver_of
 from quicksand_tui.views.main_layout import Tab
 
 if TYPE_CHECKING:

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary, finalize, ref
 
+from quicksand_driver.textual_private import driver_of
+from quicksand_panes.widgets import PictureScreen
 from quicksand_pixels import (
     MARKS,
     PLACEHOLDER,
@@ -29,18 +31,16 @@ from quicksand_pixels import (
 from quicksand_pixels.encoding import transmit
 
 from quicksand_tui.cockpit.text_pictures import cell_size, way_of
-from quicksand_tui.kit.textual_private import driver_of
-from quicksand_tui.panes.pictures import PictureScreen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from quicksand_driver.textual_private import RawDriver
     from quicksand_pixels.decoding import Part, Placed
     from textual.widget import Widget
 
     from quicksand_tui.home.config_file import Settings
     from quicksand_tui.kit.outer_terminal import OuterTerminal
-    from quicksand_tui.kit.textual_private import RawDriver
 
 ROOM_FIRST: Final = 16 * 1024
 ROOM_MIN: Final = 2 * 1024

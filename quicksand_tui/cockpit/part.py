@@ -56,6 +56,14 @@ class DesktopChanged(Message):
     """The desktop has lost its screen, or waits for the key after the prefix."""
 
 
+class ShellsLeft(Message):
+    """The sandbox's last pane was closed."""
+
+
+class ShellsZoomed(Message):
+    """A shell should fill the whole area, as before."""
+
+
 class MountMoved(Message):
     """The cursor is on another mount."""
 

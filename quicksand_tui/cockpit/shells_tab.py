@@ -4,27 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from quicksand.things.status import Status
+from quicksand_panes.guest_terminal import LinkState, session_of
+from quicksand_panes.messages import PaneCopied
+from quicksand_panes.splits import Arrangement, Side, Way
+from quicksand_panes.widgets import (
+    Pane,
+    PaneAsksToPaste,
+    PanePrefixed,
+    Workspace,
+    WorkspaceEmptied,
+    WorkspaceRearranged,
+)
 from textual import events, on, work
 from textual.containers import Vertical
 
 from quicksand_tui.actions.all_actions import Scope
 from quicksand_tui.actions.reasons import READ_ONLY
 from quicksand_tui.cockpit.pane_pictures import PanePictureScreen
-from quicksand_tui.cockpit.part import PrefixedPart
+from quicksand_tui.cockpit.part import PrefixedPart, ShellsLeft, ShellsZoomed
 from quicksand_tui.door.shells_left import shells_of
 from quicksand_tui.kit.base import tell
 from quicksand_tui.model.jobs import JobVerb
 from quicksand_tui.model.shown_sandboxes import Glance
-from quicksand_tui.panes.content import LinkState, session_of
-from quicksand_tui.panes.messages import PaneCopied, ShellsLeft, ShellsZoomed
-from quicksand_tui.panes.pane import Pane, PaneAsksToPaste, PanePrefixed
+from quicksand_tui.panes.last_lines import last_lines
 from quicksand_tui.panes.pending_shell import NEW, Awaited, WaitingShell, no_shell_text, typed_text
-from quicksand_tui.panes.splits import Arrangement, Side, Way
-from quicksand_tui.panes.terminal_link import last_lines
-from quicksand_tui.panes.workspace import Workspace, WorkspaceEmptied, WorkspaceRearranged
 from quicksand_tui.views import losses
 from quicksand_tui.views.sandbox_rows import stall_text
 
@@ -32,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from textual.app import ComposeResult
+    from textual.dom import DOMNode
 
     from quicksand_tui.cockpit.part import Confirm
     from quicksand_tui.door.service import EngineService
@@ -85,6 +93,11 @@ class ShellSearch:
             for shell in await shells_of(self._service, sandbox_id)
             if shell.is_pane or not shell.clients
         }
+
+
+def _sandbox_of(space: DOMNode | None) -> str:
+    """Returns the id of the sandbox whose shells a workspace shows."""
+    return (space and space.name) or ""
 
 
 class Shells(PrefixedPart, Vertical):
@@ -317,13 +330,14 @@ class Shells(PrefixedPart, Vertical):
             return
         if found.id not in self._spaces:
             space = Workspace(
-                found.id,
-                self._service.open_terminal,
+                partial(self._service.open_terminal, found.id),
+                name=found.id,
                 terminals=terminals,
                 arrangement=Arrangement.from_json(kept),
                 chosen=chosen[-1] if chosen else "",
                 start_hint=f"{self._behind_prefix('back')}, {self._key('start')} starts it",
                 going_back=lambda: self._going_back(found.id),
+                prefix_key=lambda: self._app_keys.prefix.key,
                 ascii_only=self.ascii_only,
                 pictures=self._pictures,
             )
@@ -410,7 +424,7 @@ class Shells(PrefixedPart, Vertical):
         if sandbox is not None and sandbox.id in self._awaited:
             self._awaited.add(sandbox.id, data)
             self._show_wait()
-        elif (heir := self._heir) is not None and heir.sandbox_id == self._awaits_for:
+        elif (heir := self._heir) is not None and _sandbox_of(heir.parent) == self._awaits_for:
             heir.type(data)
 
     def take_early(self, key: events.Key) -> bool:
@@ -433,8 +447,9 @@ class Shells(PrefixedPart, Vertical):
     def _keep_arrangement(self, event: WorkspaceRearranged) -> None:
         event.stop()
         space = event.workspace
-        if self._spaces.get(space.sandbox_id) is space and (kept := space.arrangement) is not None:
-            self._memory.remember_panes(space.sandbox_id, kept.to_json())
+        sandbox_id, kept = _sandbox_of(space), space.arrangement
+        if self._spaces.get(sandbox_id) is space and kept is not None:
+            self._memory.remember_panes(sandbox_id, kept.to_json())
 
     def focus_current(self) -> None:
         if self.workspace is not None:
@@ -447,8 +462,9 @@ class Shells(PrefixedPart, Vertical):
     def _emptied(self, event: WorkspaceEmptied) -> None:
         event.stop()
         shown = event.workspace is self.workspace
-        self._spaces.pop(event.workspace.sandbox_id, None)
-        self._memory.remember_panes(event.workspace.sandbox_id, None)
+        sandbox_id = _sandbox_of(event.workspace)
+        self._spaces.pop(sandbox_id, None)
+        self._memory.remember_panes(sandbox_id, None)
         if shown:
             self.show(self._sandbox)
             # Otherwise Textual would focus any next widget.

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from quicksand_driver.textual_private import driver_of
 from quicksand_pixels import (
     UPPER,
     USUAL_CELL,
@@ -20,8 +21,6 @@ from quicksand_pixels import (
 from rich.color import Color
 from rich.segment import Segment
 from rich.style import Style
-
-from quicksand_tui.kit.textual_private import driver_of
 
 if TYPE_CHECKING:
     from quicksand_pixels import Rect

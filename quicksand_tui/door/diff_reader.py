@@ -8,6 +8,7 @@ import os
 from typing import TYPE_CHECKING
 
 from quicksand.base.errors import HistoryError, QuicksandError
+from quicksand_panes.guest_terminal import named
 
 from quicksand_tui.door.typed import running_of
 from quicksand_tui.model.amounts import size_text
@@ -23,8 +24,7 @@ from quicksand_tui.model.diffs import (
 )
 from quicksand_tui.model.shown_sandboxes import Glance
 from quicksand_tui.model.text import sanitise, sanitise_lines
-from quicksand_tui.panes.content import named
-from quicksand_tui.panes.terminal_link import lines_of_output
+from quicksand_tui.panes.last_lines import lines_of_output
 
 if TYPE_CHECKING:
     from collections.abc import Callable

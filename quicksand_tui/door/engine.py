@@ -15,6 +15,7 @@ from quicksand.base.errors import HistoryError, QuicksandError
 from quicksand.guest.network import GuestTraffic
 from quicksand.sandbox import Sandbox
 from quicksand_disks.changes import ChangeKind, FileChange, FileType
+from quicksand_panes.guest_terminal import named
 from quicksand_pixels.encoding import fit, read_png
 
 from quicksand_tui.door import diff_reader
@@ -34,7 +35,6 @@ from quicksand_tui.model.shown_sandboxes import (
     ProcessView,
 )
 from quicksand_tui.model.text import sanitise, sanitise_lines
-from quicksand_tui.panes.content import named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from quicksand.records.fleet_files import NodesView
     from quicksand.remote.askpass import Askpass
+    from quicksand_panes.guest_terminal import GuestTerminal, Sink
 
     from quicksand_tui.door.engine import Engine
     from quicksand_tui.door.engine_screen import EngineRecording, EngineScreen
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from quicksand_tui.model.shown_sandboxes import TrafficRates
     from quicksand_tui.model.shown_saves import SavesView
     from quicksand_tui.model.world import World
-    from quicksand_tui.panes.content import GuestTerminal, Sink
     from quicksand_tui.verbs.call import Call, Report
 
 T = TypeVar("T")

@@ -17,11 +17,11 @@ from quicksand.base.errors import (
     QuicksandError,
     RevertedError,
 )
+from quicksand_panes.guest_terminal import UNREAD_MAX, LinkState, LinkStatus, Said, Sink
 
 from quicksand_tui.door.typed import Foreground, Typed, TypedQueue
 from quicksand_tui.model.remedy_words import text_of
 from quicksand_tui.model.text import sanitise
-from quicksand_tui.panes.content import UNREAD_MAX, LinkState, LinkStatus, Said, Sink
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,9 +10,9 @@ from collections import deque
 from typing import TYPE_CHECKING, TypeVar
 
 from quicksand.base.errors import QuicksandError
+from quicksand_panes.guest_terminal import TYPED_MAX, Running
 
 from quicksand_tui.model.text import sanitise
-from quicksand_tui.panes.content import TYPED_MAX, Running
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

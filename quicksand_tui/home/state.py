@@ -115,6 +115,11 @@ class StateFile:
             raise
 
 
+def terminals_file() -> StateFile:
+    """Returns the file with the abilities of the terminals that were asked."""
+    return StateFile(state_dir() / "terminals.json")
+
+
 def _make_own(directory: Path) -> None:
     """Makes a directory for this user only, unless it exists. Raises OSError, also if it is another
     user's or all may write to it. (People keep such directories elsewhere by a link.)"""

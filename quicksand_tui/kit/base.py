@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from quicksand_driver.textual_compositor import tell_sizes
 from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.screen import ModalScreen, Screen, ScreenResultType
 
-from quicksand_tui.kit.textual_compositor import tell_sizes
 from quicksand_tui.model.keymap import key_text
 
 if TYPE_CHECKING:

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 from weakref import WeakKeyDictionary
 
 from quicksand.things.frozen import frozen
+from quicksand_driver.textual_private import RawDriver, driver_of
 from textual.binding import Binding
 
 from quicksand_tui.actions.all_actions import Doer, find_action
 from quicksand_tui.kit.base import AppScreen, refuse_paste, tell
-from quicksand_tui.kit.textual_private import RawDriver, driver_of
 from quicksand_tui.model.keymap import UNBOUND
 
 if TYPE_CHECKING:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from quicksand_driver.terminal_queries import UNKNOWN, TerminalAbilities, in_multiplexer
+from quicksand_driver.textual_private import driver_of
 from textual.signal import Signal
 
-from quicksand_tui.kit.terminal_queries import UNKNOWN, TerminalAbilities, in_multiplexer
-from quicksand_tui.kit.textual_private import driver_of
-
 if TYPE_CHECKING:
+    from quicksand_driver.probe import Probe
     from textual.app import App
-
-    from quicksand_tui.kit.probe import Probe
 
 
 class OuterTerminal:

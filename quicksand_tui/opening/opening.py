@@ -11,6 +11,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from quicksand.things.frozen import frozen
+from quicksand_driver.probe import Probe
+from quicksand_driver.terminal_queries import over_ssh
 
 from quicksand_tui.home.host_table import NODE_SCHEME, SCHEME, may_have_hosts
 from quicksand_tui.home.state import (
@@ -27,11 +29,10 @@ from quicksand_tui.home.state import (
     recall_needs,
     recall_shape,
     state_dir,
+    terminals_file,
     theme_wish,
 )
 from quicksand_tui.kit.outline import NAME, Looks, outline
-from quicksand_tui.kit.probe import Probe
-from quicksand_tui.kit.terminal_queries import over_ssh, terminals_file
 from quicksand_tui.model.text import ascii_only
 from quicksand_tui.opening.asyncio_alone import import_asyncio
 

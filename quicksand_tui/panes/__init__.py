@@ -1,5 +1,5 @@
-"""Panes that draw the terminals of guests, split as in tmux.
+"""Terminals of guests beside their panes (`quicksand_panes`): watched on the wall, awaited, and as
+their last lines.
 
-Imports `model` and Textual. A pane reaches its guest through the protocol in `content`,
-so tests bring their own guests.
+Imports `model` and Textual.
 """

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from quicksand.things.status import Status
+from quicksand_panes.guest_terminal import TYPED_MAX
+from quicksand_panes.messages import PaneChanged
 from quicksand_vt import Terminal
 from textual.message import Message
 from textual.reactive import reactive
 from textual.widgets import Static
 
 from quicksand_tui.model.text import sanitise
-from quicksand_tui.panes.content import TYPED_MAX
-from quicksand_tui.panes.messages import PaneChanged
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,12 +7,12 @@ import time
 import unicodedata
 from typing import TYPE_CHECKING, Final
 
+from quicksand_panes.guest_terminal import after_string
+from quicksand_panes.row_drawing import REPLACEMENT, line_strip, reversed_at
 from quicksand_pixels import PLACEHOLDER
 from quicksand_vt import Bell, CommandFinished, Terminal
 
 from quicksand_tui.model.wall_plan import Wants, first_row, is_question
-from quicksand_tui.panes.row_drawing import REPLACEMENT, line_strip, reversed_at
-from quicksand_tui.panes.terminal_link import after_string
 
 if TYPE_CHECKING:
     from collections.abc import Callable

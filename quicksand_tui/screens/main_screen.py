@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from quicksand.things.status import Status
+from quicksand_panes.messages import PaneChanged
 from textual import events, on
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
@@ -16,7 +17,14 @@ from quicksand_tui.actions.all_actions import PREFIXED, Group, Scope, find_actio
 from quicksand_tui.actions.hints import LISTS, hint_for
 from quicksand_tui.cockpit.cockpit import Aside, Cockpit
 from quicksand_tui.cockpit.lists import Lists
-from quicksand_tui.cockpit.part import Asked, DesktopChanged, KnownChanged, MountMoved
+from quicksand_tui.cockpit.part import (
+    Asked,
+    DesktopChanged,
+    KnownChanged,
+    MountMoved,
+    ShellsLeft,
+    ShellsZoomed,
+)
 from quicksand_tui.cockpit.tree_panel import TreePanel
 from quicksand_tui.home.state import recall_needs, recall_shape
 from quicksand_tui.kit.base import SavesShown, tell
@@ -24,7 +32,6 @@ from quicksand_tui.kit.key_handling import ActionScreen, bindings_of
 from quicksand_tui.kit.outline import BRAND, TOP_USED
 from quicksand_tui.model.text import plain
 from quicksand_tui.model.world import MACHINE_KEY, Panel, Selection, World
-from quicksand_tui.panes.messages import PaneChanged, ShellsLeft, ShellsZoomed
 from quicksand_tui.screens.main_actions import MainActions, TreeActions, Ways
 from quicksand_tui.screens.navigation import Places
 from quicksand_tui.views.counts import top_texts

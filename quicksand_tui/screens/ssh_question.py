@@ -8,6 +8,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from quicksand_driver.textual_private import is_batching
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
@@ -15,7 +16,6 @@ from textual.widgets import Input, Static
 
 from quicksand_tui.kit.base import Dialog
 from quicksand_tui.kit.key_handling import ANSWER_AFTER_S
-from quicksand_tui.kit.textual_private import is_batching
 from quicksand_tui.model.specs import ANSWER_MAX, SshQuestionKind
 from quicksand_tui.model.text import TITLE_CELLS, clip, plain
 from quicksand_tui.widgets.inputs import LineInput

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+from quicksand_driver.textual_private import forward
 from textual import events, on
 from textual.content import Content
 from textual.widgets import Static
@@ -11,7 +12,6 @@ from textual.widgets import Static
 from quicksand_tui.actions.all_actions import Doer, Scope, find_action, in_scope
 from quicksand_tui.cockpit.wall import WallView
 from quicksand_tui.kit.key_handling import ActionScreen, bindings_of
-from quicksand_tui.kit.textual_private import forward
 from quicksand_tui.model.text import plain
 from quicksand_tui.model.wall_plan import counts_text
 from quicksand_tui.model.world import Selection

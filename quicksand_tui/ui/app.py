@@ -7,6 +7,14 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+from quicksand_driver.textual_private import (
+    CommandTyped,
+    RawDriver,
+    RawInput,
+    TerminalAnswered,
+    TerminalTaken,
+    keep_clipboard,
+)
 from textual import events, on, work
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
@@ -21,14 +29,6 @@ from quicksand_tui.kit.base import SavesShown, Stale, tell
 from quicksand_tui.kit.key_handling import Keys
 from quicksand_tui.kit.outer_terminal import OuterTerminal
 from quicksand_tui.kit.remembered import Memory
-from quicksand_tui.kit.textual_private import (
-    CommandTyped,
-    RawDriver,
-    RawInput,
-    TerminalAnswered,
-    TerminalTaken,
-    keep_clipboard,
-)
 from quicksand_tui.model.world import World
 from quicksand_tui.screens.dialogs import Dialogs
 from quicksand_tui.screens.main_screen import MainScreen
@@ -43,11 +43,11 @@ from quicksand_tui.widgets.inputs import LineInput
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
 
+    from quicksand_driver.probe import Probe
     from textual.screen import Screen
 
     from quicksand_tui.door.service import EngineService
     from quicksand_tui.kit.key_handling import Hands
-    from quicksand_tui.kit.probe import Probe
     from quicksand_tui.model.jobs import Failure
     from quicksand_tui.model.keymap import Prefix
 

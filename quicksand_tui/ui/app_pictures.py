@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from quicksand_driver.textual_compositor import drawn_lines, drawn_text
+
 from quicksand_tui.actions.all_actions import find_action
 from quicksand_tui.door.service import EngineService
 from quicksand_tui.home.state import ThemeChoice
 from quicksand_tui.kit.key_handling import ActionScreen
-from quicksand_tui.kit.textual_compositor import drawn_lines, drawn_text
 from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.ui.drawing import Run, runs_of, to_png, to_svg
 from quicksand_tui.ui.shots import SHOTS, ShotSpec

@@ -8,10 +8,11 @@ import contextlib
 import signal
 from typing import TYPE_CHECKING
 
+from quicksand_driver.textual_private import driver_of
+
 from quicksand_tui.actions.all_actions import Doer, Scope
 from quicksand_tui.home.state import CommandHistory, StateFile, state_dir
 from quicksand_tui.kit.base import Stale, tell
-from quicksand_tui.kit.textual_private import driver_of
 from quicksand_tui.ui import lazy_parts
 
 if TYPE_CHECKING:

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from quicksand_driver.textual_private import is_batching
 from textual import events
 
 from quicksand_tui.kit.base import AppScreen
 from quicksand_tui.kit.key_handling import ActionScreen
-from quicksand_tui.kit.textual_private import is_batching
 from quicksand_tui.model.world import Selection
 from quicksand_tui.screens.main_screen import MainScreen
 from quicksand_tui.views.main_layout import Part

@@ -7,11 +7,11 @@ import asyncio
 import os
 from typing import TYPE_CHECKING
 
+from quicksand_driver.terminal_queries import UNKNOWN, TerminalAbilities
 from textual.theme import BUILTIN_THEMES, Theme
 
 from quicksand_tui.kit import outline
 from quicksand_tui.kit.base import tell
-from quicksand_tui.kit.terminal_queries import UNKNOWN, TerminalAbilities
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,11 +8,11 @@ import contextlib
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from quicksand_driver.textual_private import driver_of
 from textual.message import Message
 
 from quicksand_tui.actions.all_actions import default_keymap, line_keys
 from quicksand_tui.kit.base import tell
-from quicksand_tui.kit.textual_private import driver_of
 from quicksand_tui.model.jobs import OperationError
 from quicksand_tui.model.text import error_text
 from quicksand_tui.model.world import MachineState, World

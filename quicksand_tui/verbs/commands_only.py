@@ -20,7 +20,6 @@ from quicksand_tui.verbs.parameters import (
     RECORD_FPS,
     RECORD_SECONDS,
     SANDBOX,
-    STREAM_MB,
     buttons,
     spares_max,
 )
@@ -285,15 +284,6 @@ DEMO = command("demo", ".this_host.demo", "Run through the main steps and check 
     option("--image", Kind.IMAGE, "", "Use this image.", default=DEFAULT_IMAGE,
            shows_default=True),
     flag("--json", "Print one JSON object at the end.", name="as_json"))
-
-BENCHMARK = command("benchmark", ".this_host.benchmark", "Measure this machine.",
-    IMAGE,
-    option("-n --runs", Kind.COUNT, "", "Measure this many starts.", default=5,
-           shows_default=True),
-    option("--stream-mb", Kind.COUNT, "", "Send this many megabytes.", default=STREAM_MB,
-           shows_default=True),
-    flag("--quick", "Skip the guest of 2G."),
-    JSON)
 
 COMPLETIONS = command("completions", ".completing", "Print or install completions for your shell.",
     argument("shell", Kind.CHOICE, choices=("bash", "zsh", "fish")),

@@ -37,7 +37,7 @@ SECTIONS: dict[str, tuple[tuple[str, str], ...]] = {
         ("saves verdicts", "saves"), ("commands_only", "du"),
     ),
     "Other machines": (("commands_only", "hosts serve"),),
-    "This host": (("commands_only", "info config doctor setup clean demo benchmark completions"),),
+    "This host": (("commands_only", "info config doctor setup clean demo completions"),),
 }
 """The sections of the help, and in each the modules of our verbs, in their order."""
 

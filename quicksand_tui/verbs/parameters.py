@@ -13,8 +13,6 @@ DEFAULT_KEYS = "ctrl-],d"
 
 DEFAULT_IMAGE = "debian"
 ARCHITECTURES = ("amd64", "arm64")
-STREAM_MB = 500
-"""The megabytes that `benchmark` sends through a command."""
 
 MOUSE_ACTIONS = ("move", "click", "double", "down", "up", "drag", "scroll", "where")
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from quicksand_driver.textual_private import action_bound_to
 from rich.cells import cell_len
 from textual.content import Content
 from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Input
 
-from quicksand_tui.kit.textual_private import action_bound_to
 from quicksand_tui.model.text import clip, plain, sanitise
 from quicksand_tui.views.tables import MUTED
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import sys
 
+from quicksand_panes.guest_terminal import UNREAD_MAX, Sink
+
 from quicksand_tui.door import service
 from quicksand_tui.opening.opening import run_app
-from quicksand_tui.panes.content import UNREAD_MAX, Sink
 from tests.unit.app.fakes import FakeService, FakeTerminal
 
 NOISE = b"".join(

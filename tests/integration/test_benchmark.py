@@ -8,8 +8,7 @@ import sys
 
 import pytest
 from quicksand.base.paths import Paths
-
-from quicksand_tui.cli.this_host import benchmark
+from quicksand_benchmark import command as benchmark
 
 pytestmark = pytest.mark.vm
 

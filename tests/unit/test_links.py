@@ -17,6 +17,8 @@ DOCS = ROOT / "docs"
 ALONE = [
     ROOT / "smb3" / "README.md",
     ROOT / "terminal" / "README.md",
+    ROOT / "terminal" / "quicksand_driver" / "README.md",
+    ROOT / "terminal" / "quicksand_panes" / "README.md",
     ROOT / "terminal" / "quicksand_pixels" / "README.md",
     ROOT / "terminal" / "quicksand_vnc" / "README.md",
     ROOT / "images" / "quicksand_disks" / "README.md",

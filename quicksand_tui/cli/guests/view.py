@@ -19,6 +19,8 @@ from quicksand.base.errors import AgentUnreachableError, DisplayError, Quicksand
 from quicksand.base.paths import paths
 from quicksand.records.registry import Registry
 from quicksand.things.status import Status
+from quicksand_driver.probe import RESET, Probe, cell_pixels
+from quicksand_driver.terminal_queries import DRAWN_QUESTION, in_multiplexer
 from quicksand_pixels import (
     ESCAPE_WAIT_S,
     USUAL_CELL,
@@ -41,8 +43,7 @@ from quicksand_tui.cli.output import Exit
 from quicksand_tui.cli.runner import attached, run_in_sandbox, why_gone
 from quicksand_tui.door.engine_screen import GuestInput, Screen
 from quicksand_tui.home.picture_path import new_picture
-from quicksand_tui.kit.probe import RESET, Probe, cell_pixels
-from quicksand_tui.kit.terminal_queries import DRAWN_QUESTION, in_multiplexer, terminals_file
+from quicksand_tui.home.state import terminals_file
 from quicksand_tui.model.text import ascii_only, clean, error_text
 
 if TYPE_CHECKING:

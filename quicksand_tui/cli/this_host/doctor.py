@@ -45,11 +45,12 @@ from quicksand.warm.spares.orders import makes_none
 from quicksand.warm.spares.spare import is_off
 from quicksand.warm.spares.stock import look
 from quicksand.warm.templates import list_templates, templates_dir
+from quicksand_driver.terminal_queries import known_terminal
 
 from quicksand_tui.cli.click_commands import command_of
 from quicksand_tui.cli.output import Exit, print_json, show_size
 from quicksand_tui.cli.progress_display import BuildProgress, shown
-from quicksand_tui.kit.terminal_queries import known_terminal
+from quicksand_tui.home.state import terminals_file
 from quicksand_tui.model.remedy_words import hint_of, text_of, worded
 from quicksand_tui.model.text import clean_lines, error_text
 
@@ -395,7 +396,7 @@ async def _terminal() -> list[Check]:
     may be none."""
     if not os.isatty(0):
         return [Check("terminal", Level.OK, "none here")]
-    known = known_terminal(os.environ)
+    known = known_terminal(terminals_file(), os.environ)
     if known is None:
         return [Check("terminal", Level.OK, "not asked yet; the app asks it")]
     can = [

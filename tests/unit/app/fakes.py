@@ -18,6 +18,7 @@ from quicksand.records.port_forwards import PortForward
 from quicksand.things.checkpoint import Checkpoint, CheckpointFacts
 from quicksand.things.image_info import ImageInfo
 from quicksand.things.status import MountState, Status
+from quicksand_panes.guest_terminal import LinkState, LinkStatus, Said, Sink
 from quicksand_pixels.encoding.half_cells import fit
 from quicksand_pixels.text_cells import Cells
 from quicksand_pixels.user_input import Chord, strokes
@@ -45,7 +46,6 @@ from quicksand_tui.model.shown_sandboxes import (
 )
 from quicksand_tui.model.specs import NewSpec
 from quicksand_tui.model.world import HostView, World
-from quicksand_tui.panes.content import LinkState, LinkStatus, Said, Sink
 from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.verbs import launching
 from quicksand_tui.verbs.call import Call, Progress, Report

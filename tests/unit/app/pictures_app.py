@@ -11,9 +11,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from quicksand_panes.guest_terminal import Sink
+
 from quicksand_tui.door import service
 from quicksand_tui.opening.opening import run_app
-from quicksand_tui.panes.content import Sink
 from tests.unit.app.fakes import FULL, FakeService, FakeTerminal
 
 SAID = Path(sys.argv[1])

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from quicksand_panes.widgets import Pane
 
 from quicksand_tui.actions.all_actions import default_keymap
 from quicksand_tui.cockpit.desktop_view import DesktopView
 from quicksand_tui.model.world import World
-from quicksand_tui.panes.pane import Pane
 from quicksand_tui.screens.confirm import ConfirmScreen
 from quicksand_tui.views.main_layout import Part
 from quicksand_tui.widgets.long_table import LongTable

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 from quicksand.things.status import Status
+from quicksand_panes.guest_terminal import LinkState
+from quicksand_panes.widgets import Pane
 from textual import events
 from textual.events import Key, Resize
 from textual.pilot import Pilot
@@ -15,8 +17,6 @@ from textual.pilot import Pilot
 from quicksand_tui.door.service_protocol import ShellView
 from quicksand_tui.home.state import Remembered, StateFile
 from quicksand_tui.model.world import Selection
-from quicksand_tui.panes.content import LinkState
-from quicksand_tui.panes.pane import Pane
 from quicksand_tui.screens.confirm import ConfirmScreen
 from quicksand_tui.screens.saves_and_trash import SavesScreen
 from quicksand_tui.ui.app import QuicksandApp

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 from quicksand.things.status import Status
+from quicksand_driver.terminal_queries import TerminalAbilities
+from quicksand_driver.textual_private import TerminalAnswered
 from rich.segment import Segment
 from rich.style import Style
 from textual.pilot import Pilot
 from textual.screen import ModalScreen
 
 from quicksand_tui.home.state import StateFile, ThemeChoice, theme_wish
-from quicksand_tui.kit.terminal_queries import TerminalAbilities
-from quicksand_tui.kit.textual_private import TerminalAnswered
 from quicksand_tui.model.text import plain
 from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.ui.themes import ANSI_THEME, COLOUR_BLIND_THEME, THEMES, fitting_theme

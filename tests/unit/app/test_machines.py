@@ -6,13 +6,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from quicksand.things.status import Status
+from quicksand_panes.guest_terminal import LinkState
 
 from quicksand_tui.actions.all_actions import Scope, find_action
 from quicksand_tui.door.service_protocol import ShellView
 from quicksand_tui.forms.verb_forms import form_of, mount_form
 from quicksand_tui.model.shown_sandboxes import SandboxView, at_host
 from quicksand_tui.model.world import HERE, HostView, MachineState, MachineView, Selection, World
-from quicksand_tui.panes.content import LinkState
 from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.verbs.call import command_about
 from quicksand_tui.verbs.saves import save

@@ -8,13 +8,13 @@ from dataclasses import replace
 
 import pytest
 from quicksand.things.status import Status
+from quicksand_panes.widgets import Pane
 from textual import events
 from textual.command import CommandPalette
 from textual.widgets import Input
 
 from quicksand_tui.model.shown_sandboxes import SandboxView
 from quicksand_tui.model.world import World
-from quicksand_tui.panes.pane import Pane
 from quicksand_tui.screens.help import HelpScreen
 from quicksand_tui.views.sandbox_rows import ORDERS, ordered
 from quicksand_tui.widgets.browser import kept_order

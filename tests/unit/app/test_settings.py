@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from quicksand_driver.input_splitter import InputSplitter
+from quicksand_panes.widgets import Pane
 from textual.pilot import Pilot
 from textual.widgets import Static
 
 from quicksand_tui.home.config_file import ConfigFile, Settings
 from quicksand_tui.model.keymap import UNBOUND
 from quicksand_tui.model.shown_sandboxes import SandboxView
-from quicksand_tui.panes.input import InputSplitter
-from quicksand_tui.panes.pane import Pane
 from quicksand_tui.screens.help import HelpScreen
 from quicksand_tui.screens.reports import ReportScreen
 from quicksand_tui.screens.saves_and_trash import SavesScreen

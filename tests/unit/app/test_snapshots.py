@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from quicksand_panes.widgets import Pane
 from textual.notifications import Notification
 from textual.pilot import Pilot
 from textual.widgets import Input
@@ -19,7 +20,6 @@ from quicksand_tui.model.diffs import DiffView
 from quicksand_tui.model.jobs import CommandOutput, Failure
 from quicksand_tui.model.shown_sandboxes import ChangedPlace, Changes, TrafficRates, UseHistory
 from quicksand_tui.model.world import World
-from quicksand_tui.panes.pane import Pane
 from quicksand_tui.screens.job_drawer import JobsScreen
 from quicksand_tui.screens.saves_and_trash import SavesScreen
 from quicksand_tui.ui.app import QuicksandApp

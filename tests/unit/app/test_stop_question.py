@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from quicksand.things.status import Status
+from quicksand_panes.widgets import Pane
 
-from quicksand_tui.panes.pane import Pane
 from quicksand_tui.screens.confirm import ConfirmScreen
 from quicksand_tui.views.losses import losses_of_stop
 from tests.unit.app.fakes import DB, FULL, WEB, FakeService, screen_text, select, shown, until

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from PIL import Image
 from quicksand.things.status import Status
+from quicksand_driver.textual_private import forward
 from textual.events import Key
 from textual.pilot import Pilot
 
 from quicksand_tui.door.service_protocol import LogKind, ShellView
 from quicksand_tui.home.config_file import Settings
-from quicksand_tui.kit.textual_private import forward
 from quicksand_tui.model.jobs import CommandOutput
 from quicksand_tui.model.shown_sandboxes import SandboxView
 from quicksand_tui.model.wall_plan import WatchedTerminal

@@ -6,11 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from quicksand_driver.textual_private import forward
 from textual.events import Key
 from textual.widgets import Static
 
 from quicksand_tui.door.service_protocol import LogKind
-from quicksand_tui.kit.textual_private import forward
 from quicksand_tui.model.keymap import LETTERS, jump_codes
 from quicksand_tui.screens.jump import JumpScreen
 from quicksand_tui.ui.app import QuicksandApp

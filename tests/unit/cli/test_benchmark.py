@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from quicksand.base.paths import Paths
 from quicksand.things.checkpoint import Checkpoint
+from quicksand_benchmark import command as benchmark
+from quicksand_benchmark import measured
+from quicksand_benchmark.measured import WIDTH, Figure, describe, figure_lines
 
-from quicksand_tui.cli.this_host import benchmark, measured
-from quicksand_tui.cli.this_host.measured import WIDTH, Figure, describe, figure_lines
 from tests.conftest import wait_for
 
 BUSY = "while True: pass"

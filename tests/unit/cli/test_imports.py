@@ -79,7 +79,7 @@ def test_a_program_that_has_loaded_ssl_keeps_it() -> None:
 
 def test_the_app_is_there_before_the_engine_and_the_terminal_emulator() -> None:
     loaded = modules_after("import quicksand_tui.ui.app")
-    heavy = ("quicksand.", "quicksand_vt.", "quicksand_tui.panes.pane", "tomllib")
+    heavy = ("quicksand.", "quicksand_vt.", "quicksand_panes.pane", "tomllib")
     light = {f"quicksand.{name}" for name in ("base", "base.entering", "base.on_demand", "things")}
     assert not [
         name

@@ -7,9 +7,10 @@ import asyncio
 import sys
 from pathlib import Path
 
+from quicksand_panes.guest_terminal import Sink
+
 from quicksand_tui.door import service
 from quicksand_tui.opening.opening import run_app
-from quicksand_tui.panes.content import Sink
 from tests.unit.app.fakes import FakeService, FakeTerminal
 
 LOG = Path(sys.argv[1])

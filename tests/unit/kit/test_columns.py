@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from quicksand_driver.columns import keep_columns
 from quicksand_vt import Run, Terminal
 from rich.cells import cell_len
 
-from quicksand_tui.kit.columns import keep_columns
 from tests.unit.terminal.tmux import tmux_screen
 
 SHIELD, KEYCAP, HEART = "\U0001f6e1\ufe0f", "1\ufe0f\u20e3", "\u2764\ufe0f"

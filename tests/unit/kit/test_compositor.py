@@ -7,14 +7,14 @@ from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
+from quicksand_driver import textual_compositor
+from quicksand_driver.textual_compositor import tell_sizes
 from textual._compositor import Compositor
 from textual.app import App, ComposeResult
 from textual.geometry import Region
 from textual.screen import Screen
 from textual.widgets import Static
 
-from quicksand_tui.kit import textual_compositor
-from quicksand_tui.kit.textual_compositor import tell_sizes
 from tests.unit.app.fakes import until
 
 

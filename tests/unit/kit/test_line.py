@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from quicksand_tui.kit.line_speed import AT_FIRST, FORGOTTEN_S, LOST_S, Line
+from quicksand_driver.line_speed import AT_FIRST, FORGOTTEN_S, LOST_S, Line
 
 
 class Clock:

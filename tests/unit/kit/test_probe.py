@@ -7,8 +7,7 @@ import itertools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from quicksand_tui.kit.terminal_queries import (
+from quicksand_driver.terminal_queries import (
     CUT_WAIT_S,
     KEY_WAIT_S,
     UNKNOWN,
@@ -16,6 +15,7 @@ from quicksand_tui.kit.terminal_queries import (
     TerminalAbilities,
     questions,
 )
+
 from tests.pty_terminal import WHOLE
 
 KEYS = (

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 from quicksand.base.paths import Paths
+from quicksand_driver.probe import RESET
 from quicksand_vt import Modes
 from textual.drivers import linux_driver
 
-from quicksand_tui.kit.probe import RESET
 from tests.conftest import wait_for
 from tests.pty_terminal import WHOLE, PtyTerminal
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from quicksand_driver.shown import Shown, erases_in_colour
 from quicksand_vt import Attribute, Style, Terminal
-
-from quicksand_tui.kit.shown import Shown, erases_in_colour
 
 COLUMNS, ROWS = 24, 4
 STYLES = (

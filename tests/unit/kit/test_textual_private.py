@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import textual
+from quicksand_driver import textual_compositor, textual_private
 from textual._compositor import Compositor
 from textual._styles_cache import StylesCache
 from textual._xterm_parser import XTermParser
@@ -24,7 +25,6 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 import quicksand_tui
-from quicksand_tui.kit import textual_compositor, textual_private
 
 PRIVATE = (textual_private, textual_compositor)
 

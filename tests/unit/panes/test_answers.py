@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from quicksand_panes.guest_terminal import LinkState, Said
 
 from quicksand_tui.door.typed import TypedQueue
 from quicksand_tui.model.jobs import Job, JobVerb
-from quicksand_tui.panes.content import LinkState, Said
 from tests.unit.app.fakes import NOW, WEB, FakeService, app_of, screen_text, until
 from tests.unit.panes.test_panes_screen import command, opened, opens, says
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-
-from quicksand_tui.panes.content import Said
-from quicksand_tui.panes.terminal_link import ReplayStart, after_string
+from quicksand_panes.guest_terminal import Said, after_string
+from quicksand_panes.terminal_link import ReplayStart
 
 
 @pytest.mark.parametrize(

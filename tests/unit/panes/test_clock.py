@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from quicksand_tui.panes.workspace import FLOOD_FRAME_S, FRAME_S, FrameClock
+from quicksand_panes.workspace import FLOOD_FRAME_S, FRAME_S, FrameClock
 
 
 class FakePane:

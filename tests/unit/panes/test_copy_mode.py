@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from quicksand_panes.copy_mode import TEXT_MAX, CopyMode, Left, Selection, Shape, told_size
 from quicksand_vt import Position, Terminal
 
-from quicksand_tui.panes.copy_mode import TEXT_MAX, CopyMode, Left, Selection, Shape, told_size
 from tests.conftest import examples
 from tests.unit.terminal.hostile import OUTPUT
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from quicksand_panes.guest_terminal import TYPED_MAX, LinkState
+from quicksand_panes.widgets import Pane, Workspace
 from textual import events
 from textual.pilot import Pilot
 
-from quicksand_tui.panes.content import TYPED_MAX, LinkState
-from quicksand_tui.panes.pane import Pane
-from quicksand_tui.panes.workspace import Workspace
 from quicksand_tui.screens.confirm import ConfirmScreen
 from tests.unit.app.fakes import FakeService, FakeTerminal, app_of, screen_text, toasts, until
 from tests.unit.panes.test_panes_screen import command, in_shells, opened, opens, says

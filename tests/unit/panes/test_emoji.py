@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from quicksand_panes.row_drawing import line_strip
 from quicksand_vt import Terminal
 from rich.cells import cell_len
 from rich.style import Style as RichStyle
-
-from quicksand_tui.panes.row_drawing import line_strip
 
 LINES = {
     "👍🏽|": "👍🏽  |",

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from quicksand_panes import splits
+from quicksand_panes.splits import PANES_MAX, Arrangement, Leaf, Node, Rect, Side, Way, renamed
 
 from quicksand_tui.home.state import SANDBOXES_MAX, PaneMemory, StateFile
-from quicksand_tui.model.geometry import Rect
-from quicksand_tui.panes import splits
-from quicksand_tui.panes.splits import PANES_MAX, Arrangement, Leaf, Node, Side, Way, renamed
 
 ROOM = Rect(0, 0, 120, 40)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quicksand_tui.panes.terminal_link import lines_of_output
+from quicksand_tui.panes.last_lines import lines_of_output
 
 
 def test_they_are_what_the_terminal_showed() -> None:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from quicksand_tui.model.geometry import Rect
-from quicksand_tui.panes import splits
-from quicksand_tui.panes.splits import Leaf, Node, Side, Split, Way
+from quicksand_panes import splits
+from quicksand_panes.splits import Leaf, Node, Rect, Side, Split, Way
 
 ROOM = Rect(0, 0, 81, 25)
 

@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 from quicksand.things.status import Status
+from quicksand_driver.textual_private import RawInput
+from quicksand_panes.guest_terminal import LinkState, Running
+from quicksand_panes.widgets import Pane, Workspace
 from textual.events import Key, Paste
 from textual.geometry import Region
 from textual.pilot import Pilot
@@ -17,10 +20,6 @@ from textual.screen import Screen
 
 from quicksand_tui.door.service_protocol import ShellView
 from quicksand_tui.home.state import PaneMemory, StateFile
-from quicksand_tui.kit.textual_private import RawInput
-from quicksand_tui.panes.content import LinkState, Running
-from quicksand_tui.panes.pane import Pane
-from quicksand_tui.panes.workspace import Workspace
 from quicksand_tui.screens.confirm import ConfirmScreen
 from quicksand_tui.screens.form import FormScreen
 from quicksand_tui.screens.help import HelpScreen
@@ -363,7 +362,7 @@ async def test_a_start_and_a_key_open_all_panes_anew_and_keep_what_is_typed_mean
 async def test_a_revert_is_told_by_one_title_and_for_some_seconds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("quicksand_tui.panes.pane.TOLD_S", 1000)
+    monkeypatch.setattr("quicksand_panes.pane.TOLD_S", 1000)
     service = FakeService()
     async with opened(service, (160, 30)) as (pilot, workspace):
         app = app_of(pilot)
@@ -373,7 +372,7 @@ async def test_a_revert_is_told_by_one_title_and_for_some_seconds(
             guest.tell(LinkState.OPEN, "reverted to 'clean'")
         await until(lambda: "reverted to 'clean'" in screen_text(app))
         assert screen_text(app).count("reverted to 'clean'") == 1
-        monkeypatch.setattr("quicksand_tui.panes.pane.TOLD_S", 0.01)
+        monkeypatch.setattr("quicksand_panes.pane.TOLD_S", 0.01)
         for guest in service.terminals:
             guest.tell(LinkState.OPEN, "reverted to 'clean'")
         await until(lambda: "reverted" not in screen_text(app))

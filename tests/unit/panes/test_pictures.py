@@ -8,13 +8,13 @@ from weakref import ref
 
 import pytest
 from PIL import Image
+from quicksand_panes import pictures
+from quicksand_panes.guest_terminal import LinkState, LinkStatus, Said
+from quicksand_panes.pictures import HalfRows, PanePictures
+from quicksand_panes.widgets import Pane
 from quicksand_pixels.decoding.places import Part, Placed, Stored
 from quicksand_pixels.text_cells import UPPER
 
-from quicksand_tui.panes import pictures
-from quicksand_tui.panes.content import LinkState, LinkStatus, Said
-from quicksand_tui.panes.pane import Pane
-from quicksand_tui.panes.pictures import HalfRows, PanePictures
 from tests.unit.app.fakes import FakeService, until
 from tests.unit.panes.test_panes_screen import opened, says
 from tests.unit.pixels.guest import chunked, command, noise, packed

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from quicksand_driver.input_splitter import APP_ESCAPE_WAIT_S, ESCAPE_WAIT_S, InputSplitter, Piece
 
-from quicksand_tui.panes.input import APP_ESCAPE_WAIT_S, ESCAPE_WAIT_S, InputSplitter, Piece
 from tests.conftest import examples
 
 

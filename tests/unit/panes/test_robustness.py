@@ -8,14 +8,14 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from quicksand_panes.gestures import SEARCH_S
+from quicksand_panes.guest_terminal import LinkState
+from quicksand_panes.widgets import Pane
 from quicksand_vt.osc import TITLE_MAX
 from textual import events
 from textual.geometry import Region, Size
 from textual.pilot import Pilot
 
-from quicksand_tui.panes.content import LinkState
-from quicksand_tui.panes.gestures import SEARCH_S
-from quicksand_tui.panes.pane import Pane
 from tests.unit.app.fakes import WEB, FakeService, app_of, screen_text, toasts, until
 from tests.unit.panes.test_panes_screen import command, opened, opens, says
 

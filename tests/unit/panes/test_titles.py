@@ -8,10 +8,7 @@ from typing import Any
 
 import pytest
 from quicksand.base.errors import AgentUnreachableError
-
-from quicksand_tui.door import typed
-from quicksand_tui.door.typed import COMMAND_MAX, DIRECTORY_MAX, Foreground, running_of
-from quicksand_tui.panes.content import (
+from quicksand_panes.guest_terminal import (
     COMMAND_CELLS,
     LinkState,
     Running,
@@ -19,6 +16,9 @@ from quicksand_tui.panes.content import (
     named,
     what_runs,
 )
+
+from quicksand_tui.door import typed
+from quicksand_tui.door.typed import COMMAND_MAX, DIRECTORY_MAX, Foreground, running_of
 from tests.unit.app.fakes import FULL, FakeService, screen_text, shown, until
 
 

@@ -18,12 +18,12 @@ from quicksand.base.errors import (
     StateError,
 )
 from quicksand.records.layout import MachineDir
+from quicksand_panes.guest_terminal import LinkState, LinkStatus, Sink
 
 from quicksand_tui.door import terminal_place
 from quicksand_tui.door.silence import Silences
 from quicksand_tui.door.terminal_place import SandboxPlace
 from quicksand_tui.door.terminals import EngineTerminal
-from quicksand_tui.panes.content import LinkState, LinkStatus, Sink
 
 OLD, NEW = MachineDir(Path("old")), MachineDir(Path("new"))
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from PIL import Image, ImageChops, ImageStat
+from quicksand_driver.probe import RESET
 
-from quicksand_tui.kit.probe import RESET
 from tests.conftest import wait_for
 from tests.pty_terminal import WHOLE, PtyTerminal
 from tests.unit.pixels.decoders import KittyTerminal, SixelTerminal, half_cells

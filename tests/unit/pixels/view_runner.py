@@ -11,10 +11,10 @@ from typing import Any
 
 from quicksand.display.place import RfbClient
 from quicksand.things.status import Status
+from quicksand_driver import probe
 
 from quicksand_tui.cli import runner
 from quicksand_tui.cli.guests import view
-from quicksand_tui.kit import probe
 
 SOCKET = Path(sys.argv[1])
 

@@ -7,11 +7,11 @@ import contextlib
 from collections.abc import AsyncIterator
 
 import pytest
+from quicksand_panes.widgets import Pane
 from textual.pilot import Pilot
 
 from quicksand_tui.kit.key_handling import Hands
 from quicksand_tui.model.specs import ANSWER_MAX, SshQuestion, SshQuestionKind
-from quicksand_tui.panes.pane import Pane
 from quicksand_tui.screens import ssh_question
 from quicksand_tui.screens.form import FormScreen
 from quicksand_tui.screens.ssh_question import SshQuestions, SshQuestionScreen

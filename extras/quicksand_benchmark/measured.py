@@ -17,20 +17,24 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quicksand import Sandbox
-from quicksand.base.paths import paths
-from quicksand.base.processes import process_usage
-from quicksand.base.settings import OFF, SPARES, USE
-from quicksand.records.config import SandboxConfig
-from quicksand.records.registry import Registry
-from quicksand.warm.spares import spare_making
-from quicksand.warm.spares.spare import list_spares
-from quicksand.warm.spares.stock import record_for
-from quicksand.warm.template_maker import warm
+from quicksand import Sandbox, SandboxConfig
+from quicksand.extending import (
+    OFF,
+    SPARE_WAIT_S,
+    SPARES,
+    USE,
+    Registry,
+    list_spares,
+    make_spare,
+    paths,
+    process_usage,
+    spare_record_for,
+    warm,
+)
 
 if TYPE_CHECKING:
-    from quicksand.guest.execution import ExecuteResult
-    from quicksand.records.sandboxes import RunState
+    from quicksand import ExecuteResult
+    from quicksand.extending import RunState
 
 
 SMALL, LARGE = "512M", "2G"
@@ -92,10 +96,10 @@ def spares_in_use() -> Iterator[None]:
         os.environ[SPARES.variable] = OFF
 
 
-async def make_spare(image: str) -> None:
+async def make_spare_for(image: str) -> None:
     """Makes a spare for the usual machine, and waits until the host is calm again."""
-    record = record_for(SandboxConfig(image=image, memory=SMALL))
-    await spare_making.make_spare(Registry(paths()), record, seconds=spare_making.WAIT_S)
+    record = spare_record_for(SandboxConfig(image=image, memory=SMALL))
+    await make_spare(Registry(paths()), record, seconds=SPARE_WAIT_S)
     await asyncio.sleep(CALM_S)
 
 
@@ -327,9 +331,9 @@ async def warm_starts(image: str, runs: int) -> list[Figure]:
         await _warm_start(image, without, idle if number == runs - 1 else None)
         await _run_command(image, alone)
         with spares_in_use():
-            await make_spare(image)
+            await make_spare_for(image)
             await _warm_start(image, taken)
-            await make_spare(image)
+            await make_spare_for(image)
             await _run_command(image, spared)
     return [without, taken, alone, spared, idle]
 

@@ -22,11 +22,11 @@ from textual._xterm_parser import XTermParser
 from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 
-from quicksand_tui.kit.line_speed import Line
-from quicksand_tui.kit.probe import ANSWER_LOCAL_S, ANSWER_SSH_S, POINTER_RESET, cell_pixels
-from quicksand_tui.kit.shown import Shown, erases_in_colour
-from quicksand_tui.kit.terminal_queries import DRAWN_QUESTION, ReplyReader, over_ssh
-from quicksand_tui.panes.input import ESCAPE, ESCAPE_WAIT_S, InputSplitter, Piece
+from quicksand_driver.input_splitter import ESCAPE, ESCAPE_WAIT_S, InputSplitter, Piece
+from quicksand_driver.line_speed import Line
+from quicksand_driver.probe import ANSWER_LOCAL_S, ANSWER_SSH_S, POINTER_RESET, cell_pixels
+from quicksand_driver.shown import Shown, erases_in_colour
+from quicksand_driver.terminal_queries import DRAWN_QUESTION, ReplyReader, over_ssh
 
 if TYPE_CHECKING:
     import asyncio
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from textual.app import App
     from textual.widget import Widget
 
-    from quicksand_tui.kit.probe import Probe
-    from quicksand_tui.kit.terminal_queries import TerminalAbilities
+    from quicksand_driver.probe import Probe
+    from quicksand_driver.terminal_queries import TerminalAbilities
 
 READ_SIZE = 64 * 1024
 """The most bytes of one read from the terminal."""

@@ -12,7 +12,7 @@ import termios
 import time
 from typing import TYPE_CHECKING, Any
 
-from quicksand_tui.kit.terminal_queries import (
+from quicksand_driver.terminal_queries import (
     CELL_MAX,
     UNKNOWN,
     ReplyReader,
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import FrameType
 
-    from quicksand_tui.home.state import StateFile
+    from quicksand_driver.terminal_queries import Cache
+
 
 ANSWER_LOCAL_S, ANSWER_SSH_S = 0.5, 2.0
 """Seconds to expect answers; later ones still count."""
@@ -58,7 +59,7 @@ class Probe:
     """
 
     def __init__(
-        self, environ: Mapping[str, str], cache: StateFile, *, fd_in: int = 0, fd_out: int = 2
+        self, environ: Mapping[str, str], cache: Cache, *, fd_in: int = 0, fd_out: int = 2
     ) -> None:
         """The defaults are Textual's: it reads standard input and writes standard error."""
         self._in = fd_in

@@ -16,7 +16,7 @@ from textual._compositor import Compositor
 from textual._styles_cache import StylesCache
 from textual.style import Style
 
-from quicksand_tui.kit.textual_private import driver_of, is_batching
+from quicksand_driver.textual_private import driver_of, is_batching
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -1,4 +1,5 @@
-"""Splits the user's terminal input: keys for the guest, unchanged, and the rest for the app."""
+"""Splits the input of the user's terminal: keys for the guest, unchanged, and the rest for the
+program that shows the panes."""
 
 from __future__ import annotations
 
@@ -8,9 +9,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from quicksand_tui.model.keymap import DEFAULT_PREFIX
-
-PREFIX = DEFAULT_PREFIX.data
+PREFIX = b"\x1d"
+"""Ctrl-]."""
 
 ESCAPE_WAIT_S = 0.03
 """Seconds after which an ESC with nothing after it is the key itself. Terminals send sequences in

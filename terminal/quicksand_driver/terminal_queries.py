@@ -7,13 +7,7 @@ import json
 import os
 import re
 import time
-from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
-
-from quicksand.things.frozen import frozen
-
-from quicksand_tui.home.state import StateFile, state_dir
-from quicksand_tui.model.text import sanitise
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -22,8 +16,7 @@ NAME_MAX = 60
 """The longest name of a terminal in characters."""
 
 
-@frozen
-class TerminalAbilities:
+class TerminalAbilities(NamedTuple):
     """The known abilities of a terminal."""
 
     name: str = ""
@@ -50,7 +43,7 @@ class TerminalAbilities:
         return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 127  # ITU-R BT.709
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return self._asdict()
 
     @classmethod
     def from_json(cls, value: object) -> TerminalAbilities:
@@ -59,7 +52,7 @@ class TerminalAbilities:
             raise ValueError("not an object")
         graphics = value.get("graphics")
         return cls(
-            name=sanitise(str(value.get("name", "")), limit=NAME_MAX),
+            name=_printed(str(value.get("name", ""))),
             background=_numbers(value.get("background"), 3, 255),  # type: ignore[arg-type]
             sync_output=value.get("sync_output") is True,
             graphics=graphics if graphics in ("kitty", "sixel") else "none",
@@ -82,14 +75,27 @@ def _numbers(value: object, count: int, limit: int) -> tuple[int, ...] | None:
     return tuple(value)
 
 
-def terminals_file() -> StateFile:
-    return StateFile(state_dir() / "terminals.json")
+def _printed(text: str) -> str:
+    """Returns a text of a terminal that is fit to be shown."""
+    return "".join(char for char in text if char.isprintable())[:NAME_MAX]
 
 
-def known_terminal(environ: Mapping[str, str], fd: int = 0) -> TerminalAbilities | None:
+class Cache(Protocol):
+    """Keeps the abilities of terminals between runs, as an object of JSON."""
+
+    def read(self) -> dict[str, Any]:
+        """Returns what was written; an empty object if that cannot be read."""
+
+    def write(self, value: dict[str, Any]) -> None:
+        """Keeps an object. Raises OSError."""
+
+
+def known_terminal(
+    cache: Cache, environ: Mapping[str, str], fd: int = 0
+) -> TerminalAbilities | None:
     """Returns this terminal's answers of the last run; None if it was never asked."""
     try:
-        return TerminalAbilities.from_json(terminals_file().read().get(cache_key(environ, fd)))
+        return TerminalAbilities.from_json(cache.read().get(cache_key(environ, fd)))
     except ValueError:
         return None
 
@@ -311,7 +317,7 @@ class ReplyReader:
                 if (colour := _colour(text)) is not None:
                     self._know(background=colour)
             case "name":
-                name = sanitise(text, limit=NAME_MAX)
+                name = _printed(text)
                 draws = name.lower().startswith(("kitty", "ghostty"))
                 self._know(name=name, graphics="kitty" if draws else self.abilities.graphics)
             case "graphics":
@@ -320,7 +326,7 @@ class ReplyReader:
         return False
 
     def _know(self, **facts: Any) -> None:
-        self.abilities = replace(self.abilities, **facts)
+        self.abilities = self.abilities._replace(**facts)
 
 
 def _colour(text: str) -> tuple[int, int, int] | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from quicksand_vt import MouseAction, MouseButton, MouseEvent, MouseTracking, Position, line_at
 from textual import events
 
-from quicksand_tui.panes.copy_mode import (
+from quicksand_panes.copy_mode import (
     HINT,
     CopyMode,
     Highlight,
@@ -18,14 +18,14 @@ from quicksand_tui.panes.copy_mode import (
     Shape,
     told_size,
 )
-from quicksand_tui.panes.messages import PaneChanged, PaneCopied
+from quicksand_panes.messages import PaneChanged, PaneCopied
 
 if TYPE_CHECKING:
     from textual.timer import Timer
     from textual.widget import Widget
 
-    from quicksand_tui.panes.messages import Shown
-    from quicksand_tui.panes.terminal_link import Link
+    from quicksand_panes.messages import Shown
+    from quicksand_panes.terminal_link import Link
 
 SEARCH_S: Final = 0.008
 """Seconds for which a search runs before the event loop continues."""

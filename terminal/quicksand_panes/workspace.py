@@ -1,4 +1,4 @@
-"""The panes of one sandbox, as in tmux: split, zoomed, swapped, and with one frame clock."""
+"""The panes of one machine, as in tmux: split, zoomed, swapped, and with one frame clock."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.segment import Segment
+from rich.text import Text
 from textual import events, on, work
 from textual.geometry import Offset, Region, Size
 from textual.layout import ArrangeResult, Layout, WidgetPlacement
@@ -18,13 +19,11 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from quicksand_tui.model.geometry import Rect
-from quicksand_tui.model.text import clip, plain
-from quicksand_tui.panes import splits
-from quicksand_tui.panes.content import LinkState, OpenTerminal, session_of
-from quicksand_tui.panes.messages import PaneOutput
-from quicksand_tui.panes.pane import Pane, PaneTyped
-from quicksand_tui.panes.splits import Arrangement, Leaf, Node, Side, Way, renamed
+from quicksand_panes import splits
+from quicksand_panes.guest_terminal import LinkState, OpenTerminal, session_of
+from quicksand_panes.messages import PaneOutput
+from quicksand_panes.pane import PREFIX_KEY, Pane, PaneTyped
+from quicksand_panes.splits import Arrangement, Leaf, Node, Rect, Side, Way, renamed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from rich.style import Style
     from textual.geometry import Size
 
-    from quicksand_tui.panes.pictures import PictureScreen
+    from quicksand_panes.pictures import PictureScreen
 
 
 def title_of(pane: Pane, number: int, *, is_current: bool, stall: str, zoomed: bool) -> str:
@@ -80,6 +79,14 @@ def row_of_heads(
             segments.append(Segment(text.ljust(place.width), line))
         at = place.x + place.width
     return segments
+
+
+_ASCII = str.maketrans("·♪…", "-!.")
+
+
+def in_ascii(title: str) -> str:
+    """Returns a title in ASCII: its signs become similar ones, other characters question marks."""
+    return title.translate(_ASCII).encode("ascii", "replace").decode("ascii")
 
 
 class PanePlaces(Layout):
@@ -226,7 +233,7 @@ class WorkspaceEmptied(Message):
 
 
 class Workspace(Widget):
-    """The panes of one sandbox."""
+    """The panes of one machine."""
 
     ALLOW_SELECT = False
 
@@ -240,13 +247,13 @@ class Workspace(Widget):
 
     def __init__(
         self,
-        sandbox_id: str,
         open_terminal: OpenTerminal,
         *,
         terminals: Mapping[str, str] | None = None,
         arrangement: Arrangement | None = None,
         chosen: str = "",
         going_back: Callable[[], object] = lambda: None,
+        prefix_key: Callable[[], str] = lambda: PREFIX_KEY,
         start_hint: str = "",
         ascii_only: bool = False,
         pictures: PictureScreen | None = None,
@@ -257,8 +264,8 @@ class Workspace(Widget):
         other arguments are those of `Pane`."""
         super().__init__(**options)
         self._going_back = going_back
+        self._prefix_key = prefix_key
         self._start_hint = start_hint
-        self.sandbox_id = sandbox_id
         self._open_terminal = open_terminal
         self._ascii = ascii_only
         self._pictures = pictures
@@ -292,12 +299,12 @@ class Workspace(Widget):
     def _make(self, name: str = "", session: str = "", directory: str = "") -> Pane:
         """Makes a pane, for the terminal of that name if there is one, else for a new one."""
         return Pane(
-            self.sandbox_id,
             self._open_terminal,
             session=session,
             birth=name.removeprefix(f"{session} "),
             directory=directory,
             going_back=self._going_back,
+            prefix_key=self._prefix_key,
             start_hint=self._start_hint,
             pictures=self._pictures,
             id=f"pane-{next(self._numbers)}",
@@ -595,8 +602,9 @@ class Workspace(Widget):
         style = self.get_component_rich_style(
             "workspace--current" if current else "workspace--title"
         )
-        text = clip(self.title_of(pane), width)
-        return Segment((plain(text) if self._ascii else text).ljust(width), style)
+        text = Text(self.title_of(pane))
+        text.truncate(width, overflow="ellipsis")
+        return Segment((in_ascii(text.plain) if self._ascii else text.plain).ljust(width), style)
 
     def title_of(self, pane: Pane | None) -> str:
         """Returns the title of a pane."""

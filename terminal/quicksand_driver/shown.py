@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from rich.cells import cell_len
 
-from quicksand_tui.kit.columns import is_disputed, keep_columns
+from quicksand_driver.columns import is_disputed, keep_columns
 
 BLANKS_MIN: Final = 8
 """Shorter runs of blanks are written as they are: erasing takes as many bytes."""

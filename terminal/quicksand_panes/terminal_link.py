@@ -6,17 +6,13 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from quicksand_vt import Terminal
-
-from quicksand_tui.model.amounts import size_text
-from quicksand_tui.model.text import sanitise
-from quicksand_tui.panes.content import TYPED_MAX, LinkState, LinkStatus, Said
+from quicksand_panes.guest_terminal import TYPED_MAX, LinkState, LinkStatus, Said, after_string
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
 
-    from quicksand_tui.panes.content import GuestTerminal, OpenTerminal, Sink
-    from quicksand_tui.panes.messages import Shown
+    from quicksand_panes.guest_terminal import GuestTerminal, OpenTerminal, Sink
+    from quicksand_panes.messages import Shown
 
 
 class Link:
@@ -25,7 +21,6 @@ class Link:
     def __init__(
         self,
         open_terminal: OpenTerminal,
-        sandbox_id: str,
         directory: str,
         shown: Shown,
         typing: Typing,
@@ -33,7 +28,6 @@ class Link:
     ) -> None:
         """A new terminal begins in ``directory``, if the guest has that."""
         self._open_terminal = open_terminal
-        self._sandbox_id = sandbox_id
         self._directory = directory
         self._shown = shown
         self._typing = typing
@@ -50,7 +44,6 @@ class Link:
         before, terminal = self._shown.status, self._shown.terminal
         self._wait_for(before.session, before.birth)
         self._typing.guest = self._open_terminal(
-            self._sandbox_id,
             before.session,
             (terminal.columns, terminal.rows),
             self._sink,
@@ -63,7 +56,7 @@ class Link:
         self._sink.status(LinkStatus(state=LinkState.CONNECTING, session=session, birth=birth))
 
     def reopen(self) -> bool:
-        """Opens a new terminal in place of one that is over; returns False if its sandbox does not
+        """Opens a new terminal in place of one that is over; returns False if its machine does not
         run."""
         if not self._shown.status.runs:
             return False
@@ -106,7 +99,7 @@ class Link:
             guest.report(data, status.opening)
 
     def mark_deleted(self, text: str) -> None:
-        """Shows that the sandbox was deleted; the screen stays."""
+        """Shows that its machine was deleted; the screen stays."""
         if self._shown.status.state is not LinkState.DELETED:
             self.leave()
             self._sink.status(LinkStatus(state=LinkState.DELETED, text=text))
@@ -130,7 +123,7 @@ class Typing:
     a revert, for the guest after it."""
 
     def __init__(self, going_back: Callable[[], object]) -> None:
-        """``going_back`` returns the job that is reverting the sandbox, or None."""
+        """``going_back`` returns the work that takes the machine back, or None."""
         self.guest: GuestTerminal | None = None
         self._kept = b""
         self._going_back = going_back
@@ -174,24 +167,12 @@ def refuse_pasted(text: str, *, is_open: bool) -> str:
     if not is_open:
         return "Nothing was pasted: there is no program here to take it"
     if len(text.encode("utf-8", "replace")) > TYPED_MAX:
-        return f"Nothing was pasted: a paste has {size_text(TYPED_MAX)} at most; copy a file"
+        return f"Nothing was pasted: a paste has {TYPED_MAX / 2**20:.1f}M at most; copy a file"
     return ""
 
 
 SLICE = 4 * 1024
 """Bytes parsed at once, which takes 1 ms; for the worst hostile input about 100 ms (measured)."""
-
-
-STRING_END = b"\x1b\\"
-
-
-def after_string(data: bytes) -> bytes:
-    """Returns a guest's repeated output without the half of a picture at its beginning.
-
-    A repetition may begin anywhere, also within a string such as a picture. If the first escape
-    sequence in it ends a string, all up to there is left out."""
-    at = data.find(b"\x1b")
-    return data[at + len(STRING_END) :] if at >= 0 and data.startswith(STRING_END, at) else data
 
 
 class ReplayStart:
@@ -240,23 +221,3 @@ class Backlog:
         dropped = sum(len(data) for data, _ in self._pieces)
         self._pieces.clear()
         return dropped
-
-
-def last_lines(terminal: Terminal, count: int) -> tuple[str, ...]:
-    """Returns the last lines of a terminal's screen, without the blank ones at its end."""
-    lines: list[str] = []
-    for number in reversed(range(terminal.screen_line, terminal.end_line)):
-        text = sanitise(terminal.text(number), limit=terminal.columns)
-        if text or lines:
-            lines.append(text)
-        if len(lines) == count:
-            break
-    return tuple(reversed(lines))
-
-
-def lines_of_output(output: bytes, columns: int, rows: int, count: int) -> tuple[str, ...]:
-    """Returns the last lines that a terminal showed after this output, which may begin within a
-    line or a sequence."""
-    terminal = Terminal(columns, rows, scrollback=0)
-    terminal.feed(output)
-    return last_lines(terminal, count)

@@ -33,7 +33,7 @@ class LinkState(StrEnum):
     LOST = "lost"
     """The guest is gone, or no longer has this terminal."""
     DELETED = "deleted"
-    """Its sandbox was deleted, so no new terminal can be opened there."""
+    """Its machine was deleted, so no new terminal can be opened there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,11 +46,11 @@ class LinkStatus:
     birth: str = ""
     """Tells it from another terminal with the same name after a start or a revert."""
     text: str = ""
-    """A message: how the terminal ended, why it is lost, or where the sandbox went back to."""
+    """A message: how the terminal ended, why it is lost, or where its machine went back to."""
     opening: int = 0
     """The number of the connection to the guest, from 1."""
     runs: bool = True
-    """Its sandbox runs, so a new terminal can be opened there."""
+    """Its machine runs, so a new terminal can be opened there."""
     comes_back: bool = False
     """It opens again by itself: only its machine is away."""
 
@@ -121,12 +121,11 @@ class Sink:
 
 
 class OpenTerminal(Protocol):
-    """Opens a new terminal in a sandbox, in a ``directory`` if the guest has it, or the existing
+    """Opens a new terminal, in a ``directory`` if the guest has it, or the existing
     ``session`` of that ``birth``, as in `LinkStatus`; ``size`` is (columns, rows)."""
 
     def __call__(
         self,
-        sandbox_id: str,
         session: str,
         size: tuple[int, int],
         sink: Sink,
@@ -134,6 +133,18 @@ class OpenTerminal(Protocol):
         birth: str = "",
         directory: str = "",
     ) -> GuestTerminal: ...
+
+
+STRING_END = b"\x1b\\"
+
+
+def after_string(data: bytes) -> bytes:
+    """Returns a guest's repeated output without the half of a picture at its beginning.
+
+    A repetition may begin anywhere, also within a string such as a picture. If the first escape
+    sequence in it ends a string, all up to there is left out."""
+    at = data.find(b"\x1b")
+    return data[at + len(STRING_END) :] if at >= 0 and data.startswith(STRING_END, at) else data
 
 
 COMMAND_CELLS = 30

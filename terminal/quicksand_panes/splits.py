@@ -8,7 +8,14 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple
 
-from quicksand_tui.model.geometry import Rect
+
+class Rect(NamedTuple):
+    """A rectangle in cells."""
+
+    x: int
+    y: int
+    width: int
+    height: int
 
 
 class Way(Enum):

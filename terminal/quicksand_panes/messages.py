@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from quicksand_vt import FrozenLines, Terminal
     from textual.widget import Widget
 
-    from quicksand_tui.panes.content import LinkStatus
-    from quicksand_tui.panes.copy_mode import CopyMode
+    from quicksand_panes.copy_mode import CopyMode
+    from quicksand_panes.guest_terminal import LinkStatus
 
 
 @dataclass(slots=True, eq=False)
@@ -63,11 +63,3 @@ class PaneCopied(Message):
         """``size`` is the size of the text in words."""
         super().__init__()
         self.size = size
-
-
-class ShellsLeft(Message):
-    """The sandbox's last pane was closed."""
-
-
-class ShellsZoomed(Message):
-    """A shell should fill the whole area, as before."""

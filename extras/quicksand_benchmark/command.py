@@ -19,16 +19,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quicksand import Sandbox
-from quicksand.base.errors import HostError
-from quicksand.base.paths import make_private_dir, paths
-from quicksand.base.settings import OFF, SPARES
-from quicksand.saves.finding import workspace_store
-from quicksand.saves.verifying import verify_saves
+from quicksand import HostError, Sandbox
+from quicksand.extending import (
+    OFF,
+    SPARES,
+    make_private_dir,
+    paths,
+    verify_saves,
+    workspace_store,
+)
 
-from quicksand_tui.cli.click_commands import command_of
-from quicksand_tui.cli.output import say
-from quicksand_tui.cli.this_host.measured import (
+from quicksand_benchmark.measured import (
     CALM_S,
     GUEST_S,
     LARGE,
@@ -51,9 +52,10 @@ from quicksand_tui.cli.this_host.measured import (
     with_mode,
     write_memory,
 )
+from quicksand_tui.plugins import command_of, say
 
 if TYPE_CHECKING:
-    from quicksand.things.checkpoint import Checkpoint
+    from quicksand import Checkpoint
 
 
 LARGE_MIB = 1024

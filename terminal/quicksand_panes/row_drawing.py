@@ -27,16 +27,16 @@ from rich.style import Style as RichStyle
 from textual.cache import LRUCache
 from textual.strip import Strip
 
-from quicksand_tui.panes.content import LinkState
-from quicksand_tui.panes.copy_mode import columns_of
+from quicksand_panes.copy_mode import columns_of
+from quicksand_panes.guest_terminal import LinkState
 
 if TYPE_CHECKING:
     from quicksand_vt import Run
     from textual.widget import Widget
 
-    from quicksand_tui.panes.copy_mode import CopyMode
-    from quicksand_tui.panes.gestures import Copying
-    from quicksand_tui.panes.messages import Shown
+    from quicksand_panes.copy_mode import CopyMode
+    from quicksand_panes.gestures import Copying
+    from quicksand_panes.messages import Shown
 
 
 REPLACEMENT = "\ufffd"

@@ -13,8 +13,8 @@ from textual.message import Message
 from textual.reactive import reactive
 from textual.widget import Widget
 
-from quicksand_tui.model.keymap import DEFAULT_PREFIX, Prefix
-from quicksand_tui.panes.content import (
+from quicksand_panes.gestures import Copying, Gestures
+from quicksand_panes.guest_terminal import (
     LinkState,
     LinkStatus,
     OpenTerminal,
@@ -23,19 +23,21 @@ from quicksand_tui.panes.content import (
     Sink,
     what_runs,
 )
-from quicksand_tui.panes.gestures import Copying, Gestures
-from quicksand_tui.panes.messages import PaneChanged, PaneOutput, Shown
-from quicksand_tui.panes.pictures import PanePictures, PictureDecoded
-from quicksand_tui.panes.row_drawing import Picture
-from quicksand_tui.panes.terminal_link import Backlog, Link, ReplayStart, Typing, refuse_pasted
+from quicksand_panes.messages import PaneChanged, PaneOutput, Shown
+from quicksand_panes.pictures import PanePictures, PictureDecoded
+from quicksand_panes.row_drawing import Picture
+from quicksand_panes.terminal_link import Backlog, Link, ReplayStart, Typing, refuse_pasted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from textual.strip import Strip
 
-    from quicksand_tui.panes.copy_mode import CopyMode
-    from quicksand_tui.panes.pictures import PictureScreen
+    from quicksand_panes.copy_mode import CopyMode
+    from quicksand_panes.pictures import PictureScreen
+
+PREFIX_KEY = "ctrl+right_square_bracket"
+"""The key that introduces a command to the panes, as Ctrl-b does in tmux."""
 
 LINE_S = 0.3
 """Seconds without typing after which Enter is no longer the end of a line."""
@@ -105,23 +107,23 @@ class Pane(Widget, can_focus=True):
 
     def __init__(
         self,
-        sandbox_id: str,
         open_terminal: OpenTerminal,
         *,
         session: str = "",
         birth: str = "",
         directory: str = "",
         going_back: Callable[[], object] = lambda: None,
+        prefix_key: Callable[[], str] = lambda: PREFIX_KEY,
         start_hint: str = "",
         pictures: PictureScreen | None = None,
         **options: Any,
     ) -> None:
         """``session`` and ``birth`` name an existing terminal, as in `LinkStatus`; a new one begins
-        in ``directory``, if the guest has that; ``going_back`` returns the job that is reverting
-        the sandbox, or None; ``start_hint`` says how to start a stopped sandbox; ``pictures`` draws
-        the pictures of the guest's programs."""
+        in ``directory``, if the guest has that; ``going_back`` returns the work that takes its
+        machine back to an earlier state, or None; ``prefix_key`` returns Textual's name of the
+        prefix; ``start_hint`` says how to start a stopped machine; ``pictures`` draws the pictures
+        of the guest's programs."""
         super().__init__(**options)
-        self.sandbox_id = sandbox_id
         self._pictures = PanePictures(self, pictures)
         self._shown = Shown(
             self,
@@ -137,12 +139,12 @@ class Pane(Widget, can_focus=True):
         self._typing = Typing(going_back)
         self.link = Link(
             open_terminal,
-            sandbox_id,
             directory,
             self._shown,
             self._typing,
             Sink(self._receive, self._set_status, self._take_running),
         )
+        self._prefix_key = prefix_key
         self._foreground = Running()
         self._start_hint = start_hint
         self._backlog = Backlog()
@@ -359,8 +361,7 @@ class Pane(Widget, can_focus=True):
     def on_key(self, event: events.Key) -> None:
         """Handles the prefix and the key after it; and all keys where the driver is not the app's
         own (in tests and in a browser)."""
-        prefix: Prefix = getattr(self.app, "prefix", DEFAULT_PREFIX)
-        if event.key == prefix.key or self.prefixed:
+        if event.key == self._prefix_key() or self.prefixed:
             self._take_prefixed(event)
         elif self.copy_mode is not None:
             self._press_in(self.copy_mode, event)
