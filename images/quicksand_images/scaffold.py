@@ -20,13 +20,16 @@ from quicksand.disks.packages.names import SHOWN_MAX, image_of, is_image_name, p
 KINDS = ("base", "layer")
 
 TAKEN = (
+    "benchmark",
     "build-tools",
     "core",
     "disks",
+    "driver",
     "e2b",
     "fleet",
     "image-tools",
     "images",
+    "panes",
     "pixels",
     "qemu",
     "smb",
