@@ -12,7 +12,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 RECIPES = "quicksand_images/recipes"
-PACKAGES = ("quicksand_disks", "quicksand_images")
+PACKAGES = ("quicksand_disks", "quicksand_images", "quicksand_wheels")
 """What lies beside the recipes and is none."""
 MAN = "share/man/man1"
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 from quicksand import Sandbox
-from quicksand.display.picture import Format, Picture
+from quicksand_vnc import Format, Picture
 
 RUNS = 15
 TEXT = "The quick brown fox jumps over 13 lazy dogs. " * 5

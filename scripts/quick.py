@@ -34,7 +34,9 @@ PACKAGES_ALONE = (
     "quicksand_driver",
     "quicksand_panes",
     "quicksand_pixels",
+    "quicksand_vnc",
     "quicksand_vt",
+    "quicksand_wheels",
 )
 NOTES = ROOT / ".pytest_cache" / "v" / "quicksand" / "seconds"
 """Test files and the seconds that they took, as JSON."""

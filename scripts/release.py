@@ -47,7 +47,8 @@ NEEDED_IN_WHEEL = (
     "quicksand_fleet/__init__.py", "quicksand_smb/__init__.py",
     "quicksand_driver/__init__.py", "quicksand_panes/__init__.py", "quicksand_pixels/__init__.py",
     "quicksand_tui/py.typed", "quicksand_tui/screens/main.tcss",
-    "quicksand_disks/__init__.py", "quicksand_vt/__init__.py",
+    "quicksand_disks/__init__.py", "quicksand_vnc/__init__.py", "quicksand_vt/__init__.py",
+    "quicksand_wheels/__init__.py",
 )  # fmt: skip
 TOOLS = ("hatchling", "pytest", "sphinx", "furo", "myst_parser")
 MADE = re.compile(r"(^|/)(\.git|\.venv|__pycache__|target|\.[a-z]+_cache|node_modules)(/|$)")

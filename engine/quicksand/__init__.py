@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from quicksand_fleet import Need as Need
     from quicksand_fleet import Reservation as Reservation
     from quicksand_fleet import Restart as Restart
+    from quicksand_vnc import Key as Key
 
     from quicksand.base.arch import Architecture as Architecture
     from quicksand.base.progress import BootTiming as BootTiming
     from quicksand.base.version import __version__ as __version__
     from quicksand.disks.images.provider import ImageProvider as ImageProvider
     from quicksand.disks.images.provider import ResolvedImage as ResolvedImage
-    from quicksand.display.keys import Key as Key
     from quicksand.errors import *
     from quicksand.guest.connections import GuestConnection as GuestConnection
     from quicksand.guest.connections import GuestDatagrams as GuestDatagrams
@@ -101,4 +101,6 @@ if TYPE_CHECKING:
     from quicksand.things.status import Status as Status
 else:
     # Names of packages beside the engine, such as quicksand_fleet, stand above for type checkers.
-    __getattr__, __dir__ = on_demand("quicksand.names", packages=("quicksand", "quicksand_disks"))
+    __getattr__, __dir__ = on_demand(
+        "quicksand.names", packages=("quicksand", "quicksand_disks", "quicksand_vnc")
+    )

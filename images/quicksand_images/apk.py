@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import ImageError, ImageNotFound
-from quicksand.disks.packages.indexes import shown
+from quicksand_wheels.links import shown
 
 DATABASE = "/lib/apk/db/installed"
 REPOSITORIES = "/etc/apk/repositories"

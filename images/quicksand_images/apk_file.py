@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 from quicksand.base.errors import ImageError
 from quicksand.base.regular import open_file
-from quicksand.disks.packages.indexes import shown
+from quicksand_wheels.links import shown
 
 from quicksand_images.apk import Limits, Package, parse_packages
 from quicksand_images.oci.tar import Kind, TarReader

@@ -21,9 +21,9 @@ from quicksand.base.errors import ImageError, ImageNotFound
 from quicksand.base.files import map_os_errors
 from quicksand.base.progress import Progress
 from quicksand.base.sharing import share_file
-from quicksand.disks.packages.indexes import Link, shown
-from quicksand.disks.packages.sources import certificates
-from quicksand.disks.packages.web import Web
+from quicksand.disks.packages.sources import Web
+from quicksand_wheels.links import Link, shown
+from quicksand_wheels.sources import certificates
 
 from quicksand_images.apk import ARCHES, REPOSITORIES, REPOSITORIES_MAX, Limits, Package, may_want
 from quicksand_images.apk_file import APK_MAX, INDEX, INDEX_MAX, is_right, read_index
@@ -122,7 +122,7 @@ async def _read_lists(
         place.mkdir(parents=True)
         index = place / INDEX
         url = f"{repository}/{place.name}/{INDEX}"
-        await web.download(Link(file=INDEX, url=url), index, most=INDEX_MAX)
+        await web.fetch(Link(file=INDEX, url=url), index, most=INDEX_MAX)
         if keys is not None:
             name, text = await asyncio.to_thread(keys.require_signed, index, shown(url))
             (keys_place / name).write_text(text, encoding="ascii")
@@ -150,7 +150,7 @@ async def _fetch(
         unfinished.unlink(missing_ok=True)
         path.unlink(missing_ok=True)
         link = Link(file=package.file, url=url, size=package.size)
-        await web.download(link, unfinished, most=APK_MAX)
+        await web.fetch(link, unfinished, most=APK_MAX)
         if not await asyncio.to_thread(is_right, unfinished, package):
             raise ImageError(f"{shown(url)} is not the package that the index says")
         if keys is not None:

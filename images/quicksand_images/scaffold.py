@@ -20,18 +20,23 @@ from quicksand.disks.packages.names import SHOWN_MAX, image_of, is_image_name, p
 KINDS = ("base", "layer")
 
 TAKEN = (
+    "benchmark",
     "build-tools",
     "core",
     "disks",
+    "driver",
     "e2b",
     "fleet",
     "image-tools",
     "images",
+    "panes",
     "pixels",
     "qemu",
     "smb",
     "tui",
+    "vnc",
     "vt",
+    "wheels",
 )
 """What cannot be an image's name: the package or its module would be one of ours, or of the
 ecosystem's (specification, "Package Structure"), which is no image."""

@@ -18,11 +18,12 @@ from quicksand.base.files import map_os_errors
 from quicksand.base.progress import Progress
 from quicksand.base.sharing import share_file
 from quicksand.disks.images.stored_image import sha256_file
-from quicksand.disks.packages.indexes import Link
 from quicksand.disks.packages.names import normalised
-from quicksand.disks.packages.sources import Index, certificates, index_url
-from quicksand.disks.packages.web import Web
-from quicksand.disks.packages.wheel import parse_wheel_name
+from quicksand.disks.packages.sources import Web, find_links, usual_index
+from quicksand_wheels import RefusedError
+from quicksand_wheels.links import Link
+from quicksand_wheels.sources import certificates
+from quicksand_wheels.wheel import parse_wheel_name
 
 from quicksand_images.packages import hold, package_cache
 
@@ -85,11 +86,11 @@ async def fetch_wheels(
     HostError, ConfigError.
     """
     cache = await asyncio.to_thread(package_cache, "wheels")
-    source, ranks = Index(index_url()), {tag: at for at, tag in enumerate(guest.tags())}
+    source, ranks = usual_index(), {tag: at for at, tag in enumerate(guest.tags())}
     async with Web(certificates=certificates()) as web:
         for text in wanted:
             requirement = Requirement(text)
-            links = await source.find(normalised(requirement.name), web)
+            links = await find_links(source, normalised(requirement.name), web)
             link = choose(links, requirement, ranks)
             if link is None:
                 raise ImageNotFound(
@@ -111,7 +112,7 @@ def choose(links: Sequence[Link], wanted: Requirement, ranks: Mapping[Tag, int])
     for link in links:
         try:
             name = parse_wheel_name(link.file)
-        except ImageError:
+        except RefusedError:
             continue  # an index has other files, too
         fitting = [ranks[tag] for tag in name.tags if tag in ranks]
         if not fitting or not link.sha256 or name.version not in wanted.specifier:
@@ -131,7 +132,7 @@ async def _fetch(link: Link, cache: Path, web: Web, progress: Progress | None) -
         unfinished.unlink(missing_ok=True)
         path.unlink(missing_ok=True)
         try:
-            await web.download(link, unfinished, progress)
+            await web.fetch(link, unfinished, progress)
             unfinished.replace(path)
         finally:
             unfinished.unlink(missing_ok=True)

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from quicksand.base.errors import DisplayError
-from quicksand.display.place import Place, open_screen, parse_place
-from quicksand.display.rfb import BRISK_S, RfbClient
+from quicksand.display.place import Place, RfbClient, open_screen, parse_place
 from quicksand.display.screendump import true_width
 from quicksand.qemu.keeper_parts.bounds import no_core_files
 from quicksand_pixels import Colours, Rect, Way
@@ -32,6 +31,7 @@ from quicksand_pixels.encoding import (
     PlaceholderEncoder,
     SixelEncoder,
 )
+from quicksand_vnc.client import BRISK_S
 
 from quicksand_tui.door.screen_messages import ROWS, TILES, Drawn, Kind, Order, pack_message
 

@@ -15,13 +15,13 @@ from quicksand.base.paths import expand
 from quicksand.disks.images.resolve import is_bundle
 from quicksand.disks.packages.names import PUBLISHED
 from quicksand.disks.packages.wanted import parse_wanted
-from quicksand.disks.packages.wheel import is_wheel
 from quicksand.qemu.bundled import QEMU_PACKAGE
 from quicksand.records.config import SandboxConfig, check_name
 from quicksand.records.machine_options import parse_memory
 from quicksand.records.nodes import check_tag
 from quicksand.saves.bundle.unpacked import read_head, require_startable
 from quicksand.saves.save_manifest import check_save_name
+from quicksand_wheels.wheel import is_wheel
 
 from quicksand_tui.actions.reasons import NO_IMAGE
 from quicksand_tui.model.amounts import size_text

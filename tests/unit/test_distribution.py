@@ -70,7 +70,14 @@ def installed(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 OF_DISTRIBUTION = {
     f"{package}/{name}"
-    for package in ("quicksand_disks", "quicksand_driver", "quicksand_panes", "quicksand_pixels")
+    for package in (
+        "quicksand_disks",
+        "quicksand_driver",
+        "quicksand_panes",
+        "quicksand_pixels",
+        "quicksand_vnc",
+        "quicksand_wheels",
+    )
     for name in ("LICENSE", "README.md", "pyproject.toml")
 }
 """Files of the distribution of a package, which lie in it and are no part of it."""
@@ -120,7 +127,7 @@ def test_the_wheel_has_every_recipe_and_every_agent(built: Built) -> None:
         f"quicksand_images/recipes/{path.relative_to(ROOT / 'images').as_posix()}"
         for path in (ROOT / "images").rglob("*")
         if path.suffix in (".toml", ".sh")
-        and not {"quicksand_disks", "quicksand_images"}.intersection(path.parts)
+        and not {"quicksand_disks", "quicksand_images", "quicksand_wheels"}.intersection(path.parts)
     }
     agents = {
         f"quicksand/_agent/{path.parent.name}/{path.name}"

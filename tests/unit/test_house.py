@@ -21,7 +21,9 @@ import quicksand_images
 import quicksand_panes
 import quicksand_pixels
 import quicksand_smb
+import quicksand_vnc
 import quicksand_vt
+import quicksand_wheels
 
 import quicksand_tui
 
@@ -41,7 +43,9 @@ PACKAGES = {
         quicksand_driver,
         quicksand_panes,
         quicksand_pixels,
+        quicksand_vnc,
         quicksand_vt,
+        quicksand_wheels,
     )
 }
 ARROW = re.compile(r"^([a-z0-9_]+) +->((?: [a-z0-9_]+)*)", re.MULTILINE)
@@ -213,6 +217,8 @@ def test_only_qemu_its_display_and_its_events_speak_qmp(house: Graph) -> None:
         ("quicksand_vt", set()),
         ("quicksand_disks", {"backports", "compression"}),
         ("quicksand_pixels", {"PIL", "quicksand_vt"}),
+        ("quicksand_vnc", {"PIL"}),
+        ("quicksand_wheels", {"httpx", "packaging"}),
         ("quicksand_driver", {"rich", "textual"}),
         ("quicksand_panes", {"PIL", "quicksand_pixels", "quicksand_vt", "rich", "textual"}),
     ],
@@ -232,6 +238,14 @@ def test_what_stands_alone_needs_no_more_than_it_says(package: str, needs: set[s
             {f"quicksand_disks.{one}" for one in ("changes", "comparing", "ext4", "qcow2", "zstd")},
         ),
         ("quicksand_pixels", {"quicksand_pixels.encoding", "quicksand_pixels.decoding"}),
+        (
+            "quicksand_vnc",
+            {f"quicksand_vnc.{one}" for one in ("animation", "client", "watching")},
+        ),
+        (
+            "quicksand_wheels",
+            {f"quicksand_wheels.{one}" for one in ("links", "sources", "wanted", "web", "wheel")},
+        ),
         (
             "quicksand_driver",
             {
@@ -270,8 +284,9 @@ def test_what_stands_alone_is_used_by_its_public_names(
             assert not {one for one in wanted if one.startswith(f"{package}.")} - public, name
 
 
-def test_public_names_of_pictures_need_no_pillow_but_to_draw() -> None:
-    program = "import sys, quicksand_pixels; sys.exit('PIL' in sys.modules)"
+@pytest.mark.parametrize("package", ["quicksand_pixels", "quicksand_vnc"])
+def test_public_names_of_pictures_need_no_pillow_but_to_draw(package: str) -> None:
+    program = f"import sys, {package}; sys.exit(bool({{'PIL', 'asyncio'}} & sys.modules.keys()))"
     subprocess.run([sys.executable, "-c", program], check=True)
 
 

@@ -20,7 +20,9 @@ ALONE = [
     ROOT / "terminal" / "quicksand_driver" / "README.md",
     ROOT / "terminal" / "quicksand_panes" / "README.md",
     ROOT / "terminal" / "quicksand_pixels" / "README.md",
+    ROOT / "terminal" / "quicksand_vnc" / "README.md",
     ROOT / "images" / "quicksand_disks" / "README.md",
+    ROOT / "images" / "quicksand_wheels" / "README.md",
 ]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md")), *ALONE]
 READ = MarkdownIt().enable("table")

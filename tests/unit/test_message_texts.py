@@ -17,9 +17,11 @@ PACKAGES = (
     "quicksand_tui",
     "smb3/quicksand_smb",
     "images/quicksand_disks",
+    "images/quicksand_wheels",
     "terminal/quicksand_driver",
     "terminal/quicksand_panes",
     "terminal/quicksand_pixels",
+    "terminal/quicksand_vnc",
     "terminal/quicksand_vt",
     "images/quicksand_images",
 )

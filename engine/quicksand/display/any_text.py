@@ -18,10 +18,11 @@ import shlex
 import string
 from collections.abc import Container, Iterable, Iterator
 
+from quicksand_vnc import STROKES
+
 from quicksand.base.errors import ConfigError, DisplayError
 from quicksand.base.remedies import Remedy, Words
 from quicksand.display.in_guest import NO_SCREEN, NO_TOOL, ask, find_server, need_tools
-from quicksand.display.keys import STROKES
 from quicksand.guest.agent.session import Session
 from quicksand.guest.execution import ExecuteResult
 

@@ -1,22 +1,55 @@
 """The place of a screen: the VNC server of a QEMU here, or a Unix socket of ours that leads to one
-on another machine (`quicksand.hosted.relayed_screen`)."""
+on another machine (`quicksand.hosted.relayed_screen`); and the client of either. `quicksand_vnc`
+speaks VNC; its errors become the engine's here, and nowhere else.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import struct
+from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from quicksand.base.errors import DisplayError
-from quicksand.display.rfb import RfbClient
+from quicksand_vnc import AskedError, VncError
+from quicksand_vnc.client import VncClient
+
+from quicksand.base.errors import ConfigError, DisplayError
 from quicksand.records.layout import MachineDir
 
-if TYPE_CHECKING:
-    pass
+WIDTH_STEP = 16
+"""The step to which QEMU's VNC server rounds up the width (ui/vnc.h, VNC_DIRTY_PIXELS_PER_BIT). New
+versions report the true one when the size has changed, and still take the pointer's place as a part
+of the rounded one (ui/vnc.c, pointer_event)."""
+
+
+@contextlib.contextmanager
+def vnc_errors() -> Iterator[None]:
+    """Turn the errors of `quicksand_vnc` into ConfigError and DisplayError with the same words."""
+    try:
+        yield
+    except AskedError as error:
+        raise ConfigError(str(error), hint=error.hint) from error
+    except VncError as error:
+        raise DisplayError(str(error), hint=error.hint) from error
+
+
+class RfbClient(VncClient):
+    """A connection to a screen, for viewers (`quicksand_vnc.client` shows how). If QEMU ends (a
+    stop, or a revert, after which another QEMU has the same screen), its methods raise
+    DisplayError. To go on after a revert, open another client."""
+
+    error = DisplayError
+    width_step = WIDTH_STEP
+
+    async def resize(self, width: int, height: int) -> None:
+        """Ask the guest to give its screen another size. Returns when QEMU has taken the request;
+        whether the guest follows is up to it. Raises ConfigError for a size that there cannot be,
+        DisplayError if QEMU refuses."""
+        with vnc_errors():
+            await super().resize(width, height)
 
 
 TO_VNC = b"V"
@@ -58,8 +91,7 @@ def parse_place(text: str) -> Place:
 
 
 def open_screen(place: Place) -> AbstractAsyncContextManager[RfbClient]:
-    """Connect to a screen. Raises as `RfbClient.open`. From another machine, pixels come
-    compressed."""
+    """Connect to a screen. Raises DisplayError. From another machine, pixels come compressed."""
     if isinstance(place, RelayedScreen):
         return RfbClient.open(place.vnc_socket, first=TO_VNC, compressed=True)
     return RfbClient.open(place.vnc_socket)

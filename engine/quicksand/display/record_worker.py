@@ -22,15 +22,15 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from PIL import Image as Pillow
 from PIL import features
+from quicksand_vnc import Framebuffer
+from quicksand_vnc.animation import Animation, AnimationFormat, fit, scaled_size
+from quicksand_vnc.client import BRISK_S, CONNECT_TIMEOUT_S
 
 from quicksand.base.errors import DisplayError, HostError, PathError, QuicksandError
 from quicksand.base.files import map_os_errors
 from quicksand.base.remedies import Words
 from quicksand.base.threads import in_thread_to_the_end
-from quicksand.display.animation import Animation, AnimationFormat, fit, scaled_size
-from quicksand.display.picture import Framebuffer
-from quicksand.display.place import Place, open_screen, parse_place
-from quicksand.display.rfb import BRISK_S, CONNECT_TIMEOUT_S, RfbClient
+from quicksand.display.place import Place, RfbClient, open_screen, parse_place, vnc_errors
 from quicksand.display.screendump import true_width
 from quicksand.qemu.keeper_parts.bounds import no_core_files
 
@@ -172,7 +172,8 @@ class Recorder:
     def _add_blocking(self, frame: Framebuffer, now: float) -> tuple[int, int]:
         image = _image(frame, self._width)
         if self._animation is None:
-            self._size = scaled_size(image.width, image.height, self._task.scale)
+            with vnc_errors():
+                self._size = scaled_size(image.width, image.height, self._task.scale)
             self._animation = Animation(self._file, self._form, self._size)
             self._start = now
         self._animation.add(fit(image, self._size), now - self._start)

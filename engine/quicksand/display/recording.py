@@ -13,15 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from quicksand_vnc import check_scale
+from quicksand_vnc.animation import AnimationFormat
+
 from quicksand.base import errors
 from quicksand.base.error_text import printable
 from quicksand.base.errors import ConfigError, DisplayError, PathError, QuicksandError
 from quicksand.base.files import map_os_errors
 from quicksand.base.remedies import Words
 from quicksand.base.threads import to_the_end
-from quicksand.display.animation import AnimationFormat
-from quicksand.display.picture import check_scale, check_target, is_number
-from quicksand.display.place import Place, place_text
+from quicksand.display.asked import check_target, is_number
+from quicksand.display.place import Place, place_text, vnc_errors
 from quicksand.display.record_worker import Task, task_json
 
 WORKER = "quicksand.display.record_worker"
@@ -236,10 +238,11 @@ async def _read_end(stream: asyncio.StreamReader) -> str:
 
 def _plan(path: Path, *, seconds: float, fps: float, scale: float, replace: bool) -> Task:
     """Raises ConfigError, PathError."""
-    AnimationFormat.of(path)
+    with vnc_errors():
+        AnimationFormat.of(path)
+        check_scale(scale)
     _check("seconds", seconds, SECONDS_MAX)
     _check("fps", fps, FPS_MAX)
-    check_scale(scale)
     with map_os_errors(path):
         check_target(path)
     if os.path.lexists(path) and not replace:

@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
+from quicksand_vnc import Framebuffer, Picture, read_size
+
 from quicksand.base.errors import QuicksandError, StateError
 from quicksand.base.threads import in_thread_to_the_end
 from quicksand.display.hands import drives
-from quicksand.display.picture import Framebuffer, Picture, read_size
-from quicksand.display.place import Place, RelayedScreen, ask_size
-from quicksand.display.rfb import WIDTH_STEP
+from quicksand.display.place import WIDTH_STEP, Place, RelayedScreen, ask_size, vnc_errors
 from quicksand.qemu.qmp import Monitor
 from quicksand.records.layout import MachineDir
 
@@ -80,7 +80,8 @@ async def _of_dump(machine: MachineDir, read: Callable[[int], Result]) -> Result
     try:
         with _scratch() as (descriptor, path):
             await _dump(monitor, path)
-            return await in_thread_to_the_end(lambda: read(descriptor))
+            with vnc_errors():
+                return await in_thread_to_the_end(lambda: read(descriptor))
     finally:
         await monitor.close()
 

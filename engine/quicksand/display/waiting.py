@@ -7,13 +7,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from enum import StrEnum
 
+from quicksand_vnc.watching import Watch
+
 from quicksand.base.errors import ConfigError, DisplayTimeoutError
-from quicksand.display.picture import BYTES_PER_PIXEL, Framebuffer, Rect, check_region, check_within
-from quicksand.display.rfb import RfbClient
-
-BRISK_S = 0.1
-"""Seconds within which QEMU looks for changes; see `RfbClient.next_update`."""
-
+from quicksand.display.place import RfbClient, vnc_errors
 
 GUEST_POLL_S = 0.3
 """Seconds between two questions to QEMU, or to the guest."""
@@ -82,11 +79,12 @@ async def wait_for(
         await client.next_update()
         was_blank = await _until_driven(client, is_driven)
         what = "did not change" if until is Until.CHANGE else "did not come to rest"
-        watch = _Watch(client, region)
-        if until is Until.STABLE:
-            await _until_quiet(watch, quiet_s)
-        elif not was_blank:
-            await watch.change()
+        with vnc_errors():
+            watch = Watch(client, region)
+            if until is Until.STABLE:
+                await watch.rest(quiet_s)
+            elif not was_blank:
+                await watch.change()
 
 
 UNDRIVEN = {
@@ -108,7 +106,7 @@ async def _until_driven(client: RfbClient, is_driven: Callable[[], Awaitable[boo
     """Wait until the guest shows a picture of its own; returns whether it did not before."""
     if await is_driven():
         return False
-    blank = _Watch(client, None)
+    blank = Watch(client)
     await _until(is_driven)
     await blank.change()  # the driver comes first, its picture somewhat later
     return True
@@ -143,44 +141,3 @@ async def wait_for_text(
                 f" {text!r}"
             )
             await asyncio.sleep(GUEST_POLL_S)
-
-
-async def _until_quiet(watch: _Watch, quiet_s: float) -> None:
-    while True:
-        try:
-            async with asyncio.timeout(quiet_s):
-                await watch.change()
-        except TimeoutError:
-            return
-
-
-class _Watch:
-    """Distinguishes changes of pixels from updates that bring the same ones again."""
-
-    def __init__(self, client: RfbClient, region: tuple[int, int, int, int] | None) -> None:
-        self._client = client
-        self._region = check_region(region) if region is not None else None
-        self._seen = self._look()
-
-    async def change(self) -> None:
-        """Wait until the pixels differ from the last ones seen."""
-        while True:
-            await self._client.next_update(brisk_s=BRISK_S)
-            found = self._look()
-            if found != self._seen:
-                self._seen = found
-                return
-
-    def _look(self) -> tuple[int, int, bytes]:
-        frame = self._client.frame
-        return frame.width, frame.height, _pixels(frame, self._region)
-
-
-def _pixels(frame: Framebuffer, region: Rect | None) -> bytes:
-    if region is None:
-        return bytes(frame.pixels)
-    check_within(region, frame.width, frame.height)
-    stride, row = frame.width * BYTES_PER_PIXEL, region.width * BYTES_PER_PIXEL
-    first = region.y * stride + region.x * BYTES_PER_PIXEL
-    starts = range(first, first + region.height * stride, stride)
-    return b"".join(frame.pixels[start : start + row] for start in starts)

@@ -14,6 +14,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any, Self
 
+from quicksand_vnc.client import CLOSE_S
+
 from quicksand.base.errors import (
     MachineError,
     QuicksandError,
@@ -26,7 +28,6 @@ from quicksand.base.errors import (
 from quicksand.base.listening import Acceptor, bind_private
 from quicksand.base.paths import Paths, make_private_dir, paths
 from quicksand.display.place import SIZE, TO_SIZE, TO_VNC, RelayedScreen
-from quicksand.display.rfb import CLOSE_S
 from quicksand.display.screendump import take_size
 from quicksand.display.sought import machine_with_screen
 from quicksand.guest.agent.wire import Stream

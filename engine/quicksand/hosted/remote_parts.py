@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, TypeVar, cast
 
 from PIL import Image
+from quicksand_vnc import Format
 
 from quicksand.base.errors import ConfigError, QuicksandError, RemoteProtocolError, StateError
 from quicksand.base.listening import Acceptor, listen
 from quicksand.base.progress import Progress
 from quicksand.base.threads import in_thread_to_the_end
-from quicksand.display.picture import Format, write_picture
+from quicksand.display.asked import choose_format, write_picture
 from quicksand.display.place import open_screen
 from quicksand.display.recording import SECONDS, Recording
 from quicksand.display.sought import no_display, not_running
@@ -43,7 +44,7 @@ from quicksand.remote.peer_link import Channel
 
 if TYPE_CHECKING:
     from quicksand.base.progress import BootTiming
-    from quicksand.display.rfb import RfbClient
+    from quicksand.display.place import RfbClient
     from quicksand.life.sandbox_mounts import MountHandle
     from quicksand.life.sandbox_saves import MadeSave
     from quicksand.saves.save_manifest import SaveManifest
@@ -298,7 +299,7 @@ class FarDesktop(FarPart):
         """The picture is taken there, and written here."""
         target = None if path is None else Path(path).absolute()
         is_object = target is None and format == "image"
-        kind = Format.PNG if is_object else Format.choose(format, target)
+        kind = Format.PNG if is_object else choose_format(format, target)
         options = {"region": region, "scale": scale, "format": kind.value}
         data: bytes = await self._life.call("screenshot", None, wanted=bytes, **options)
         if target is not None:

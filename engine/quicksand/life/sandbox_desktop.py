@@ -13,8 +13,8 @@ from quicksand.life.sandbox_life import Life
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+    from quicksand.display.place import RfbClient
     from quicksand.display.recording import Recording
-    from quicksand.display.rfb import RfbClient
     from quicksand.life.sandbox_display import Display, Region
 
 
@@ -45,8 +45,7 @@ class Desktop:
 
     def display(self) -> AbstractAsyncContextManager[RfbClient]:
         """A connection to the screen, for viewers: ``async with sandbox.display() as client`` (see
-        quicksand/display/rfb.py). The ``async with`` raises DisplayError if QEMU does not
-        answer."""
+        `quicksand_vnc.client`). The ``async with`` and the client's methods raise DisplayError."""
         return self._display.connect()
 
     @property

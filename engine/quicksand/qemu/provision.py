@@ -47,8 +47,7 @@ from quicksand.qemu.bundled import ANY, find_wheel, unpack_wheel
 
 if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet
-
-    from quicksand.disks.packages.sources import Source
+    from quicksand_wheels.sources import Source
 
 PACKAGES = {"x86_64": "qemu-system-x86", "aarch64": "qemu-system-arm"}
 MACHINES = {"x86_64": "q35", "aarch64": "virt"}

@@ -22,7 +22,7 @@ from quicksand.snapshots.recognition import keep_thumbnail, look_at_screen
 from quicksand.snapshots.taking import RunningSandbox, start_capture
 
 if TYPE_CHECKING:
-    from quicksand.display.picture import Picture
+    from quicksand_vnc import Picture
 
 
 class Present:

@@ -17,17 +17,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from quicksand_vnc import Format
+
 from quicksand.base.errors import HistoryError, QuicksandError
 from quicksand.base.fields import Fields
 from quicksand.base.files import read_json, write_json
 from quicksand.base.regular import NotAFileError, open_regular
 from quicksand.base.threads import in_thread_to_the_end
-from quicksand.display.picture import Format, write_picture
+from quicksand.display.asked import write_picture
 from quicksand.display.screendump import take_picture
 from quicksand.records.layout import MachineDir, SandboxDir
 
 if TYPE_CHECKING:
-    from quicksand.display.picture import Picture
+    from quicksand_vnc import Picture
 
 
 OUTPUT_MAX = 16 * 1024

@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 import httpx
 from quicksand.base.errors import HostError, ImageError, UnreachableError
 from quicksand.base.files import read_json
-from quicksand.disks.packages.indexes import shown
-from quicksand.disks.packages.web import bound
+from quicksand_wheels.links import shown
+from quicksand_wheels.web import bound
 
 from quicksand_images.oci.reference import DOCKER_API, DOCKER_HUB, Reference
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from quicksand.base.errors import ConfigError, ImageNotFound
 from quicksand.base.paths import expand
-from quicksand.disks.packages.indexes import is_loopback
+from quicksand_wheels.links import is_loopback
 
 DOCKER_HUB, DOCKER_API = "docker.io", "registry-1.docker.io"
 """The default registry, and the host that answers for it."""

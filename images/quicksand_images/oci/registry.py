@@ -14,8 +14,9 @@ from quicksand.base.errors import ConfigError, ImageError, ImageNotFound, Unreac
 from quicksand.base.files import map_os_errors
 from quicksand.base.progress import Progress
 from quicksand.base.regular import create
-from quicksand.disks.packages.indexes import Link, is_loopback
-from quicksand.disks.packages.web import PAUSE_S, Web
+from quicksand.disks.packages.sources import Web
+from quicksand_wheels.links import Link, is_loopback
+from quicksand_wheels.web import PAUSE_S
 
 from quicksand_images.oci.credentials import RegistryAuth, docker_config, find_login, names_helper
 from quicksand_images.oci.documents import (
@@ -172,7 +173,7 @@ class _Pull:
             size=layer.size,
             source=str(self._reference),
         )
-        await self._web.download(link, self._target / blob_name(layer.digest), self._progress)
+        await self._web.fetch(link, self._target / blob_name(layer.digest), self._progress)
 
     @staticmethod
     def _require(body: bytes, digest: str, size: int, what: str) -> None:

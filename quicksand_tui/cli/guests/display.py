@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 from quicksand.base.errors import ConfigError
+from quicksand.display.asked import choose_format, write_picture
 from quicksand.display.hands import pixel_on
-from quicksand.display.keys import parse_keys, together_of
-from quicksand.display.picture import Format, write_picture
+from quicksand.display.place import vnc_errors
 from quicksand.life.sandbox_display import SCROLL_MAX, TEXT_MAX
 from quicksand.sandbox import Sandbox
+from quicksand_vnc import parse_keys, together_of
 
 from quicksand_tui.cli.click_commands import command_of
 from quicksand_tui.cli.guests.executing import FdWriter
@@ -71,7 +72,7 @@ def screenshot_command(
             "the picture of a checkpoint is written as it is, a small PNG",
             hint="leave --region, --scale and --format out, or --at",
         )
-    if at is not None and Format.choose(None, None if file == STANDARD else Path(file)) != "png":
+    if at is not None and choose_format(None, None if file == STANDARD else Path(file)) != "png":
         raise ConfigError(
             f"the picture of a checkpoint is a PNG, and {file!r} names another format",
             hint="give it a name with .png",
@@ -174,7 +175,8 @@ def _read_chord(chord: str, name: str) -> tuple[str, ...]:
     if "" in parts:
         raise ConfigError(f"{chord!r} lacks a key", hint=NO_KEY)
     try:
-        return parse_keys(parts)
+        with vnc_errors():
+            return parse_keys(parts)
     except ConfigError:
         if not (together := together_of(chord)):
             raise

@@ -18,10 +18,10 @@ from quicksand.base.errors import (
     StateError,
 )
 from quicksand.base.paths import Paths
-from quicksand.display.keys import STROKES
 from quicksand.qemu.process import StartedMachine
 from quicksand.records.registry import Registry
 from quicksand.warm import template_maker
+from quicksand_vnc import STROKES
 
 from tests.integration.display.reports import (
     BUTTONS,

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from quicksand.display.rfb import RfbClient
+from quicksand.display.place import RfbClient
 
 from quicksand_tui.door import engine_screen, service
 from quicksand_tui.door.service_protocol import ScreenSink

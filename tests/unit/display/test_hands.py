@@ -23,10 +23,10 @@ from quicksand.display.hands import (
     lift_all,
     may_hold,
 )
-from quicksand.display.keys import STROKES
 from quicksand.qemu.qemu_hypervisor import Qemu
 from quicksand.qemu.qmp import Monitor
 from quicksand.records.layout import MachineDir
+from quicksand_vnc import STROKES
 
 QUEUE = 64
 """Buffers of a virtio-input device's queue (QEMU, hw/input/virtio-input.c)."""

@@ -16,12 +16,12 @@ import pytest
 from PIL import Image, ImageSequence
 from quicksand.base.errors import ConfigError, DiskSpaceError, DisplayError, PathError, StateError
 from quicksand.display import record_worker
-from quicksand.display.animation import Animation, AnimationFormat
 from quicksand.display.record_worker import Recorder, Task, put
 from quicksand.display.recording import Recorded, Recording
 from quicksand.records.layout import MachineDir
+from quicksand_vnc.animation import Animation, AnimationFormat
 
-from tests.unit.display.fake_vnc import FakeVnc, filled, resized, serve, update
+from tests.unit.vnc.fake_vnc import FakeVnc, filled, resized, serve, update
 
 RED, GREEN, BLUE = b"\xff\0\0\0", b"\0\xff\0\0", b"\0\0\xff\0"
 

@@ -7,16 +7,18 @@ import string
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from quicksand.base.errors import ConfigError
 from quicksand.display.any_text import (
     NAMES,
     SpareKeys,
     characters_on,
     check_text,
     missing,
+    needs_tool,
     parts,
     xmodmap_lines,
 )
-from quicksand.display.keys import STROKES
+from quicksand_vnc import STROKES
 
 from tests.conftest import examples
 
@@ -124,3 +126,22 @@ def test_all_characters_of_a_us_keyboard_have_names() -> None:
         if character >= " "
     )
     assert characters_on(keymap) == set(STROKES)
+
+
+def test_only_what_a_us_keyboard_lacks_needs_the_tool() -> None:
+    assert not needs_tool(string.printable.replace("\r", "").replace("\x0b", "")[:-1])
+    assert needs_tool("naïve") and needs_tool("漢") and needs_tool("\N{GRINNING FACE}")
+
+
+@pytest.mark.parametrize("text", ["\x1b", "a\0", "\r", "\x7f", "\ud800", "\u202e"])
+def test_what_cannot_be_typed(text: str) -> None:
+    with pytest.raises(ConfigError, match="cannot be typed"):
+        check_text(text, 10)
+
+
+def test_texts_have_an_end() -> None:
+    check_text("é" * 10, 10)
+    with pytest.raises(ConfigError, match="11 characters is too long"):
+        check_text("x" * 11, 10)
+    with pytest.raises(ConfigError, match="must be a string"):
+        check_text(b"x", 10)  # type: ignore[arg-type]

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from quicksand.base.errors import ConfigError, DisplayTimeoutError
 from quicksand.display import waiting
-from quicksand.display.rfb import RfbClient
+from quicksand.display.place import RfbClient
 from quicksand.display.waiting import Until, check_text, wait_for, wait_for_text
 
-from tests.unit.display.fake_vnc import FakeVnc, Script, filled, resized, serve, update
+from tests.unit.vnc.fake_vnc import FakeVnc, Script, filled, resized, serve, update
 
 RED, GREEN = b"\xff\0\0\0", b"\0\xff\0\0"
 FIRST = update(filled(0, 0, 4, 4, RED))

@@ -25,9 +25,14 @@ from quicksand.base.errors import (
 )
 from quicksand.base.listing import own_sockets
 from quicksand.base.paths import Paths
-from quicksand.display.picture import Framebuffer
-from quicksand.display.place import RelayedScreen, ask_size, open_screen, parse_place, place_text
-from quicksand.display.rfb import RfbClient
+from quicksand.display.place import (
+    RelayedScreen,
+    RfbClient,
+    ask_size,
+    open_screen,
+    parse_place,
+    place_text,
+)
 from quicksand.display.screendump import true_width
 from quicksand.guest.agent.wire import Stream
 from quicksand.hosted import relayed_screen
@@ -36,6 +41,7 @@ from quicksand.hosted.relayed_screen import ScreenRelay, Screens
 from quicksand.records.host_sockets import SCREEN_SOCKETS
 from quicksand.records.layout import MachineDir
 from quicksand.remote.peer_link import Answer, Link, Request
+from quicksand_vnc import Framebuffer
 
 from tests.unit.hosted.running import Running, running
 from tests.unit.pixels.fake_desktop import FakeDesktop

@@ -12,12 +12,12 @@ from packaging.requirements import Requirement
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import HostError, ImageError, ImageNotFound
 from quicksand.base.tools import ToolError
-from quicksand.disks.packages.indexes import Link
 from quicksand_images.bases import _parse_system, system_facts
 from quicksand_images.packages import Packages, open_packages, package_cache
 from quicksand_images.recipe import System, load_recipe
 from quicksand_images.sources import find_keyring, find_mirrors
 from quicksand_images.wheels import choose, fetch_wheels, guest_python
+from quicksand_wheels.links import Link
 
 from tests.unit.images.mirrors import (
     Served,

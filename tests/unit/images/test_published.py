@@ -12,7 +12,7 @@ from quicksand.base.arch import Architecture
 from quicksand.base.errors import DiskSpaceError, HostError, ImageError, UnreachableError
 from quicksand.base.tools import ToolError
 from quicksand.disks.images.image_store import ImageStore
-from quicksand.disks.packages.web import Web
+from quicksand.disks.packages.sources import Web
 from quicksand_images import apk_mirror, build
 from quicksand_images.log import log_path
 from quicksand_images.published import naming_published

@@ -10,7 +10,7 @@ from typing import Self
 
 from PIL import Image
 
-from tests.unit.display.fake_vnc import FakeVnc, raw, resized, update
+from tests.unit.vnc.fake_vnc import FakeVnc, raw, resized, update
 
 
 class FakeDesktop:

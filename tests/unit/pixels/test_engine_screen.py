@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from PIL import Image
-from quicksand.display.rfb import RfbClient
+from quicksand.display.place import RfbClient
 from quicksand_pixels import parse_cells
 from quicksand_pixels.user_input import Chord
 

@@ -14,10 +14,10 @@ import pytest
 from PIL import Image
 from quicksand.base.errors import StateError
 from quicksand.display import screendump as display
-from quicksand.display.picture import Framebuffer, Rect
-from quicksand.display.rfb import RfbClient
+from quicksand.display.place import RfbClient
 from quicksand.records.layout import MachineDir
 from quicksand_pixels.ways import Colours
+from quicksand_vnc import Framebuffer, Rect
 
 from quicksand_tui.door import screen_worker
 from quicksand_tui.door.screen_messages import TILES, Drawn, Kind, Order

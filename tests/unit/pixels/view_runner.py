@@ -9,7 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from quicksand.display.rfb import RfbClient
+from quicksand.display.place import RfbClient
 from quicksand.things.status import Status
 from quicksand_driver import probe
 

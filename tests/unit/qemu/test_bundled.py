@@ -11,9 +11,9 @@ from packaging.tags import sys_tags
 from quicksand.base.errors import HostError, ImageError, QemuNotFound
 from quicksand.base.paths import make_private_dir
 from quicksand.base.removal import make_marked
-from quicksand.disks.packages.sources import Source, parse_source
 from quicksand.qemu import bundled, debs, fetching, provision
 from quicksand.qemu.binaries import find_binaries
+from quicksand_wheels.sources import Source, parse_source
 
 from tests.unit.disks.packages.servers import Server, serving
 from tests.unit.disks.packages.wheels import make_wheel

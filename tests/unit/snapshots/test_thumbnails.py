@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from PIL import Image
 from quicksand.base.errors import HistoryError, QemuDiedError, StateError
 from quicksand.base.paths import Paths
-from quicksand.display.picture import Picture
 from quicksand.records.layout import MachineDir, SandboxDir, sandbox_dir
 from quicksand.records.registry import Registry
 from quicksand.snapshots import recognition
@@ -30,6 +29,7 @@ from quicksand.snapshots.recognition import (
     shrink,
 )
 from quicksand.snapshots.tree import list_checkpoints
+from quicksand_vnc import Picture
 
 from tests.faults import Fault, fault
 from tests.unit.snapshots.boxes import make_base, make_box

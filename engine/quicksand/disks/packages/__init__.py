@@ -2,6 +2,7 @@
 none of their code is run.
 
 From the bottom up: `names` (the names of packages and images), `contents` (the image in one),
-`wheel` (one as a file), `installed` (one in this environment), `indexes` and `sources` (places that
-offer them), `web` (fetching them), `unpacking` and `installing` (into the image store).
+`installed` (one in this environment), `wanted` (a requested one), `sources` (places that offer
+them, and fetching), `unpacking` and `installing` (into the image store). Wheels themselves are
+`quicksand_wheels`' matter.
 """

@@ -14,8 +14,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from packaging.specifiers import SpecifierSet
 from packaging.version import Version
+from quicksand_wheels.links import Link
+from quicksand_wheels.sources import (
+    Directory,
+    Source,
+    certificates,
+    choose,
+    link_to,
+    other_archs,
+)
+from quicksand_wheels.wanted import Wanted, find_requirement
+from quicksand_wheels.wheel import Wheel, WheelName, is_wheel
 
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import ImageError, ImageNotFound, QuicksandError
@@ -28,23 +38,22 @@ from quicksand.base.threads import in_stoppable_thread, in_thread_to_the_end
 from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.images.stored_image import Origin, StoredImage, sha256_file
 from quicksand.disks.packages.contents import BaseImage, OverlayImage, find_entry_point, find_image
-from quicksand.disks.packages.indexes import Link
-from quicksand.disks.packages.names import image_of, package_of
+from quicksand.disks.packages.names import GROUP, image_of, package_of
 from quicksand.disks.packages.sources import (
     PROJECT,
-    Directory,
-    Source,
-    certificates,
-    choose,
-    link_to,
-    other_archs,
+    Web,
+    find_links,
     parse_source,
     usual_sources,
 )
 from quicksand.disks.packages.unpacking import Unpacking
-from quicksand.disks.packages.wanted import Wanted, find_requirement, parse_wanted
-from quicksand.disks.packages.web import Web
-from quicksand.disks.packages.wheel import Wheel, WheelName, check_arch, is_wheel, parse_wheel_name
+from quicksand.disks.packages.wanted import (
+    arch_of,
+    check_arch,
+    parse_wanted,
+    parse_wheel_name,
+    wheel_errors,
+)
 
 DEPTH_MAX = 8
 """The most packages that may lie on each other."""
@@ -183,7 +192,7 @@ class Installer:
         for source in self._sources:
             self._say(LOOKING)
             try:
-                links = await source.find(wanted.package, self._web)
+                links = await find_links(source, wanted.package, self._web)
             except QuicksandError as error:
                 troubles.append(str(error))
                 continue
@@ -229,13 +238,13 @@ class Installer:
         path, digest = link.path, link.sha256
         if path is None:
             path = made / link.file
-            digest = await self._web.download(link, path, self._progress)
+            digest = await self._web.fetch(link, path, self._progress)
         digest = digest or await asyncio.to_thread(_digest_of, path)
 
         def look() -> _Offer | None:
-            with Wheel(path) as wheel:
-                entry = find_entry_point(wheel.entry_points, wheel.name.package)
-                image = find_image(wheel, entry, self._arch, wheel.name.arch)
+            with wheel_errors(), Wheel(path) as wheel:
+                entry = find_entry_point(wheel.entry_points(GROUP), wheel.name.package)
+                image = find_image(wheel, entry, self._arch, arch_of(wheel.name))
                 if image is None:
                     return None
                 check_arch(image.arch, wheel.name)
@@ -267,7 +276,7 @@ class Installer:
         def unpack(check: Callable[[], None]) -> dict[str, Any]:
             with map_os_errors(place):
                 place.mkdir(mode=0o700)
-            with Wheel(offer.path) as wheel:
+            with wheel_errors(), Wheel(offer.path) as wheel:
                 work = Unpacking(wheel, place, progress=self._progress, check=check)
                 if isinstance(offer.image, OverlayImage):
                     assert below is not None
@@ -298,9 +307,7 @@ class Installer:
             if there is not None:
                 return there
         package = package_of(image.base)
-        wanted = find_requirement(offer.requires, package) or Wanted(
-            package=package, versions=SpecifierSet()
-        )
+        wanted = find_requirement(offer.requires, package) or Wanted(package=package)
         found = await asyncio.to_thread(self._find_below, wanted, image)
         if found is None:
             try:
@@ -371,7 +378,7 @@ def _digest_of(path: Path) -> str:
 def _why_none(links: Sequence[Link], wanted: Wanted) -> str:
     if not links:
         return "not there"
-    others = ", ".join(sorted(arch.debian for arch in other_archs(links, wanted)))
+    others = ", ".join(sorted(Architecture(arch).debian for arch in other_archs(links, wanted)))
     return f"only for {others}" if others else "no such version"
 
 

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from quicksand_disks import ForeignDisk, check_backing_name
+from quicksand_wheels.wheel import FILE_MAX, Wheel
 
 from quicksand.base.arch import Architecture
 from quicksand.base.capacity import check_space
 from quicksand.base.errors import ImageError
+from quicksand.base.files import map_os_errors
 from quicksand.base.progress import Progress
 from quicksand.base.regular import open_file
 from quicksand.base.sharing import share_file
@@ -28,7 +30,7 @@ from quicksand.disks.images.stored_image import (
     layer_part,
 )
 from quicksand.disks.packages.contents import BaseImage, OverlayImage
-from quicksand.disks.packages.wheel import FILE_MAX, Wheel
+from quicksand.disks.packages.wanted import wheel_errors
 
 STAGE = "unpacking"
 
@@ -105,14 +107,21 @@ class Unpacking:
             def look(data: bytes, watch: ForeignDisk | None = watch) -> None:
                 self._check()
                 if watch is not None:
-                    with disk_errors():
-                        watch.look(data)
+                    self._look(watch, data)
                 self._report(STAGE, self._done, self._total)
                 self._done += len(data)
 
-            self._wheel.unpack(part.name, target, limit=part.limit, look=look)
+            with map_os_errors(target), wheel_errors():
+                self._wheel.unpack(part.name, target, limit=part.limit, look=look)
             if is_disk:
                 self._check_disk(target, part.name, overlay=overlay)
+
+    def _look(self, watch: ForeignDisk, data: bytes) -> None:
+        try:
+            with disk_errors():
+                watch.look(data)
+        except ImageError as error:
+            raise ImageError(f"{self._wheel.path.name}: {error}", hint=error.advice) from error
 
     def _check_disk(self, path: Path, name: str, *, overlay: bool) -> None:
         try:

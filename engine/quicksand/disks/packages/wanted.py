@@ -1,29 +1,70 @@
-"""The versions of a package that a user or another package requests."""
+"""Requested packages, and wheels by name, as the engine means them. `quicksand_wheels` reads
+wheels; its errors become the engine's here, and nowhere else."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+import contextlib
+from collections.abc import Iterator
 
-from packaging.markers import UndefinedComparison, UndefinedEnvironmentName
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.specifiers import SpecifierSet
+from quicksand_wheels import (
+    AskedError,
+    CertificatesError,
+    NoAnswerError,
+    RefusedError,
+    WheelsError,
+    wheel,
+)
+from quicksand_wheels.wanted import Wanted
+from quicksand_wheels.wheel import WheelName
 
-from quicksand.base.errors import ConfigError
-from quicksand.disks.packages.names import SHOWN_MAX, normalised, package_of
+from quicksand.base.arch import Architecture
+from quicksand.base.errors import (
+    ConfigError,
+    HostError,
+    ImageError,
+    QuicksandError,
+    UnreachableError,
+)
+from quicksand.disks.packages.names import SHOWN_MAX, package_of
+
+_KINDS: dict[type[WheelsError], type[QuicksandError]] = {
+    RefusedError: ImageError,
+    NoAnswerError: UnreachableError,
+    CertificatesError: HostError,
+    AskedError: ConfigError,
+}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """A requested package."""
+@contextlib.contextmanager
+def wheel_errors() -> Iterator[None]:
+    """Turn the errors of `quicksand_wheels` into ImageError, UnreachableError, HostError and
+    ConfigError with the same words."""
+    try:
+        yield
+    except WheelsError as error:
+        raise _KINDS[type(error)](str(error), hint=error.hint) from error
 
-    package: str
-    """Its normalised name (PEP 503)."""
-    versions: SpecifierSet
-    """The acceptable versions."""
 
-    def __str__(self) -> str:
-        return f"{self.package}{self.versions}"
+def parse_wheel_name(name: str) -> WheelName:
+    """Parse a wheel's file name. Raises ImageError."""
+    with wheel_errors():
+        return wheel.parse_wheel_name(name)
+
+
+def arch_of(name: WheelName) -> Architecture | None:
+    """The architecture that a wheel's name says; None if it is for any, or for an unknown one."""
+    return None if name.arch is None else Architecture(name.arch)
+
+
+def check_arch(found: Architecture, name: WheelName) -> None:
+    """Raise ImageError if a wheel's image is for another architecture than its tags."""
+    said = arch_of(name)
+    if said not in (None, found):
+        assert said is not None
+        raise ImageError(
+            f"{name.file} is for {said.debian} by its name, and its image for {found.debian}"
+        )
 
 
 def parse_wanted(text: str) -> Wanted:
@@ -40,27 +81,3 @@ def parse_wanted(text: str) -> Wanted:
             "give the path of a .whl",
         )
     return Wanted(package=package_of(found.name), versions=found.specifier)
-
-
-def find_requirement(requires: Iterable[str], package: str) -> Wanted | None:
-    """Return the versions of another package that a package requires; None if it requires none, or
-    not here."""
-    for found in _requirements(requires):
-        if normalised(found.name) == package and not found.url and _counts_here(found):
-            return Wanted(package=package, versions=found.specifier)
-    return None
-
-
-def _counts_here(requirement: Requirement) -> bool:
-    try:
-        return requirement.marker is None or requirement.marker.evaluate({"extra": ""})
-    except (UndefinedComparison, UndefinedEnvironmentName):
-        return False
-
-
-def _requirements(requires: Iterable[str]) -> Iterator[Requirement]:
-    for text in requires:
-        try:
-            yield Requirement(text)
-        except InvalidRequirement:
-            continue  # it does not mean an image package

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 from quicksand import Sandbox
 from quicksand.base.errors import DisplayError
-from quicksand.display.rfb import RfbClient
+from quicksand.display.place import RfbClient
 
 from tests.integration.display.reports import EV_KEY, Reports, text_of
 from tests.integration.guests import say

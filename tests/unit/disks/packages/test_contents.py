@@ -19,7 +19,8 @@ from quicksand.disks.packages.contents import (
     find_image,
 )
 from quicksand.disks.packages.names import also_called, image_of, package_of, plain
-from quicksand.disks.packages.wanted import find_requirement, parse_wanted
+from quicksand.disks.packages.wanted import parse_wanted
+from quicksand_wheels.wanted import find_requirement
 
 from tests.unit.disks.packages.wheels import base_files, overlay_files
 

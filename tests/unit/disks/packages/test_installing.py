@@ -24,7 +24,7 @@ from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.images.stored_image import StoredImage
 from quicksand.disks.packages import installing, unpacking
 from quicksand.disks.packages.installing import WAITING, Installed, install_package
-from quicksand.disks.packages.wheel import Wheel
+from quicksand_wheels.wheel import Wheel
 
 from tests.unit.disks.packages.servers import Server
 from tests.unit.disks.packages.wheels import (
@@ -476,12 +476,12 @@ async def test_a_disk_that_fails_while_it_is_written_to_leaves_nothing(
 
     wheel = make_wheel(tmp_path)
     with monkeypatch.context() as patch:
-        copy: Callable[..., int] = Wheel._copy
+        unpack: Callable[..., int] = Wheel.unpack
         patch.setattr(
             Wheel,
-            "_copy",
-            lambda self, name, *rest: (
-                fail() if name.endswith(".initrd") else copy(self, name, *rest)
+            "unpack",
+            lambda self, name, target, **rest: (
+                fail() if name.endswith(".initrd") else unpack(self, name, target, **rest)
             ),
         )
         with pytest.raises(kind):

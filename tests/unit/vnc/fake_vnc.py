@@ -1,4 +1,4 @@
-"""A scripted, sometimes hostile VNC server on a Unix socket."""
+"""A scripted, sometimes hostile VNC server on a Unix socket, or at a port."""
 
 from __future__ import annotations
 
@@ -71,8 +71,9 @@ class FakeVnc:
 
 
 @contextlib.asynccontextmanager
-async def serve(path: Path, script: Script) -> AsyncIterator[None]:
-    """Serve at ``path``; an error of the script is raised at the end."""
+async def serve(path: Path | None, script: Script) -> AsyncIterator[int]:
+    """Serve at ``path``, or without one at the port that this yields; an error of the script is
+    raised at the end."""
     failures: list[BaseException] = []
     tasks: set[asyncio.Task[None]] = set()
 
@@ -90,9 +91,12 @@ async def serve(path: Path, script: Script) -> AsyncIterator[None]:
         finally:
             writer.close()
 
-    server = await asyncio.start_unix_server(handle, path)
+    if path is None:
+        server = await asyncio.start_server(handle, "127.0.0.1")
+    else:
+        server = await asyncio.start_unix_server(handle, path)
     try:
-        yield
+        yield server.sockets[0].getsockname()[1] if path is None else 0
     finally:
         server.close()
         await server.wait_closed()

@@ -13,17 +13,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 import httpx
 
-from quicksand.base.capacity import check_space
-from quicksand.base.error_text import reason_of, size_text
-from quicksand.base.errors import HostError, ImageError, UnreachableError
-from quicksand.base.files import map_os_errors
-from quicksand.base.progress import Progress
-from quicksand.base.regular import create
-from quicksand.base.threads import in_thread_to_the_end
-from quicksand.disks.packages.indexes import Link, is_allowed, next_of, shown
+from quicksand_wheels.errors import CertificatesError, NoAnswerError, RefusedError
+from quicksand_wheels.files import create, in_thread, size_text
+from quicksand_wheels.links import Link, is_allowed, next_of, shown
 
 PAGE_MAX = 32 * 1024 * 1024
 """The most bytes of a page: the public index has an unused one of 40 MB with all projects."""
@@ -47,8 +43,6 @@ TRIES = 5
 PAUSE_S = 0.25
 """Seconds before the first of these attempts, doubled before each next one."""
 
-STAGE = "downloading"
-
 AGENT = "quicksand"
 CERTIFICATES = ("PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
 """Variables that name certificates of a network's own authority."""
@@ -60,6 +54,10 @@ AS_IT_IS = {"Accept-Encoding": "identity"}
 
 _BROKEN = (httpx.TransportError, httpx.StreamError)
 """The errors of a connection that breaks, or cannot be made."""
+
+
+Progress = Callable[[int, int], None]
+"""Called with the bytes that have come, and how many will, or 0 if nobody knows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +105,7 @@ class Web:
         may_ask: Callable[[str], bool] = is_allowed,
     ) -> None:
         """``certificates`` are files with further authorities; ``may_ask`` tells for each address
-        whether it may be fetched. Raises HostError for a file that cannot be read."""
+        whether it may be fetched. Raises CertificatesError for a file that cannot be read."""
         self._pause = pause
         self._client = httpx.AsyncClient(
             verify=_tls([*certificates, *filter(None, map(os.environ.get, CERTIFICATES))]),
@@ -119,7 +117,7 @@ class Web:
             event_hooks={"request": [_checker(may_ask)], "response": [_bound_refusal]},
         )
 
-    async def __aenter__(self) -> Web:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(
@@ -131,7 +129,7 @@ class Web:
         await self._client.aclose()
 
     async def page(self, url: str, accept: str) -> Page | None:
-        """Fetch a page; None if there is none at that address. Raises UnreachableError, ImageError
+        """Fetch a page; None if there is none at that address. Raises NoAnswerError, RefusedError
         for one that is too large or that leads to an address that is not allowed."""
         headers = {"Accept": accept, **AS_IT_IS}
         async with self._asking(url), self._get(url, headers) as answer:
@@ -144,7 +142,7 @@ class Web:
                 pace.note(piece)
                 body += piece
                 if len(body) > PAGE_MAX:
-                    raise ImageError(f"{shown(url)} has more than {size_text(PAGE_MAX)}")
+                    raise RefusedError(f"{shown(url)} has more than {size_text(PAGE_MAX)}")
             return Page(
                 url=str(answer.url),
                 kind=answer.headers.get("content-type", "").partition(";")[0].strip().lower(),
@@ -164,17 +162,21 @@ class Web:
         ``target``, which must not exist, and return its SHA-256. A broken connection is resumed
         where it broke, if the server can do that.
 
-        Raises ImageError if the file is too large, or if its size or digest differs from the
-        source's, UnreachableError, DiskSpaceError, PathError.
+        Raises RefusedError if the file is too large, or if its size or digest differs from the
+        source's, NoAnswerError, OSError if it cannot be written.
         """
-        with map_os_errors(target):
-            wheel = _Incoming(link, target, progress, WHEEL_MAX if most is None else most)
-            try:
-                async with self._asking(link.url):
-                    await self._get_all(link, wheel)
-            finally:
-                await in_thread_to_the_end(wheel.close)
+        most = WHEEL_MAX if most is None else most
+        wheel = _Incoming(link, target, progress, most, self.check_space)
+        try:
+            async with self._asking(link.url):
+                await self._get_all(link, wheel)
+        finally:
+            await in_thread(wheel.close)
         return wheel.finished()
+
+    def check_space(self, directory: Path, need: int) -> None:
+        """Called before ``need`` more bytes are written into a directory, and now and then with 0
+        while it is not known how many come. A subclass may raise to end the download."""
 
     async def _get_all(self, link: Link, wheel: _Incoming) -> None:
         failures = 0
@@ -196,12 +198,12 @@ class Web:
             headers |= {"Range": f"bytes={wheel.done}-", "If-Range": wheel.tag}
         async with self._get(link.url, headers) as answer:
             _require_success(answer, link.url)
-            await in_thread_to_the_end(lambda: wheel.begin(answer))
+            await in_thread(lambda: wheel.begin(answer))
             pace = _Pace()
             # Pieces as they come: bytes that wait for a larger piece would be lost on a break.
             async for piece in answer.aiter_raw():
                 pace.note(piece)
-                await in_thread_to_the_end(lambda piece=piece: wheel.add(piece))  # type: ignore[misc]
+                await in_thread(lambda piece=piece: wheel.add(piece))  # type: ignore[misc]
         if wheel.is_short:
             raise httpx.ReadError("the server ended before the file did")
 
@@ -231,10 +233,18 @@ class Web:
 class _Incoming:
     """A wheel that is being written."""
 
-    def __init__(self, link: Link, target: Path, progress: Progress | None, most: int) -> None:
+    def __init__(
+        self,
+        link: Link,
+        target: Path,
+        progress: Progress | None,
+        most: int,
+        check_space: Callable[[Path, int], None],
+    ) -> None:
         self._link = link
         self._target = target
-        self._report = progress or (lambda stage, done, total: None)
+        self._report = progress or (lambda done, total: None)
+        self._check_space = check_space
         self._file = create(target)
         self._digest = hashlib.sha256()
         self._most = most
@@ -248,11 +258,11 @@ class _Incoming:
         return self._total is not None and self.done < self._total
 
     def begin(self, answer: httpx.Response) -> None:
-        """Take the head of an answer into account. Raises ImageError, DiskSpaceError."""
+        """Take the head of an answer into account. Raises RefusedError, DiskSpaceError."""
         if answer.status_code != httpx.codes.PARTIAL_CONTENT:
             self._start_over()
         elif not answer.headers.get("content-range", "").startswith(f"bytes {self.done}-"):
-            raise ImageError(f"{shown(self._link.url)} was continued at another place than asked")
+            raise RefusedError(f"{shown(self._link.url)} was continued at another place than asked")
         tag = answer.headers.get("etag", "")
         self.tag = "" if tag.startswith("W/") else tag
         length = answer.headers.get("content-length", "")
@@ -260,7 +270,7 @@ class _Incoming:
             self._total = self.done + int(length[:20])
         if self._total is not None:
             self._require(self._total)
-        check_space(self._target.parent, (self._total or 0) - self.done)
+        self._check_space(self._target.parent, (self._total or 0) - self.done)
 
     def _start_over(self) -> None:
         self._file.seek(0)
@@ -270,31 +280,31 @@ class _Incoming:
     def _require(self, total: int) -> None:
         said = self._link.size
         if said is not None and total != said:
-            raise ImageError(
+            raise RefusedError(
                 f"{self._link.file} has {total} bytes, and {self._link.source} says {said}"
             )
         if total > self._most:
-            raise ImageError(
+            raise RefusedError(
                 f"{self._link.file} has {size_text(total)}, more than {size_text(self._most)}"
             )
 
     def add(self, piece: bytes) -> None:
-        """Write the next bytes. Raises ImageError, OSError."""
+        """Write the next bytes. Raises RefusedError, OSError."""
         most = self._most if self._total is None else self._total
         if self.done + len(piece) > most:
-            raise ImageError(f"{self._link.file} has more than the {most} bytes that were said")
+            raise RefusedError(f"{self._link.file} has more than the {most} bytes that were said")
         if (self.done + len(piece)) // SPACE_EVERY > self.done // SPACE_EVERY:
-            check_space(self._target.parent)
+            self._check_space(self._target.parent, 0)
         self._file.write(piece)
         self._digest.update(piece)
         self.done += len(piece)
-        self._report(STAGE, self.done, self._total or 0)
+        self._report(self.done, self._total or 0)
 
     def finished(self) -> str:
-        """Return the digest of the whole file. Raises ImageError if another one was given."""
+        """Return the digest of the whole file. Raises RefusedError if another one was given."""
         found = self._digest.hexdigest()
         if self._link.sha256 not in ("", found):
-            raise ImageError(
+            raise RefusedError(
                 f"{self._link.file} is refused: its SHA-256 is {found[:12]}…, and "
                 f"{self._link.source} says {self._link.sha256[:12]}…",
                 hint="try again; if it stays so, somebody has changed the file or the page",
@@ -309,7 +319,7 @@ def _checker(may_ask: Callable[[str], bool]) -> Callable[[httpx.Request], Awaita
     async def check_address(request: httpx.Request) -> None:
         url = str(request.url)
         if not may_ask(url):
-            raise ImageError(
+            raise RefusedError(
                 f"nothing is fetched from {shown(url)}: anybody on the way could change it",
                 hint="use an address with https",
             )
@@ -319,7 +329,7 @@ def _checker(may_ask: Callable[[str], bool]) -> Callable[[httpx.Request], Awaita
 
 class Bounded(httpx.AsyncByteStream):
     """The body of an unwanted answer, such as that of a redirection: httpx reads it whole. Raises
-    ImageError once it has more than ``most`` bytes."""
+    RefusedError once it has more than ``most`` bytes."""
 
     def __init__(self, answer: httpx.Response, most: int) -> None:
         assert isinstance(answer.stream, httpx.AsyncByteStream)
@@ -332,7 +342,7 @@ class Bounded(httpx.AsyncByteStream):
         async for piece in self._stream:
             done += len(piece)
             if done > self._most:
-                raise ImageError(f"{shown(self._url)} answers with more than was asked for")
+                raise RefusedError(f"{shown(self._url)} answers with more than was asked for")
             yield piece
 
     async def aclose(self) -> None:
@@ -356,20 +366,21 @@ def _require_success(answer: httpx.Response, url: str) -> None:
         return
     if answer.status_code >= httpx.codes.INTERNAL_SERVER_ERROR:
         raise httpx.ReadError(f"status {answer.status_code}")
-    raise UnreachableError(f"{shown(url)} answers with status {answer.status_code}")
+    raise NoAnswerError(f"{shown(url)} answers with status {answer.status_code}")
 
 
 def _require_plain(answer: httpx.Response, url: str) -> None:
     coding = answer.headers.get("content-encoding", "").strip().lower()
     if coding not in ("", "identity"):
-        raise ImageError(
+        raise RefusedError(
             f"{shown(url)} answers with the encoding {coding[:40]!r}, which was not asked for"
         )
 
 
-def _unreachable(url: str, error: Exception) -> UnreachableError:
-    why = str(error) or reason_of(error)
-    return UnreachableError(f"{shown(url)} cannot be reached: {why}")
+def _unreachable(url: str, error: Exception) -> NoAnswerError:
+    broken = "no answer came in time" if isinstance(error, httpx.TimeoutException) else "it broke"
+    why = str(error) or broken
+    return NoAnswerError(f"{shown(url)} cannot be reached: {why}")
 
 
 def _tls(files: Sequence[str]) -> ssl.SSLContext:
@@ -381,5 +392,7 @@ def _tls(files: Sequence[str]) -> ssl.SSLContext:
         for file in files:
             context.load_verify_locations(file)
     except OSError as error:
-        raise HostError(f"the certificates in {file} cannot be read: {error.strerror}") from error
+        raise CertificatesError(
+            f"the certificates in {file} cannot be read: {error.strerror}"
+        ) from error
     return context

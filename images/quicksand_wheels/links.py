@@ -13,9 +13,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit, urlunsplit
 
-from quicksand.base.errors import ImageError
+from quicksand_wheels.errors import RefusedError
 
 LINKS_MAX = 100_000
+SHOWN_MAX = 100
+"""Characters of foreign text in an error."""
+
 NAME_MAX = 255
 """Characters of a wheel's file name, as of any file's (NAME_MAX, linux/limits.h)."""
 
@@ -44,14 +47,14 @@ class Link:
 
 
 def parse_page(body: bytes, kind: str, url: str, source: str) -> list[Link]:
-    """Return the wheels on a page of the media type ``kind`` at ``url``. Raises ImageError for
+    """Return the wheels on a page of the media type ``kind`` at ``url``. Raises RefusedError for
     anything that is not such a page."""
     if "json" not in kind:
         return list(_from_html(body.decode("utf-8", "replace"), url, source))
     try:
         value = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise ImageError(f"{shown(url)} is no JSON: {error}") from error
+        raise RefusedError(f"{shown(url)} is no JSON: {error}") from error
     if isinstance(value, list):
         return list(_from_releases(value[:LINKS_MAX], url, source))
     return list(_from_index(value, url, source))
@@ -61,7 +64,7 @@ def _from_index(value: Any, url: str, source: str) -> Iterator[Link]:
     meta = value.get("meta") if isinstance(value, dict) else None
     version = meta.get("api-version") if isinstance(meta, dict) else None
     if not isinstance(version, str) or version.partition(".")[0] != "1":
-        raise ImageError(f"{shown(url)} is no page of an index: its version is {version!r}")
+        raise RefusedError(f"{shown(url)} is no page of an index: its version is {version!r}")
     files = value.get("files")
     for found in files[:LINKS_MAX] if isinstance(files, list) else ():
         if not isinstance(found, dict):

@@ -1,6 +1,6 @@
-"""A client of QEMU's VNC server (RFB 3.8, RFC 6143), for viewers::
+"""A client of VNC servers (RFB 3.8, RFC 6143), for viewers and for programs that use a screen::
 
-    async with sandbox.display() as client:          # or RfbClient.open(path of the socket)
+    async with VncClient.open(("127.0.0.1", 5900)) as client:    # or the path of a Unix socket
         while True:
             for rect in await client.next_update():  # waits until something has changed
                 ...                                  # client.frame: a Framebuffer
@@ -8,20 +8,16 @@
 `next_update` returns the rectangles that changed since it returned last, the first time the whole
 picture; an empty list if only the pointer's shape changed (``client.cursor``). Nothing is
 transferred while nobody waits in `next_update`. So a slow viewer gets fewer updates, not old ones,
-and ``client.frame`` does not change meanwhile, even for a thread that reads it. When the guest
-changes the size of its screen, ``client.frame`` is another object, and all of it has changed. A
-cancelled `next_update` loses nothing.
+and ``client.frame`` does not change meanwhile, even for a thread that reads it. When the screen
+gets another size, ``client.frame`` is another object, and all of it has changed. A cancelled
+`next_update` loses nothing.
 
-``await client.pointer(x, y, buttons)`` moves the pointer to a pixel; ``buttons`` are the bits of
-`Buttons`. ``await client.key(keysym, down)`` presses or releases a key by its X11 keysym, as a US
-keyboard has it; all keys that this client holds are released when it disconnects. ``await
-client.resize(width, height)`` asks the guest for another size; one that follows changes the frame.
+All keys that this client holds are released when it disconnects. Once the server has ended, every
+method raises. Any number of clients can be connected.
 
-If QEMU ends (a stop, or a revert, after which another QEMU has the same screen), the methods raise
-DisplayError. To go on after a revert, open another client. Any number of clients can be connected.
-
-Pixels may come compressed: one zlib stream, of which each rectangle brings a part (encoding 6,
-which RFC 6143 reserves; QEMU, ui/vnc-enc-zlib.c).
+What is said here of QEMU is about its server, which other servers do not mind. Pixels may come
+compressed: one zlib stream, of which each rectangle brings a part (encoding 6, which RFC 6143
+reserves; QEMU, ui/vnc-enc-zlib.c).
 """
 
 from __future__ import annotations
@@ -30,13 +26,14 @@ import asyncio
 import contextlib
 import struct
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from enum import IntEnum, IntFlag
 from pathlib import Path
-from typing import Self
+from typing import ClassVar, Self
 
-from quicksand.base.errors import DisplayError
-from quicksand.display.picture import BYTES_PER_PIXEL, Cursor, Framebuffer, Rect, check_size
+from quicksand_vnc.errors import VncError
+from quicksand_vnc.keys import STROKES, keysym_of, keysym_of_key, parse_keys
+from quicksand_vnc.picture import BYTES_PER_PIXEL, Cursor, Framebuffer, Rect, check_size
 
 PACKED_BYTES = 64 * 1024
 """Bytes that are read at once, and by which pixels that cannot be compressed may grow."""
@@ -44,7 +41,7 @@ PACKED_BYTES = 64 * 1024
 
 class Unpacking:
     """The stream of one connection. Call `begin`, `read`, `end` for each rectangle; each raises
-    DisplayError for nonsense, EOFError and OSError."""
+    VncError for nonsense, EOFError and OSError."""
 
     def __init__(self, reader: asyncio.StreamReader) -> None:
         self._reader = reader
@@ -57,7 +54,7 @@ class Unpacking:
     def begin(self, length: int, size: int) -> None:
         """Begin a rectangle of ``size`` bytes, compressed to ``length``."""
         if length > size + size // 64 + PACKED_BYTES:
-            raise DisplayError(f"the display sent {length} bytes of compressed pixels for {size}")
+            raise VncError(f"the display sent {length} bytes of compressed pixels for {size}")
         self._left = length
 
     async def read(self, count: int) -> bytes:
@@ -68,7 +65,7 @@ class Unpacking:
             if piece := self._unpack(count - len(found)):
                 found += piece
             elif not self._left:
-                raise DisplayError("the display sent too few compressed pixels")
+                raise VncError("the display sent too few compressed pixels")
             else:
                 self._packed = await self._take(PACKED_BYTES)
         await asyncio.sleep(0)  # bytes that have arrived are read without waiting
@@ -78,7 +75,7 @@ class Unpacking:
         """End the rectangle: the remaining bytes end its part of the stream."""
         self._packed += await self._take(PACKED_BYTES)
         if self._unpack(1) or self._packed or self._left:
-            raise DisplayError("the display sent too many compressed pixels")
+            raise VncError("the display sent too many compressed pixels")
 
     async def _take(self, most: int) -> bytes:
         found = await self._reader.readexactly(min(self._left, most))
@@ -89,7 +86,7 @@ class Unpacking:
         try:
             found = self._stream.decompress(self._packed, most)
         except zlib.error as error:
-            raise DisplayError("the display sent pixels that cannot be unpacked") from error
+            raise VncError("the display sent pixels that cannot be unpacked") from error
         self._packed = self._stream.unconsumed_tail
         return found
 
@@ -102,6 +99,9 @@ CLOSE_S = 1.0
 BRISK_S = 0.25
 """Seconds after which a waiting client reminds QEMU. Without that, QEMU looks for changes less and
 less often while there are none, down to every 3 s (QEMU, GUI_REFRESH_INTERVAL_IDLE)."""
+
+TYPING_S = 0.01
+"""Seconds between two characters, so that programs there can follow."""
 
 VERSION = b"RFB 003.008\n"
 NO_SECURITY = 1
@@ -122,10 +122,6 @@ CURSOR_MAX = 512
 """Pixels of a side of a pointer's shape; virtio-gpu has 64 (Linux, drivers/gpu/drm/virtio)."""
 
 SCREENS_MAX = 16
-
-WIDTH_STEP = 16
-"""The step to which QEMU's VNC server rounds up the width (ui/vnc.h, VNC_DIRTY_PIXELS_PER_BIT). New
-versions report the true one when the size has changed."""
 
 BY_US = 1
 """The reason of an ExtendedDesktopSize that answers this client's own request."""
@@ -157,7 +153,7 @@ ALWAYS = (
 """The encodings that this client offers to every VNC server, the preferred ones first."""
 
 COMPRESSED = (Encoding.ZLIB, Encoding.FAST)
-"""The encodings that the client prefers to the others for a screen of another machine."""
+"""The encodings that the client prefers to the others if pixels may come compressed."""
 
 
 class Buttons(IntFlag):
@@ -172,8 +168,15 @@ class Buttons(IntFlag):
     WHEEL_RIGHT = 64
 
 
-class RfbClient:
+class VncClient:
     """A connection to a VNC server, made by `open`."""
+
+    error: ClassVar[type[Exception]] = VncError
+    """The class of the errors that its methods raise. A subclass may name another, of its own
+    program; AskedError stays as it is."""
+
+    width_step: ClassVar[int] = 1
+    """The step to which the server rounds up the screen's width where the pointer is concerned."""
 
     def __init__(
         self,
@@ -189,7 +192,7 @@ class RfbClient:
         self.frame = Framebuffer.blank(0, 0)
         """The screen; the module says when it changes."""
         self.cursor: Cursor | None = None
-        """The pointer's shape, if the guest leaves it to the host to draw it."""
+        """The pointer's shape, if the server leaves it to the viewer to draw it."""
         self._changed: list[Rect] = []
         self._has_news = False
         """Whether there is something that `next_update` has not returned yet."""
@@ -202,26 +205,28 @@ class RfbClient:
         """Whether the server owes an update."""
         self._arrived = asyncio.Event()
         self._resized: asyncio.Future[int] | None = None
-        self._failure: DisplayError | None = None
+        self._failure: Exception | None = None
 
     @classmethod
     @contextlib.asynccontextmanager
     async def open(
         cls,
-        path: Path,
+        address: Path | tuple[str, int],
         *,
         timeout: float = CONNECT_TIMEOUT_S,
         first: bytes = b"",
         compressed: bool = False,
     ) -> AsyncIterator[Self]:
-        """Connect to the server at the Unix socket ``path``. ``first`` is written before everything
-        else, and with ``compressed`` pixels may come compressed. Raises DisplayError if nobody
-        serves there, if it refuses, or if it does not answer within ``timeout`` seconds."""
+        """Connect to the server at a Unix socket, or at a host and a port. ``first`` is written
+        before everything else, and with ``compressed`` pixels may come compressed. Raises VncError
+        if nobody serves there, if it refuses, or if it does not answer within ``timeout``
+        seconds."""
         try:
             async with asyncio.timeout(timeout):
-                streams = await asyncio.open_unix_connection(path, limit=BUFFER_BYTES)
+                streams = await _connect(address)
         except (OSError, TimeoutError) as error:
-            raise DisplayError(f"the display cannot be reached at {path}: {error}") from error
+            shown = ":".join(map(str, address)) if isinstance(address, tuple) else address
+            raise cls.error(f"the display cannot be reached at {shown}: {error}") from error
         client = cls(*streams, compressed=compressed)
         try:
             streams[1].write(first)
@@ -247,7 +252,7 @@ class RfbClient:
         """Wait until the screen has changed and return the changed rectangles (see the module).
 
         ``brisk_s``: the most seconds between QEMU's looks for changes; with None it takes up to 3 s
-        to notice the first one after a long rest, and costs nothing meanwhile. Raises DisplayError
+        to notice the first one after a long rest, and costs nothing meanwhile. Raises VncError
         once the connection has ended.
         """
         while not self._has_news:
@@ -267,23 +272,43 @@ class RfbClient:
     async def pointer(self, x: int, y: int, buttons: int = 0, *, width: int | None = None) -> None:
         """Move the pointer to the pixel (x, y) of the frame with these `Buttons` held. Positions
         outside of the screen are moved to its edge. ``width``: the number of the frame's columns
-        that are the guest's, if not all (`true_width`). Raises DisplayError."""
+        that are the screen's, if not all. Raises VncError."""
         width = max(1, self.frame.width if width is None else width)
         x = min(max(x, 0), width - 1)
         y = min(max(y, 0), max(self.frame.height - 1, 0))
-        # QEMU takes places as parts of a width that it has rounded up, though it reports the true
-        # one (ui/vnc.c, pointer_event): the middle of the pixel is met in the guest's.
-        x = (2 * x + 1) * -(-width // WIDTH_STEP) * WIDTH_STEP // (2 * width)
+        # The middle of the pixel, as a part of the width that the server has in mind.
+        x = (2 * x + 1) * -(-width // self.width_step) * self.width_step // (2 * width)
         await self._send(struct.pack(">BBHH", 5, buttons & 0xFF, x, y))
 
     async def key(self, keysym: int, down: bool) -> None:
-        """Press or release the key that has the X11 keysym. Raises DisplayError."""
+        """Press or release the key that has the X11 keysym, as a US keyboard has it. Raises
+        VncError."""
         await self._send(struct.pack(">BBxxI", 4, down, keysym & 0xFFFFFFFF))
 
+    async def press_key(self, *keys: str) -> None:
+        """Press keys together, the first one first, and release them: ``press_key("ctrl", "c")``.
+        Raises AskedError for what is no key (`Key`), VncError."""
+        await self._stroke([keysym_of_key(key) for key in parse_keys(keys)])
+
+    async def type_text(self, text: str, *, pause_s: float = TYPING_S) -> None:
+        """Type characters, one each ``pause_s``, with Shift where a US keyboard needs it. What it
+        lacks is sent by its keysym, which not every server can type. Raises VncError."""
+        for character in text:
+            needs_shift = character in STROKES and STROKES[character].shift
+            shift = [keysym_of_key("shift")] if needs_shift else []
+            await self._stroke([*shift, keysym_of(character)])
+            await asyncio.sleep(pause_s)
+
+    async def _stroke(self, keysyms: Sequence[int]) -> None:
+        for keysym in keysyms:
+            await self.key(keysym, True)
+        for keysym in reversed(keysyms):
+            await self.key(keysym, False)
+
     async def resize(self, width: int, height: int) -> None:
-        """Ask the guest to give its screen another size. Returns when QEMU has taken the request;
-        whether the guest follows is up to it. Raises ConfigError for a size that there cannot be,
-        DisplayError if QEMU refuses."""
+        """Ask for another size of the screen. Returns when the server has taken the request;
+        whether it follows is up to what runs there. Raises AskedError for a size that
+        there cannot be, VncError if it refuses."""
         check_size(width, height)
         self._resized = asyncio.get_running_loop().create_future()
         screen = struct.pack(">IHHHHI", 0, 0, 0, width, height, 0)
@@ -292,11 +317,11 @@ class RfbClient:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 status = await self._resized
         except TimeoutError:
-            raise DisplayError("the display did not answer to a change of its size") from None
+            raise self.error("the display did not answer to a change of its size") from None
         finally:
             self._resized = None
         if status not in ACCEPTED:
-            raise DisplayError("this machine's display cannot be given another size")
+            raise self.error("this machine's display cannot be given another size")
 
     # Sending
 
@@ -307,7 +332,10 @@ class RfbClient:
             self._writer.write(message)
             await self._writer.drain()
         except OSError as error:
-            raise _ended() from error
+            raise self._ended() from error
+
+    def _ended(self) -> Exception:
+        return self.error("the connection to the display has ended")
 
     async def _request(self) -> None:
         incremental = not self._needs_all
@@ -327,22 +355,24 @@ class RfbClient:
             async with asyncio.timeout(timeout):
                 await self._handshake()
         except TimeoutError:
-            raise DisplayError(f"the display did not answer within {timeout:g} s") from None
+            raise self.error(f"the display did not answer within {timeout:g} s") from None
         except (EOFError, OSError) as error:
-            raise _ended() from error
+            raise self._ended() from error
+        except VncError as error:
+            raise self.error(str(error)) from error
 
     async def _handshake(self) -> None:
         version = await self._reader.readexactly(len(VERSION))
         if not version.startswith(b"RFB 003."):
-            raise DisplayError("what answers at the display's socket is no VNC server")
+            raise VncError("what answers at the display's socket is no VNC server")
         self._writer.write(VERSION)
         kinds = await self._reader.readexactly((await self._numbers(">B"))[0])
         if NO_SECURITY not in kinds:
             why = "it asks for a password" if kinds else await self._reason()
-            raise DisplayError(f"the display refused the connection: {why}")
+            raise VncError(f"the display refused the connection: {why}")
         self._writer.write(bytes([NO_SECURITY]))
         if (await self._numbers(">I"))[0] != 0:
-            raise DisplayError(f"the display refused the connection: {await self._reason()}")
+            raise VncError(f"the display refused the connection: {await self._reason()}")
         self._writer.write(b"\x01")  # others may stay connected
         width, height, *_ = await self._numbers(">HH16x")
         (length,) = await self._numbers(">I")
@@ -364,7 +394,7 @@ class RfbClient:
 
     async def _skip(self, length: int, limit: int) -> None:
         if length > limit:
-            raise DisplayError(f"the display sent a text of {length} bytes; {limit} is the most")
+            raise VncError(f"the display sent a text of {length} bytes; {limit} is the most")
         await self._reader.readexactly(length)
 
     async def _read_all(self) -> None:
@@ -372,13 +402,13 @@ class RfbClient:
         try:
             while True:
                 await self._read_message()
-        except DisplayError as error:
-            self._failure = error
+        except VncError as error:
+            self._failure = self.error(str(error))
         except (EOFError, OSError) as error:
-            self._failure = _ended()
+            self._failure = self._ended()
             self._failure.__cause__ = error
         finally:
-            self._failure = self._failure or _ended()
+            self._failure = self._failure or self._ended()
             self._arrived.set()
             if self._resized is not None and not self._resized.done():
                 self._resized.set_exception(self._failure)
@@ -397,7 +427,7 @@ class RfbClient:
             (length,) = await self._numbers(">xxxi")
             await self._skip(abs(length), CUT_TEXT_MAX)
         elif kind != BELL:
-            raise DisplayError(f"the display sent a message of the unknown kind {kind}")
+            raise VncError(f"the display sent a message of the unknown kind {kind}")
 
     async def _read_rect(self) -> bool:
         """Read one rectangle; returns whether it has pixels of the screen."""
@@ -416,7 +446,7 @@ class RfbClient:
             case Encoding.ALPHA_CURSOR:
                 await self._read_cursor(x, y, width, height)
             case _:
-                raise DisplayError(f"the display sent pixels in the unknown encoding {encoding}")
+                raise VncError(f"the display sent pixels in the unknown encoding {encoding}")
         return False
 
     async def _read_packed(self, rect: Rect, unpacking: Unpacking) -> None:
@@ -428,7 +458,7 @@ class RfbClient:
     async def _read_pixels(self, rect: Rect, read: Callable[[int], Awaitable[bytes]]) -> None:
         frame = self.frame
         if not frame.contains(rect):
-            raise DisplayError("the display sent pixels beyond its edge")
+            raise VncError("the display sent pixels beyond its edge")
         if not rect.width or not rect.height:
             return
         row = rect.width * BYTES_PER_PIXEL
@@ -442,7 +472,7 @@ class RfbClient:
     async def _read_size(self, reason: int, status: int, width: int, height: int) -> None:
         (screens,) = await self._numbers(">B3x")
         if screens > SCREENS_MAX:
-            raise DisplayError(f"the display says that it has {screens} screens")
+            raise VncError(f"the display says that it has {screens} screens")
         await self._reader.readexactly(screens * 16)
         if reason == BY_US and self._resized is not None and not self._resized.done():
             self._resized.set_result(status)
@@ -452,7 +482,7 @@ class RfbClient:
     async def _read_cursor(self, hot_x: int, hot_y: int, width: int, height: int) -> None:
         (encoding,) = await self._numbers(">i")
         if encoding != Encoding.RAW or max(width, height) > CURSOR_MAX:
-            raise DisplayError(f"the display sent a pointer of {width}x{height} pixels")
+            raise VncError(f"the display sent a pointer of {width}x{height} pixels")
         data = await self._reader.readexactly(width * height * BYTES_PER_PIXEL)
         # QEMU sends its own byte order, blue first (ui/vnc.c, vnc_cursor_define).
         pixels = bytearray(data)
@@ -483,12 +513,16 @@ class RfbClient:
         try:
             self.frame = Framebuffer.blank(width, height)
         except ValueError as error:
-            raise DisplayError(f"the display has {width}x{height} pixels, too many") from error
+            raise VncError(f"the display has {width}x{height} pixels, too many") from error
         self._changed, self._has_news = [], False
         self._incoming, self._incoming_news = [], False
         # An update that is on its way may be of the old size's picture: ask for everything again.
         self._needs_all, self._requested = True, False
 
 
-def _ended() -> DisplayError:
-    return DisplayError("the connection to the display has ended")
+async def _connect(
+    address: Path | tuple[str, int],
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    if isinstance(address, tuple):
+        return await asyncio.open_connection(*address, limit=BUFFER_BYTES)
+    return await asyncio.open_unix_connection(address, limit=BUFFER_BYTES)

@@ -32,12 +32,9 @@ from packaging.tags import Tag, parse_tag
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
-from quicksand.base.arch import Architecture
-from quicksand.base.error_text import size_text
-from quicksand.base.errors import ImageError, QuicksandError
-from quicksand.base.files import map_os_errors
-from quicksand.base.regular import create, open_file
-from quicksand.disks.packages.names import GROUP, SHOWN_MAX
+from quicksand_wheels.errors import RefusedError
+from quicksand_wheels.files import create, open_file, size_text
+from quicksand_wheels.links import SHOWN_MAX
 
 SUFFIX = ".whl"
 ENTRIES_MAX = 10_000
@@ -49,12 +46,13 @@ ENTRY_POINTS_MAX = 64 * 1024
 RECORD_MAX = 4 * 1024 * 1024
 PIECE = 1024 * 1024
 FILE_MAX = 64 * 1024**3
-"""Bytes of one file of an image; the published ones have less than 3 GiB."""
+"""Bytes of one file in a wheel."""
 
 RATIO_MAX, RATIO_FROM = 200, 256 * 1024 * 1024
 """The largest ratio of a file's size to its compressed size, if it has more than so many bytes.
-Deflate reaches 1000 with zeros alone, which no image has: a qcow2 file leaves them out."""
+Deflate reaches 1000 with zeros alone, which files of that size do not have."""
 
+_ARCHITECTURES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
 _COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _ENCRYPTED = 0x1
 _DIGESTS = ("sha256", "sha384", "sha512")
@@ -91,51 +89,52 @@ class WheelName:
     file: str
 
     @property
-    def arch(self) -> Architecture | None:
-        """The architecture of its platforms; None if it is for any, or for an unknown one."""
-        return arch_of(self.tags)
+    def arch(self) -> str | None:
+        """The architecture of its platforms, "x86_64" or "aarch64"; None if it is for any, or for
+        another one."""
+        return _arch_of(self.tags)
 
 
 def parse_wheel_name(name: str) -> WheelName:
-    """Parse a wheel's file name. Raises ImageError."""
+    """Parse a wheel's file name. Raises RefusedError."""
     try:
         package, version, build, tags = parse_wheel_filename(name)
     except (InvalidWheelFilename, InvalidVersion) as error:
-        raise ImageError(f"{name[:SHOWN_MAX]!r} is no name of a wheel: {error}") from error
+        raise RefusedError(f"{name[:SHOWN_MAX]!r} is no name of a wheel: {error}") from error
     return WheelName(package=package, version=version, build=build, tags=tags, file=name)
 
 
-def parse_entry_points(text: str) -> dict[str, str]:
-    """Return the entry points of the group in an `entry_points.txt`. Raises ImageError."""
+def _parse_entry_points(text: str) -> configparser.ConfigParser:
+    """Parse an `entry_points.txt`. Raises RefusedError."""
     parser = configparser.ConfigParser(delimiters=("=",), interpolation=None)
     parser.optionxform = str  # type: ignore[assignment, method-assign]  # names have their case
     try:
         parser.read_string(text)
-        return dict(parser[GROUP]) if parser.has_section(GROUP) else {}
+        return parser
     except configparser.Error as error:
-        raise ImageError(f"its entry points cannot be read: {error}") from error
+        raise RefusedError(f"its entry points cannot be read: {error}") from error
 
 
-def arch_of(tags: Collection[Tag]) -> Architecture | None:
+def _arch_of(tags: Collection[Tag]) -> str | None:
     """The architecture that platforms such as manylinux_2_17_x86_64 and macosx_11_0_arm64 name."""
     for tag in tags:
-        for name in ("x86_64", "amd64", "aarch64", "arm64"):
+        for name, arch in _ARCHITECTURES.items():
             if tag.platform.endswith(f"_{name}"):
-                return Architecture.parse(name)
+                return arch
     return None
 
 
 class Wheel:
-    """An open wheel. All methods raise ImageError naming the file and what is wrong with it."""
+    """An open wheel. All methods raise RefusedError naming the file and what is wrong with it."""
 
     def __init__(self, path: Path) -> None:
-        """Open a wheel and check all but the contents of its files. Raises ImageError."""
+        """Open a wheel and check all but the contents of its files. Raises RefusedError."""
         self.path = path
         self.name = parse_wheel_name(path.name)
         try:
             self._file = open_file(path)
         except OSError as error:
-            raise ImageError(f"{path} cannot be read: {error.strerror}") from error
+            raise RefusedError(f"{path} cannot be read: {error.strerror}") from error
         try:
             with self._naming():
                 self._open()
@@ -153,12 +152,17 @@ class Wheel:
         found = f"{self._about}/entry_points.txt"
         is_there = found in self._entries
         text = self.read(found, ENTRY_POINTS_MAX).decode() if is_there else ""
-        self.entry_points = parse_entry_points(text)
+        self._entry_points = _parse_entry_points(text)
 
     @property
     def size(self) -> int:
         """Bytes of the file."""
         return os.fstat(self._file.fileno()).st_size
+
+    def entry_points(self, group: str) -> dict[str, str]:
+        """Return the entry points of a group: names and what they lead to."""
+        found = self._entry_points
+        return dict(found[group]) if found.has_section(group) else {}
 
     def names(self) -> Collection[str]:
         return self._entries.keys()
@@ -174,18 +178,20 @@ class Wheel:
 
     def read(self, name: str, limit: int) -> bytes:
         """Return the content of a file of at most ``limit`` bytes."""
-        into = io.BytesIO()
-        self._copy(name, limit, into, lambda _: None)
-        return into.getvalue()
+        return b"".join(self._pieces(name, limit))
 
     def unpack(self, name: str, target: Path, *, limit: int, look: Look) -> int:
         """Write a file of at most ``limit`` bytes to ``target``, which must not exist, and return
-        its size. ``look`` sees each piece first, and may raise. Raises DiskSpaceError, PathError,
-        too."""
-        with map_os_errors(target), create(target) as into:
-            return self._copy(name, limit, into, look)
+        its size. ``look`` sees each piece first, and may raise. Raises OSError, too, if it cannot
+        be written."""
+        with create(target) as into:
+            for piece in self._pieces(name, limit):
+                look(piece)
+                into.write(piece)
+            return into.tell()
 
-    def _copy(self, name: str, limit: int, into: BinaryIO, look: Look) -> int:
+    def _pieces(self, name: str, limit: int) -> Iterator[bytes]:
+        """Yield the content of a file; what it is not by RECORD is told at its end."""
         with self._naming():
             entry, known = self._find(name), self._record.get(name)
             _check_size(entry, limit)
@@ -197,17 +203,15 @@ class Wheel:
                     if done > entry.file_size:
                         raise ValueError(f"{name} is longer than it says")
                     digest.update(piece)
-                    look(piece)
-                    into.write(piece)
+                    yield piece
             if done != entry.file_size:
                 raise ValueError(f"{name} is shorter than it says")
             if known is not None and digest.digest() != known.digest:
                 raise ValueError(f"{name} has another digest than in RECORD")
-            return done
 
     def _find(self, name: str) -> zipfile.ZipInfo:
         if name not in self._entries:
-            raise ImageError(f"{self.path.name} has no {name}")
+            raise RefusedError(f"{self.path.name} has no {name}")
         return self._entries[name]
 
     def _find_about(self) -> str:
@@ -266,12 +270,10 @@ class Wheel:
     def _naming(self) -> Iterator[None]:
         try:
             yield
-        except ImageError as error:
-            raise ImageError(f"{self.path.name}: {error}", hint=error.advice) from error
-        except QuicksandError:
-            raise
+        except RefusedError as error:
+            raise RefusedError(f"{self.path.name}: {error}", hint=error.hint) from error
         except _DAMAGED as error:
-            raise ImageError(f"{self.path.name} cannot be used: {error}") from error
+            raise RefusedError(f"{self.path.name} cannot be used: {error}") from error
 
     def close(self) -> None:
         self._file.close()
@@ -388,15 +390,6 @@ def _check_size(entry: zipfile.ZipInfo, limit: int) -> None:
 def is_wheel(name: str) -> bool:
     """Whether the user means the path of a wheel."""
     return name.lower().endswith(SUFFIX)
-
-
-def check_arch(found: Architecture, name: WheelName) -> None:
-    """Raise ImageError if a wheel's image is for another architecture than its tags."""
-    if name.arch not in (None, found):
-        assert name.arch is not None
-        raise ImageError(
-            f"{name.file} is for {name.arch.debian} by its name, and its image for {found.debian}"
-        )
 
 
 def _unix_time(date: tuple[int, int, int, int, int, int]) -> float:

@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from quicksand.base.errors import DisplayError
-from quicksand.display.picture import Rect
-from quicksand.display.rfb import Encoding, RfbClient, Unpacking
+from quicksand_vnc import Rect, VncError
+from quicksand_vnc.client import Encoding, Unpacking, VncClient
 
-from tests.unit.display.fake_vnc import FakeVnc, filled, serve, update
+from tests.unit.vnc.fake_vnc import FakeVnc, filled, serve, update
 
 WIDTH, HEIGHT = 640, 500
 """More than one band of pixels."""
@@ -64,7 +63,7 @@ async def test_pixels_of_one_stream_over_many_rectangles(socket: Path) -> None:
                 )
             )
 
-    async with serve(socket, script), RfbClient.open(socket, compressed=True) as client:
+    async with serve(socket, script), VncClient.open(socket, compressed=True) as client:
         assert await client.next_update() == [Rect(0, 0, WIDTH, HEIGHT)]
         assert client.frame.pixels == NOISE
         for data in (PLAIN, NOISE):
@@ -97,8 +96,8 @@ async def test_what_is_no_picture_is_an_error_and_nothing_more(socket: Path, nam
         if name == "an end":  # a stream goes on for ever
             server.send(update(packed(0, 0, 16, 16, zlib.compress(bytes(1024)))))
 
-    async with serve(socket, script), RfbClient.open(socket, compressed=True) as client:
-        with pytest.raises(DisplayError):
+    async with serve(socket, script), VncClient.open(socket, compressed=True) as client:
+        with pytest.raises(VncError):
             while True:
                 await client.next_update()
 
@@ -109,8 +108,8 @@ async def test_it_is_not_understood_where_it_was_not_asked_for(socket: Path) -> 
         assert Encoding.ZLIB not in server.encodings
         server.send(update(Packing().rect(0, 0, 16, 16, bytes(1024))))
 
-    async with serve(socket, script), RfbClient.open(socket) as client:
-        with pytest.raises(DisplayError, match="unknown encoding"):
+    async with serve(socket, script), VncClient.open(socket) as client:
+        with pytest.raises(VncError, match="unknown encoding"):
             await client.next_update()
 
 
@@ -124,5 +123,5 @@ async def test_any_bytes_are_pixels_or_an_error(data: bytes) -> None:
         unpacking.begin(len(data), 64)
         assert len(await unpacking.read(64)) == 64
         await unpacking.end()
-    except (DisplayError, EOFError):
+    except (VncError, EOFError):
         pass

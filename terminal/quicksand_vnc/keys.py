@@ -1,5 +1,5 @@
-"""The keys of the keyboard, by QEMU's names (QKeyCode, qapi/ui.json), and what they type on a US
-layout."""
+"""The keys of the keyboard, by QEMU's names (QKeyCode, qapi/ui.json), what they type on a US
+layout, and their keysyms (X11), by which VNC names them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from quicksand.base.errors import ConfigError
+from quicksand_vnc.errors import AskedError
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _DIGITS = "0123456789"
@@ -178,17 +178,17 @@ NAMES = "keys are called as in QEMU: a to z, 0 to 9, ret, spc, esc, ctrl, shift,
 
 def parse_key(name: str) -> str:
     """Return QEMU's name of a key, given by that name (in any case), a usual other name, or the
-    character on the key, as in "ret", "Enter", "a", ";". Raises ConfigError."""
+    character on the key, as in "ret", "Enter", "a", ";". Raises AskedError."""
     text = str(name)
     if (key := _find_key(text)) is not None:
         return key
     if together := together_of(text):
         words = ", ".join(f'"{key}"' for key in together)
-        raise ConfigError(
+        raise AskedError(
             f"{text!r} is no key", hint=f"keys that are pressed together: press_key({words})"
         )
     near = difflib.get_close_matches(text.lower(), [*map(str, Key), *ALIASES], n=1)
-    raise ConfigError(
+    raise AskedError(
         f"{text!r} is no key" + (f"; did you mean {near[0]!r}?" if near else ""), hint=NAMES
     )
 
@@ -212,7 +212,40 @@ def together_of(text: str) -> tuple[str, ...]:
 
 
 def parse_keys(names: Sequence[str]) -> tuple[str, ...]:
-    """Return QEMU's names for several keys, each once, in their order. Raises ConfigError."""
+    """Return QEMU's names for several keys, each once, in their order. Raises AskedError."""
     if not names:
-        raise ConfigError("no key is named", hint='as in press_key("ctrl", "c")')
+        raise AskedError("no key is named", hint='as in press_key("ctrl", "c")')
     return tuple(dict.fromkeys(parse_key(name) for name in names))
+
+
+_KEYSYMS: Mapping[str, int] = {
+    **{"ret": 0xFF0D, "spc": 0x20, "tab": 0xFF09, "backspace": 0xFF08, "esc": 0xFF1B},
+    **{"shift": 0xFFE1, "shift_r": 0xFFE2, "ctrl": 0xFFE3, "ctrl_r": 0xFFE4, "alt": 0xFFE9},
+    **{"alt_r": 0xFFEA, "meta_l": 0xFFEB, "meta_r": 0xFFEC, "menu": 0xFF67, "pause": 0xFF13},
+    **{"caps_lock": 0xFFE5, "num_lock": 0xFF7F, "scroll_lock": 0xFF14, "print": 0xFF61},
+    **{"delete": 0xFFFF, "insert": 0xFF63, "home": 0xFF50, "end": 0xFF57, "pgup": 0xFF55},
+    **{"pgdn": 0xFF56, "left": 0xFF51, "up": 0xFF52, "right": 0xFF53, "down": 0xFF54},
+    **{"sysrq": 0xFF15, "kp_enter": 0xFF8D, "kp_multiply": 0xFFAA, "kp_add": 0xFFAB},
+    **{"kp_subtract": 0xFFAD, "kp_decimal": 0xFFAE, "kp_divide": 0xFFAF, "less": ord("<")},
+    **{"volumedown": 0x1008FF11, "audiomute": 0x1008FF12, "volumeup": 0x1008FF13},
+    **{f"f{number}": 0xFFBD + number for number in range(1, 13)},
+    **{f"kp_{digit}": 0xFFB0 + digit for digit in range(10)},
+}
+"""Keys that no character of a US layout names (X11, keysymdef.h and XF86keysym.h)."""
+
+_UNICODE = 0x0100_0000
+"""Added to the code point of a character beyond Latin-1 (X protocol, appendix A)."""
+
+
+def keysym_of_key(key: str) -> int:
+    """Return the keysym of a key, given by QEMU's name of it."""
+    if key in _KEYSYMS:
+        return _KEYSYMS[key]
+    return ord(next(character for character, name in _PLAIN.items() if name == key))
+
+
+def keysym_of(character: str) -> int:
+    """Return the keysym of a character."""
+    if character in "\n\t\b":
+        return _KEYSYMS[_PLAIN[character]]
+    return ord(character) if ord(character) < 0x100 else _UNICODE + ord(character)

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, BinaryIO
 from PIL import Image as Pillow
 from PIL import ImageChops
 
-from quicksand.base.errors import ConfigError
-from quicksand.display.picture import FAST, PIXELS_MAX, Rect, chunk
+from quicksand_vnc.errors import AskedError
+from quicksand_vnc.picture import FAST, PIXELS_MAX, Rect, chunk
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -44,22 +44,22 @@ class AnimationFormat(StrEnum):
 
     @classmethod
     def of(cls, path: Path) -> AnimationFormat:
-        """The format that the path's suffix names. Raises ConfigError."""
+        """The format that the path's suffix names. Raises AskedError."""
         suffix = path.suffix.lower().removeprefix(".")
         try:
             return cls.PNG if suffix == "apng" else cls(suffix)
         except ValueError:
-            raise ConfigError(
+            raise AskedError(
                 f"the name {path.name!r} has no suffix of an animation: it must end with .gif, "
                 ".png or .webp"
             ) from None
 
 
 def scaled_size(width: int, height: int, scale: float) -> tuple[int, int]:
-    """The size of a recording of a screen. Raises ConfigError if it is too large."""
+    """The size of a recording of a screen. Raises AskedError if it is too large."""
     size = max(1, round(width * scale)), max(1, round(height * scale))
     if max(size) > SIDE_MAX or size[0] * size[1] > PIXELS_MAX:
-        raise ConfigError(f"a recording of {size[0]}x{size[1]} pixels is too large")
+        raise AskedError(f"a recording of {size[0]}x{size[1]} pixels is too large")
     return size
 
 

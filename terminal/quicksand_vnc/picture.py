@@ -1,6 +1,5 @@
-"""A picture as a value: in memory, read from QEMU, cut out, scaled, and written as PNG or PPM. With
-the shape of the guest's pointer, and the checks of the numbers that the display's methods are
-given, which come before a machine is asked."""
+"""A picture as a value: in memory, read from a PPM, cut out, scaled, and encoded as PNG or PPM.
+With the shape of the pointer, and checks of the numbers that callers give."""
 
 from __future__ import annotations
 
@@ -11,13 +10,9 @@ import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeGuard
 
-from quicksand.base.error_text import choose
-from quicksand.base.errors import ConfigError, DisplayError, PathError
-from quicksand.base.files import map_os_errors
-from quicksand.base.remedies import Words
+from quicksand_vnc.errors import AskedError, VncError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -30,38 +25,38 @@ ASKED_SIDE_MAX = 2**16 - 1
 REGION = "a region is (x, y, width, height) in whole pixels, as in (0, 0, 640, 480)"
 
 
-def is_whole(value: object) -> TypeGuard[int]:
+def _is_whole(value: object) -> TypeGuard[int]:
     """Whether ``value`` is a whole number, and no bool."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def is_number(value: object) -> TypeGuard[float]:
+def _is_number(value: object) -> TypeGuard[float]:
     """Whether ``value`` is a number, and no bool."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def check_region(region: object) -> Rect:
-    """``region`` as a rectangle. Raises ConfigError if it is not four whole numbers."""
+    """``region`` as a rectangle. Raises AskedError if it is not four whole numbers."""
     numbers = tuple(region) if isinstance(region, Iterable) else ()
-    if len(numbers) != len(Rect._fields) or not all(map(is_whole, numbers)):
-        raise ConfigError(f"{region!r} is no region of the screen", hint=REGION)
+    if len(numbers) != len(Rect._fields) or not all(map(_is_whole, numbers)):
+        raise AskedError(f"{region!r} is no region of the screen", hint=REGION)
     return Rect(*numbers)
 
 
 def check_within(rect: Rect, width: int, height: int) -> None:
-    """Raises ConfigError if ``rect`` is empty or not within a screen of that size."""
+    """Raises AskedError if ``rect`` is empty or not within a screen of that size."""
     outside = rect.x + rect.width > width or rect.y + rect.height > height
     if min(rect) < 0 or not rect.width or not rect.height or outside:
-        raise ConfigError(
+        raise AskedError(
             f"the region {tuple(rect)} is not within the screen",
             hint=f"x, y, width and height in pixels; the screen has {width}x{height}",
         )
 
 
 def check_scale(scale: float) -> float:
-    """Return ``scale`` if a picture can be enlarged that much. Raises ConfigError."""
-    if not is_number(scale) or not 0 < scale <= SCALE_MAX:
-        raise ConfigError(
+    """Return ``scale`` if a picture can be enlarged that much. Raises AskedError."""
+    if not _is_number(scale) or not 0 < scale <= SCALE_MAX:
+        raise AskedError(
             f"scale must be above 0 and at most {SCALE_MAX:g}, not {scale!r}",
             hint="1 leaves the picture as it is, 0.5 halves its width and height",
         )
@@ -69,45 +64,21 @@ def check_scale(scale: float) -> float:
 
 
 def check_size(width: int, height: int) -> None:
-    """Raises ConfigError for a size that no display can have."""
-    fits = all(is_whole(side) and 0 < side <= ASKED_SIDE_MAX for side in (width, height))
+    """Raises AskedError for a size that no display can have."""
+    fits = all(_is_whole(side) and 0 < side <= ASKED_SIDE_MAX for side in (width, height))
     if not fits or width * height > PIXELS_MAX:
-        raise ConfigError(
+        raise AskedError(
             f"a display cannot have {width!r}x{height!r} pixels",
             hint=f"whole numbers from 1 to {ASKED_SIDE_MAX}, and {PIXELS_MAX} pixels in all, which "
             "is 4096x4096",
         )
 
 
-def check_wait(what: str, seconds: float) -> None:
-    """Raises ConfigError if ``seconds``, the argument ``what``, is not a time to wait."""
-    if not is_number(seconds) or not seconds >= 0:  # NaN is not, either
-        raise ConfigError(
-            f"{what} must be 0 seconds or more, not {seconds!r}",
-            hint=f"a number of seconds, as in {what}=2.5",
-        )
-
-
-def check_path(path: Iterable[object], most: int) -> list[tuple[int, int]]:
-    """Return ``path`` if it is 2 to ``most`` pairs of whole numbers. Raises ConfigError."""
-    places = list(path)
-    hint = "from where to where, as in mouse_drag((100, 100), (3000, 100))"
-    if not 2 <= len(places) <= most:
-        raise ConfigError(f"a drag has 2 to {most} places, not {len(places)}", hint=hint)
-    found = []
-    for place in places:
-        pair = tuple(place) if isinstance(place, Iterable) else ()
-        if len(pair) != 2 or not all(map(is_whole, pair)):
-            raise ConfigError(f"{place!r} is no place (x, y) of a drag", hint=hint)
-        found.append((pair[0], pair[1]))
-    return found
-
-
 SIDE_MAX = 2**14
 """Pixels of a side: virtio-gpu's own limit (Linux, drivers/gpu/drm/virtio, XRES_MAX) and more."""
 
 PICTURE_PIXELS_MAX = 2**25
-"""Pixels of a picture, 96 MiB: as many as GPU_MEMORY_MAX of qemu/command.py has."""
+"""Pixels of a picture, 96 MiB: as many as a screen with 128 MiB of video memory has."""
 
 _HEADER = re.compile(rb"P6\s+(\d{1,5})\s+(\d{1,5})\s+255\s")
 HEADER_MAX = 32
@@ -123,30 +94,10 @@ class Format(StrEnum):
     PNG = "png"
     PPM = "ppm"
 
-    @classmethod
-    def choose(cls, wanted: str | None, path: Path | None) -> Format:
-        """Return the requested format, or the one named by the path's suffix, or PNG without a
-        suffix. Raises ConfigError."""
-        suffix = path.suffix if path is not None else ""
-        try:
-            return cls(str(wanted or suffix.removeprefix(".") or cls.PNG).lower())
-        except ValueError:
-            if wanted is not None:
-                raise ConfigError(f"{wanted!r} is not a picture format: {choose(cls)}") from None
-        assert path is not None
-        # A PNG must not be called .jpg: whoever opened it would be told that it is damaged.
-        raise ConfigError(
-            f"the name {path.name!r} has no suffix of a picture",
-            hint=Words(
-                "it must end with .png or .ppm; or say which, whatever the name is ",
-                Words('(`--format png`, format="png")', python='(format="png")'),
-            ),
-        )
-
 
 def read_size(descriptor: int) -> tuple[int, int]:
-    """The width and height of the PPM file that QEMU wrote to ``descriptor``. Blocks. Raises
-    DisplayError for anything else."""
+    """The width and height of the PPM file at ``descriptor``. Blocks. Raises VncError for anything
+    else."""
     return _read_header(descriptor)[:2]
 
 
@@ -154,7 +105,7 @@ def _read_header(descriptor: int) -> tuple[int, int, int]:
     """Return the width, the height, and the offset of the pixels."""
     match = _HEADER.match(os.pread(descriptor, HEADER_MAX, 0))
     if match is None:
-        raise DisplayError("QEMU did not write a picture")
+        raise VncError("there is no picture in PPM")
     return int(match[1]), int(match[2]), match.end()
 
 
@@ -169,21 +120,21 @@ class Picture:
 
     @classmethod
     def read_ppm(cls, descriptor: int) -> Picture:
-        """Read the PPM file (P6) that QEMU wrote to ``descriptor``, from its beginning. Blocks.
-        Raises DisplayError for anything else, or for a picture that is too large."""
+        """Read the PPM file (P6) at ``descriptor``, from its beginning. Blocks. Raises VncError for
+        anything else, or for a picture that is too large."""
         width, height, start = _read_header(descriptor)
         if width * height > PICTURE_PIXELS_MAX:
-            raise DisplayError(f"the guest's screen has {width}x{height} pixels, too many")
+            raise VncError(f"the picture has {width}x{height} pixels, too many")
         wanted = width * height * 3
         with os.fdopen(os.dup(descriptor), "rb", 0) as file:
             file.seek(start)
             rgb = file.read(wanted)
         if len(rgb) != wanted:
-            raise DisplayError("QEMU did not write the whole picture")
+            raise VncError("the picture in PPM is not whole")
         return cls(width, height, rgb)
 
     def cut(self, region: tuple[int, int, int, int]) -> Picture:
-        """Return the part at (x, y, width, height). Raises ConfigError if it is not within the
+        """Return the part at (x, y, width, height). Raises AskedError if it is not within the
         picture."""
         rect = check_region(region)
         check_within(rect, self.width, self.height)
@@ -192,12 +143,12 @@ class Picture:
         return Picture(rect.width, rect.height, b"".join(rows))
 
     def scaled(self, factor: float) -> Picture:
-        """Return the picture with ``factor`` times as many pixels on each side. Raises ConfigError
+        """Return the picture with ``factor`` times as many pixels on each side. Raises AskedError
         if that leaves nothing, or for a factor above SCALE_MAX."""
         check_scale(factor)
         size = max(1, round(self.width * factor)), max(1, round(self.height * factor))
         if size[0] * size[1] > PICTURE_PIXELS_MAX:
-            raise ConfigError(
+            raise AskedError(
                 f"a picture of {size[0]}x{size[1]} pixels is too large",
                 hint=f"{PICTURE_PIXELS_MAX} pixels are the most; a smaller scale has fewer",
             )
@@ -212,7 +163,7 @@ class Picture:
 
         return Pillow.frombytes("RGB", (self.width, self.height), self.rgb)
 
-    def encode(self, form: Format) -> bytes:
+    def encode(self, form: Format = Format.PNG) -> bytes:
         """The picture as a file."""
         return self._to_png() if form is Format.PNG else self._to_ppm()
 
@@ -241,35 +192,6 @@ def chunk(kind: bytes, data: bytes) -> bytes:
     )
 
 
-def check_target(path: Path) -> None:
-    """Raises PathError if ``path`` cannot be a new file: it is a directory, or not in one."""
-    if path.is_dir() and not path.is_symlink():
-        raise PathError(
-            f"cannot write {path}: it is a directory",
-            hint=f"name a file in it: {path / 'NAME'}",
-        )
-    if not path.parent.is_dir():
-        raise PathError(
-            f"cannot write {path}: there is no directory {path.parent}",
-            hint="make that directory first, or choose another one",
-        )
-
-
-def write_picture(path: Path, data: bytes) -> None:
-    """Write ``data`` to ``path``, which then is a new complete file, or unchanged. A symbolic link
-    there is replaced, not followed. Blocks. Raises PathError, DiskSpaceError."""
-    temporary = path.with_name(f".{path.name[:200]}.{os.urandom(4).hex()}")
-    with map_os_errors(path):
-        check_target(path)
-        try:
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(data)
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
-
-
 BYTES_PER_PIXEL = 4
 
 PIXELS_MAX = 2**24
@@ -287,8 +209,8 @@ class Rect(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cursor:
-    """The shape of a pointer that the host must draw for the guest. A guest with a software cursor
-    draws it into the picture and has none."""
+    """The shape of a pointer that the viewer must draw. A server that draws it into the picture has
+    none."""
 
     width: int
     height: int
@@ -301,7 +223,7 @@ class Cursor:
 
 @dataclass(slots=True)
 class Framebuffer:
-    """A picture of the guest's screen."""
+    """The picture of a screen, which changes."""
 
     width: int
     height: int
@@ -334,3 +256,10 @@ class Framebuffer:
         for number in range(rect.height):
             at = start + number * stride
             self.pixels[at : at + row] = data[number * row : (number + 1) * row]
+
+    def to_picture(self) -> Picture:
+        """A copy as a `Picture`."""
+        rgb = bytearray(3 * self.width * self.height)
+        for colour in range(3):
+            rgb[colour::3] = self.pixels[colour::BYTES_PER_PIXEL]
+        return Picture(self.width, self.height, bytes(rgb))

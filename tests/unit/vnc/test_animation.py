@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 from PIL import Image, ImageSequence
-from quicksand.base.errors import ConfigError
-from quicksand.display.animation import SHOWN_MAX_S, Animation, AnimationFormat, fit, scaled_size
-from quicksand.display.picture import check_scale
+from quicksand_vnc import AskedError, check_scale
+from quicksand_vnc.animation import SHOWN_MAX_S, Animation, AnimationFormat, fit, scaled_size
 
 FORMS = list(AnimationFormat)
 LOSSLESS = [AnimationFormat.PNG, AnimationFormat.WEBP]
@@ -128,12 +127,12 @@ def test_names_and_numbers_that_make_no_sense() -> None:
     assert AnimationFormat.of(Path("a.GIF")) is AnimationFormat.GIF
     assert AnimationFormat.of(Path("a.apng")) is AnimationFormat.PNG
     for name in ("a", "a.jpg", ".gif", "a."):
-        with pytest.raises(ConfigError, match="no suffix"):
+        with pytest.raises(AskedError, match="no suffix"):
             AnimationFormat.of(Path(name))
     for scale in (0, -1, 8.1, float("nan"), True):
-        with pytest.raises(ConfigError, match="scale must be"):
+        with pytest.raises(AskedError, match="scale must be"):
             check_scale(scale)
     assert scaled_size(1280, 800, 0.0001) == (1, 1)
     for width, height, scale in ((16384, 16384, 1), (16384, 10, 1), (5120, 2160, 2)):
-        with pytest.raises(ConfigError, match="too large"):
+        with pytest.raises(AskedError, match="too large"):
             scaled_size(width, height, scale)

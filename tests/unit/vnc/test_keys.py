@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import string
-
 import pytest
-from quicksand import Key
-from quicksand.base.errors import ConfigError
-from quicksand.display.any_text import check_text, needs_tool
-from quicksand.display.keys import STROKES, Stroke, parse_key, parse_keys
+from quicksand_vnc import (
+    STROKES,
+    AskedError,
+    Key,
+    Stroke,
+    keysym_of,
+    keysym_of_key,
+    parse_key,
+    parse_keys,
+)
 
 
 def test_every_printable_ascii_character_is_typed_by_one_stroke() -> None:
@@ -58,12 +62,12 @@ def test_names_of_keys(name: str, key: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "hyper", "f99", "é", "ctrl+c", "a\0"])
 def test_what_is_no_key(name: str) -> None:
-    with pytest.raises(ConfigError, match="is no key"):
+    with pytest.raises(AskedError, match="is no key"):
         parse_key(name)
 
 
 def test_a_near_name_is_suggested() -> None:
-    with pytest.raises(ConfigError, match="did you mean 'backspace'"):
+    with pytest.raises(AskedError, match="did you mean 'backspace'"):
         parse_key("backspce")
 
 
@@ -77,32 +81,30 @@ def test_a_near_name_is_suggested() -> None:
     ],
 )
 def test_keys_that_are_named_together_are_said_one_by_one(name: str, keys: str) -> None:
-    with pytest.raises(ConfigError, match=r"is no key$") as caught:
+    with pytest.raises(AskedError, match=r"is no key$") as caught:
         parse_key(name)
     assert f"press_key({keys})" in caught.value.hint
 
 
 def test_a_chord_has_each_key_once() -> None:
     assert parse_keys(["ctrl", "control", "c"]) == ("ctrl", "c")
-    with pytest.raises(ConfigError, match="no key is named") as caught:
+    with pytest.raises(AskedError, match="no key is named") as caught:
         parse_keys([])
     assert "press_key(" in caught.value.hint
 
 
-def test_only_what_a_us_keyboard_lacks_needs_the_tool() -> None:
-    assert not needs_tool(string.printable.replace("\r", "").replace("\x0b", "")[:-1])
-    assert needs_tool("naïve") and needs_tool("漢") and needs_tool("\N{GRINNING FACE}")
+def test_every_key_has_a_keysym_of_its_own() -> None:
+    keysyms = {key: keysym_of_key(key) for key in {str(key) for key in Key}}
+    assert len(set(keysyms.values())) == len(keysyms)
+    assert keysyms["a"] == 0x61 and keysyms["f12"] == 0xFFC9 and keysyms["kp_0"] == 0xFFB0
 
 
-@pytest.mark.parametrize("text", ["\x1b", "a\0", "\r", "\x7f", "\ud800", "\u202e"])
-def test_what_cannot_be_typed(text: str) -> None:
-    with pytest.raises(ConfigError, match="cannot be typed"):
-        check_text(text, 10)
-
-
-def test_texts_have_an_end() -> None:
-    check_text("é" * 10, 10)
-    with pytest.raises(ConfigError, match="11 characters is too long"):
-        check_text("x" * 11, 10)
-    with pytest.raises(ConfigError, match="must be a string"):
-        check_text(b"x", 10)  # type: ignore[arg-type]
+def test_a_character_has_the_keysym_of_x11() -> None:
+    assert [keysym_of(character) for character in "A~\n\t\b"] == [
+        0x41,
+        0x7E,
+        0xFF0D,
+        0xFF09,
+        0xFF08,
+    ]
+    assert keysym_of("ÿ") == 0xFF and keysym_of("Ā") == 0x0100_0100
