@@ -14,8 +14,8 @@ from quicksand.records.port_forwards import PortForward
 
 
 class SandboxConfigParams(TypedDict, total=False):
-    """For ``**options: Unpack[SandboxConfigParams]`` in a subclass of `Sandbox` with its own image.
-    `Sandbox` takes more; `SandboxConfig` has all."""
+    """The options that a subclass of `Sandbox` with an image of its own passes on
+    (``**options: Unpack[SandboxConfigParams]``). `SandboxConfig` has all that `Sandbox` takes."""
 
     arch: Architecture | str | None
     memory: str
