@@ -459,17 +459,17 @@ def _check_mounts(registry: Registry) -> list[Check]:
     live = [(entry, known_mounts(registry, entry)) for entry in registry.list() if entry.is_live]
     for entry, mounts in live:
         for known in mounts:
-            where, why = f"{entry.name}: {known.mount.guest}", known.reason or "it was killed"
+            where, why = f"{entry.name}: {known.guest}", known.reason or "it was killed"
             if known.state is MountState.NOT_SERVED:
                 found = f"{where} is not served: {why}"
-                hint = f"`quicksand-tui unmount {entry.name} {known.mount.guest}`, then `mount`"
+                hint = f"`quicksand-tui unmount {entry.name} {known.guest}`, then `mount`"
                 checks.append(Check("mounts", Level.NOTE, found, hint))
             elif known.state is MountState.LEFT_OUT:
                 found = f"{where} is not mounted: {known.reason}"
                 hint = f"if that is meant, `quicksand-tui mount {entry.name} HOST:GUEST` mounts it"
                 checks.append(Check("mounts", Level.NOTE, found, hint))
             elif known.state is MountState.MOVED:
-                hint = f"`quicksand-tui unmount {entry.name} {known.mount.guest}`, then `mount`"
+                hint = f"`quicksand-tui unmount {entry.name} {known.guest}`, then `mount`"
                 checks.append(Check("mounts", Level.NOTE, f"{where}: {why}", hint))
             elif known.reason:
                 checks.append(Check("mounts", Level.NOTE, f"{where} is served anew: {why}"))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from quicksand.things.sandbox_facts import TrafficRates
 from textual.notifications import Notification
 from textual.pilot import Pilot
 from textual.widgets import Input
@@ -17,7 +18,7 @@ from textual.widgets import Input
 from quicksand_tui.door.service_protocol import LogKind, ShellView
 from quicksand_tui.model.diffs import DiffView
 from quicksand_tui.model.jobs import CommandOutput, Failure
-from quicksand_tui.model.shown_sandboxes import ChangedPlace, Changes, TrafficRates, UseHistory
+from quicksand_tui.model.shown_sandboxes import ChangedPlace, Changes, UseHistory
 from quicksand_tui.model.world import World
 from quicksand_tui.panes.pane import Pane
 from quicksand_tui.screens.job_drawer import JobsScreen
