@@ -22,7 +22,7 @@ from quicksand.base.files import read_json, write_json
 from quicksand.base.paths import Paths
 from quicksand.base.processes import boot_id
 from quicksand.base.remedies import Remedy, Words
-from quicksand.records.layout import memory_directories
+from quicksand.records.layout import directories_elsewhere
 from quicksand.records.mount import Mount
 
 LINKS_MAX = 40
@@ -194,7 +194,7 @@ def check_directory(
     wanted = known or find(mount, written)
     with opened(mount, wanted) as descriptor:
         line = list(_upwards(descriptor))
-    for place in (places.data, places.cache, places.runtime, *memory_directories(places)):
+    for place in (places.data, places.cache, places.runtime, *directories_elsewhere(places)):
         own = _line_of(place)
         if own.is_there and own.line[0] in line:
             raise MountError(

@@ -34,7 +34,7 @@ from quicksand.qemu.provision import SHARES, ensure_qemu
 from quicksand.qemu.stopping import find_orphans, find_unkept
 from quicksand.records.config import Accelerator
 from quicksand.records.fleet_files import lost_nodes
-from quicksand.records.layout import memory_directories, runtime_dir
+from quicksand.records.layout import directories_elsewhere, runtime_dir
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import new_id
 from quicksand.saves.finding import known_stores
@@ -193,7 +193,7 @@ def _check_sharing() -> list[Check]:
     """Checks whether files can share blocks in the directories of disks and memory."""
     ours = paths()
     # The directory is made with the first sandbox that has its memory there.
-    elsewhere = sorted(place for place in memory_directories(ours) if place.is_dir())
+    elsewhere = sorted(place for place in directories_elsewhere(ours) if place.is_dir())
     found = []
     for place in (ours.data, *elsewhere):
         shares = can_share_blocks(place)
