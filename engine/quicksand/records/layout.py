@@ -200,9 +200,9 @@ class SandboxDir:
         """Have a sandbox's ``places`` (`SandboxConfig.places`) in directories of its own in those
         of the host. Raises PathError, DiskSpaceError, HostError."""
         for name, named in places.items():
-            own = sandbox_id if name == self.memory.name else f"{sandbox_id}-{name}"
             with map_os_errors(named):
-                (self.root / name).symlink_to(make_elsewhere(memory_place(named) / own))
+                above = memory_place(named) / ("" if name == self.memory.name else name)
+                (self.root / name).symlink_to(make_elsewhere(above / sandbox_id))
 
     @property
     def record(self) -> Path:

@@ -364,7 +364,8 @@ def _publish(registry: Registry, record: Record, image: StoredImage, made: Sandb
     place = sandbox_dir(registry.paths, record.id)
     try:
         with map_os_errors(place.root):
-            for path in (made.layers, made.memory, made.checkpoints, made.head):
+            links = {made.root / name for name in record.config.places}
+            for path in {made.layers, made.memory, made.checkpoints, made.head} | links:
                 path.rename(place.root / path.name)
             sync_dir(place.root)
         registry.save(replace(record, committed=True))
