@@ -15,7 +15,7 @@ from quicksand_tui.verbs.verb import Kind, argument, command, flag
 
 if TYPE_CHECKING:
     from quicksand.hosted.remote_host import RemoteHost
-    from quicksand.life.sandbox_removal import RemovedSandbox
+    from quicksand.records.trash import RemovedSandbox
 
     from quicksand_tui.model.keymap import Keymap
 

@@ -11,8 +11,9 @@ from quicksand.base.errors import QuicksandError
 from quicksand.base.paths import Paths
 from quicksand.base.progress import Progress
 from quicksand.base.threads import in_stoppable_thread, in_thread_to_the_end
-from quicksand.life.sandbox_removal import RemovedSandbox, SandboxTrash, remove_sandbox
+from quicksand.life import machinery
 from quicksand.records.registry import Registry
+from quicksand.records.trash import RemovedSandbox
 from quicksand.saves.census import (
     Census,
     Removed,
@@ -25,7 +26,6 @@ from quicksand.saves.census import (
     sweep,
 )
 from quicksand.saves.finding import all_stores, find_save, known_stores
-from quicksand.saves.rebasing import rebase
 from quicksand.saves.save_manifest import Save, load_save
 from quicksand.saves.verifying import Verdict, find_any, verify_saves
 
@@ -129,14 +129,16 @@ class KeptThings:
         self._paths = paths
 
     @property
-    def _sandbox_trash(self) -> SandboxTrash:
-        return SandboxTrash(Registry(self._paths))
+    def _sandbox_trash(self) -> machinery.SandboxTrash:
+        return machinery.SandboxTrash(Registry(self._paths))
 
     async def remove_sandbox(
         self, name: str, *, now: bool = False, stop: bool = False, why: str = ""
     ) -> RemovedSandbox:
         """Remove a sandbox, given by name or id, as `sandbox_removal.remove_sandbox`."""
-        return await remove_sandbox(Registry(self._paths), name, now=now, stop=stop, why=why)
+        return await machinery.remove_sandbox(
+            Registry(self._paths), name, now=now, stop=stop, why=why
+        )
 
     async def find_in_trash(self, name: str) -> InTrash:
         """Find what a name or an id in the trash means."""
@@ -303,7 +305,7 @@ class KeptThings:
             save = find_save(name, self._paths)
             manifest = save.require()
             image = onto or (manifest.base.name if manifest.base else manifest.config.image)
-            return rebase(save, image, self._paths, report=progress)
+            return machinery.rebase(save, image, self._paths, report=progress)
 
         return await in_thread_to_the_end(work)
 

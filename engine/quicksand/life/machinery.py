@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from quicksand.life.first_start import make_machine, with_memory
     from quicksand.life.image_building import build_if_missing, known_options, suggested_options
     from quicksand.life.qmp_events import watch_events
-    from quicksand.life.sandbox_removal import SandboxTrash
+    from quicksand.life.sandbox_removal import SandboxTrash, remove_sandbox
     from quicksand.life.sandbox_stats import GuestProcess, read_stats
     from quicksand.qemu.guest_resume import set_clock_soon
     from quicksand.qemu.process import remove_quietly, why_gone
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from quicksand.saves.bundle.unpacked import read_head, require_startable, save_in, unpack
     from quicksand.saves.finding import workspace_store
     from quicksand.saves.portable import check_portable, sidecar
+    from quicksand.saves.rebasing import rebase
     from quicksand.saves.resolving import SaveWarning, explain, find_meaning, inherit
     from quicksand.saves.save_manifest import check_save, check_save_name
     from quicksand.saves.save_places import may_be_save

@@ -6,7 +6,7 @@ import contextlib
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,8 +30,7 @@ from quicksand.records.config import check_name
 from quicksand.records.layout import SandboxDir, runtime_dir, sandbox_dir
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import LOCK_WAIT_S, Entry, Record
-from quicksand.records.trash import Trash, TrashedSandbox
-from quicksand.snapshots.last_checkpoint import end_with_checkpoint
+from quicksand.records.trash import RemovedSandbox, Trash, TrashedSandbox
 from quicksand.things.status import Status
 
 if TYPE_CHECKING:
@@ -132,20 +131,6 @@ LAST_CHECKPOINT_S = 30.0
 LAST_TAG = "before removal"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemovedSandbox:
-    """The result of removing a sandbox."""
-
-    id: str
-    name: str
-    trashed: TrashedSandbox | None
-    """Its entry in the trash; None if it is deleted for good."""
-    ran: bool = False
-    not_kept: str = ""
-    """The reason why no last checkpoint of a running sandbox could be taken, so that only its disk
-    is kept; "" if one was taken."""
-
-
 async def remove_sandbox(
     registry: Registry, id_or_name: str, *, now: bool = False, stop: bool = False, why: str = ""
 ) -> RemovedSandbox:
@@ -193,6 +178,8 @@ async def remove_sandbox(
 async def _end_with_checkpoint(registry: Registry, entry: Entry) -> tuple[Node | None, str]:
     """End the sandbox with a last checkpoint and return it; or return None and the reason, in which
     case the sandbox still runs."""
+    from quicksand.snapshots.last_checkpoint import end_with_checkpoint  # noqa: PLC0415
+
     assert entry.record is not None
     if entry.run is None:
         unreachable = entry.status is Status.UNREACHABLE

@@ -109,6 +109,20 @@ class TrashedSandbox:
         return (self.root, *elsewhere(self.root))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemovedSandbox:
+    """The result of removing a sandbox."""
+
+    id: str
+    name: str
+    trashed: TrashedSandbox | None
+    """Its entry in the trash; None if it is deleted for good."""
+    ran: bool = False
+    not_kept: str = ""
+    """The reason why no last checkpoint of a running sandbox could be taken, so that only its disk
+    is kept; "" if one was taken."""
+
+
 class Trash:
     """The sandboxes in the trash: listing them, removing them for good."""
 

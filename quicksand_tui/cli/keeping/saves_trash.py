@@ -18,7 +18,6 @@ from quicksand.base.errors import (
 )
 from quicksand.base.footprint import Footprint
 from quicksand.base.paths import paths
-from quicksand.life.sandbox_removal import SandboxTrash
 from quicksand.records.registry import Registry
 from quicksand.records.trash import TRASH_KEPT_S
 from quicksand.saves.census import Census, freed_by, list_trash
@@ -27,6 +26,7 @@ from quicksand.things.fact import json_of
 from quicksand.things.save import SAVE, TRASHED
 from quicksand.things.status import Status
 
+from quicksand_tui.cli import lazy_commands as lazy
 from quicksand_tui.cli.carrying import do_each, names_of, names_or_all
 from quicksand_tui.cli.click_commands import command_of
 from quicksand_tui.cli.output import (
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from quicksand.hosted.remote_host import RemoteHost
     from quicksand.hosted.save_moving import MovedSave
     from quicksand.life.kept_things import InTrash, PrunedSaves, RemovedSave, Swept
-    from quicksand.life.sandbox_removal import RemovedSandbox
+    from quicksand.records.trash import RemovedSandbox
     from quicksand.saves.store import SaveStore, Trashed
     from quicksand.saves.verifying import Verdict
 
@@ -418,8 +418,8 @@ def _explain_removed(removed: RemovedSandbox) -> None:
     say(f"{name}: in the trash until {until}; `quicksand-tui restore{start} {name}` restores it")
 
 
-def _sandbox_trash() -> SandboxTrash:
-    return SandboxTrash(Registry(paths()))
+def _sandbox_trash() -> lazy.SandboxTrash:
+    return lazy.SandboxTrash(Registry(paths()))
 
 
 def _stores() -> tuple[SaveStore, ...]:

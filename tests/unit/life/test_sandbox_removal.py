@@ -15,6 +15,7 @@ from quicksand.life.sandbox_removal import SandboxTrash, remove_sandbox
 from quicksand.records.layout import runtime_dir
 from quicksand.records.registry import Registry, publish_state
 from quicksand.records.sandboxes import Record
+from quicksand.snapshots import last_checkpoint
 
 from quicksand_tui.cli.this_host import doctor
 from quicksand_tui.model.remedy_words import hint_of
@@ -78,7 +79,7 @@ async def test_where_the_last_checkpoint_cannot_be_taken_it_says_so(
     async def fail(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr(sandbox_removal, "end_with_checkpoint", fail)
+    monkeypatch.setattr(last_checkpoint, "end_with_checkpoint", fail)
     removed = await remove_sandbox(registry, "box", stop=True)
     assert running.ends == ["killed"]
     assert (removed.ran, removed.not_kept) == (True, why)
@@ -91,7 +92,7 @@ async def test_what_goes_for_good_takes_no_checkpoint(
     registry: Registry, monkeypatch: pytest.MonkeyPatch, facts: dict[str, Any]
 ) -> None:
     running = Running(registry, monkeypatch, **facts)
-    monkeypatch.delattr(sandbox_removal, "end_with_checkpoint")
+    monkeypatch.delattr(last_checkpoint, "end_with_checkpoint")
     removed = await remove_sandbox(registry, "box", stop=True, now=not facts)
     assert running.ends == ["killed"]
     assert removed.trashed is None and removed.not_kept == ""
