@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from quicksand.disks.packages.wanted import parse_wanted
     from quicksand.disks.packages.wheel import is_wheel, parse_wheel_name
     from quicksand.hosted.far_things import FarThings
+    from quicksand.hosted.streamed_files import export_there, import_there
     from quicksand.life.image_users import uninstall
     from quicksand.life.kept_things import KeptThings
     from quicksand.life.sandbox_removal import SandboxTrash, remove_sandbox
