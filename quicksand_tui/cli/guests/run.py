@@ -154,8 +154,12 @@ async def _run_on(place: dict[str, Any], plan: _Plan, signals: Signals) -> int:
         say(clean(notice))
     if plan.save is not None and "host" not in place:
         sandbox.save_on_stop(plan.save, machinery.SaveStore(paths().saves))
-    async with shown(progress.look):
-        await sandbox.start()
+    try:
+        async with shown(progress.look):
+            await sandbox.start()
+    except BaseException:
+        sandbox.close()
+        raise
     say_notices(sandbox.name, sandbox.notices, but=told)
     if reach := describe_reach(sandbox):
         say(f"{sandbox.name}: {reach}")
