@@ -3,7 +3,8 @@ terminal if there is one, else with our output streams. There it is `quicksand-t
 
 Its words go there as one that no login shell changes. Without a terminal, stdin first carries the
 files of this machine that the line names, and then one byte for each signal; its end is that of the
-connection, as with a terminal that is closed.
+connection, as with a terminal that is closed. What comes on stdout before a mark is not the
+program's, but of login shells.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Self
 
@@ -39,6 +40,7 @@ from quicksand.base.staging import staging
 from quicksand.records.host_sockets import host_places
 from quicksand.remote.connection import Connection
 from quicksand.remote.destination import Destination, NodeDestination
+from quicksand.remote.hello import SAME_VERSION
 from quicksand.remote.ssh import (
     MISSING,
     SSH_FAILED,
@@ -49,6 +51,7 @@ from quicksand.remote.ssh import (
     it_printed,
     line_there,
     no_way,
+    shown_text,
     ssh_env,
     ssh_words,
 )
@@ -78,6 +81,13 @@ of the user's own has logged in long ago."""
 VERBOSE = re.compile(r"Authenticated to |Transferred: |Bytes per second: |debug")
 """The beginnings of its lines that are no reason of anything."""
 
+NOISE_MAX = 256 * 1024
+"""The most bytes before the mark that are skipped."""
+NOISE_SHOWN = 1024
+
+Write = Callable[[bytes], Awaitable[None]]
+"""Takes a piece of the program's output."""
+
 PassedOn = Callable[[Callable[[str], None]], AbstractContextManager[None]]
 """During the context, a function gets the names of the signals that this process gets."""
 
@@ -94,12 +104,23 @@ class FarLine:
     files: Sequence[tuple[str, int]] = ()
     """The names of the files that come on stdin, and their sizes. The line is carried out in a
     directory that has these alone."""
-    has_terminal: bool = False
+    mark: str = field(default_factory=lambda: os.urandom(16).hex())
+    """Comes before the program's output; "" in a terminal."""
+
+    @property
+    def has_terminal(self) -> bool:
+        """Whether it is carried out in our terminal."""
+        return not self.mark
+
+    @property
+    def beginning(self) -> bytes:
+        """Return the line before the program's output."""
+        return f"quicksand-there {self.mark}\n".encode()
 
     def encode(self) -> str:
         """Return the line as a word that no shell changes. Raises ConfigError if it is too
         long."""
-        parts = [[*self.argv], {**self.env}, [*self.files], self.has_terminal]
+        parts = [[*self.argv], {**self.env}, [*self.files], self.mark]
         word = base64.urlsafe_b64encode(json.dumps(parts).encode()).decode()
         if len(word) > LINE_MAX:
             raise ConfigError(f"the command line is longer than {LINE_MAX} bytes")
@@ -113,18 +134,19 @@ class FarLine:
         except (ValueError, binascii.Error, RecursionError):
             found = None
         match found:
-            case [list(argv), dict(env), list(files), bool(has_terminal)] if (
+            case [list(argv), dict(env), list(files), str(mark)] if (
                 argv
                 and all(isinstance(word, str) and "\0" not in word for word in argv)
                 and all(VARIABLES.fullmatch(name) and _is_plain(env[name]) for name in env)
                 and len(files) <= FILES_MAX
                 and all(map(_is_file, files))
+                and (not mark or mark.isalnum())
             ):
                 return cls(
                     argv=argv,
                     env=env,
                     files=[(name, size) for name, size in files],
-                    has_terminal=has_terminal,
+                    mark=mark,
                 )
         raise RemoteProtocolError("that is no line that `--host` writes")
 
@@ -161,19 +183,22 @@ async def run_line(
     asks: bool,
     changes: bool,
     passed_on: PassedOn,
+    write: Write,
 ) -> int:
     """Have a line carried out on a machine, and return its exit code. ``sources`` are the files
     that it names, in their order; ``asks``: ssh may ask for a passphrase; ``changes``: it changes
-    something. Raises RemoteError, HostError, PathError, and ConfigError for what is no file."""
+    something; ``write`` gets its output, unless it has our terminal. Raises RemoteError, HostError,
+    PathError, ConfigError for what is no file, and the errors of ``write``."""
     with contextlib.ExitStack() as stack:
         opened = [stack.enter_context(_opened(source)) for source in sources]
         sizes = [(name, os.fstat(file.fileno()).st_size) for name, file in opened]
-        line = FarLine(argv=line.argv, env=line.env, files=sizes, has_terminal=line.has_terminal)
+        line = replace(line, files=sizes)
         log = stack.enter_context(tempfile.NamedTemporaryFile(prefix="quicksand-ssh-"))
         process = await _start(destination, line, log, asks=asks)
         try:
             with passed_on(_sender(process, line)):
                 await _send(process, opened, sizes)
+                noise = await _take_output(process, line, write)
                 code = await process.wait()
         finally:
             await _end(process)
@@ -182,11 +207,37 @@ async def run_line(
         if code < 0:
             raise ended_here(destination, code)
         if code == SSH_FAILED and isinstance(destination, Destination):
-            raise _why_failed(destination, log, changes=changes)
-    if code == MISSING:
+            raise _why_failed(destination, log, changes=changes, is_begun=noise is None)
+    if code == MISSING or noise is not None:
         async with Connection(destination, asks=asks):  # says what is in the way
             pass
+    if noise is not None:
+        raise RemoteError(
+            f"{destination.short} carried nothing out (exit code {code}){it_printed(noise)}",
+            hint=SAME_VERSION,
+        )
     return code
+
+
+async def _take_output(
+    process: asyncio.subprocess.Process, line: FarLine, write: Write
+) -> str | None:
+    """Pass the program's output on. Return what came in its place, and None if it has begun, or has
+    our terminal. Raises RemoteProtocolError."""
+    if (reader := process.stdout) is None:
+        return None
+    try:
+        await reader.readuntil(line.beginning)
+    except asyncio.IncompleteReadError as error:
+        return shown_text(error.partial[:NOISE_SHOWN])
+    except asyncio.LimitOverrunError:
+        raise RemoteProtocolError(
+            "the other machine carries nothing out, it only prints",
+            hint="its shell's start-up files must not print without end for commands over ssh",
+        ) from None
+    while data := await reader.read(READ):
+        await write(data)
+    return None
 
 
 @contextlib.contextmanager
@@ -210,10 +261,12 @@ def name_there(source: Path) -> str:
 async def _start(
     destination: Destination | NodeDestination, line: FarLine, log: IO[bytes], *, asks: bool
 ) -> asyncio.subprocess.Process:
-    stdin = None if line.has_terminal else asyncio.subprocess.PIPE
+    pipe = None if line.has_terminal else asyncio.subprocess.PIPE
     words = (*SERVED, line.encode())
     if isinstance(destination, NodeDestination):
-        return await destination.start(*words, stdin=stdin, start_new_session=not line.has_terminal)
+        return await destination.start(
+            *words, stdin=pipe, stdout=pipe, start_new_session=not line.has_terminal
+        )
     # What ssh itself says is kept apart. In a terminal, all that the program says comes by stdout.
     kind = ("-o", "RequestTTY=force") if line.has_terminal else WITHOUT_TERMINAL
     call = ssh_words(
@@ -225,9 +278,11 @@ async def _start(
     return await asyncio.create_subprocess_exec(
         *(() if line.has_terminal else WITHOUT_INTERRUPTS),
         *call,
-        stdin=stdin,
+        stdin=pipe,
+        stdout=pipe,
         stderr=log if line.has_terminal else None,
         env=ssh_env(),
+        limit=NOISE_MAX,
     )
 
 
@@ -273,15 +328,23 @@ async def _end(process: asyncio.subprocess.Process) -> None:
                 end()
                 async with asyncio.timeout(END_S):
                     await process.wait()
+    if process.stdout is not None:  # what is unread would keep its end open
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(END_S):
+                while await process.stdout.read(READ):
+                    pass
 
 
-def _why_failed(destination: Destination, log: IO[bytes], *, changes: bool) -> RemoteError:
-    """Return the error for an ssh that failed by itself."""
+def _why_failed(
+    destination: Destination, log: IO[bytes], *, changes: bool, is_begun: bool
+) -> RemoteError:
+    """Return the error for an ssh that failed by itself. ``is_begun``: the program may have been
+    begun."""
     log.seek(0)
     text = log.read(STDERR_KEPT).decode("utf-8", "replace")
     reasons = [line for line in text.splitlines() if not VERBOSE.match(line)]
     heard = it_printed("\n".join(printable(line) for line in reasons if line.strip()))
-    if reasons and not CONNECTED.search(text):
+    if reasons and not is_begun and not CONNECTED.search(text):
         return no_way(destination, heard)
     broke = f"the connection to {destination.short} broke{heard}"
     if not changes:
@@ -303,6 +366,8 @@ def carry_line_out(word: str, run: Callable[[Sequence[str]], int]) -> int:
     os.environ.pop("QUICKSAND_HOST", None)
     with contextlib.ExitStack() as stack:
         if not line.has_terminal:
+            sys.stdout.buffer.write(line.beginning)
+            sys.stdout.buffer.flush()
             control = os.dup(sys.stdin.fileno())
             with Path(os.devnull).open("rb") as nothing:
                 os.dup2(nothing.fileno(), sys.stdin.fileno())

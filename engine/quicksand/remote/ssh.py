@@ -134,13 +134,13 @@ class Ssh:
     @property
     def words(self) -> str:
         """Return what ssh and the other machine have written to stderr, cleaned."""
-        lines = _shown(b"".join(self.said)).splitlines()
+        lines = shown_text(b"".join(self.said)).splitlines()
         return "\n".join(line for line in lines if not line.startswith(ASIDE))
 
     @property
     def asides(self) -> list[str]:
         """Return the report of the line that was run there (`THERE`)."""
-        lines = _shown(b"".join(self.said)).splitlines()
+        lines = shown_text(b"".join(self.said)).splitlines()
         return [line.removeprefix(ASIDE) for line in lines if line.startswith(ASIDE)]
 
 
@@ -283,7 +283,7 @@ async def _skip_to(ssh: Ssh, marker: bytes) -> None:
 
 def _heard(ssh: Ssh) -> str:
     """Describe the output that came instead of an answer."""
-    printed = _shown(bytes(ssh.noise))
+    printed = shown_text(bytes(ssh.noise))
     return it_printed("\n".join(one for one in (printed, ssh.words) if one))
 
 
@@ -292,7 +292,8 @@ def it_printed(words: str) -> str:
     return f"; it printed:\n{words}" if words else ""
 
 
-def _shown(data: bytes) -> str:
+def shown_text(data: bytes) -> str:
+    """Return bytes of another machine as harmless lines."""
     lines = data.decode("utf-8", "replace").strip().splitlines()
     return "\n".join(printable(line) for line in lines)
 

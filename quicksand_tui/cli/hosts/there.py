@@ -9,6 +9,7 @@ import contextlib
 import os
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,6 +26,7 @@ from quicksand_tui.cli.click_commands import (
     load,
     part_of,
 )
+from quicksand_tui.cli.guests.executing import FdWriter
 from quicksand_tui.cli.host_choice import HERE, LOCAL, OPTION, VARIABLE, has_terminal, open_app
 from quicksand_tui.cli.hosts.hosts import find_destination
 from quicksand_tui.cli.output import PROGRAM, Exit, say
@@ -247,7 +249,6 @@ def _from_here(host: str, line: Line, argv: Sequence[str]) -> int:
     command, verb, words, rest = find_command(argv)
     destination = find_destination(host)
     ends_with_us = verb.name in WITH_US
-    stays = verb.name != RUN or "detach" in line.given
     is_told = ends_with_us
 
     def tell_away(error: RemoteError) -> None:
@@ -259,7 +260,9 @@ def _from_here(host: str, line: Line, argv: Sequence[str]) -> int:
     @contextlib.asynccontextmanager
     async def reach() -> AsyncIterator[RemoteHost]:
         async with reached_host(destination, asks=_may_ask(), on_away=tell_away) as found:
-            if stays:
+            if ends_with_us:
+                found.grace = 0
+            elif verb.name != RUN or "detach" in line.given:
                 found.grace = KEPT_S
             yield found
 
@@ -280,21 +283,23 @@ def _by_that_program(host: str, line: Line) -> int:
     files = line.files
     destination = find_destination(host)
     streams = (sys.stdin, sys.stdout, sys.stderr)
-    asked = FarLine(
-        argv=line.words,
-        env=_terminal_env(),
-        has_terminal=not files and all(stream.isatty() for stream in streams),
-    )
+    asked = FarLine(argv=line.words, env=_terminal_env())
+    if not files and all(stream.isatty() for stream in streams):
+        asked = replace(asked, mark="")
 
     async def main(signals: Signals) -> int:
-        return await run_line(
+        out = FdWriter(sys.stdout.fileno())
+        code = await run_line(
             destination,
             asked,
             files,
             asks=_may_ask(),
             changes=not line.verb.only_reads(line.given),
             passed_on=signals.passed_on,
+            write=out.write,
         )
+        await out.close()
+        return code
 
     return run_async(main)
 

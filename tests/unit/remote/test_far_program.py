@@ -82,6 +82,9 @@ class Near:
         self.send = send
         yield
 
+    async def write(self, data: bytes) -> None:
+        sys.stdout.write(data.decode())
+
     async def run(self, *argv: str, changes: bool = False, **more: Any) -> int:
         files = more.pop("files", ())
         return await run_line(
@@ -91,11 +94,12 @@ class Near:
             asks=False,
             changes=changes,
             passed_on=self.passed_on,
+            write=self.write,
         )
 
     def says(self, lines: str) -> None:
         """Have ssh do something else. ``$log`` is the file for its own words."""
-        find = 'while [ "$1" != -E ]; do shift; done; log=$2'
+        find = 'log=/dev/null; while [ $# -gt 0 ]; do [ "$1" = -E ] && log=$2; shift; done'
         (self.bin / "ssh").write_text(f"#!/bin/sh\n{find}\n{lines}\n")
 
     def cut(self) -> None:
@@ -121,7 +125,7 @@ WORDS = ("a b", "\udcff", "ü", "", "'\"\\!$x `id` ~ * {a,b}\n", "-x", "--", "=l
 
 
 def test_a_line_is_one_word_that_no_shell_changes() -> None:
-    line = FarLine(argv=WORDS, env={"TERM": "xterm"}, files=[("a b.toml", 7)], has_terminal=True)
+    line = FarLine(argv=WORDS, env={"TERM": "xterm"}, files=[("a b.toml", 7)], mark="")
     word = line.encode()
     assert set(word) <= {*string.ascii_letters, *string.digits, *"-_="}
     found = FarLine.decode(word)
@@ -135,25 +139,31 @@ def test_every_login_shell_runs_it(near: Near, shell: str) -> None:
     if (found := shutil.which(shell)) is None:
         pytest.skip(f"this host has no {shell}")
     line = line_there(f"serve --line {FarLine(argv=('echo', *WORDS)).encode()}")
-    done = subprocess.run(
-        [found, "-c", line], stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False
-    )
-    assert done.stdout.split()[0] == os.fsencode(" ".join(WORDS)).hex().encode(), done.stderr
+    with subprocess.Popen(
+        [found, "-c", line],
+        stdin=subprocess.PIPE,  # open until its end: that would be a SIGHUP
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    ) as process:
+        assert process.stdout is not None
+        said = process.stdout.read()
+    assert said.split()[2] == os.fsencode(" ".join(WORDS)).hex().encode()
 
 
 @pytest.mark.parametrize(
     "parts",
     [
         [],
-        [[], {}, [], False],
-        [["a\0"], {}, [], False],
-        [[1], {}, [], False],
-        [["a"], {"LD_PRELOAD": "x"}, [], False],
-        [["a"], {"TERM": "a\nb"}, [], False],
-        [["a"], {}, [["../x", 1]], False],
-        [["a"], {}, [["x", -1]], False],
-        [["a"], {}, [["x", 1]] * 65, False],
+        [[], {}, [], ""],
+        [["a\0"], {}, [], ""],
+        [[1], {}, [], ""],
+        [["a"], {"LD_PRELOAD": "x"}, [], ""],
+        [["a"], {"TERM": "a\nb"}, [], ""],
+        [["a"], {}, [["../x", 1]], ""],
+        [["a"], {}, [["x", -1]], ""],
+        [["a"], {}, [["x", 1]] * 65, ""],
         [["a"], {}, [], 1],
+        [["a"], {}, [], "a b"],
     ],
 )
 def test_lines_that_make_no_sense_are_refused(parts: object) -> None:
@@ -239,7 +249,7 @@ async def test_it_ends_with_the_connection(near: Near, tmp_path: Path) -> None:
 async def test_whether_a_change_was_made_is_unknown_after_a_break(
     near: Near, *, changes: bool
 ) -> None:
-    near.says('echo Authenticated to box. >> "$log"; echo "Timeout, box" >> "$log"; exit 255')
+    near.says('echo "Authenticated to box." >> "$log"; echo "Timeout, box" >> "$log"; exit 255')
     with pytest.raises(RemoteUnreachableError, match="broke; it printed:\nTimeout, box") as caught:
         await near.run("echo", changes=changes)
     assert ("is unknown" in str(caught.value)) == changes
@@ -255,6 +265,22 @@ async def test_what_did_not_get_there_is_not_unknown(near: Near) -> None:
     near.says('echo "ssh: connect to host box port 22: refused" >> "$log"; exit 255')
     with pytest.raises(RemoteUnreachableError, match="cannot connect to box; it printed:\nssh: c"):
         await near.run("echo", changes=True)
+
+
+async def test_what_a_login_shell_prints_is_no_output(
+    near: Near, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write_ssh(near.bin, """sh -c "echo Welcome; printf quicksand-there; $last" """)
+    assert await near.run("stdin") == 0
+    assert capfd.readouterr().out == " False\n"
+
+
+@pytest.mark.parametrize("noise", ["echo This is a git server", "exec yes"])
+async def test_a_server_that_does_not_run_our_program_is_told(near: Near, noise: str) -> None:
+    near.says(noise)
+    with pytest.raises(RemoteError) as caught:
+        await near.run("echo")
+    assert ("only prints" if "yes" in noise else "git server") in str(caught.value)
 
 
 async def test_a_machine_without_the_program_is_told(
