@@ -23,7 +23,7 @@ from quicksand.extending import (
 
 from quicksand_fleet.record import NODE_NAME, NodeRecord, read_fleet, require_node
 
-PROGRAM = ("-P", "-m", "quicksand_tui", "serve", "--stdio")
+PROGRAM = ("-P", "-m", "quicksand_tui")
 """-P keeps the working directory off the import path."""
 
 
@@ -77,9 +77,17 @@ class NodeDestination:
             SHARED_IMAGES: "1",
         }
 
-    async def start(self) -> asyncio.subprocess.Process:
-        """Start its program, which answers on its stdin and stdout. Raises OSError, PathError if
-        something else is in its place, and RemoteUnreachableError if the node has been ended."""
+    async def start(
+        self,
+        *words: str,
+        stdin: int | None = None,
+        stdout: int | None = None,
+        stderr: int | None = None,
+        start_new_session: bool = True,
+    ) -> asyncio.subprocess.Process:
+        """Start its program with ``words``; the streams are those of `subprocess`. Raises OSError,
+        PathError if something else is in its place, and RemoteUnreachableError if the node has been
+        ended."""
         require_node(self.name, self.data, self.runtime)
         try:
             self.home.mkdir(mode=0o700, exist_ok=True)
@@ -88,17 +96,15 @@ class NodeDestination:
         if not self.runtime.exists():  # after a reboot
             make_private_dir(self.runtime.parent)
             make_marked(self.runtime)
-        pipe = asyncio.subprocess.PIPE
         env = {key: value for key, value in os.environ.items() if key != "QUICKSAND_HOST"}
         return await asyncio.create_subprocess_exec(
-            *(sys.executable, *PROGRAM),
-            stdin=pipe,
-            stdout=pipe,
-            stderr=pipe,
+            *(sys.executable, *PROGRAM, *words),
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
             env=env | self.environment(),
             cwd=self.home,
-            # As with ssh, Ctrl-C at our terminal is for us only.
-            start_new_session=True,
+            start_new_session=start_new_session,
         )
 
 

@@ -135,10 +135,10 @@ async def _open(verb: AnyVerb, name: str, call: Call[Any]) -> AsyncIterator[Sand
     SandboxNotFoundError and StateError."""
     async with chosen_host() as host:
         if host is None and verb.states == RUNS:
-            with attached(name) as sandbox:
+            async with attached(name) as sandbox:
                 yield sandbox
         elif host is None and verb.states == HAS_MACHINE:
-            with opened(name, hint=verb.hint.format(name)) as sandbox:
+            async with opened(name, hint=verb.hint.format(name)) as sandbox:
                 yield sandbox
         else:
             sandbox = call.open(name, ignore, host)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem, shell_complete
 from quicksand.base.errors import ConfigError
-from quicksand.remote.passed_on import take_values
 
 from quicksand_tui import __version__
 from quicksand_tui.cli import lazy_commands as lazy
@@ -76,10 +75,7 @@ def parse_env(
     ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
 ) -> dict[str, str]:
     """Returns environment variables for the guest by their names. A name without a value takes the
-    value that it has here, if any; here is the machine of the user who has us called by another
-    one. Raises click.BadParameter."""
-    passed_on = take_values(os.environ)
-    ours = os.environ if passed_on is None else passed_on
+    value that it has here, if any. Raises click.BadParameter."""
     found = {}
     for text in values:
         name, equals, value = text.partition("=")
@@ -87,8 +83,8 @@ def parse_env(
             raise click.BadParameter(f"{text!r} does not begin with a variable's name")
         if equals:
             found[name] = value
-        elif name in ours:
-            found[name] = ours[name]
+        elif name in os.environ:
+            found[name] = os.environ[name]
     return found
 
 

@@ -105,6 +105,10 @@ def _without_group(argv: Sequence[str]) -> int | None:
         _end_by_interrupt()
     if argv[:1] in (["exec"], ["run"], ["serve"]):
         import_asyncio()
+    if [*argv[:2]] == ["serve", "--line"] and len(argv) == 3:
+        from quicksand.remote.far_program import carry_line_out  # noqa: PLC0415
+
+        return carry_line_out(argv[2], run)
     if argv[:1] == ["exec"]:
         from quicksand_tui.cli.guests.executing import execute_plainly  # noqa: PLC0415
 

@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any
 from quicksand_tui.model.text import clean
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from quicksand.base.errors import DiskSpaceError
     from quicksand.things.fact import Shown
 
@@ -122,24 +120,6 @@ def tell(line: str) -> None:
     print(line, flush=True)
 
 
-def told(path: str | Path) -> str:
-    """Returns the path of a file that was given to this command, as it is known where the command
-    was typed. For another machine, a command runs in a directory of this one that only this one
-    knows, with the files that it reads or writes."""
-    from quicksand.remote.passed_on import ClientFiles  # noqa: PLC0415
-
-    files = ClientFiles.read(os.environ)
-    return os.fspath(path) if files is None else files.told(path)
-
-
-def told_text(text: str) -> str:
-    """Returns a message with such paths in it."""
-    from quicksand.remote.passed_on import ClientFiles  # noqa: PLC0415
-
-    files = ClientFiles.read(os.environ)
-    return text if files is None else files.told_text(text)
-
-
 def complain(error: object, *, hint: str = "", about: str = "") -> None:
     """Writes an error to stderr as ``quicksand-tui: message``, and a line with its hint."""
     from quicksand.base.errors import DiskSpaceError  # noqa: PLC0415
@@ -147,14 +127,14 @@ def complain(error: object, *, hint: str = "", about: str = "") -> None:
 
     subject = f"{clean(shorten(about))}: " if about else ""
     message = text_of(error)
-    said = f"{subject}{clean_lines(shorten(told_text(message)))}"
+    said = f"{subject}{clean_lines(shorten(message))}"
     hint = hint or hint_of(error)
     # The specification puts the hint of some errors into their message.
     if hint in message:
         hint = ""
     elif isinstance(error, DiskSpaceError):
         hint = hint_with_amounts(error)
-    hint = clean_lines(shorten(told_text(hint)))
+    hint = clean_lines(shorten(hint))
     say(f"{PROGRAM}: {said}")
     if hint:
         say(f"hint: {hint}")

@@ -6,11 +6,13 @@ import asyncio
 import contextlib
 import logging
 import math
+import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
+from functools import partial
 from typing import TYPE_CHECKING
 
 from quicksand.base.errors import (
@@ -27,15 +29,17 @@ from quicksand.records.layout import runtime_dir
 from quicksand.records.paused import refuse_paused
 from quicksand.records.registry import Registry
 from quicksand.sandbox import Sandbox
-from quicksand.things.status import Status
+from quicksand.things.status import ENDED, Status
 
 from quicksand_tui.cli.output import BY_SIGNAL, Exit, complain, explain_os_error, say
 from quicksand_tui.model.remedy_words import hint_of, text_of, worded
 from quicksand_tui.model.text import clean
 
 if TYPE_CHECKING:
+    from quicksand.base.errors import RemoteError
     from quicksand.hosted.remote_host import RemoteHost
     from quicksand.records.sandboxes import Entry
+    from quicksand.remote.connection import Way
 
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -233,37 +237,104 @@ def _find(name: str, *, with_display: bool) -> Entry:
     return entry
 
 
-@contextlib.contextmanager
-def attached(name: str, *, with_display: bool = False) -> Iterator[Sandbox]:
-    """Yields the running sandbox ``name``, and closes it at the end.
+@contextlib.asynccontextmanager
+async def reached(way: Way | None, name: str) -> AsyncIterator[Sandbox]:
+    """Yields a running sandbox of another machine, to which ssh has connected then; None is this
+    machine. Raises QuicksandError."""
+    reach = _here if way is None else partial(reached_host, way, asks=_has_terminal())
+    with working_on(reach):
+        async with attached(name) as sandbox:
+            yield sandbox
 
-    Raises SandboxNotFoundError; StateError for a sandbox that is paused or does not run, and, if it
-    must have a display, NoDisplayError.
-    """
+
+@contextlib.asynccontextmanager
+async def reached_host(
+    destination: Way, *, asks: bool, on_away: Callable[[RemoteError], None] = lambda _: None
+) -> AsyncIterator[RemoteHost]:
+    """Yields another machine, to which ssh has connected then. ``asks``: ssh may ask for a
+    passphrase. ``on_away`` gets the reason when it is connected anew. Raises RemoteError,
+    HostError."""
+    from quicksand.hosted.remote_host import RemoteHost  # noqa: PLC0415
+    from quicksand.remote.connection import SharedConnections  # noqa: PLC0415
+
+    sharing = SharedConnections.find(destination, asks=asks)
+    sharing.on_away = on_away
+    with sharing.use():
+        await sharing.link()
+        yield RemoteHost.by(sharing)
+    await sharing.ended()
+
+
+def _has_terminal() -> bool:
+    """Returns whether ssh can ask for a passphrase: it does so on the terminal of this process,
+    which a ProxyCommand has although all its streams may be pipes."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC))
+    except OSError:
+        return False
+    return True
+
+
+def attach_here(name: str, *, with_display: bool = False) -> Sandbox:
+    """Attaches to the running sandbox ``name`` of this machine. Raises as `attached`."""
     entry = _find(name, with_display=with_display)
     refuse_paused(entry.name, runtime_dir(paths(), entry.id).current())
-    sandbox = Sandbox.attach(entry.id)
-    try:
-        yield sandbox
-    finally:
-        sandbox.close()
+    return Sandbox.attach(entry.id)
 
 
-@contextlib.contextmanager
-def opened(name: str, *, hint: str, with_display: bool = False) -> Iterator[Sandbox]:
-    """Yields the sandbox ``name``, running or paused, and closes it at the end.
+@contextlib.asynccontextmanager
+async def attached(name: str, *, with_display: bool = False) -> AsyncIterator[Sandbox]:
+    """Yields the running sandbox ``name`` of the present command's machine, and closes it at the
+    end.
+
+    Raises SandboxNotFoundError; StateError for a sandbox that is paused or does not run, and, if it
+    must have a display, NoDisplayError. Of another machine, its first call raises them.
+    """
+    async with chosen_host() as host:
+        if host is None:
+            sandbox = attach_here(name, with_display=with_display)
+        else:
+            sandbox = Sandbox.attach(name, host=host)
+        try:
+            if host is not None and with_display:
+                await sandbox.look()
+                _require_display(sandbox)
+                await sandbox.ping()  # refuses a paused one
+            yield sandbox
+        finally:
+            sandbox.close()
+
+
+@contextlib.asynccontextmanager
+async def opened(name: str, *, hint: str, with_display: bool = False) -> AsyncIterator[Sandbox]:
+    """Yields the sandbox ``name`` of the present command's machine, running or paused, and closes
+    it at the end.
 
     Raises SandboxNotFoundError; StateError with ``hint`` for a sandbox that does not run; and, if
     it must have a display, NoDisplayError.
     """
-    entry = _find(name, with_display=with_display)
-    sandbox = Sandbox.open(entry.id)
-    try:
-        if not entry.is_live:
-            raise StateError(f"the sandbox {entry.name!r} is not running", hint=hint)
-        yield sandbox
-    finally:
-        sandbox.close()
+    async with chosen_host() as host:
+        if host is None:
+            entry = _find(name, with_display=with_display)
+            sandbox, is_live = Sandbox.open(entry.id), entry.is_live
+        else:
+            sandbox = Sandbox.open(name, host=host)
+        try:
+            if host is not None:
+                await sandbox.look()
+                if with_display:
+                    _require_display(sandbox)
+                is_live = sandbox.is_running
+            if not is_live:
+                raise StateError(f"the sandbox {sandbox.name!r} is not running", hint=hint)
+            yield sandbox
+        finally:
+            sandbox.close()
+
+
+def _require_display(sandbox: Sandbox) -> None:
+    if not sandbox.config.enable_display:
+        raise no_display(sandbox.name)
 
 
 async def why_gone(sandbox: Sandbox, error: AgentUnreachableError) -> QuicksandError:
@@ -271,6 +342,9 @@ async def why_gone(sandbox: Sandbox, error: AgentUnreachableError) -> QuicksandE
     it still runs."""
     if isinstance(error, RevertedError):
         return RevertedError(str(error), hint="what ran there since then is undone")
+    async with chosen_host() as host:
+        if host is not None:
+            return await _why_gone_there(host, sandbox, error)
     registry = Registry(paths())
     loop = asyncio.get_running_loop()
     deadline = loop.time() + END_WAIT_S
@@ -288,3 +362,24 @@ async def why_gone(sandbox: Sandbox, error: AgentUnreachableError) -> QuicksandE
         if loop.time() > deadline:
             return error
         await asyncio.sleep(END_POLL_S)
+
+
+async def _why_gone_there(
+    host: RemoteHost, sandbox: Sandbox, error: AgentUnreachableError
+) -> QuicksandError:
+    """Returns the error for a sandbox of another machine, which is asked unless it is away."""
+    try:
+        host.sharing().present()
+        found = {one.id: one for one in await host.list()}.get(sandbox.id)
+    except QuicksandError as away:
+        return away
+    if found is None:
+        return MachineError(f"the sandbox {sandbox.name!r} was stopped and removed")
+    if found.status == Status.CRASHED.value:
+        return MachineError(
+            f"the sandbox {found.name!r} crashed",
+            hint=f"`quicksand-tui logs {found.name}` shows its console",
+        )
+    if found.status in {one.value for one in ENDED}:
+        return MachineError(f"the sandbox {found.name!r} was stopped")
+    return error

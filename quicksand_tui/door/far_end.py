@@ -10,13 +10,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from quicksand.base.disk_changes import DiskChanges
-from quicksand.base.errors import QuicksandError
+from quicksand.base.errors import QuicksandError, RemoteRefusedError
+from quicksand.base.files import map_os_errors
 from quicksand.guest.agent.wire import Stream
 from quicksand.remote.hello import WATCH
 
 from quicksand_tui.door import lazy_door
 from quicksand_tui.door.far_lines import (
     LEAVE,
+    LOG,
     LOOK,
     SANDBOXES_MAX,
     WATCH_SAVES,
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
     from quicksand_tui.model.world import World
 
 
+LOG_EVERY_S = 0.2
+"""Seconds between two looks at a log."""
 LOOK_EVERY_S = 1.0
 """The most seconds between two looks at the disk: for things that leave no trace in a directory,
 such as the use of the CPU. The system tells of all others."""
@@ -61,13 +65,13 @@ class StatelessOffer:
 
 
 class WatchOffer(StatelessOffer):
-    """The request `watch`."""
+    """The requests `watch` and `log`."""
 
     capability = WATCH
-    methods = frozenset({WATCH})
+    methods = frozenset({WATCH, LOG})
 
     async def answer(self, request: Request, _: Callable[[], Awaitable[None]]) -> None:
-        await answer_watch(request)
+        await (answer_log if request.method == LOG else answer_watch)(request)
 
 
 async def ending_together(*parts: Coroutine[Any, Any, None]) -> None:
@@ -82,6 +86,47 @@ async def ending_together(*parts: Coroutine[Any, Any, None]) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
+
+
+async def answer_log(request: Request) -> None:
+    """Sends the last lines of a sandbox's log, and then what is added, until the sandbox ends or
+    the client leaves. Raises SandboxNotFoundError, PathError, RemoteError."""
+    match request.params:
+        case {"sandbox": str(name), "qemu": bool(qemu), "lines": int(lines)} if lines >= 0:
+            pass
+        case _:
+            raise RemoteRefusedError("sandbox, qemu or lines is missing", code="bad_request")
+    registry = lazy_door.Registry(lazy_door.paths())
+    sandbox = registry.find(name).id
+    place = registry.place(sandbox)
+    log = lazy_door.FileLog(place.qemu_log if qemu else place.console_log)
+    channel = request.channel
+    request.answer()
+
+    async def tell() -> None:
+        before = "".join((await read()).splitlines(keepends=True)[-lines:] if lines else [])
+        await channel.send(Stream.STDOUT, before.encode())
+        is_live = True
+        while is_live:
+            # Asking before reading makes sure that the last output before the end is read.
+            is_live = await asyncio.to_thread(registry.is_live, sandbox)
+            if text := await read():
+                await channel.send(Stream.STDOUT, text.encode())
+            await asyncio.sleep(LOG_EVERY_S)
+
+    async def read() -> str:
+        with map_os_errors(place.console_log):
+            return await asyncio.to_thread(log.read)
+
+    async def until_left() -> None:
+        while (await channel.event()).get("event") != LEAVE:
+            pass
+
+    try:
+        await ending_together(tell(), until_left())
+    finally:
+        log.close()
+    channel.finish(Stream.STDOUT)
 
 
 async def answer_watch(request: Request) -> None:

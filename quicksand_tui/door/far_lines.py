@@ -47,6 +47,8 @@ NAME_LIMIT = 200
 
 WATCH_SAVES = "watch_saves"
 """The request, and its capability."""
+LOG = "log"
+"""The request for a log that is followed."""
 LOOK, LEAVE = "look", "leave"
 """Events of the client: it wants all to be read anew, or no more events."""
 

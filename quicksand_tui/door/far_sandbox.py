@@ -22,19 +22,19 @@ from quicksand.hosted.remote_host import RemoteHost
 from quicksand.life.sandbox_stats import GuestProcess, SandboxStats, read_guest
 from quicksand.qemu.host_usage import HostUsage
 from quicksand.remote.agents import agent_session
-from quicksand.remote.asking import AskedCommand, CommandLine
 from quicksand.sandbox import Sandbox
 from quicksand.things.status import Status
 
 from quicksand_tui.door.engine_screen import OpenScreen
+from quicksand_tui.door.far_lines import LEAVE, LOG
 from quicksand_tui.door.service_protocol import LogKind
+from quicksand_tui.door.terminal_place import FarRight
 from quicksand_tui.model.jobs import Failure, OperationError
 from quicksand_tui.model.remedy_words import text_of
 from quicksand_tui.model.shown_sandboxes import at_host
 from quicksand_tui.model.specs import NewSpec
 from quicksand_tui.model.text import sanitise
-from quicksand_tui.verbs.call import Progress, words_of
-from quicksand_tui.verbs.index import find_verb
+from quicksand_tui.verbs.call import Progress
 
 if TYPE_CHECKING:
     from quicksand.guest.agent.session import Session
@@ -185,22 +185,6 @@ async def reach_there(host: FarHost, sandbox_id: str) -> AsyncIterator[Guest]:
         yield FarGuest(host, sandbox_id, session)
 
 
-class FarRight:
-    """The right to answer the queries of another machine's terminal. A client has it that opened
-    the terminal, or was its only client."""
-
-    def __init__(self, *, is_held: bool) -> None:
-        self._is_held = is_held
-
-    def take(self) -> bool:
-        return self._is_held
-
-    def takes_over(self) -> bool:
-        return self._is_held
-
-    def close(self) -> None: ...
-
-
 class PlaceThere:
     """Implements `door.terminal_place.SandboxPlace` for a sandbox of another machine. The far end's
     words and the connection tell its machine from others."""
@@ -336,7 +320,7 @@ class FarLog:
     ) -> None:
         self._host = host
         self._id = sandbox_id
-        self._flags = ("follow", "qemu") if kind is LogKind.QEMU else ("follow",)
+        self._is_qemu = kind is LogKind.QEMU
         self._lines = LINES
         """The number of lines of the past that are wanted."""
         self._engine = engine
@@ -393,14 +377,14 @@ class FarLog:
         return self._host.connection, view.run if view is not None else ""
 
     async def _follow(self) -> None:
-        values = {**dict.fromkeys(self._flags, True), "lines": str(self._lines)}
-        words = words_of(find_verb("logs"), self._id, values)
-        asked = AskedCommand(self._host.link, CommandLine(argv=words))
+        link = self._host.link
+        channel = link.open(LOG, sandbox=self._id, qemu=self._is_qemu, lines=self._lines)
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         try:
-            await asked.start()
-            async for _, data in asked.pieces():
+            await channel.reply
+            while data := (await channel.piece()).data:
                 self._put(decoder.decode(data))
                 self._lines = 0
         finally:
-            asked.signal("HUP")
+            channel.tell(LEAVE)
+            channel.close()

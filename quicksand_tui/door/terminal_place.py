@@ -63,6 +63,22 @@ class AnswerRight:
         self._is_held = False
 
 
+class FarRight:
+    """The right to answer the queries of another machine's terminal. A client has it that opened
+    the terminal, or was its only client."""
+
+    def __init__(self, *, is_held: bool) -> None:
+        self._is_held = is_held
+
+    def take(self) -> bool:
+        return self._is_held
+
+    def takes_over(self) -> bool:
+        return self._is_held
+
+    def close(self) -> None: ...
+
+
 class Guest(Protocol):
     """A running guest. Methods raise QuicksandError as those of `Sandbox` do."""
 

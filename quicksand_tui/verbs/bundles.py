@@ -19,6 +19,7 @@ from quicksand_tui.verbs.saves import SHOWN_MAX, bytes_to, time_text
 from quicksand_tui.verbs.verb import Kind, argument, command, flag, option
 
 if TYPE_CHECKING:
+    from quicksand.hosted.remote_host import RemoteHost
     from quicksand.records.params import HostPlaces
     from quicksand.saves.bundle.exporting import Exported
     from quicksand.saves.bundle.receiving import Imported
@@ -84,24 +85,22 @@ def export(
     """Writes a save, given by name or path, with ``tree`` a sandbox, or with ``image`` an image to
     one file, or to ``target``. Commands use the word ``shown`` for it."""
 
-    async def run(_: str, report: Report) -> Sent:
-        from quicksand import saves  # noqa: PLC0415
-
+    async def anywhere(_: str, report: Report, host: RemoteHost | None) -> Sent:
         there = Path(spec.file).expanduser().absolute() if target is None else target
         if isinstance(there, Path) and not spec.replace and there.exists():
             raise lazy_engine.PathError(
                 f"there is {there} already", hint="choose another name, or replace it"
             )
         started = time.monotonic()
-        done = await saves.export(
-            source,
-            there,
-            full=spec.full,
-            tree=tree,
-            image=image,
-            compress=spec.compress,
-            progress=bytes_to(report),
-        )
+        wanted = {"full": spec.full, "tree": tree, "image": image, "compress": spec.compress}
+        if host is None:
+            from quicksand import saves  # noqa: PLC0415
+
+            done = await saves.export(source, there, **wanted, progress=bytes_to(report))
+        else:
+            done = await lazy_engine.export_there(
+                host.sharing(), there, bytes_to(report), name=str(source), **wanted
+            )
         spent = time.monotonic() - started
         file = there if isinstance(there, Path) else None
         return Sent(done, file, file.stat().st_size if file is not None else 0, spent)
@@ -116,7 +115,8 @@ def export(
         },
         job=JobVerb.EXPORT,
         failed="No file was written",
-        run=run,
+        anywhere=anywhere,
+        only_here=True,
         spec=spec,
         tell=_tell_sent,
         facts=lambda _, sent: {**asdict(sent.exported), "file": str(Path(spec.file).absolute())},
@@ -143,13 +143,24 @@ def import_(
     """Imports what a file, or ``source``, holds: a save, a stopped sandbox, for which ``places``
     of this host can be chosen, or an image."""
 
-    async def run(_: str, report: Report) -> Imported:
+    async def anywhere(_: str, report: Report, host: RemoteHost | None) -> Imported:
+        there = Path(spec.file).expanduser().absolute() if source is None else source
+        name = spec.name or None
+        if host is not None:
+            return await lazy_engine.import_there(
+                host.sharing(),
+                there,
+                bytes_to(report),
+                name=name,
+                replace=replace,
+                trusted=trusted,
+                places={key: str(place) for key, place in places.items() if place is not None},
+            )
         from quicksand import saves  # noqa: PLC0415
 
-        there = Path(spec.file).expanduser().absolute() if source is None else source
         return await saves.import_(
             there,
-            name=spec.name or None,
+            name=name,
             replace=replace,
             trusted=trusted,
             **places,
@@ -161,7 +172,8 @@ def import_(
         values={"name": spec.name, "file": spec.file or "FILE"},
         job=JobVerb.IMPORT,
         failed="Nothing was imported",
-        run=run,
+        anywhere=anywhere,
+        only_here=True,
         spec=spec,
         tell=_tell_imported,
         facts=lambda _, done: {**asdict(done), "root": str(done.root)},

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from quicksand.disks.packages.sources import parse_source
     from quicksand.disks.packages.wanted import parse_wanted, parse_wheel_name
     from quicksand.hosted.far_things import FarThings
+    from quicksand.hosted.streamed_files import export_there, import_there
     from quicksand.life.image_users import uninstall
     from quicksand.life.kept_things import KeptThings
     from quicksand.life.sandbox_removal import SandboxTrash, remove_sandbox

@@ -91,6 +91,7 @@ def encode_error(error: Exception) -> dict[str, Any]:
     return {
         "kinds": [kind.__name__ for kind in type(error).__mro__ if kind.__name__ in KNOWN],
         "message": bounded(str(error.args[0]) if error.args else ""),
+        "words": error.words.to_json() if isinstance(error.words, Words) else None,
         "hint": advice.to_json() if isinstance(advice, Words) else bounded(advice),
         "log": bounded(getattr(error, "log", ""), LOG_MAX),
         "code": getattr(error, "code", None),
@@ -106,12 +107,13 @@ def decode_error(found: object, machine: str) -> QuicksandError:
         case {"kinds": list(kinds), "message": str(message), **more}:
             kind = next((KNOWN[one] for one in map(str, kinds) if one in KNOWN), RemoteError)
             hint = read_hint(more.get("hint"))
-            return _make(kind, bounded(message), hint, more)
+            # Where it names a remedy, each face says that in its own way.
+            return _make(kind, read_hint(more.get("words")) or bounded(message), hint, more)
     raise RemoteProtocolError(f"{machine} sent an error that makes no sense")
 
 
 def _make(
-    kind: type[QuicksandError], message: str, hint: str | Words, more: Mapping[Any, Any]
+    kind: type[QuicksandError], message: str | Words, hint: str | Words, more: Mapping[Any, Any]
 ) -> QuicksandError:
     code, errno, log = more.get("code"), more.get("errno"), more.get("log")
     if issubclass(kind, CommandFailedError):

@@ -45,6 +45,8 @@ from quicksand.hosted.protocol import (
     THINGS,
 )
 from quicksand.life.kept_things import KeptThings
+from quicksand.records.command_log import note_command
+from quicksand.records.layout import runtime_dir
 from quicksand.records.memory_budget import Claims
 from quicksand.records.registry import Registry
 from quicksand.remote.hello import HEX32
@@ -220,6 +222,9 @@ class HeldSandboxes:
                 await send_json(request, logs)
             case "events":
                 await self._send_events(request)
+            case "note":
+                await asyncio.to_thread(_note, request.params)
+                request.answer()
 
     async def _answer_call(
         self, request: Request, before_keeping: Callable[[], Awaitable[None]]
@@ -422,6 +427,22 @@ def _know(sandbox: Any) -> Known:
 
 def _is_there(sandbox: Any) -> bool:
     return Registry(paths()).inspect(sandbox.id) is not None
+
+
+def _note(params: Mapping[str, Any]) -> None:
+    """Note the end of a command that a client has run in a guest."""
+    match params:
+        case {
+            "sandbox": str(id_),
+            "command": str(command),
+            "exit_code": int(code),
+            "seconds": int() | float() as seconds,
+            "timed_out": bool(timed_out),
+        } if Registry(paths()).inspect(id_) is not None:
+            log = runtime_dir(paths(), id_).command_log
+            note_command(log, command, exit_code=code, seconds=seconds, timed_out=timed_out)
+            return
+    raise _bad("that is no end of a command")
 
 
 def _list() -> list[Any]:

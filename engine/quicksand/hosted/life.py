@@ -37,6 +37,7 @@ from quicksand.hosted.codec import (
 )
 from quicksand.hosted.remote_host import RemoteHost
 from quicksand.life.sandbox_stats import SandboxStats
+from quicksand.records.command_log import COMMAND_MAX
 from quicksand.remote.agents import RelayedAgent
 from quicksand.remote.connection import Sharing
 from quicksand.remote.peer_link import Channel
@@ -274,7 +275,16 @@ class FarLife:
         return found
 
     def note_command(self, command: str | Sequence[str], status: ExitStatus) -> None:
-        """Do nothing: commands are noted by the other machine."""
+        """See `Life.note_command`. A machine that is away is not told."""
+        text = command if isinstance(command, str) else " ".join(command)
+        params = {
+            **{"sandbox": self.known.id, "command": text[:COMMAND_MAX]},
+            **{"exit_code": status.exit_code, "seconds": status.duration_s},
+            "timed_out": status.timed_out,
+        }
+        if self._shared is not None:
+            with contextlib.suppress(RemoteError):
+                self._shared.present().open("note", **params).close()
 
     async def open(self, method: str) -> Channel:
         """Send a request about the sandbox. Raises RemoteError."""

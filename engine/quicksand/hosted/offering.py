@@ -12,6 +12,8 @@ from quicksand.base.entering import entered
 from quicksand.base.paths import paths
 from quicksand.hosted.protocol import (
     CAPABILITY,
+    FILES,
+    FILES_METHODS,
     SANDBOX_METHODS,
     SAVE_METHODS,
     SAVES,
@@ -90,6 +92,10 @@ def all_offers(find_sandbox: Callable[[], Any]) -> tuple[LateOffer, ...]:
         made: Offer = import_module("quicksand.hosted.save_moving").MovingSaves(paths())
         return made
 
+    def files() -> Offer:
+        made: Offer = import_module("quicksand.hosted.streamed_files").StreamedFiles(find_sandbox())
+        return made
+
     def screens() -> Offer:
         made: Offer = import_module("quicksand.hosted.relayed_screen").Screens(paths())
         return made
@@ -101,6 +107,7 @@ def all_offers(find_sandbox: Callable[[], Any]) -> tuple[LateOffer, ...]:
     return (
         LateOffer(CAPABILITY, SANDBOX_METHODS, sandboxes),
         LateOffer(SAVES, SAVE_METHODS, saves),
+        LateOffer(FILES, FILES_METHODS, files),
         LateOffer(SCREENS, SCREEN_METHODS, screens),
         LateOffer(STANDING, STANDING_METHODS, standing),
         *(offer for one in entered("quicksand.offers").values() for offer in one.load()()),

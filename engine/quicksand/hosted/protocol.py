@@ -1,7 +1,7 @@
 """The words and limits that both ends use for sandboxes (docs/internals/hosts.md)."""
 
 CAPABILITY = "sandboxes"
-SANDBOX_METHODS = ("call", "answered", "release", "sandboxes", "events", "logs")
+SANDBOX_METHODS = ("call", "answered", "release", "sandboxes", "events", "logs", "note")
 
 THINGS = {"things": True}
 """The ``open`` of calls about the things on the machine's disk: no sandbox is opened."""
@@ -35,6 +35,10 @@ SAVE_METHODS = (
 
 SAVES = "saves"
 """The capability of moving saves."""
+
+FILES = "files"
+"""The capability of exporting, importing and writing snapshots over the connection."""
+FILES_METHODS = ("export", "import", "snapshot")
 
 SCREENS = "screens"
 """The capability of sending the screens of sandboxes, and taking keys and the pointer."""

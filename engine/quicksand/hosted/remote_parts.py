@@ -31,6 +31,7 @@ from quicksand.hosted.codec import ForeignValueError, Known, decode
 from quicksand.hosted.life import FarLife
 from quicksand.hosted.relayed_screen import ScreenRelay
 from quicksand.hosted.remote_host import RemoteHost, find_host
+from quicksand.hosted.streamed_files import snapshot_there
 from quicksand.life.forwarder import carry, reset
 from quicksand.life.guest import InGuest
 from quicksand.life.host_directories import HostDirectories
@@ -264,9 +265,16 @@ class FarSaves(FarPart):
         return found
 
     async def write_snapshot(self, target: Path, options: SaveOptions) -> None:
-        refuse(
-            "snapshot()",
-            "call save(), which RemoteHost.fetch_save() brings here",
+        """The file is written there, and brought here."""
+        await self._life.look()  # which one it is
+        await snapshot_there(
+            self._life.connection,
+            target,
+            options.progress,
+            sandbox=self._life.known.id,
+            note=options.note,
+            compress=options.compress,
+            freeze=options.freeze,
         )
 
 

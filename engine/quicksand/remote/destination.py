@@ -102,9 +102,16 @@ class NodeDestination(Protocol):
     def trial(self) -> str:
         """Return a command that shows whether the node can be reached."""
 
-    async def start(self) -> asyncio.subprocess.Process:
-        """Start the program of the node, which answers on its stdin and stdout. Raises OSError,
-        PathError, RemoteUnreachableError."""
+    async def start(
+        self,
+        *words: str,
+        stdin: int | None = None,
+        stdout: int | None = None,
+        stderr: int | None = None,
+        start_new_session: bool = True,
+    ) -> asyncio.subprocess.Process:
+        """Start the program of the node with ``words``; its streams are those of `subprocess`.
+        Raises OSError, PathError, RemoteUnreachableError."""
 
 
 def find_node(name: str) -> NodeDestination | None:

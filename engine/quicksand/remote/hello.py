@@ -17,7 +17,7 @@ PROTOCOL = 1
 """The version of the protocol, raised only when the messages of older versions are no longer
 understood; additions are capabilities."""
 
-CAPABILITIES = ("agent", "command", "files", "resume")
+CAPABILITIES = ("agent", "resume")
 """The abilities that this version offers other machines (docs/internals/hosts.md)."""
 
 WATCH = "watch"

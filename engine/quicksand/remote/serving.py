@@ -15,10 +15,8 @@ from quicksand.base.paths import make_private_dir, paths
 from quicksand.records.host_sockets import HOST_SOCKETS, host_socket
 from quicksand.remote.abandoned import remove_abandoned
 from quicksand.remote.agents import Finish, relay
-from quicksand.remote.commands import CheckArgv, Commands
 from quicksand.remote.hello import PROTOCOL, Hello, encode_refusal, read_hello, welcome
 from quicksand.remote.peer_link import Link, Request
-from quicksand.remote.places import Places
 
 READ = 64 * 1024
 Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -56,14 +54,10 @@ class Offer(Protocol):
         """Wait until nothing is kept."""
 
 
-async def serve_stdio(
-    program: Sequence[str], check: CheckArgv, finish: Finish, offers: Sequence[Offer] = ()
-) -> None:
+async def serve_stdio(finish: Finish, offers: Sequence[Offer] = ()) -> None:
     """Answer the client at the other end of stdin and stdout until it has gone and everything kept
-    for it is over. Raises RemoteProtocolError if it does not speak our protocol at all.
-
-    ``program`` and ``check`` are those of `Commands`, ``finish`` is that of `relay`.
-    """
+    for it is over. ``finish`` is that of `relay`. Raises RemoteProtocolError if it does not speak
+    our protocol at all."""
     reader, writer = await _stdio()
     try:
         hello, frame = await read_hello(reader)
@@ -77,7 +71,7 @@ async def serve_stdio(
         there[1].write(frame)
         await _pass_on((reader, writer), there)
         return
-    await _Service(hello.client, program, check, finish, offers).serve(hello, (reader, writer))
+    await _Service(hello.client, finish, offers).serve(hello, (reader, writer))
 
 
 async def _stdio() -> Ends:
@@ -125,19 +119,10 @@ async def _pass_on(here: Ends, there: Ends) -> None:
 class _Service:
     """Answers one client, over one connection after the other."""
 
-    def __init__(
-        self,
-        client: str,
-        program: Sequence[str],
-        check: CheckArgv,
-        finish: Finish,
-        offers: Sequence[Offer] = (),
-    ) -> None:
+    def __init__(self, client: str, finish: Finish, offers: Sequence[Offer] = ()) -> None:
         self._client = client
         self._finish = finish
         self._offers = offers
-        self._places = Places()
-        self._commands = Commands(program, check, self._places)
         self._links: list[Link] = []
         """All connections so far; the last one is, or was, the present one."""
         self._next: asyncio.Queue[tuple[Hello, Ends]] = asyncio.Queue()
@@ -158,7 +143,6 @@ class _Service:
             await self._accept_no_more()
             for offer in self._offers:
                 await offer.leave()
-            await self._places.close()
 
     async def _accept_no_more(self) -> None:
         """Idempotent."""
@@ -219,16 +203,8 @@ class _Service:
 
     async def _answer(self, request: Request) -> None:
         match request.method:
-            case "command":
-                await self._commands.carry_out(request)
             case "agent":
                 await relay(request, self._finish)
-            case "place":
-                await self._places.make(request)
-            case "put":
-                await self._places.put(request)
-            case "get":
-                await self._places.get(request)
             case "ping":
                 request.answer()
             case _:

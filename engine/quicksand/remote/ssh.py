@@ -9,6 +9,7 @@ import re
 import shutil
 import signal
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -27,33 +28,38 @@ if TYPE_CHECKING:
     from quicksand.remote.askpass import Asker, Askpass
 
 OPTIONS = (
-    *("-T", "-e", "none"),
-    # A terminal, a command or forwards from the user's config would interfere.
-    *("-o", "RequestTTY=no", "-o", "RemoteCommand=none", "-o", "PermitLocalCommand=no"),
+    *("-e", "none"),
+    # A command or forwards from the user's config would interfere.
+    *("-o", "RemoteCommand=none", "-o", "PermitLocalCommand=no"),
     # This ssh must not become the master on which other connections of the user depend.
     *("-o", "ControlMaster=no"),
     *("-o", "ClearAllForwardings=yes", "-o", "ForwardAgent=no", "-o", "ForwardX11=no"),
     *("-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=3"),
 )
 
+WITHOUT_TERMINAL = ("-T", "-o", "RequestTTY=no")
+
 ASIDE = "quicksand-there: "
 """The beginning of lines on stderr about the other machine, for the error if nothing answers."""
 
-THERE = (
-    "exec sh -c '"
-    f'echo "{ASIDE}shell" >&2; '
+_LINE = (
+    "exec sh -c '{first}"
     'PATH="$PATH:$HOME/.local/bin"; '
-    "command -v quicksand-tui >/dev/null 2>&1 && exec quicksand-tui serve --stdio; "
+    "command -v quicksand-tui >/dev/null 2>&1 && exec quicksand-tui {words}; "
     'python3 -P -c "import quicksand_tui" 2>/dev/null '
-    "&& exec python3 -P -m quicksand_tui serve --stdio; "
-    f'echo "{ASIDE}$(python3 -V 2>&1)" >&2; '
-    "exit 127'"
+    "&& exec python3 -P -m quicksand_tui {words}; "
+    "{last}exit 127'"
 )
-VERSION_THERE = THERE.replace("serve --stdio", "--version")
+"""The command line that runs our program there, for sh, bash, zsh, fish and csh as login shells. A
+shell that is no login shell often lacks ~/.local/bin in its PATH. -P keeps the working directory
+off the import path."""
+THERE = _LINE.format(
+    first=f'echo "{ASIDE}shell" >&2; ',
+    words="serve --stdio",
+    last=f'echo "{ASIDE}$(python3 -V 2>&1)" >&2; ',
+)
+VERSION_THERE = _LINE.format(first="", words="--version", last="")
 VERSION_S = 20.0
-"""The command line that is run there, for sh, bash, zsh, fish and csh as login shells. A shell that
-is no login shell often lacks ~/.local/bin in its PATH. -P keeps the working directory off the
-import path."""
 
 WRONG_LINE = 2
 """The exit code of a quicksand-tui that does not know `serve`."""
@@ -128,13 +134,13 @@ class Ssh:
     @property
     def words(self) -> str:
         """Return what ssh and the other machine have written to stderr, cleaned."""
-        lines = _shown(b"".join(self.said)).splitlines()
+        lines = shown_text(b"".join(self.said)).splitlines()
         return "\n".join(line for line in lines if not line.startswith(ASIDE))
 
     @property
     def asides(self) -> list[str]:
         """Return the report of the line that was run there (`THERE`)."""
-        lines = _shown(b"".join(self.said)).splitlines()
+        lines = shown_text(b"".join(self.said)).splitlines()
         return [line.removeprefix(ASIDE) for line in lines if line.startswith(ASIDE)]
 
 
@@ -145,7 +151,12 @@ async def start_way(
     user for passwords on our terminal; with ``askpass`` it asks there, and never on a terminal.
     Raises HostError if there is no ssh here."""
     if isinstance(destination, NodeDestination):
-        return _listened(destination, await destination.start())
+        pipe = asyncio.subprocess.PIPE
+        # As with ssh, Ctrl-C at our terminal is for us only.
+        started = await destination.start(
+            "serve", "--stdio", stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
+        )
+        return _listened(destination, started)
     return await start_ssh(destination, asks=asks, askpass=askpass)
 
 
@@ -154,25 +165,17 @@ async def start_ssh(
 ) -> Ssh:
     """Start ssh to a machine, as `start_way`, and run ``line`` there. Raises HostError if there is
     no ssh here."""
-    program = shutil.which("ssh")
-    if program is None:
-        raise HostError("there is no ssh on this machine", hint="install the OpenSSH client")
-    options = [*OPTIONS, *(() if asks or askpass else ("-o", "BatchMode=yes"))]
-    if destination.port:
-        options += ["-p", str(destination.port)]
-    if destination.user:
-        options += ["-l", destination.user]
+    words = ssh_words(destination, line, asks=asks or askpass is not None)
     pipe = asyncio.subprocess.PIPE
-    env = {key: value for key, value in os.environ.items() if key != "QUICKSAND_HOST"}
     asker = askpass.begin(destination.short) if askpass is not None else None
     try:
         process = await asyncio.create_subprocess_exec(
             *WITHOUT_INTERRUPTS,
-            *(program, *options, "--", destination.host, line),
+            *words,
             stdin=pipe,
             stdout=pipe,
             stderr=pipe,
-            env=env if asker is None else env | asker.environment,
+            env=ssh_env() if asker is None else ssh_env() | asker.environment,
             # Without a terminal, an ssh before 8.4 fails instead of asking there anyway.
             start_new_session=asker is not None,
         )
@@ -181,6 +184,32 @@ async def start_ssh(
             asker.end()
         raise
     return _listened(destination, process, asker)
+
+
+def line_there(words: str) -> str:
+    """Return the command line that runs our program there with ``words``, which no shell may
+    change."""
+    return _LINE.format(first="", words=words, last="")
+
+
+def ssh_words(
+    destination: Destination, line: str, *, asks: bool, kind: Sequence[str] = WITHOUT_TERMINAL
+) -> list[str]:
+    """Return the call of ssh that runs ``line`` there. Raises HostError if there is no ssh here."""
+    program = shutil.which("ssh")
+    if program is None:
+        raise HostError("there is no ssh on this machine", hint="install the OpenSSH client")
+    options = [*kind, *OPTIONS, *(() if asks else ("-o", "BatchMode=yes"))]
+    if destination.port:
+        options += ["-p", str(destination.port)]
+    if destination.user:
+        options += ["-l", destination.user]
+    return [program, *options, "--", destination.host, line]
+
+
+def ssh_env() -> dict[str, str]:
+    """Return the environment of an ssh, which must not be led elsewhere."""
+    return {key: value for key, value in os.environ.items() if key != "QUICKSAND_HOST"}
 
 
 def _listened(
@@ -254,12 +283,17 @@ async def _skip_to(ssh: Ssh, marker: bytes) -> None:
 
 def _heard(ssh: Ssh) -> str:
     """Describe the output that came instead of an answer."""
-    printed = _shown(bytes(ssh.noise))
-    words = "\n".join(one for one in (printed, ssh.words) if one)
+    printed = shown_text(bytes(ssh.noise))
+    return it_printed("\n".join(one for one in (printed, ssh.words) if one))
+
+
+def it_printed(words: str) -> str:
+    """Return the rest of a message, with what ssh or the other machine has said."""
     return f"; it printed:\n{words}" if words else ""
 
 
-def _shown(data: bytes) -> str:
+def shown_text(data: bytes) -> str:
+    """Return bytes of another machine as harmless lines."""
     lines = data.decode("utf-8", "replace").strip().splitlines()
     return "\n".join(printable(line) for line in lines)
 
@@ -276,15 +310,9 @@ async def _why_ended(ssh: Ssh) -> RemoteError | HostError:
             hint="connect again to be asked again",
         )
     if code == SSH_FAILED:
-        return RemoteUnreachableError(
-            f"cannot connect to {name}{_heard(ssh)}",
-            hint=f"`{ssh.destination.trial}` must work first",
-        )
+        return no_way(ssh.destination, _heard(ssh))
     if code < 0:
-        return RemoteUnreachableError(
-            f"ssh to {name} was ended on this machine by {signal.Signals(-code).name}{_heard(ssh)}",
-            hint="do it again; if nobody ended it, it was the system, short of memory perhaps",
-        )
+        return ended_here(ssh.destination, code, _heard(ssh))
     if code == WRONG_LINE and isinstance(ssh.destination, Destination):
         version = await _version_at(ssh.destination)
         return RemoteError(
@@ -292,6 +320,25 @@ async def _why_ended(ssh: Ssh) -> RemoteError | HostError:
             hint="install the same version on both machines",
         )
     return _why_not_served(ssh, code)
+
+
+def no_way(destination: Destination | NodeDestination, heard: str) -> RemoteUnreachableError:
+    """Return the error for an ssh that does not get there."""
+    return RemoteUnreachableError(
+        f"cannot connect to {destination.short}{heard}",
+        hint=f"`{destination.trial}` must work first",
+    )
+
+
+def ended_here(
+    destination: Destination | NodeDestination, code: int, heard: str = ""
+) -> RemoteUnreachableError:
+    """Return the error for an ssh that was ended by a signal."""
+    by = signal.Signals(-code).name
+    return RemoteUnreachableError(
+        f"ssh to {destination.short} was ended on this machine by {by}{heard}",
+        hint="do it again; if nobody ended it, it was the system, short of memory perhaps",
+    )
 
 
 async def _version_at(destination: Destination) -> str:

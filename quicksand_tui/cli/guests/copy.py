@@ -11,8 +11,7 @@ import re
 import secrets
 import stat
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
@@ -464,17 +463,6 @@ _IN_GUEST = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]{0,62}):(.*)", re.DOTALL)
 STANDARD = "-"
 
 
-Reach = Callable[[str], AbstractAsyncContextManager["GuestFiles"]]
-"""Leads to the files of the sandbox of that name."""
-
-
-@asynccontextmanager
-async def _reach_here(name: str) -> AsyncIterator[GuestFiles]:
-    """Leads to a running sandbox of this machine."""
-    with attached(name) as sandbox:
-        yield sandbox.files
-
-
 @dataclass(frozen=True, slots=True)
 class Place:
     """The source or the target of a copy."""
@@ -510,22 +498,16 @@ def cp_command(source: str, target: str, follow: bool, yes: bool) -> int:
     Holes stay holes. If a copy may not fit on this disk, you are asked first; a file that does not
     fit is not left here in part.
     """
-    return copy_files(source, target, follow, yes, reach=_reach_here)
-
-
-def copy_files(source: str, target: str, follow: bool, yes: bool, *, reach: Reach) -> int:
-    """Copies as `cp` says, with a guest that ``reach`` leads to; returns the exit code. Raises
-    click.UsageError, QuicksandError."""
     origin, goal = Place.parse(source), Place.parse(target)
     name = origin.sandbox or goal.sandbox
     if name is None or (origin.sandbox is not None and goal.sandbox is not None):
         raise click.UsageError("one of SOURCE and TARGET must be NAME:/path, the other local")
     try:
-        return _copy(origin, goal, reach(name), follow=follow, to_the_full=yes)
+        return _copy(origin, goal, name, follow=follow, to_the_full=yes)
     except NotEnoughSpaceError as error:
         if not _agreed(error):
             raise
-    return _copy(origin, goal, reach(name), follow=follow, to_the_full=True)
+    return _copy(origin, goal, name, follow=follow, to_the_full=True)
 
 
 def _agreed(error: Exception) -> bool:
@@ -538,7 +520,7 @@ def _agreed(error: Exception) -> bool:
 def _copy(
     origin: Place,
     goal: Place,
-    reached: AbstractAsyncContextManager[GuestFiles],
+    name: str,
     *,
     follow: bool,
     to_the_full: bool,
@@ -546,7 +528,8 @@ def _copy(
     tally = Tally()
 
     async def main(signals: Signals) -> int:
-        async with reached as files, shown(tally.look):
+        async with attached(name) as sandbox, shown(tally.look):
+            files = sandbox.files
             if origin.sandbox is not None:
                 await _fetch(
                     files,

@@ -22,8 +22,8 @@ from quicksand_vnc import parse_keys, together_of
 
 from quicksand_tui.cli.click_commands import command_of
 from quicksand_tui.cli.guests.executing import FdWriter
-from quicksand_tui.cli.output import Exit, print_json, say, told
-from quicksand_tui.cli.runner import attached, opened, run_async
+from quicksand_tui.cli.output import Exit, print_json, say
+from quicksand_tui.cli.runner import attached, chosen_host, opened, run_async
 from quicksand_tui.door.engine_screen import recorded_text
 from quicksand_tui.model.amounts import age_text
 from quicksand_tui.model.text import clean
@@ -80,8 +80,9 @@ def screenshot_command(
 
     async def main(signals: Signals) -> int:
         if at is not None:
-            return await _write_kept(name, at, file)
-        with opened(name, hint=stopped_hint(name), with_display=True) as sandbox:
+            async with chosen_host() as host:
+                return await _write_kept(Sandbox.open(name, host=host), at, file)
+        async with opened(name, hint=stopped_hint(name), with_display=True) as sandbox:
             if file != STANDARD:
                 await sandbox.screenshot(Path(file), region=part, scale=scale, format=form)
                 return Exit.OK
@@ -93,13 +94,13 @@ def screenshot_command(
     return run_async(main)
 
 
-async def _write_kept(name: str, tag: str, file: str) -> int:
-    """Writes the picture of a checkpoint."""
-    with contextlib.closing(Sandbox.open(name)) as sandbox:
+async def _write_kept(sandbox: Sandbox, tag: str, file: str) -> int:
+    """Writes the picture of a checkpoint; closes the sandbox."""
+    with contextlib.closing(sandbox):
         data = await sandbox.checkpoint_screen(tag)
     if data is None:
         raise ConfigError(
-            f"the checkpoint {tag!r} of {name!r} has no picture",
+            f"the checkpoint {tag!r} of {sandbox.name!r} has no picture",
             hint="those of a sandbox with a display have one (`run --display`)",
         )
     if file == STANDARD:
@@ -136,7 +137,7 @@ def type_command(name: str, text: str) -> int:
     wanted = _read_stdin() if text == STANDARD else text
 
     async def main(signals: Signals) -> int:
-        with attached(name, with_display=True) as sandbox:
+        async with attached(name, with_display=True) as sandbox:
             await sandbox.type_text(wanted)
         return Exit.OK
 
@@ -162,7 +163,7 @@ def key_command(name: str, chords: tuple[str, ...], hold: float | None) -> int:
     wanted = [_read_chord(chord, name) for chord in chords]
 
     async def main(signals: Signals) -> int:
-        with attached(name, with_display=True) as sandbox:
+        async with attached(name, with_display=True) as sandbox:
             for keys in wanted:
                 await sandbox.press_key(*keys, hold=HOLD_S if hold is None else hold)
         return Exit.OK
@@ -213,7 +214,7 @@ def mouse_command(
         notches, path = 0, _read_places(action, places)
 
     async def main(signals: Signals) -> int:
-        with attached(name, with_display=True) as sandbox:
+        async with attached(name, with_display=True) as sandbox:
             if action == "where":
                 await _print_place(sandbox, absolute, as_json)
             elif action == "scroll":
@@ -314,16 +315,20 @@ def vnc_command(name: str, as_json: bool) -> int:
     reaches it through SSH: `ssh -L 5900:PATH HOST`, and then localhost:5900. With `run --vnc-port`
     the address is a port, and its password is shown, too.
     """
-    with opened(name, hint=stopped_hint(name), with_display=True) as sandbox:
-        path, port, password = sandbox.vnc_socket, sandbox.vnc_port, sandbox.vnc_password
-    if as_json:
-        print_json({"socket": str(path), "port": port, "password": password})
-    elif port is None:
-        print(path)
-    else:
-        print(f"127.0.0.1::{port}")
-        say(f"the password is {password}; without one, for you only: {path}")
-    return Exit.OK
+
+    async def main(signals: Signals) -> int:
+        async with opened(name, hint=stopped_hint(name), with_display=True) as sandbox:
+            path, port, password = sandbox.vnc_socket, sandbox.vnc_port, sandbox.vnc_password
+        if as_json:
+            print_json({"socket": str(path), "port": port, "password": password})
+        elif port is None:
+            print(path)
+        else:
+            print(f"127.0.0.1::{port}")
+            say(f"the password is {password}; without one, for you only: {path}")
+        return Exit.OK
+
+    return run_async(main)
 
 
 @command_of("record")
@@ -341,7 +346,7 @@ def record_command(
     """
 
     async def main(signals: Signals) -> int:
-        with opened(name, hint=stopped_hint(name), with_display=True) as sandbox:
+        async with opened(name, hint=stopped_hint(name), with_display=True) as sandbox:
             recording = sandbox.record(
                 Path(file), seconds=seconds, fps=fps, scale=scale, replace=replace
             )
@@ -350,7 +355,7 @@ def record_command(
                     most = age_text(seconds, wide=True)
                     say(f"recording {clean(sandbox.name)} for {most} at most; Ctrl-C ends it")
                     done = await running.wait()
-        say(recorded_text(done, told(done.path)))
+        say(recorded_text(done, str(done.path)))
         return Exit.OK
 
     return run_async(main)

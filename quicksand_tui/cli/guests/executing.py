@@ -349,7 +349,7 @@ def execute(name: str, wish: Wish, run: Run = run_command) -> int:
     `run_in_sandbox`."""
 
     async def main(signals: Signals) -> int:
-        with attached(name) as sandbox:
+        async with attached(name) as sandbox:
             return await run(sandbox, wish, signals)
 
     return run_in_sandbox(main)

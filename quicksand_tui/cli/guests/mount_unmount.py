@@ -54,8 +54,8 @@ def mount_command(name: str, mount: str) -> int:
     call = mounts.mount(spec)
 
     async def main(signals: Signals) -> int:
-        with attached(name) as sandbox, _explained(wanted):
-            async with shown(f"{name}: {call.stage}"):
+        async with attached(name) as sandbox, shown(f"{name}: {call.stage}"):
+            with _explained(wanted):
                 await call.act(sandbox, ignore)
         return Exit.OK
 
@@ -78,7 +78,7 @@ def _explained(mount: Mount) -> Iterator[None]:
 @command_of("unmount")
 def unmount_command(name: str, guest: str, force: bool) -> int:
     async def main(signals: Signals) -> int:
-        with attached(name) as sandbox:
+        async with attached(name) as sandbox:
             left_out = read_left_out(sandbox_dir(paths(), sandbox.id))
             there = [*(handle.guest for handle in sandbox.active_mounts), *left_out]
             where = _find(guest, there, name=sandbox.name)
@@ -154,7 +154,7 @@ def forward_command(name: str, ports: tuple[str, ...], remove: bool, as_json: bo
         parse_forward(word)  # raises ConfigError before anything is done
 
     async def main(signals: Signals) -> int:
-        with attached(name) as sandbox:
+        async with attached(name) as sandbox:
             made = await forward(ports, remove=remove).act(sandbox, ignore)
             if as_json or not ports:
                 _list(sandbox, as_json)

@@ -15,10 +15,10 @@ from quicksand.sandbox import Sandbox
 from quicksand_tui.cli.click_commands import command_of, machine_options, parse_keys
 from quicksand_tui.cli.guests import executing
 from quicksand_tui.cli.guests.executing import Wish
-from quicksand_tui.cli.host_choice import has_terminal
+from quicksand_tui.cli.host_choice import LOCAL, has_terminal
 from quicksand_tui.cli.output import Exit, print_json, say, say_notices
 from quicksand_tui.cli.progress_display import StartProgress, shown
-from quicksand_tui.cli.runner import Signals, run_in_sandbox
+from quicksand_tui.cli.runner import Signals, chosen_host, run_in_sandbox
 from quicksand_tui.model.text import clean
 from quicksand_tui.verbs.launching import start_facts
 from quicksand_tui.verbs.written import written_in
@@ -137,25 +137,29 @@ class _Plan:
 
 
 async def _run(plan: _Plan, signals: Signals) -> int:
-    if not plan.fleet:
-        return await _run_on(None, plan, signals)
-    async with quicksand.Fleet.open() as fleet:
-        return await _run_on(fleet, plan, signals)
+    if plan.fleet:
+        async with quicksand.Fleet.open() as fleet:
+            return await _run_on({"fleet": fleet, "restart": plan.restart}, plan, signals)
+    async with chosen_host() as host:
+        place = {} if host is None else {"host": host, "save": plan.save}
+        return await _run_on(place, plan, signals)
 
 
-async def _run_on(fleet: quicksand.Fleet | None, plan: _Plan, signals: Signals) -> int:
-    """Runs the plan on a machine of the fleet, or here."""
+async def _run_on(place: dict[str, Any], plan: _Plan, signals: Signals) -> int:
+    """Runs the plan on a machine; ``place`` has the keywords of `Sandbox` for that."""
     progress = StartProgress(plan.start["name"] or plan.start["image"])
-    sandbox = Sandbox(
-        fleet=fleet, restart=plan.restart, progress_callback=progress.stage, **plan.start
-    )
+    sandbox = Sandbox(progress_callback=progress.stage, **place, **plan.start)
     told = sandbox.notices
     for notice in told:
         say(clean(notice))
-    if plan.save is not None:
+    if plan.save is not None and "host" not in place:
         sandbox.save_on_stop(plan.save, machinery.SaveStore(paths().saves))
-    async with shown(progress.look):
-        await sandbox.start()
+    try:
+        async with shown(progress.look):
+            await sandbox.start()
+    except BaseException:
+        sandbox.close()
+        raise
     say_notices(sandbox.name, sandbox.notices, but=told)
     if reach := describe_reach(sandbox):
         say(f"{sandbox.name}: {reach}")
@@ -223,6 +227,8 @@ def describe_reach(sandbox: Sandbox) -> str:
 
 
 async def _stop(sandbox: Sandbox) -> None:
+    if sandbox.host != LOCAL and sandbox.active_mounts:
+        await sandbox.look()
     for line in written_in(sandbox):
         say(line)
     async with shown(f"{sandbox.name}: stopping"):

@@ -23,9 +23,10 @@ from quicksand_vt import Restoring, Unasking
 
 from quicksand_tui.cli.click_commands import command_of, parse_keys
 from quicksand_tui.cli.guests.executing import FdWriter, Wish, choose_term, starting
+from quicksand_tui.cli.host_choice import LOCAL
 from quicksand_tui.cli.output import Exit, complain, print_json, print_table, say, show_age
 from quicksand_tui.cli.runner import attached, run_in_sandbox, why_gone
-from quicksand_tui.door.terminal_place import AnswerRight
+from quicksand_tui.door.terminal_place import AnswerRight, FarRight
 from quicksand_tui.model.text import clean
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from quicksand.sandbox import Sandbox
 
     from quicksand_tui.cli.runner import Signals
+    from quicksand_tui.door.terminal_place import Right
 
 
 @dataclass(slots=True)
@@ -73,7 +75,7 @@ class Questions:
     """Passes a guest's present queries to our terminal, but removes those that are replayed, and
     those that another client of the same terminal answers."""
 
-    def __init__(self, right: AnswerRight) -> None:
+    def __init__(self, right: Right) -> None:
         self._right = right
         self._unasking: Unasking | None = Unasking()
         """The filter of queries; None once our terminal answers, and gets everything."""
@@ -215,9 +217,10 @@ class Relay:
         signals: Signals,
         *,
         follows: bool = False,
+        alone: bool = False,
     ) -> None:
         """``follows`` says that a revert has ended another relay just before: answers to queries of
-        that guest may still arrive."""
+        that guest may still arrive. ``alone`` says that there is no other client."""
         self._sandbox = sandbox
         self._shell = shell
         self._keys = DetachKeys(keys)
@@ -226,6 +229,7 @@ class Relay:
         self._late = LateAnswers() if follows else None
         self._typed = bytearray()
         self._typed_more = asyncio.Event()
+        self._alone = alone
         self._hung_up = False
         self._resized = asyncio.Event()
         self._resized.set()  # the size may have changed since the terminal was opened
@@ -256,8 +260,12 @@ class Relay:
 
     @contextlib.contextmanager
     def _answering(self) -> Iterator[Questions]:
-        machine = Registry(paths()).machine(self._sandbox.id)
-        right = AnswerRight(machine, self._shell.session)
+        right: Right
+        if self._sandbox.host == LOCAL:
+            machine = Registry(paths()).machine(self._sandbox.id)
+            right = AnswerRight(machine, self._shell.session)
+        else:
+            right = FarRight(is_held=self._alone)
         try:
             right.take()
             yield Questions(right)
@@ -420,7 +428,9 @@ async def relay(
     while True:
         mine = await _find_live(sandbox, shell.session)
         try:
-            return await _relay_once(sandbox, shell, keys, signals, keep=keep, follows=follows)
+            alone = mine is not None and mine.attached <= 1
+            through = Relay(sandbox, shell, keys, signals, follows=follows, alone=alone)
+            return await _relay_once(through, sandbox, shell, keep=keep)
         except RevertedError as error:
             follows = True
             say(clean(error))
@@ -451,11 +461,9 @@ async def _follow(
     return await open_terminal(sandbox, wish)
 
 
-async def _relay_once(
-    sandbox: Sandbox, shell: Shell, keys: bytes, signals: Signals, *, keep: bool, follows: bool
-) -> int:
+async def _relay_once(through: Relay, sandbox: Sandbox, shell: Shell, *, keep: bool) -> int:
     try:
-        status = await Relay(sandbox, shell, keys, signals, follows=follows).run()
+        status = await through.run()
     except BaseException as error:
         await leave(shell, end=not keep)
         if keep and isinstance(error, asyncio.CancelledError):
@@ -496,7 +504,7 @@ def shell_command(
     keys = parse_keys(detach_keys)
 
     async def main(signals: Signals) -> int:
-        with attached(name) as sandbox:
+        async with attached(name) as sandbox:
             if listing:
                 return _list(await sandbox.shells(), as_json)
             wish = Wish(argv=(), env={}, user=user)

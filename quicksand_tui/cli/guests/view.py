@@ -292,7 +292,7 @@ def view_command(name: str, graphics: str, detach_keys: str) -> int:
     require_terminal()
 
     async def check(_: Signals) -> int:
-        with attached(name, with_display=True) as sandbox:
+        async with attached(name, with_display=True) as sandbox:
             sandbox.display()  # refuses before the terminal is taken
         return Exit.OK
 
@@ -303,9 +303,11 @@ def view_command(name: str, graphics: str, detach_keys: str) -> int:
         way = choose_way(graphics, abilities.graphics, in_multiplexer=in_multiplexer(os.environ))
 
         async def main(signals: Signals) -> int:
-            with attached(name, with_display=True) as sandbox:
-                async with ViewTerminal(probe, way, prefix) as terminal:
-                    return await View(sandbox, terminal, way, prefix, leave).run()
+            async with (
+                attached(name, with_display=True) as sandbox,
+                ViewTerminal(probe, way, prefix) as terminal,
+            ):
+                return await View(sandbox, terminal, way, prefix, leave).run()
 
         return run_in_sandbox(main)
 

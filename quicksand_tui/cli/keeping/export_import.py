@@ -3,6 +3,7 @@ in one file. `info FILE` tells its facts from its manifest."""
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,9 +20,9 @@ from quicksand.saves.resolving import left_out_of
 from quicksand.saves.save_manifest import SaveManifest
 
 from quicksand_tui.cli.click_commands import command_of
-from quicksand_tui.cli.output import Exit, print_json, print_table, say, show_age, show_size, told
+from quicksand_tui.cli.output import Exit, print_json, print_table, say, show_age, show_size
 from quicksand_tui.cli.progress_display import Rate, shown
-from quicksand_tui.cli.runner import Signals, run_async
+from quicksand_tui.cli.runner import Signals, chosen_host, run_async
 from quicksand_tui.model.specs import ExportSpec, ImportSpec
 from quicksand_tui.model.text import clean
 from quicksand_tui.verbs import bundles
@@ -58,13 +59,13 @@ def export_command(
     verb = bundles.export(name, spec, target=target, tree=tree, image=image)
 
     async def main(signals: Signals) -> int:
-        async with shown(rate.look):
-            sent = await verb.carry_out(name, rate.take)
+        async with chosen_host() as host, shown(rate.look):
+            sent = await verb.carry_out(name, rate.take, host=host)
         _note(name, sent.exported.notes)
         if as_json:
-            print_json({**verb.facts(name, sent), "file": told(Path(file).absolute())})
+            print_json({**verb.facts(name, sent), "file": str(Path(file).absolute())})
         elif file != STREAM:
-            print(told(file), flush=True)
+            print(file, flush=True)
         return Exit.OK
 
     return run_async(main)
@@ -88,7 +89,7 @@ def import_command(
     """
     if file == STREAM and sys.stdin.isatty():
         raise click.UsageError("stdin is a terminal: give a FILE, or pipe one in")
-    rate = Rate(f"{name or told(file)}: importing")
+    rate = Rate(f"{name or file}: importing")
 
     async def main(signals: Signals) -> int:
         source = sys.stdin.buffer if file == STREAM else Path(file)
@@ -96,8 +97,8 @@ def import_command(
         verb = bundles.import_(
             spec, source=source, replace=replace, trusted=trust, memory_dir=memory_dir
         )
-        async with shown(rate.look):
-            done = await verb.carry_out("", rate.take)
+        async with chosen_host() as host, shown(rate.look):
+            done = await verb.carry_out("", rate.take, host=host)
         _note(done.name, done.notes)
         if as_json:
             print_json(verb.facts("", done))
@@ -129,26 +130,21 @@ def snapshot_command(
     image.
     """
     if file.exists() and not replace:
-        raise PathError(
-            f"{told(file)} is there already", hint="choose another name, or --replace it"
-        )
-    rate = Rate(f"{name}: writing {told(file)}")
+        raise PathError(f"{file} is there already", hint="choose another name, or --replace it")
+    rate = Rate(f"{name}: writing {file}")
 
     async def main(signals: Signals) -> int:
-        sandbox = Sandbox.open(name)
-        try:
-            async with shown(rate.look):
+        async with chosen_host() as host, shown(rate.look):
+            with contextlib.closing(Sandbox.open(name, host=host)) as sandbox:
                 made = await sandbox.snapshot(
                     file, note=note, compress=compress, report=rate.report
                 )
-        finally:
-            sandbox.close()
         if as_json:
             facts = made.manifest.to_json()
-            print_json({"sandbox": sandbox.name, "path": told(made.path), **facts})
+            print_json({"sandbox": sandbox.name, "path": str(made.path), **facts})
         else:
             size = show_size(made.path.stat().st_blocks * 512)
-            print_table(("FILE", "SIZE", "IMAGE"), [(told(file), size, made.manifest.config.image)])
+            print_table(("FILE", "SIZE", "IMAGE"), [(str(file), size, made.manifest.config.image)])
             if made.manifest.unsynced:
                 say(UNSYNCED)
         return Exit.OK
@@ -178,7 +174,7 @@ def bundle_facts(found: Contents) -> dict[str, Any]:
     unpacked = find_unpacked(head, paths()) if head.kind is not BundleKind.TREE else None
     image = unpacked.image if unpacked is not None else ""
     return {
-        "file": told(head.path),
+        "file": str(head.path),
         "size": found.size,
         "compressed": found.packed,
         "kind": head.kind.value,

@@ -16,9 +16,9 @@ from quicksand.base.errors import ConfigError, HostError, StateError
 from quicksand.records.config import NetworkMode
 
 from quicksand_tui.cli.click_commands import command_of
-from quicksand_tui.cli.hosts.sandbox_there import reached
+from quicksand_tui.cli.hosts.hosts import find_destination
 from quicksand_tui.cli.output import Exit, say
-from quicksand_tui.cli.runner import Signals, run_async
+from quicksand_tui.cli.runner import Signals, reached, run_async
 from quicksand_tui.cli.ssh.ssh_config import find_typed, is_installed, prepare_files, there
 from quicksand_tui.model.amounts import size_text
 from quicksand_tui.model.text import clean
@@ -101,7 +101,8 @@ def open_editor(
     words: list[str] = []
 
     async def main(signals: Signals) -> int:
-        async with reached(found) as sandbox:
+        way = find_destination(found.host) if found.host else None
+        async with reached(way, found.name) as sandbox:
             guest = await look_at(sandbox)
             place = directory or home_in((await sandbox.find_user()).home)
             if editor != JETBRAINS:

@@ -36,7 +36,7 @@ from quicksand.sandbox import Sandbox
 
 from quicksand_tui.cli.click_commands import command_of, parse_address
 from quicksand_tui.cli.output import Exit, say
-from quicksand_tui.cli.runner import attached, run_async
+from quicksand_tui.cli.runner import attach_here, run_async
 from quicksand_tui.cli.ssh.server import OPTIONS, TELL_S, GuestServer, log_in, wait_gone
 from quicksand_tui.cli.ssh.sessions import HANG_UP_S, Tasks
 from quicksand_tui.cli.ssh.ssh_config import key_file, prepare_files, ssh_dir
@@ -290,7 +290,7 @@ class GatewayServer(GuestServer):
         if (entry := Registry(paths()).named(name)) is None:
             raise unknown
         try:
-            sandbox = self._held.enter_context(attached(entry.id))
+            sandbox = self._held.enter_context(contextlib.closing(attach_here(entry.id)))
         except SandboxNotFoundError:
             raise unknown from None
         self._inside = name

@@ -12,7 +12,7 @@ import socket
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import asyncssh
 from quicksand.base.errors import (
@@ -28,8 +28,7 @@ from quicksand.guest.connections import GuestConnection, GuestListener
 from quicksand.sandbox import Sandbox
 
 from quicksand_tui.cli.host_choice import LOCAL
-from quicksand_tui.cli.hosts.sandbox_there import reached
-from quicksand_tui.cli.runner import Signals, run_async, why_gone
+from quicksand_tui.cli.runner import Signals, reached, run_async, why_gone
 from quicksand_tui.cli.ssh.sessions import HANG_UP_S, Flow, Guest, GuestSession, Pipe, Tasks
 from quicksand_tui.cli.ssh.ssh_config import (
     SUFFIX,
@@ -43,6 +42,9 @@ from quicksand_tui.cli.ssh.ssh_config import (
 )
 from quicksand_tui.model.remedy_words import hint_of, text_of
 from quicksand_tui.model.text import clean
+
+if TYPE_CHECKING:
+    from quicksand.remote.connection import Way
 
 
 class Forwarded(Pipe):
@@ -373,7 +375,7 @@ def serve_stdio(word: str, machine: str = "") -> int:
         async with contextlib.AsyncExitStack() as stack:
             sandbox: Sandbox | QuicksandError
             try:
-                sandbox = await stack.enter_async_context(reached(found))
+                sandbox = await stack.enter_async_context(reached(_way(found), found.name))
             except QuicksandError as error:
                 sandbox = error
             _leave_terminal()  # ssh has asked all its questions on the terminal
@@ -390,21 +392,28 @@ def _leave_terminal() -> None:
         os.setsid()
 
 
+def _way(found: SshName) -> Way | None:
+    """Returns the way to the machine of a name; None for this one. Raises ConfigError."""
+    if not found.host:
+        return None
+    from quicksand_tui.cli.hosts.hosts import find_destination  # noqa: PLC0415
+
+    return find_destination(found.host)
+
+
 async def _elsewhere(found: SshName) -> QuicksandError:
     """Waits until a name of another machine leads to another machine; returns the error for the
     client: a kept connection is found by that name."""
-    if not found.host:
+    destination = _way(found)
+    if destination is None:
         await asyncio.Event().wait()
-    from quicksand_tui.cli.hosts.hosts import find_destination  # noqa: PLC0415
-
-    destination = find_destination(found.host)
     while True:
         await asyncio.sleep(LOOK_S)
         try:
-            now = find_destination(found.host)
+            now = _way(found)
         except QuicksandError as error:
             return error
-        if now != destination:
+        if now is not None and now != destination:
             return StateError(f"{found.host} is another machine now: {now.short}")
 
 

@@ -38,10 +38,10 @@ class FakeBox:
         self.kept: bytes | None = b"small"
         """The picture of a checkpoint."""
 
-    def __enter__(self) -> FakeBox:
+    async def __aenter__(self) -> FakeBox:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    async def __aexit__(self, *_: object) -> None:
         return
 
     def close(self) -> None:
@@ -198,7 +198,7 @@ def test_the_picture_of_a_checkpoint(
     tmp_path: Path,
     capfdbinary: pytest.CaptureFixture[bytes],
 ) -> None:
-    monkeypatch.setattr("quicksand.sandbox.Sandbox.open", lambda _name: box)
+    monkeypatch.setattr("quicksand.sandbox.Sandbox.open", lambda _name, host: box)
     path = tmp_path / "then.png"
     assert run(["screenshot", "web", str(path), "--at", "one"]) == Exit.OK
     assert path.read_bytes() == b"small"

@@ -43,10 +43,10 @@ class FakeBox:
         self.error: Exception | None = None
         self.active_mounts = [MountHandle(host="/data", guest="/mnt/data", readonly=True)]
 
-    def __enter__(self) -> FakeBox:
+    async def __aenter__(self) -> FakeBox:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self.done.append(("close",))
 
     async def mount(self, host: str, guest: str, readonly: bool, **options: object) -> None:

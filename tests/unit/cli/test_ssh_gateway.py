@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -55,6 +55,9 @@ class Played:
     async def dial(self, *_: Any, **__: Any) -> Silent:
         return Silent()
 
+    def close(self) -> None:
+        self.closed += 1
+
 
 class Silent:
     """A connection on which nothing comes."""
@@ -101,23 +104,15 @@ async def place(
 ) -> AsyncIterator[Place]:
     sandbox = Played()
 
-    real, find = runner.attached, Registry.named
+    real, find = runner.attach_here, Registry.named
 
-    @contextlib.contextmanager
-    def attached(name: str) -> Iterator[Played | Sandbox]:
-        if name not in ("web", "abcdabcd"):
-            with real(name) as other:
-                yield other
-            return
-        try:
-            yield sandbox
-        finally:
-            sandbox.closed += 1
+    def attach_here(name: str) -> Played | Sandbox:
+        return sandbox if name in ("web", "abcdabcd") else real(name)
 
     def named(registry: Registry, name: str) -> Any:
         return MagicMock(id="abcdabcd") if name == "web" else find(registry, name)
 
-    monkeypatch.setattr(module, "attached", attached)
+    monkeypatch.setattr(module, "attach_here", attach_here)
     monkeypatch.setattr(Registry, "named", named)
     key = asyncssh.generate_private_key("ssh-ed25519")
     keys = tmp_path / "keys"

@@ -8,25 +8,21 @@ import os
 import pwd
 import subprocess
 import tempfile
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, cast
 
 import click
 import pytest
 from quicksand.base.listing import own_sockets
 from quicksand.base.paths import Paths
 from quicksand.records.host_sockets import HOST_SOCKETS
-from quicksand.remote.passed_on import PASSED_ON, encode_values
 from quicksand.saves.save_manifest import Base
 from quicksand.saves.store import SaveStore
 
-from quicksand_tui.cli.click_commands import parse_env
-from quicksand_tui.cli.guests import terminal
 from quicksand_tui.cli.host_choice import Chosen, find_host
-from quicksand_tui.cli.hosts import there as relaying
-from quicksand_tui.cli.hosts.there import FILES, READ, WRITTEN, files_of, read_line, words_of
+from quicksand_tui.cli.hosts.there import read_line
 from quicksand_tui.verbs.index import all_verbs
+from quicksand_tui.verbs.verb import Kind
 from tests.conftest import wait_for
 from tests.pty_terminal import PtyTerminal
 from tests.ssh_server import FarHost, far_environ, find_sshd, lock_key, with_sshd, without_sshd
@@ -217,18 +213,20 @@ def test_a_server_that_does_not_run_our_command_is_shown() -> None:
         tempfile.TemporaryDirectory(prefix="qsh-") as root,
         with_sshd(Path(root), far_environ(), "ForceCommand echo This is a git server") as far,
     ):
-        found = there(far, "ps")
-        assert found.returncode == 1
-        assert b"it printed:\nThis is a git server" in found.stderr
+        for line in ("ps", "rm web"):
+            found = there(far, *line.split())
+            assert (found.returncode, found.stdout) == (1, b"")
+            assert b"it printed:\nThis is a git server" in found.stderr
 
 
 def test_a_machine_without_the_program_is_told_how_to_get_it(tmp_path: Path) -> None:
     nothing = {"PATH": os.defpath, "HOME": str(tmp_path)}
     with without_sshd(tmp_path, nothing) as far:
-        found = there(far, "ps")
-    assert found.returncode == 1
-    assert b"there is no quicksand-tui on far" in found.stderr
-    assert b"pipx install quicksand-tui" in found.stderr
+        for line in ("ps", "rm web"):
+            found = there(far, *line.split())
+            assert found.returncode == 1
+            assert b"there is no quicksand-tui on far" in found.stderr
+            assert b"pipx install quicksand-tui" in found.stderr
 
 
 def test_a_machine_where_nothing_answers_says_what_is_in_the_way(tmp_path: Path) -> None:
@@ -241,7 +239,7 @@ def test_a_machine_where_nothing_answers_says_what_is_in_the_way(tmp_path: Path)
         name.write_text(f"#!/bin/sh\n{lines}\n")
         name.chmod(0o755)
         with without_sshd(tmp_path, {"PATH": f"{program.parent}:{os.defpath}", **env}) as far:
-            return there(far, "ps").stderr.decode()
+            return there(far, "rm", "web").stderr.decode()
 
     said = told(program, "[ $1 = --version ] && echo quicksand-tui, version 0.1.0 && exit; exit 2")
     assert "quicksand-tui on far is too old to be used from here: 0.1.0" in said
@@ -259,7 +257,7 @@ def test_a_machine_where_nothing_answers_says_what_is_in_the_way(tmp_path: Path)
         ("kill -9 $$", "ssh to far was ended on this machine by SIGKILL"),
     ):
         ssh.write_text(f"#!/bin/sh\n{lines}\n")
-        found = there(FarHost(address="ssh://far", bin=ssh.parent, has_sshd=False), "ps")
+        found = there(FarHost(address="ssh://far", bin=ssh.parent, has_sshd=False), "rm", "web")
         assert words in found.stderr.decode()
 
 
@@ -303,7 +301,8 @@ def test_another_version_of_the_same_protocol_does_its_work(tmp_path: Path) -> N
 
 def test_another_protocol_is_refused_with_both_versions(tmp_path: Path) -> None:
     with other_version(tmp_path, 2) as far:
-        found = there(far, "ps")
+        assert there(far, "ps", "--json").stdout == b"[]\n", "by that program itself"
+        found = there(far, "rm", "web")
     assert found.returncode == 1
     assert b"9.9.9 speaks the protocol 2 only" in found.stderr
     assert b"same version on both" in found.stderr
@@ -369,134 +368,82 @@ def test_the_machine_stands_in_front_of_the_command(
 
 
 @pytest.mark.parametrize(
-    ("argv", "words", "changes", "stdin"),
+    ("argv", "words"),
     [
-        ("ps -a", "ps -a", False, False),
-        ("exec w -- sh -c x", "exec -- w sh -c x", False, False),
-        ("exec -i w cat -", "exec -i -- w cat -", False, True),
-        ("exec --timeout=5 w true", "exec --timeout 5 -- w true", False, False),
-        ("exec -e NOTHING w x", "exec -- w x", False, False),
-        ("exec -e TOKEN -e A=b w x", "exec -e TOKEN -e A=b -- w x", False, False),
-        ("run debian --name w", "run --name w -- debian", False, False),
-        ("run debian -d -v /a:/b", "run --detach -v /a:/b -- debian", True, False),
-        ("checkpoint w one -m note", "checkpoint -m note -- w one", True, False),
-        ("checkpoint rm w one", "checkpoint rm -- w one", True, False),
-        ("checkpoint -- rm", "checkpoint -- rm", True, False),
-        ("images", "images", False, False),
-        ("images rm x", "images rm -- x", True, False),
-        ("saves verify --deep", "saves verify --deep", False, False),
-        ("save w s --no-freeze", "save --no-freeze -- w s", True, False),
-        ("type w -", "type -- w -", True, True),
-        ("type w x", "type -- w x", True, False),
-        ("export s -", "export -- s -", True, False),
-        ("import -", "import -- -", True, True),
-        ("screenshot w -", "screenshot -- w -", False, False),
-        ("exec w -- df -h", "exec -- w df -h", False, False),
-        ("exec w -- ls --help", "exec -- w ls --help", False, False),
-        ("stop --all", "stop --all", True, False),
-        ("trash", "trash", False, False),
-        ("trash --empty a", "trash --empty -- a", True, False),
-        ("saves trash --empty", "saves trash --empty", True, False),
+        ("ps -a", "ps -a"),
+        ("checkpoint rm w --help", ""),
+        ("images", "images"),
+        ("images rm x", "images rm -- x"),
+        ("tree w --json", "tree --json -- w"),
+        ("diff w one --json", "diff --json -- w one"),
+        ("events --since=/x w", "events --since /x -- w"),
+        ("logs -f w", "logs -f -- w"),
+        ("rm --all-stopped", "rm --all-stopped"),
+        ("stop --all", "stop --all"),
+        ("run --fleet debian --name w", "run --fleet --name w -- debian"),
+        ("trash --empty a", "trash --empty -- a"),
+        ("mount w /a:/b", "mount -- w /a:/b"),
+        ("key w ctrl+l", "key -- w ctrl+l"),
+        ("view w", "view -- w"),
+        ("du --each", "du --each"),
     ],
 )
-def test_a_line_is_read_before_it_is_sent(
-    monkeypatch: pytest.MonkeyPatch, argv: str, words: str, *, changes: bool, stdin: bool
-) -> None:
-    monkeypatch.setenv("TOKEN", "secret")
-    monkeypatch.delenv("NOTHING", raising=False)
+def test_a_line_is_carried_out_by_that_program(argv: str, words: str) -> None:
     line = read_line(argv.split())
-    assert (" ".join(words_of(line)), line.changes, line.stdin) == (words, changes, stdin)
-
-
-class Shown:
-    """A command that has ended, after its output went to our terminal."""
-
-    def __init__(self, exit_code: int | None) -> None:
-        self.exit_code = exit_code
-
-    async def pieces(self) -> AsyncIterator[tuple[int, bytes]]:
-        yield 1, b"\x1b[?1049h"
+    assert line.asks_help == (not words)
+    if words:
+        assert (" ".join(line.words), line.is_from_here) == (words, False)
 
 
 @pytest.mark.parametrize(
-    ("exit_code", "is_undone"), [(0, False), (1, False), (137, True), (None, True)]
+    "argv",
+    [
+        *("exec w -- df -h", "exec -i w cat -", "exec -e TOKEN w x", "exec w -- ls --help"),
+        *("run debian --name w", "run debian -d -v /a:/b", "shell w", "cp w:/a -", "type w -"),
+        *("checkpoint w one -m note", "checkpoint -- rm", "saves verify --deep", "save w s"),
+        *("export s -", "import -", "screenshot w -", "record w x.gif", "snapshot w x.qcow2"),
+        *("start w", "stop w", "rm w", "restore w"),
+    ],
 )
-async def test_a_command_that_could_not_put_our_terminal_right_has_it_put_right(
-    monkeypatch: pytest.MonkeyPatch, exit_code: int | None, *, is_undone: bool
-) -> None:
-    written: list[bytes] = []
-
-    class Writer:
-        def __init__(self, _: int) -> None: ...
-
-        async def write(self, data: bytes) -> None:
-            written.append(data)
-
-        async def close(self) -> None: ...
-
-    async def types_nothing(*_: object) -> None: ...
-
-    monkeypatch.setattr(relaying, "FdWriter", Writer)
-    monkeypatch.setattr(relaying, "_type", types_nothing)
-    monkeypatch.setattr(terminal, "raw_terminal", contextlib.nullcontext)
-    monkeypatch.setattr(terminal, "terminal_size", lambda: (80, 24))
-    await relaying.show_in_terminal(cast("Any", Shown(exit_code)), cast("Any", None))
-    assert (b"\x1b[?1049l" in b"".join(written)) == is_undone
+def test_a_line_is_carried_out_from_here(argv: str) -> None:
+    line = read_line(argv.split())
+    assert line.is_from_here
+    assert not line.asks_help
 
 
-def test_what_others_may_read_of_what_is_fetched_is_as_here() -> None:
-    def mode(*argv: str) -> int:
-        (file,) = files_of(read_line(argv))
-        return file.mode
-
-    assert mode("export", "s", "s.quicksand") == 0o600
-    assert mode("snapshot", "w", "w.qcow2") == 0o600
-    assert mode("screenshot", "w", "w.png") == 0o644
-    assert mode("record", "w", "w.gif") == 0o644
-
-
-def test_a_variable_that_is_passed_on_has_its_value_beside_the_words(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("TOKEN", "secret\udcff\n")
-    monkeypatch.delenv("NOTHING", raising=False)
-    line = read_line(["exec", "-e", "TOKEN", "-e", "NOTHING", "-e", "A=b", "w", "true"])
-    assert line.values == {"TOKEN": "secret\udcff\n"}
-    assert not any("secret" in word for word in words_of(line))
-    # There, the command finds it; a variable of that machine is not meant.
-    monkeypatch.setenv("TOKEN", "of the other machine")
-    monkeypatch.setenv("NOTHING", "of the other machine")
-    monkeypatch.setenv(PASSED_ON, encode_values(line.values))
-    context = click.Context(click.Command("exec"))
-    found = parse_env(context, click.Option(["--env"]), ("TOKEN", "NOTHING", "A=b"))
-    assert found == {"TOKEN": "secret\udcff\n", "A": "b"}
-    assert PASSED_ON not in os.environ
-
-
-def test_every_file_of_a_command_is_either_sent_or_fetched() -> None:
-    files = {
-        (part.name, parameter.name)
+def test_a_variable_is_never_among_the_words_for_another_machine(tmp_path: Path) -> None:
+    """There, all users could read it."""
+    carrying = {
+        part.name
         for verb in all_verbs()
         for part in verb.walk()
-        for parameter in part.parameters
-        if parameter.kind in FILES
+        if any(one.kind is Kind.ENV for one in part.parameters)
     }
-    assert files == READ | WRITTEN
-    assert not READ & WRITTEN
+    assert carrying == {"run", "exec"}
+    bundle = tmp_path / "x.quicksand"
+    bundle.touch()
+    found = subprocess.run(
+        [*MODULE, "--host", "ssh://nowhere.invalid", "run", str(bundle), "-d", "-e", "TOKEN"],
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert found.returncode == 2
+    assert b"import it there first" in found.stderr
 
 
-def test_files_are_sent_and_fetched(far: FarHost, places: Paths, tmp_path: Path) -> None:
-    """A save goes there and comes back: what is written there is not left there."""
+def test_files_are_sent(far: FarHost, places: Paths, tmp_path: Path) -> None:
+    """They are not left there."""
     bundle = tmp_path / "a b.quicksand"
     bundle.write_bytes(b"no bundle" * 100_000)
     found = there(far, "info", str(bundle))
     assert found.returncode == 1
-    assert str(bundle).encode() in found.stderr
+    assert bundle.name.encode() in found.stderr
     kept = places.cache / "hosts"
     wait_for(lambda: not [path for path in kept.glob("*") if path.is_dir()], what="its place to go")
 
 
-def test_the_path_that_is_told_of_a_file_is_that_on_this_machine(
+def test_bundles_go_there_and_come_back(
     places: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = Home.make(tmp_path / "home")  # `places` has the user's own images
@@ -514,12 +461,25 @@ def test_the_path_that_is_told_of_a_file_is_that_on_this_machine(
         plain = told("export", "env", file)
         assert (plain.returncode, plain.stdout, plain.stderr) == (0, file.encode() + b"\n", b"")
         assert json.loads(told("export", "env", "--json", file).stdout)["file"] == whole
-        assert json.loads(told("info", "--json", file).stdout)["file"] == whole
+        assert Path(whole).stat().st_mode & 0o777 == 0o600
+        assert json.loads(told("info", "--json", file).stdout)["name"] == "env"
+        again = told("import", file, "--name", "env2", "--json")
+        assert again.returncode == 0, again.stderr
+        assert json.loads(again.stdout)["name"] == "env2"
+        streamed = told("export", "env2", "-")
+        assert (streamed.returncode, streamed.stderr) == (0, b"")
+        taken = there(found, "import", "-", "--name", "env3", stdin=streamed.stdout)
+        assert (taken.returncode, taken.stdout) == (0, b"env3\n"), taken.stderr
+        cut = there(found, "import", "-", "--name", "env4", stdin=streamed.stdout[:-20_000])
+        assert cut.returncode == 1
+        assert b"env4" not in told("saves", "list").stdout
         Path(whole).write_bytes(b"no bundle")
-        refused = told("info", file)
+        refused = told("import", file)
         assert refused.returncode == 1
-        assert whole.encode() in refused.stderr
-        assert str(places.cache).encode() not in refused.stderr
+        assert b"it is not a bundle" in refused.stderr
+        missing = told("export", "nope", "here/nope.quicksand")
+        assert (missing.returncode, missing.stdout) == (1, b"")
+        assert not (tmp_path / "here" / "nope.quicksand").exists()
         ended = "the far end to end"
         wait_for(lambda: not own_sockets(places.runtime, HOST_SOCKETS), what=ended)
 
@@ -569,7 +529,7 @@ def test_an_archive_and_a_recipe_that_lie_here_are_sent(tmp_path: Path) -> None:
     archive.touch()
     recipe.touch()
     line = read_line(["images", "build", "--from-oci", str(archive)])
-    assert words_of(line) == ["images", "build", "--from-oci", "./app.tar"]
+    assert line.words == ["images", "build", "--from-oci", "./app.tar"]
     line = read_line(["images", "build", str(recipe)])
-    assert words_of(line) == ["images", "build", "--", "./mine.toml"]
-    assert words_of(read_line(["images", "build", "debian"]))[-1] == "debian"
+    assert line.words == ["images", "build", "--", "./mine.toml"]
+    assert read_line(["images", "build", "debian"]).words[-1] == "debian"

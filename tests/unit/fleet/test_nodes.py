@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from dataclasses import replace
@@ -80,7 +81,7 @@ async def test_a_nodes_program_works_in_a_home_of_its_own(
         reaching, "PROGRAM", ("-P", "-c", "import os; print(os.getcwd(), os.stat('.').st_mode)")
     )
     for _ in range(2):
-        process = await way.start()
+        process = await way.start(stdout=asyncio.subprocess.PIPE)
         said = (await process.communicate())[0].decode()
         assert said == f"{way.home} {0o40700}\n"
     assert await end(places) == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -44,8 +44,8 @@ class Registry:
         return SimpleNamespace(name="desk", status=status, is_live=not stopped)
 
 
-@contextlib.contextmanager
-def attached(_: str, **__: bool) -> Iterator[Sandbox]:
+@contextlib.asynccontextmanager
+async def attached(_: str, **__: bool) -> AsyncIterator[Sandbox]:
     yield Sandbox()
 
 

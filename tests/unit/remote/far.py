@@ -8,20 +8,20 @@ import shlex
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 from quicksand.remote.peer_link import Answer, Link
 
 FAR_END = """
-import asyncio, sys
+import asyncio
 from quicksand.remote.serving import serve_stdio
 async def finish(registry, record):
     raise AssertionError("no revert is left")
 
-asyncio.run(serve_stdio(sys.argv[1:], lambda argv: None, finish))
+asyncio.run(serve_stdio(finish))
 """
-"""A far end whose program is given."""
+"""A far end that offers nothing."""
 
 
 Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -53,8 +53,9 @@ SSH = """
 import os, subprocess, sys, threading
 with open(sys.argv[1], "w") as file:
     print(os.getpid(), file=file)
-far = subprocess.Popen(sys.argv[2:], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                       stderr=subprocess.DEVNULL, start_new_session=True)
+far = subprocess.Popen(sys.argv[3:], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                       stderr=None if sys.argv[2] == "2" else subprocess.DEVNULL,
+                       start_new_session=True)
 with open(sys.argv[1].replace("ssh.pid", "far.pid"), "w") as file:
     print(far.pid, file=file)
 def copy(source, target):
@@ -63,19 +64,27 @@ def copy(source, target):
     os.close(target)
 threading.Thread(target=copy, args=(0, far.stdin.fileno()), daemon=True).start()
 copy(far.stdout.fileno(), 1)
+sys.exit(far.wait())
 """
 """An ssh that can be killed: it takes the connection with it, but not what is at the other end."""
 
 
-def make_ssh(directory: Path, program: Sequence[str]) -> None:
-    """An `ssh` that leads to a far end with that program, and writes its pid to `ssh.pid`."""
+def make_ssh(directory: Path) -> None:
+    """An `ssh` that leads to a far end, and writes its pid to `ssh.pid`."""
     directory.mkdir(exist_ok=True)
     (directory / "far_end.py").write_text(FAR_END)
+    write_ssh(directory, shlex.join((sys.executable, str(directory / "far_end.py"))), stderr="-")
+
+
+def write_ssh(directory: Path, program: str, stderr: str = "2") -> None:
+    """An `ssh` that runs ``program``, words of a shell in which ``$last`` is the line for there,
+    and writes its pid. With another ``stderr`` than "2" it passes none on."""
     (directory / "ssh.py").write_text(SSH)
-    end = (sys.executable, str(directory / "far_end.py"), *program)
-    words = (sys.executable, str(directory / "ssh.py"), str(directory / "ssh.pid"), *end)
+    words = shlex.join(
+        (sys.executable, str(directory / "ssh.py"), str(directory / "ssh.pid"), stderr)
+    )
     ssh = directory / "ssh"
-    ssh.write_text(f"#!/bin/sh\nexec {shlex.join(words)}\n")
+    ssh.write_text(f"#!/bin/sh\nfor last; do :; done\nexec {words} {program}\n")
     ssh.chmod(0o755)
 
 
