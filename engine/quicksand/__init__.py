@@ -57,8 +57,6 @@ if TYPE_CHECKING:
     from quicksand.life.qmp_events import Event as Event
     from quicksand.life.qmp_events import EventKind as EventKind
     from quicksand.life.sandbox_mounts import MountHandle as MountHandle
-    from quicksand.life.sandbox_stats import GuestProcess as GuestProcess
-    from quicksand.life.sandbox_stats import SandboxStats as SandboxStats
     from quicksand.named_images import AlpineDesktopSandbox as AlpineDesktopSandbox
     from quicksand.named_images import AlpineSandbox as AlpineSandbox
     from quicksand.named_images import DebianDesktopSandbox as DebianDesktopSandbox
@@ -66,7 +64,6 @@ if TYPE_CHECKING:
     from quicksand.named_images import UbuntuDesktopSandbox as UbuntuDesktopSandbox
     from quicksand.named_images import UbuntuSandbox as UbuntuSandbox
     from quicksand.qemu.accelerator import AcceleratorStatus as AcceleratorStatus
-    from quicksand.qemu.host_usage import HostUsage as HostUsage
     from quicksand.qemu.runtime import OS as OS
     from quicksand.qemu.runtime import MachineType as MachineType
     from quicksand.qemu.runtime import PlatformConfig as PlatformConfig
@@ -97,7 +94,10 @@ if TYPE_CHECKING:
     from quicksand.saves.save_manifest import SaveManifest as SaveManifest
     from quicksand.snapshots.comparison import Difference as Difference
     from quicksand.things.checkpoint import Checkpoint as Checkpoint
+    from quicksand.things.sandbox_facts import GuestProcess as GuestProcess
     from quicksand.things.sandbox_facts import GuestTraffic as GuestTraffic
+    from quicksand.things.sandbox_facts import HostUsage as HostUsage
+    from quicksand.things.sandbox_facts import SandboxStats as SandboxStats
     from quicksand.things.status import Status as Status
 else:
     # Names of packages beside the engine, such as quicksand_fleet, stand above for type checkers.

@@ -19,11 +19,11 @@ from quicksand_tui.views.overview import stats_lines
 from quicksand_tui.views.tables import MUTED
 
 if TYPE_CHECKING:
-    from quicksand.things.sandbox_facts import TrafficRates
+    from quicksand.things.sandbox_facts import GuestProcess, SandboxStats, TrafficRates
     from textual.app import ComposeResult
 
     from quicksand_tui.door.service import EngineService
-    from quicksand_tui.model.shown_sandboxes import GuestView, SandboxView
+    from quicksand_tui.model.shown_sandboxes import SandboxView
 
 ASK_EVERY_S = 2.0
 """Seconds between two questions to the guest."""
@@ -41,7 +41,8 @@ class StatsPanel(VerticalScroll, can_focus=True):
         self._sandbox: SandboxView | None = None
         self._asked = ""
         """The id of the sandbox whose guest is asked."""
-        self._guest: GuestView | None = None
+        self._guest: SandboxStats | None = None
+        self._busiest: tuple[GuestProcess, ...] = ()
         self._rates: TrafficRates | None = None
         self._why = ""
 
@@ -70,10 +71,11 @@ class StatsPanel(VerticalScroll, can_focus=True):
         meter = TrafficMeter()
         while True:
             try:
-                self._guest = await self._service.ask(
+                guest, self._busiest = await self._service.ask(
                     "The guest does not tell", lambda engine: engine.look_inside(sandbox_id)
                 )
-                meter.add(self._guest.traffic, time.monotonic())
+                self._guest = guest
+                meter.add(guest.guest_traffic, time.monotonic())
                 self._rates = meter.rates
                 self._why = ""
             except OperationError as error:
@@ -87,7 +89,7 @@ class StatsPanel(VerticalScroll, can_focus=True):
             return
         why = self._why or ("" if self._asked else f"it is {sandbox.state.value}")
         width = max(20, self.scrollable_content_region.width)
-        lines = stats_lines(sandbox, self._guest, why, width, self._rates)
+        lines = stats_lines(sandbox, self._guest, self._busiest, why, width, self._rates)
         content = Content("\n").join(
             Content.assemble(*((self._fit(text), STYLES[role]) for text, role in line))
             for line in lines

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from quicksand.base.errors import HistoryError, QuicksandError
 from quicksand.sandbox import Sandbox
-from quicksand.things.sandbox_facts import GuestTraffic
+from quicksand.things.sandbox_facts import GuestProcess, GuestTraffic
 from quicksand_disks.changes import ChangeKind, FileChange, FileType
 from quicksand_panes.guest_terminal import named
 from quicksand_pixels.encoding import fit, read_png
@@ -31,17 +31,15 @@ from quicksand_tui.model.shown_sandboxes import (
     ChangedPlace,
     Changes,
     Glance,
-    GuestView,
-    ProcessView,
 )
-from quicksand_tui.model.text import sanitise, sanitise_lines
+from quicksand_tui.model.text import harmless, sanitise, sanitise_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
-    from quicksand.things.sandbox_facts import GuestTraffic
+    from quicksand.things.sandbox_facts import GuestTraffic, SandboxStats
     from quicksand_pixels import Cells
 
     from quicksand_tui.door.engine_screen import ScreenPlace
@@ -60,9 +58,6 @@ SCALE_THERE = 0.25
 usual screen."""
 BUSIEST = 50
 """The most processes of a guest that are shown."""
-COMMAND_LIMIT = 200
-USER_LIMIT = 32
-"""The most characters shown of a process's command and user."""
 OUTPUT_MAX = 64 * 1024
 """The most bytes kept of a command's output; the rest is read and dropped, so that the command goes
 on."""
@@ -124,32 +119,14 @@ class Engine:
         ]
         return tuple(sorted(shells, key=lambda shell: -shell.created))
 
-    async def look_inside(self, sandbox_id: str) -> GuestView:
-        """Asks the guest of a running sandbox about its state. Raises TimeoutError."""
+    async def look_inside(self, sandbox_id: str) -> tuple[SandboxStats, tuple[GuestProcess, ...]]:
+        """Asks the guest of a running sandbox about its state, and for the processes with the most
+        CPU time, in descending order. Raises TimeoutError."""
         async with asyncio.timeout(ANSWER_S), self.reach(sandbox_id) as guest:
             stats = await guest.stats()
             processes = await guest.processes()
         busiest = sorted(processes, key=lambda process: -process.cpu_s)[:BUSIEST]
-        return GuestView(
-            memory_total=stats.guest_memory_total,
-            memory_used=max(0, stats.guest_memory_total - stats.guest_memory_available),
-            disk_total=stats.guest_disk_total,
-            disk_used=max(0, stats.guest_disk_total - stats.guest_disk_free),
-            load=stats.guest_load,
-            processes=stats.guest_processes,
-            uptime_s=stats.guest_uptime_s,
-            traffic=stats.guest_traffic,
-            busiest=tuple(
-                ProcessView(
-                    pid=process.pid,
-                    user=sanitise(process.user, limit=USER_LIMIT),
-                    rss=process.rss,
-                    cpu_s=process.cpu_s,
-                    command=sanitise(process.command, limit=COMMAND_LIMIT),
-                )
-                for process in busiest
-            ),
-        )
+        return stats, tuple(harmless(GuestProcess, process) for process in busiest)
 
     async def look_at_screen(
         self, sandbox_id: str, room: tuple[int, int], *, at: str = ""

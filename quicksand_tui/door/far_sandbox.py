@@ -19,10 +19,10 @@ from quicksand.guest import execution
 from quicksand.guest.shell import Shell, ShellInfo, WatchedShell
 from quicksand.hosted.relayed_screen import ScreenRelay
 from quicksand.hosted.remote_host import RemoteHost
-from quicksand.life.sandbox_stats import GuestProcess, SandboxStats, read_guest
-from quicksand.qemu.host_usage import HostUsage
+from quicksand.life.sandbox_stats import parse_processes, read_guest
 from quicksand.remote.agents import agent_session
 from quicksand.sandbox import Sandbox
+from quicksand.things.sandbox_facts import GuestProcess, HostUsage, SandboxStats
 from quicksand.things.status import Status
 
 from quicksand_tui.door.engine_screen import OpenScreen
@@ -175,7 +175,7 @@ class FarGuest:
         return await read_guest(NOT_KNOWN, self._opened)
 
     async def processes(self) -> list[GuestProcess]:
-        return GuestProcess.parse_all(await self._session.request("processes"))
+        return parse_processes(await self._session.request("processes"))
 
 
 @contextlib.asynccontextmanager

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from quicksand.base.errors import QuicksandError
     from quicksand.guest.execution import Command
     from quicksand.guest.shell import Shell, ShellInfo, WatchedShell
-    from quicksand.life.sandbox_stats import GuestProcess, SandboxStats
     from quicksand.records.layout import MachineDir
+    from quicksand.things.sandbox_facts import GuestProcess, SandboxStats
 
 
 class AnswerRight:

@@ -39,7 +39,7 @@ from quicksand_tui.verbs.ports import address_of, forward, suffix
 from quicksand_tui.verbs.verb import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from quicksand_tui.forms.form_fields import Suggest
     from quicksand_tui.model.shown_sandboxes import SandboxView
@@ -316,16 +316,14 @@ def unforward_form(sandbox: SandboxView) -> Form:
         title=f"End a forward to {sandbox.name}",
         does="ends it, with its connections",
         button="End it",
-        fields=(
-            Field(
-                id=PORT,
-                label="Port",
-                options=lambda world, _: _made(_now(sandbox, world)),
-            ),
-        ),
+        fields=(_port_field(sandbox, _made),),
         command=lambda values: unforward_of(values).command_for(sandbox.name),
         problems=_has_ended,
     )
+
+
+def _port_field(sandbox: SandboxView, of: Callable[[SandboxView], tuple[Option, ...]]) -> Field:
+    return Field(id=PORT, label="Port", options=lambda world, _: of(_now(sandbox, world)))
 
 
 def unforward_of(values: Values) -> Call[list[PortForward]]:
@@ -363,13 +361,7 @@ def copy_port_form(sandbox: SandboxView) -> Form:
         title=f"Copy a forwarded port of {sandbox.name}",
         does="copies it, if the terminal allows it",
         button="Copy",
-        fields=(
-            Field(
-                id=PORT,
-                label="Port",
-                options=lambda world, _: _all(_now(sandbox, world)),
-            ),
-        ),
+        fields=(_port_field(sandbox, _all),),
         command=lambda values: command_about("forward", sandbox.name),
         problems=_has_ended,
     )
@@ -406,30 +398,43 @@ NO, YES = "no", "yes"
 
 def form_of(
     verb: AnyVerb,
-    sandbox: SandboxView,
+    sandbox: SandboxView | None = None,
     *,
     given: Mapping[str, object] | None = None,
     first: Mapping[str, str] | None = None,
     about: str = "",
+    call: Callable[[Values], Call[Any]] | None = None,
 ) -> Form:
-    """Makes the form that asks for the parameters of a verb. ``given`` are the values of others,
-    ``first`` the texts of fields at first, and ``about`` names the thing it is about if that is not
-    the sandbox."""
+    """Makes the form that asks for the parameters of a verb, on a sandbox if it is about one.
+    ``given`` are the values of others, ``first`` the texts of fields at first, and ``about`` names
+    the thing it is about if that is not the sandbox. ``call`` makes the call of a mere command."""
     assert verb.form is not None, f"{verb} has no form"
-    asked = [one for one in verb.asked if one.asked and (not one.asked.of or one.asked.of(sandbox))]
+    name = sandbox.name if sandbox is not None else ""
+    asked = [
+        one
+        for one in verb.asked
+        if one.asked and (not one.asked.of or (sandbox is not None and one.asked.of(sandbox)))
+    ]
 
     def problems(values: Values, now: World) -> Mapping[str, str]:
-        there = now.sandbox(sandbox.id) or sandbox
+        there = sandbox and (now.sandbox(sandbox.id) or sandbox)
         found = {one.name: find_problem(one, values[one.name], there, now) for one in asked}
         return {name: problem for name, problem in found.items() if problem}
 
+    def look(values: Values) -> Mapping[str, str]:
+        found = {one.name: look_at_wheel(values[one.name]) for one in packaged}
+        return {name: problem for name, problem in found.items() if problem}
+
+    packaged = [one for one in asked if one.kind is Kind.PACKAGE]
+    make = call or (lambda values: call_of(verb, values, given))
     return Form(
-        title=verb.form.title.format(clip(about or sandbox.name, TITLE_CELLS)),
+        title=verb.form.title.format(clip(about or name, TITLE_CELLS)),
         does=verb.form.does,
         button=verb.form.button,
         fields=tuple(_field(one, first or {}, sandbox) for one in asked),
-        command=lambda values: call_of(verb, values, given).command_for(sandbox.name),
+        command=lambda values: make(values).command_for(name),
         problems=problems,
+        look=look if packaged else None,
         remarks=lambda values, _: {one.name: _remark(one, values[one.name]) for one in asked},
         shows_saves=any(one.kind is Kind.NEW_SAVE for one in asked),
     )
@@ -438,9 +443,12 @@ def form_of(
 def call_of(verb: AnyVerb, values: Values, given: Mapping[str, object] | None = None) -> Call[Any]:
     """Returns the call of a verb with typed values, by the names of its parameters, and with the
     other values that are ``given``."""
-    typed = {name: read_value(verb.parameter(name), text) for name, text in values.items()}
-    call: Call[Any] = verb(**typed, **(given or {}))
+    call: Call[Any] = verb(**typed_values(verb, values), **(given or {}))
     return call
+
+
+def typed_values(verb: AnyVerb, values: Values) -> dict[str, Any]:
+    return {name: read_value(verb.parameter(name), text) for name, text in values.items()}
 
 
 def read_value(parameter: Parameter, text: str) -> Any:
@@ -457,21 +465,21 @@ def read_value(parameter: Parameter, text: str) -> Any:
     return [text] if parameter.repeatable else text
 
 
-def find_problem(parameter: Parameter, text: str, sandbox: SandboxView, world: World) -> str:
-    """Returns the problem of a typed value of a verb on a sandbox that is seen without a look at
-    the host; "" if there is none."""
-    match parameter.kind:
-        case Kind.COUNT:
-            return _find_count_problem(parameter, text)
-        case Kind.NEW_TAG:
-            return find_tag_problem(text, sandbox.tree)
-        case Kind.NEW_SAVE:
-            return find_save_name_problem(text, world.at(sandbox.host))
-        case Kind.MOUNT:
-            return find_mount_problem(text, sandbox)
-        case Kind.FORWARD:
-            return find_forward_problem(text, world)
-    return ""
+def find_problem(parameter: Parameter, text: str, sandbox: SandboxView | None, world: World) -> str:
+    """Returns the problem of a typed value of a verb, on a sandbox if it is about one, that is seen
+    without a look at the host; "" if there is none."""
+    finders: dict[Kind, Callable[[], str]] = {
+        Kind.COUNT: lambda: _find_count_problem(parameter, text),
+        Kind.PACKAGE: lambda: find_package_problem(text),
+        Kind.FORWARD: lambda: find_forward_problem(text, world),
+    }
+    if sandbox is not None:
+        finders |= {
+            Kind.NEW_TAG: lambda: find_tag_problem(text, sandbox.tree),
+            Kind.NEW_SAVE: lambda: find_save_name_problem(text, world.at(sandbox.host)),
+            Kind.MOUNT: lambda: find_mount_problem(text, sandbox),
+        }
+    return finders[parameter.kind]() if parameter.kind in finders else ""
 
 
 def _find_count_problem(parameter: Parameter, text: str) -> str:
@@ -483,10 +491,14 @@ def _find_count_problem(parameter: Parameter, text: str) -> str:
     return f"a number from {least} to {most}"
 
 
-def _field(parameter: Parameter, first: Mapping[str, str], sandbox: SandboxView) -> Field:
+def _field(parameter: Parameter, first: Mapping[str, str], sandbox: SandboxView | None) -> Field:
     asked = parameter.asked
     assert asked is not None
     options = tuple(Option(value=v, label=label, note=note) for v, label, note in asked.choices)
+    if parameter.kind is Kind.CHOICE and not options:
+        own = [Option(value=value, label=value) for value in parameter.all_choices]
+        options = (Option(value="", label=asked.hint), *own)
+    names = PUBLISHED if parameter.kind is Kind.PACKAGE else ()
     is_flag = parameter.kind is Kind.FLAG
     default = NO if is_flag else str(parameter.default or "")
     return Field(
@@ -497,8 +509,22 @@ def _field(parameter: Parameter, first: Mapping[str, str], sandbox: SandboxView)
         limit=asked.limit() if callable(asked.limit) else asked.limit,
         choices=(NO, YES) if is_flag else (),
         options=(lambda world, values: options) if options else None,
-        suggest=_suggesting(sandbox) if parameter.kind is Kind.NEW_SAVE else None,
+        suggest=_suggesting(sandbox) if sandbox and parameter.kind is Kind.NEW_SAVE else None,
+        complete=_completing(asked.endings, names) if asked.endings else None,
     )
+
+
+def _completing(
+    endings: tuple[str, ...], names: Collection[str]
+) -> Callable[[str], tuple[str, ...]]:
+    """Returns the completion by some names, and by files with these endings. It waits for the
+    disk."""
+
+    def complete(typed: str) -> tuple[str, ...]:
+        known = (name for name in names if typed and name.startswith(typed))
+        return (*known, *complete_file(typed, endings))
+
+    return complete
 
 
 def _suggesting(sandbox: SandboxView) -> Suggest:
@@ -507,59 +533,17 @@ def _suggesting(sandbox: SandboxView) -> Suggest:
 
 def _remark(parameter: Parameter, text: str) -> str:
     assert parameter.asked is not None
-    return parameter.asked.remarks[text == YES]
-
-
-ARCHS = (
-    Option(value="", label="this host's"),
-    Option(value="amd64", label="amd64"),
-    Option(value="arm64", label="arm64"),
-)
+    return parameter.asked.remarks[text not in ("", NO)]
 
 
 def install_form(package: str = "") -> Form:
     """Makes the form that asks for a package to install, with its known facts."""
-    return Form(
-        title="Install an image",
-        does="installs it",
-        button="Install",
-        fields=(
-            Field(
-                id="name",
-                label="Name",
-                value=package,
-                hint="alpine, alpine==0.10.1, or the path of a .whl",
-                limit=PATH_MAX,
-                complete=complete_package,
-            ),
-            Field(
-                id="source",
-                label="From",
-                hint="the package index, then the project's releases",
-                limit=PATH_MAX,
-                complete=lambda typed: complete_file(typed, (".whl",)),
-            ),
-            Field(id="arch", label="Arch", options=lambda world, values: ARCHS),
-        ),
-        command=lambda values: install_of(values).command_for(),
-        problems=lambda values, _: _only("name", find_package_problem(values["name"])),
-        look=lambda values: _only("name", look_at_wheel(values["name"])),
-        remarks=lambda values, _: {"arch": "" if values["arch"] else "what runs fast here"},
-    )
+    return form_of(packages.INSTALL, first={"names": package}, call=install_of)
 
 
 def install_of(values: Values) -> Call[Any]:
     """Returns what the form asks for."""
-    source, arch = values["source"], values["arch"]
-    return packages.install(values["name"], sources=(source,) if source else (), arch=arch or None)
-
-
-def complete_package(typed: str) -> tuple[str, ...]:
-    """Returns the published images whose names begin with the typed text, and paths of wheels.
-    Waits for the disk."""
-    names = tuple(name for name in PUBLISHED if typed and name.startswith(typed))
-    return (*names, *complete_file(typed, (".whl",)))
-
-
-def _only(field: str, problem: str) -> dict[str, str]:
-    return {field: problem} if problem else {}
+    typed = typed_values(packages.INSTALL, values)
+    return packages.install(
+        values["names"], sources=typed["sources"] or (), arch=typed["arch"] or None
+    )

@@ -161,36 +161,6 @@ class TrafficMeter:
 
 
 @frozen
-class ProcessView:
-    """A process as its guest reports it. All text is sanitised."""
-
-    pid: int
-    user: str
-    rss: int
-    """Bytes."""
-    cpu_s: float
-    command: str
-
-
-@frozen
-class GuestView:
-    """A guest's report on itself; memory and disk are in bytes."""
-
-    memory_total: int
-    memory_used: int
-    disk_total: int
-    disk_used: int
-    load: float
-    """The load average over one minute."""
-    processes: int
-    uptime_s: float
-    traffic: GuestTraffic | None = None
-    """The traffic since the boot; None if the guest has no network or does not report it."""
-    busiest: tuple[ProcessView, ...] = ()
-    """The processes with the most CPU time, in descending order."""
-
-
-@frozen
 class RemovedView:
     """A sandbox that was deleted. All text is sanitised."""
 

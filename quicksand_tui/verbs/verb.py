@@ -296,6 +296,7 @@ def command(
     takes_rest: bool = False,
     after: str = "",
     parts: tuple[AnyVerb, ...] = (),
+    form: Form | None = None,
 ) -> AnyVerb:
     """Makes a verb whose command is a function in a module, named as `Verb.module` says. ``reads``:
     it only reads. ``after``: the verb that it follows in the help, if it is of another package."""
@@ -307,6 +308,7 @@ def command(
         summary=summary,
         reads=reads,
         takes_rest=takes_rest,
+        form=form,
     )
     made.parts = parts
     return made
@@ -384,9 +386,12 @@ class Asked(NamedTuple):
     limit: int | Callable[[], int] = 200
     """The most characters that can be typed."""
     choices: tuple[Choice, ...] = ()
-    """The values to choose from; without them, the value is typed."""
+    """The values to choose from; without them, and without choices of the parameter itself, the
+    value is typed."""
+    endings: tuple[str, ...] = ()
+    """The endings of the files by whose paths it is completed."""
     remarks: tuple[str, str] = ("", "")
-    """The meaning of a flag if it is not given, and if it is."""
+    """The meaning of the parameter if it is not given, and if it is."""
     of: Callable[[SandboxView], bool] | None = None
     """Whether the form of a sandbox has the field; None means always."""
 

@@ -29,9 +29,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from quicksand.things.mount_facts import MountFacts
-    from quicksand.things.sandbox_facts import GuestTraffic, TrafficRates
+    from quicksand.things.sandbox_facts import (
+        GuestProcess,
+        GuestTraffic,
+        SandboxStats,
+        TrafficRates,
+    )
 
-    from quicksand_tui.model.shown_sandboxes import EventView, GuestView, SandboxView
+    from quicksand_tui.model.shown_sandboxes import EventView, SandboxView
     from quicksand_tui.model.world import World
 
 
@@ -386,7 +391,8 @@ Part = tuple[str, str]
 
 def stats_lines(
     view: SandboxView,
-    guest: GuestView | None,
+    guest: SandboxStats | None,
+    busiest: Sequence[GuestProcess],
     why: str,
     width: int,
     rates: TrafficRates | None = None,
@@ -398,7 +404,7 @@ def stats_lines(
     if guest is None:
         lines.append([(why or "asking…", "muted")])
         return lines
-    lines += _guest_lines(guest, width, rates)
+    lines += _guest_lines(guest, busiest, width, rates)
     return lines
 
 
@@ -440,24 +446,30 @@ def _network_line(traffic: GuestTraffic, rates: TrafficRates | None, width: int)
     return [(f"{'Network':<{LABEL_WIDTH}}", "muted"), (value, ""), (bars, "accent")]
 
 
-def _guest_lines(guest: GuestView, width: int, rates: TrafficRates | None) -> list[list[Part]]:
-    memory = f"{size_text(guest.memory_used)} of {size_text(guest.memory_total)}"
-    disk = f"{size_text(guest.disk_used)} of {size_text(guest.disk_total)}"
+def _guest_lines(
+    guest: SandboxStats,
+    busiest: Sequence[GuestProcess],
+    width: int,
+    rates: TrafficRates | None,
+) -> list[list[Part]]:
+    memory = f"{size_text(guest.guest_memory_used)} of {size_text(guest.guest_memory_total)}"
+    disk = f"{size_text(guest.guest_disk_used)} of {size_text(guest.guest_disk_total)}"
+    load, up = f"{guest.guest_load:.2f}", age_text(guest.guest_uptime_s)
     lines: list[list[Part]] = [
         [(f"{'Memory':<{LABEL_WIDTH}}", "muted"), (memory, "")],
         [(f"{'Disk':<{LABEL_WIDTH}}", "muted"), (disk, "")],
         [
             (f"{'Load':<{LABEL_WIDTH}}", "muted"),
-            (f"{guest.load:.2f} · {guest.processes} processes · up {age_text(guest.uptime_s)}", ""),
+            (f"{load} · {guest.guest_processes} processes · up {up}", ""),
         ],
     ]
-    if guest.traffic is not None:
-        lines.append(_network_line(guest.traffic, rates, width))
+    if guest.guest_traffic is not None:
+        lines.append(_network_line(guest.guest_traffic, rates, width))
     lines += [
         [("", "")],
         [(f"{'PID':>7}  {'USER':<8} {'RSS':>6} {'CPU':>8}  COMMAND", "muted")],
     ]
-    for process in guest.busiest:
+    for process in busiest:
         head = (
             f"{process.pid:>7}  {clip(process.user, 8):<8} {size_text(process.rss):>6}"
             f" {process.cpu_s:>7.1f}s  "

@@ -48,9 +48,7 @@ from quicksand.life.sandbox_display import Region
 from quicksand.life.sandbox_life import Life
 from quicksand.life.sandbox_mounts import MountHandle
 from quicksand.life.sandbox_saves import Saves
-from quicksand.life.sandbox_stats import SandboxStats
 from quicksand.mounts.known_mounts import Written
-from quicksand.qemu.host_usage import HostUsage
 from quicksand.records.config import Accelerator, NetworkMode, SandboxConfig
 from quicksand.records.mount import Mount
 from quicksand.records.port_forwards import PortForward
@@ -59,7 +57,7 @@ from quicksand.saves.save_manifest import Base, Parent, Save, SavedLayer, SaveMa
 from quicksand.snapshots.comparison import Difference
 from quicksand.snapshots.recognition import ShellTail
 from quicksand.things.checkpoint import Checkpoint
-from quicksand.things.sandbox_facts import GuestTraffic
+from quicksand.things.sandbox_facts import GuestTraffic, HostUsage, SandboxStats
 
 __all__ = ["ForeignValueError", "decode", "encode", "hints_of"]
 

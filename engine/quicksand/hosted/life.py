@@ -36,11 +36,11 @@ from quicksand.hosted.codec import (
     hints_of,
 )
 from quicksand.hosted.remote_host import RemoteHost
-from quicksand.life.sandbox_stats import SandboxStats
 from quicksand.records.command_log import COMMAND_MAX
 from quicksand.remote.agents import RelayedAgent
 from quicksand.remote.connection import Sharing
 from quicksand.remote.peer_link import Channel
+from quicksand.things.sandbox_facts import SandboxStats
 
 ENDS = frozenset({"stop", "trash"})
 """Methods after which no part of a sandbox may be in use."""

@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     from quicksand.guest.directory_watch import DirectoryWatch
     from quicksand.guest.shell import Shell, ShellInfo, WatchedShell
     from quicksand.guest.users import Login, SandboxUser
-    from quicksand.life.sandbox_stats import GuestProcess, SandboxStats
     from quicksand.snapshots.recognition import ShellTail
-    from quicksand.things.sandbox_facts import GuestTraffic
+    from quicksand.things.sandbox_facts import GuestProcess, GuestTraffic, SandboxStats
 
 SHELL_LOOK_S = 1.0
 """Seconds to wait for a terminal's output; a checkpoint does not wait longer for an extra."""
@@ -342,4 +341,4 @@ class InGuest:
 
     async def processes(self) -> list[GuestProcess]:
         """The guest's processes, as the guest reports them."""
-        return machinery.GuestProcess.parse_all(await self.request("processes"))
+        return machinery.parse_processes(await self.request("processes"))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from quicksand.life.image_building import build_if_missing, known_options, suggested_options
     from quicksand.life.qmp_events import watch_events
     from quicksand.life.sandbox_removal import SandboxTrash, remove_sandbox
-    from quicksand.life.sandbox_stats import GuestProcess, read_stats
+    from quicksand.life.sandbox_stats import parse_processes, read_stats
     from quicksand.qemu.guest_resume import set_clock_soon
     from quicksand.qemu.process import remove_quietly, why_gone
     from quicksand.qemu.qemu_hypervisor import Qemu

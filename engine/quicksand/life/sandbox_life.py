@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from quicksand.base.progress import BootTiming, Progress
     from quicksand.guest.agent.session import Session
     from quicksand.guest.execution import ExitStatus
-    from quicksand.life.sandbox_stats import SandboxStats
     from quicksand.qemu.process import OwnedProcess, StartedMachine
     from quicksand.snapshots.history import History
+    from quicksand.things.sandbox_facts import SandboxStats
     from quicksand.warm.publishing import ForwarderCheck
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any
 
 from quicksand.base.errors import AgentProtocolError
@@ -12,64 +11,32 @@ from quicksand.guest.agent import values
 from quicksand.guest.agent.session import Session
 from quicksand.guest.guest_files import GuestFiles
 from quicksand.guest.network import read_traffic
-from quicksand.qemu.host_usage import HostUsage, host_usage
+from quicksand.qemu.host_usage import host_usage
 from quicksand.records.sandboxes import Entry
-from quicksand.things.sandbox_facts import GuestTraffic
+from quicksand.things.sandbox_facts import GuestProcess, HostUsage, SandboxStats
 
 PROCESSES_MAX = 10_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SandboxStats:
-    """A sandbox's use of the host, and its guest's own report. Memory and disk are in bytes."""
-
-    host: HostUsage
-    guest_memory_total: int
-    guest_memory_available: int
-    guest_disk_total: int
-    guest_disk_free: int
-    guest_load: float
-    """The guest's load average over one minute."""
-    guest_processes: int
-    guest_uptime_s: float
-    guest_traffic: GuestTraffic | None
-    """None if the guest does not report it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GuestProcess:
-    """A process of the guest, as the guest reports it."""
-
-    pid: int
-    ppid: int
-    user: str
-    state: str
-    """One letter, as in proc_pid_stat(5)."""
-    rss: int
-    """Bytes of resident memory."""
-    cpu_s: float
-    command: str
-
-    @classmethod
-    def parse_all(cls, reply: dict[str, Any]) -> list[GuestProcess]:
-        """Parse the agent's reply. Raises AgentProtocolError."""
-        try:
-            found = reply["processes"]
-            assert isinstance(found, list)
-            return [
-                cls(
-                    pid=values.whole(value["pid"]),
-                    ppid=values.whole(value["ppid"]),
-                    user=values.text(value["user"], 64),
-                    state=values.text(value["state"], 8),
-                    rss=values.whole(value["rss"]),
-                    cpu_s=values.real(value["cpu_s"]),
-                    command=values.text(value["command"]),
-                )
-                for value in found[:PROCESSES_MAX]
-            ]
-        except (AssertionError, KeyError, TypeError, ValueError) as error:
-            raise AgentProtocolError("the agent's list of processes makes no sense") from error
+def parse_processes(reply: dict[str, Any]) -> list[GuestProcess]:
+    """Return the processes in the agent's reply. Raises AgentProtocolError."""
+    try:
+        found = reply["processes"]
+        assert isinstance(found, list)
+        return [
+            GuestProcess(
+                pid=values.whole(value["pid"]),
+                ppid=values.whole(value["ppid"]),
+                user=values.text(value["user"], 64),
+                state=values.text(value["state"], 8),
+                rss=values.whole(value["rss"]),
+                cpu_s=values.real(value["cpu_s"]),
+                command=values.text(value["command"]),
+            )
+            for value in found[:PROCESSES_MAX]
+        ]
+    except (AssertionError, KeyError, TypeError, ValueError) as error:
+        raise AgentProtocolError("the agent's list of processes makes no sense") from error
 
 
 async def read_stats(entry: Entry, session: Callable[[], Awaitable[Session]]) -> SandboxStats:

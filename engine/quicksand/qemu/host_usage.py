@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 
 from quicksand.base.footprint import Footprint
 from quicksand.base.paths import paths
@@ -12,25 +11,7 @@ from quicksand.qemu.keeper_parts.bounds import bound_of, memory_of
 from quicksand.records.layout import runtime_dir, sandbox_dir
 from quicksand.records.paused import too_much, why_oversized
 from quicksand.records.sandboxes import Entry
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostUsage:
-    """QEMU's use of the host, read from /proc without asking the guest."""
-
-    cpu_seconds: float
-    """CPU time since QEMU started; the difference of two readings gives a rate."""
-    rss: int
-    """Bytes of resident memory; shared pages count in full."""
-    disk: int
-    """Bytes on disk that removing the sandbox would free."""
-    uptime_s: float
-    memory: int = 0
-    """Bytes of QEMU's own memory, in RAM or in swap, without file-backed pages."""
-    memory_bound: int | None = None
-    """Bytes of it beyond which the sandbox is paused; None if that is not watched."""
-    oversized: str = ""
-    """The reason why the sandbox is too large, if it is: it has too much of the host's memory."""
+from quicksand.things.sandbox_facts import HostUsage
 
 
 def host_usage(entry: Entry) -> HostUsage:

@@ -1,5 +1,4 @@
-"""A sandbox as its records on disk tell it, how each fact is shown, and what passes between its
-guest and the world."""
+"""A sandbox as its records on disk tell it, how each fact is shown, and its figures."""
 
 from __future__ import annotations
 
@@ -24,6 +23,65 @@ class TrafficRates:
     received: float = 0.0
     sent: float = 0.0
     history: tuple[float, ...] = ()
+
+
+@frozen
+class HostUsage:
+    """QEMU's use of the host, read from /proc without asking the guest."""
+
+    cpu_seconds: float
+    """CPU time since QEMU started; the difference of two readings gives a rate."""
+    rss: int
+    """Bytes of resident memory; shared pages count in full."""
+    disk: int
+    """Bytes on disk that removing the sandbox would free."""
+    uptime_s: float
+    memory: int = 0
+    """Bytes of QEMU's own memory, in RAM or in swap, without file-backed pages."""
+    memory_bound: int | None = None
+    """Bytes of it beyond which the sandbox is paused; None if that is not watched."""
+    oversized: str = ""
+    """The reason why the sandbox is too large, if it is: it has too much of the host's memory."""
+
+
+@frozen
+class SandboxStats:
+    """A sandbox's use of the host, and its guest's own report. Memory and disk are in bytes."""
+
+    host: HostUsage
+    guest_memory_total: int
+    guest_memory_available: int
+    guest_disk_total: int
+    guest_disk_free: int
+    guest_load: float
+    """The guest's load average over one minute."""
+    guest_processes: int
+    guest_uptime_s: float
+    guest_traffic: GuestTraffic | None
+    """None if the guest does not report it."""
+
+    @property
+    def guest_memory_used(self) -> int:
+        return max(0, self.guest_memory_total - self.guest_memory_available)
+
+    @property
+    def guest_disk_used(self) -> int:
+        return max(0, self.guest_disk_total - self.guest_disk_free)
+
+
+@frozen
+class GuestProcess:
+    """A process of the guest, as the guest reports it."""
+
+    pid: int
+    ppid: int
+    user: str
+    state: str
+    """One letter, as in proc_pid_stat(5)."""
+    rss: int
+    """Bytes of resident memory."""
+    cpu_s: float
+    command: str
 
 
 @frozen

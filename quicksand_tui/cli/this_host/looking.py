@@ -45,8 +45,8 @@ from quicksand_tui.model.remedy_words import text_of
 from quicksand_tui.model.text import Plain, clean
 
 if TYPE_CHECKING:
-    from quicksand.life.sandbox_stats import SandboxStats
     from quicksand.sandbox import Sandbox
+    from quicksand.things.sandbox_facts import SandboxStats
 
     from quicksand_tui.cli.runner import Signals
     from quicksand_tui.door.event_watch import EventWatch
@@ -444,12 +444,10 @@ class Reading:
             return (*host, self.error or "-", "", "", "", "")
         traffic = guest.guest_traffic
         moved = traffic and f"{show_size(traffic.received)} / {show_size(traffic.sent)}"
-        memory = guest.guest_memory_total - guest.guest_memory_available
-        disk = guest.guest_disk_total - guest.guest_disk_free
         return (
             *host,
-            f"{show_size(memory)} of {show_size(guest.guest_memory_total)}",
-            f"{show_size(disk)} of {show_size(guest.guest_disk_total)}",
+            f"{show_size(guest.guest_memory_used)} of {show_size(guest.guest_memory_total)}",
+            f"{show_size(guest.guest_disk_used)} of {show_size(guest.guest_disk_total)}",
             f"{guest.guest_load:.2f}",
             guest.guest_processes,
             moved or "-",

@@ -17,7 +17,13 @@ from quicksand.records.port_forwards import PortForward
 from quicksand.things.checkpoint import Checkpoint, CheckpointFacts
 from quicksand.things.image_info import ImageInfo
 from quicksand.things.mount_facts import MountFacts
-from quicksand.things.sandbox_facts import GuestTraffic, TrafficRates
+from quicksand.things.sandbox_facts import (
+    GuestProcess,
+    GuestTraffic,
+    HostUsage,
+    SandboxStats,
+    TrafficRates,
+)
 from quicksand.things.status import MountState, Status
 from quicksand_panes.guest_terminal import LinkState, LinkStatus, Said, Sink
 from quicksand_pixels.encoding.half_cells import fit
@@ -39,8 +45,6 @@ from quicksand_tui.model.shown_sandboxes import (
     CheckpointTree,
     CheckpointView,
     Glance,
-    GuestView,
-    ProcessView,
     SandboxView,
 )
 from quicksand_tui.model.specs import NewSpec
@@ -162,21 +166,28 @@ KEPT = replace(FULL, sandboxes=(WEB_PAST, DB_PAST, AGENT))
 """Sandboxes with checkpoints."""
 
 
-GUEST = GuestView(
-    memory_total=485 * MIB,
-    memory_used=61 * MIB,
-    disk_total=4 * GIB,
-    disk_used=700 * MIB,
-    load=0.42,
-    processes=61,
-    uptime_s=9000.0,
-    traffic=GuestTraffic(received=48 * MIB, sent=3 * MIB),
-    busiest=(
-        ProcessView(
-            pid=412, user="root", rss=14 * MIB, cpu_s=73.4, command="python3 -m http.server"
-        ),
-        ProcessView(pid=1, user="root", rss=9 * MIB, cpu_s=2.1, command="/sbin/init"),
-    ),
+GUEST = SandboxStats(
+    host=HostUsage(cpu_seconds=0.0, rss=0, disk=0, uptime_s=0.0),
+    guest_memory_total=485 * MIB,
+    guest_memory_available=(485 - 61) * MIB,
+    guest_disk_total=4 * GIB,
+    guest_disk_free=4 * GIB - 700 * MIB,
+    guest_load=0.42,
+    guest_processes=61,
+    guest_uptime_s=9000.0,
+    guest_traffic=GuestTraffic(received=48 * MIB, sent=3 * MIB),
+)
+
+
+def process_of(pid: int, rss: int, cpu_s: float, command: str, user: str = "root") -> GuestProcess:
+    return GuestProcess(
+        pid=pid, ppid=0, user=user, state="S", rss=rss, cpu_s=cpu_s, command=command
+    )
+
+
+BUSIEST = (
+    process_of(412, 14 * MIB, 73.4, "python3 -m http.server"),
+    process_of(1, 9 * MIB, 2.1, "/sbin/init"),
 )
 
 
@@ -474,9 +485,9 @@ class FakeService(FakeSaves, EngineService):
         made = tuple(replace(m, **facts) if m.id == checkpoint_id else m for m in tree.checkpoints)
         self.set_tree(sandbox_id, made, tree.head)
 
-    async def look_inside(self, sandbox_id: str) -> GuestView:
+    async def look_inside(self, sandbox_id: str) -> tuple[SandboxStats, tuple[GuestProcess, ...]]:
         self.calls.append(f"look inside {sandbox_id}")
-        return GUEST
+        return GUEST, BUSIEST
 
     def tree(self, sandbox_id: str) -> CheckpointTree:
         found = self.world.sandbox(sandbox_id)

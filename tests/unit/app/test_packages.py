@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from textual.widgets import Input
 
-from quicksand_tui.forms.verb_forms import complete_package, install_form, install_of
+from quicksand_tui.forms.verb_forms import install_form, install_of
 from quicksand_tui.model.jobs import CANCELLABLE, JobVerb
 from quicksand_tui.screens.form import FormScreen
 from tests.unit.app.fakes import (
@@ -59,7 +59,7 @@ async def test_a_name_on_the_line_is_filled_into_the_form() -> None:
         await pilot.press("enter")
         await until(lambda: isinstance(app.screen, FormScreen))
         await until(lambda: "quicksand-tui install alpine" in screen_text(app))
-        assert app.screen.query_one("#name", Input).value == "alpine"
+        assert app.screen.query_one("#names", Input).value == "alpine"
         assert service.calls == [], "the form asks first"
 
 
@@ -86,21 +86,21 @@ async def test_an_image_is_uninstalled_after_a_question() -> None:
 
 def test_the_form_says_what_is_no_package(tmp_path: Path) -> None:
     form = install_form()
-    values = {"name": "", "source": "", "arch": ""}
-    assert "name" in form.problems(values, FULL)
+    values = {"names": "", "sources": "", "arch": ""}
+    assert "names" in form.problems(values, FULL)
     assert (
-        "is no name of an image package" in form.problems({**values, "name": "a b"}, FULL)["name"]
+        "is no name of an image package" in form.problems({**values, "names": "a b"}, FULL)["names"]
     )
-    wheel = {**values, "name": str(tmp_path / "x.whl")}
+    wheel = {**values, "names": str(tmp_path / "x.whl")}
     assert form.problems(wheel, FULL) == {}
     assert form.look is not None
-    assert form.look(wheel) == {"name": "there is no such file"}
+    assert form.look(wheel) == {"names": "there is no such file"}
     (tmp_path / "x.whl").touch()
     assert form.look(wheel) == {}
 
 
 def test_the_command_is_that_of_the_form() -> None:
-    values = {"name": "alpine==0.10.1", "source": "/srv/wheels", "arch": "arm64"}
+    values = {"names": "alpine==0.10.1", "sources": "/srv/wheels", "arch": "arm64"}
     assert install_of(values).command_for() == (
         "quicksand-tui install --from /srv/wheels --arch arm64 alpine==0.10.1"
     )
@@ -111,5 +111,7 @@ def test_published_names_and_wheels_complete_what_is_typed(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "alp.whl").touch()
+    complete_package = install_form().fields[0].complete
+    assert complete_package is not None
     assert complete_package("al") == ("alpine", "alpine-desktop", "alp.whl")
     assert complete_package("") == ("alp.whl",)

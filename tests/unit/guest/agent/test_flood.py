@@ -25,7 +25,7 @@ from quicksand.guest.agent.values import TEXT_MAX
 from quicksand.guest.agent.wire import Stream
 from quicksand.guest.guest_files import GuestFiles
 from quicksand.guest.shell import ShellInfo
-from quicksand.life.sandbox_stats import GuestProcess
+from quicksand.life.sandbox_stats import parse_processes
 
 from tests.unit.guest.agent.fake_agent import FakeAgent, session_with
 
@@ -249,7 +249,7 @@ async def test_names_in_listings_are_cut_and_listings_end() -> None:
 
 def test_texts_of_processes_and_terminals_are_cut() -> None:
     process = {"pid": 1, "ppid": 0, "rss": 0, "cpu_s": 0}
-    found = GuestProcess.parse_all(
+    found = parse_processes(
         {"processes": [{**process, "user": LONG, "state": LONG, "command": LONG}]}
     )[0]
     assert len(found.command) < TEXT_MAX + 100
@@ -270,7 +270,7 @@ def test_numbers_that_make_no_sense_are_refused(number: object) -> None:
     process = {"pid": 1, "ppid": 0, "rss": 0, "cpu_s": 0, "user": "", "state": "", "command": ""}
     for key in ("pid", "rss", "cpu_s"):
         with pytest.raises(AgentProtocolError, match="makes no sense"):
-            GuestProcess.parse_all({"processes": [{**process, key: number}]})
+            parse_processes({"processes": [{**process, key: number}]})
 
 
 def test_what_a_guest_says_of_its_boot_is_numbers_or_nothing() -> None:
