@@ -145,7 +145,7 @@ class Checkout:
         for path, name in ((place, "PLACE"), (self._root, "CHECKOUT")):
             text = text.replace(str(path), name)
         if "--help" not in words and not more:
-            text = re.sub(r"\b[0-9a-f]{12}\b", "ID", text)
+            text = re.sub(r"(\b|e2b_)[0-9a-f]{12,}\b", "ID", text)
             text = re.sub(r"[0-9]+(\.[0-9]+)?( [KMGT]i?B| B)?", "N", text)
             text = re.sub(r"[ ─]{2,}", "  ", text)
         shutil.rmtree(place.parent)

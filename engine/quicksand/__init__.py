@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from quicksand.guest.execution import ExecuteResult as ExecuteResult
     from quicksand.guest.guest_files import GuestFile as GuestFile
     from quicksand.guest.guest_files import GuestFiles as GuestFiles
-    from quicksand.guest.network import GuestTraffic as GuestTraffic
     from quicksand.guest.shell import Shell as Shell
     from quicksand.guest.shell import ShellInfo as ShellInfo
     from quicksand.guest.shell import WatchedShell as WatchedShell
@@ -98,6 +97,7 @@ if TYPE_CHECKING:
     from quicksand.saves.save_manifest import SaveManifest as SaveManifest
     from quicksand.snapshots.comparison import Difference as Difference
     from quicksand.things.checkpoint import Checkpoint as Checkpoint
+    from quicksand.things.sandbox_facts import GuestTraffic as GuestTraffic
     from quicksand.things.status import Status as Status
 else:
     # Names of packages beside the engine, such as quicksand_fleet, stand above for type checkers.

@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from quicksand.things.image_info import ImageInfo
+    from quicksand.things.mount_facts import MountFacts
     from quicksand.things.save import SaveFacts
 
-    from quicksand_tui.model.shown_sandboxes import MountView, SandboxView
+    from quicksand_tui.model.shown_sandboxes import SandboxView
     from quicksand_tui.verbs.verb import AnyVerb
 
 
@@ -357,7 +358,7 @@ def checkpoint_named(word: str, sandbox: SandboxView | None) -> CheckpointView:
     raise CommandError(f"{sandbox.name} has no checkpoint {word!r}{_near(word, names)}")
 
 
-def _mounted(guest: str, sandbox: SandboxView | None) -> MountView:
+def _mounted(guest: str, sandbox: SandboxView | None) -> MountFacts:
     """Finds a mount by its path in the guest. Raises CommandError."""
     if sandbox is None:
         raise CommandError("no sandbox is selected")

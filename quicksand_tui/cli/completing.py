@@ -163,7 +163,7 @@ def complete_mounted(
     except (QuicksandError, OSError):
         return []
     now = (lazy.MountState.MOUNTED, lazy.MountState.NOT_SERVED, lazy.MountState.MOVED)
-    mounts = (known.mount for known in lazy.known_mounts(registry, entry) if known.state in now)
+    mounts = [one for one in lazy.known_mounts(registry, entry) if one.state in now]
     return beginning(incomplete, ((mount.guest, mount.host) for mount in mounts))
 
 

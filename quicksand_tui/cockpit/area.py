@@ -30,6 +30,7 @@ from quicksand_tui.widgets.details import STYLES, Details
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from quicksand.things.mount_facts import MountFacts
     from textual.app import ComposeResult
     from textual.widget import Widget
     from textual.worker import WorkType
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from quicksand_tui.kit.key_handling import Keys
     from quicksand_tui.kit.outer_terminal import OuterTerminal
     from quicksand_tui.kit.remembered import Memory
-    from quicksand_tui.model.shown_sandboxes import Glance, MountView, SandboxView
+    from quicksand_tui.model.shown_sandboxes import Glance, SandboxView
     from quicksand_tui.model.world import Selection, World
     from quicksand_tui.views.happenings import Happening
     from quicksand_tui.views.main_layout import Edge
@@ -390,7 +391,7 @@ class Area(Vertical):
             part.display = name is tab
         self._below.hide()  # until the details are shown again
 
-    def selected_mount(self, sandbox: SandboxView | None) -> MountView | None:
+    def selected_mount(self, sandbox: SandboxView | None) -> MountFacts | None:
         """Returns the mount of a sandbox under the cursor of the mounts, if they are shown."""
         if self._tab is not Tab.MOUNTS or not self.is_complete:
             return None

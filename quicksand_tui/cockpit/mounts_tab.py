@@ -19,6 +19,7 @@ from quicksand_tui.views.mount_rows import mount_row, no_mounts_text, plan_mount
 from quicksand_tui.widgets.long_table import LongTable
 
 if TYPE_CHECKING:
+    from quicksand.things.mount_facts import MountFacts
     from textual.app import ComposeResult
     from textual.binding import BindingType
     from textual.message import Message
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from quicksand_tui.cockpit.part import Confirm
     from quicksand_tui.jobs.operations import Operations
     from quicksand_tui.kit.key_handling import Keys
-    from quicksand_tui.model.shown_sandboxes import MountView, SandboxView
+    from quicksand_tui.model.shown_sandboxes import SandboxView
     from quicksand_tui.model.world import World
     from quicksand_tui.views.tables import Row
 
@@ -61,7 +62,7 @@ class MountsPanel(PartWidget, Vertical):
         yield self.table
         yield self._empty
 
-    def selected_of(self, sandbox: SandboxView | None) -> MountView | None:
+    def selected_of(self, sandbox: SandboxView | None) -> MountFacts | None:
         """Returns the mount under the cursor; None while another sandbox is shown."""
         shown = self._sandbox
         if shown is None or sandbox is None or shown.id != sandbox.id:
@@ -102,7 +103,7 @@ class MountsPanel(PartWidget, Vertical):
     # Actions, by the registry's ids
 
     @property
-    def _chosen(self) -> tuple[SandboxView, MountView]:
+    def _chosen(self) -> tuple[SandboxView, MountFacts]:
         sandbox = self._sandbox
         mount = self.selected_of(sandbox)
         assert sandbox is not None
@@ -112,7 +113,7 @@ class MountsPanel(PartWidget, Vertical):
     def do_unmount(self) -> None:
         self._begin(*self._chosen)
 
-    def _begin(self, sandbox: SandboxView, mount: MountView, *, force: bool = False) -> None:
+    def _begin(self, sandbox: SandboxView, mount: MountFacts, *, force: bool = False) -> None:
         self._operations.do(unmount(mount.named, force=force), sandbox)
 
     def do_force(self) -> None:

@@ -19,10 +19,11 @@ from quicksand_tui.views.overview import stats_lines
 from quicksand_tui.views.tables import MUTED
 
 if TYPE_CHECKING:
+    from quicksand.things.sandbox_facts import TrafficRates
     from textual.app import ComposeResult
 
     from quicksand_tui.door.service import EngineService
-    from quicksand_tui.model.shown_sandboxes import GuestView, SandboxView, TrafficRates
+    from quicksand_tui.model.shown_sandboxes import GuestView, SandboxView
 
 ASK_EVERY_S = 2.0
 """Seconds between two questions to the guest."""

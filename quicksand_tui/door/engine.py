@@ -12,8 +12,8 @@ import time
 from typing import TYPE_CHECKING
 
 from quicksand.base.errors import HistoryError, QuicksandError
-from quicksand.guest.network import GuestTraffic
 from quicksand.sandbox import Sandbox
+from quicksand.things.sandbox_facts import GuestTraffic
 from quicksand_disks.changes import ChangeKind, FileChange, FileType
 from quicksand_panes.guest_terminal import named
 from quicksand_pixels.encoding import fit, read_png
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
-    from quicksand.guest.network import GuestTraffic
+    from quicksand.things.sandbox_facts import GuestTraffic
     from quicksand_pixels import Cells
 
     from quicksand_tui.door.engine_screen import ScreenPlace

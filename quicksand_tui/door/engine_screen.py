@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 from quicksand.base.errors import DisplayError, QuicksandError
 from quicksand.base.paths import paths
-from quicksand.display.any_text import can_be_typed
 from quicksand.display.place import place_text
 from quicksand.records.registry import Registry
 from quicksand.sandbox import Sandbox
 from quicksand_pixels import Chord, strokes
-from quicksand_vnc import STROKES
+from quicksand_vnc import STROKES, can_be_typed
 
 from quicksand_tui.door.screen_messages import HEAD_BYTES, Drawn, Kind, Order, parse_head
 from quicksand_tui.model.amounts import seconds_text, size_text

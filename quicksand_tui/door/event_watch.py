@@ -10,19 +10,16 @@ from quicksand.base.errors import ConfigError
 from quicksand.base.fields import Fields
 from quicksand.base.files import read_json, write_json
 from quicksand.base.paths import paths
+from quicksand.base.typed_values import Decoder, encode
 from quicksand.records.command_log import CommandEnd, CommandLogReader
 from quicksand.records.layout import runtime_dir
 from quicksand.things.frozen import frozen
-from quicksand.things.status import MountState, Status
+from quicksand.things.mount_facts import MountFacts
+from quicksand.things.status import Status
 
 from quicksand_tui.door.look import Reader
 from quicksand_tui.model.happened import Happened, HappenedKind, differences, past_of
-from quicksand_tui.model.shown_sandboxes import (
-    CheckpointTree,
-    CheckpointView,
-    MountView,
-    SandboxView,
-)
+from quicksand_tui.model.shown_sandboxes import CheckpointTree, CheckpointView, SandboxView
 from quicksand_tui.model.text import clean
 from quicksand_tui.model.world import World
 
@@ -31,6 +28,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SCHEMA = 1
+OF_MOUNT = ("key", "host", "guest", "readonly", "state", "told")
+"""The facts of a mount that `happened.differences` compares."""
 
 
 @frozen
@@ -77,17 +76,7 @@ def _of_sandbox(view: SandboxView) -> dict[str, Any]:
         "run": view.run,
         "head": view.tree.head,
         "checkpoints": [[made.id, made.tag] for made in view.tree.checkpoints],
-        "mounts": [
-            {
-                "key": mount.key,
-                "host": mount.host,
-                "guest": mount.guest,
-                "readonly": mount.readonly,
-                "state": mount.state.value,
-                "told": list(mount.told),
-            }
-            for mount in view.mounts
-        ],
+        "mounts": [{name: encode(getattr(one, name)) for name in OF_MOUNT} for one in view.mounts],
     }
 
 
@@ -117,19 +106,7 @@ def _sandbox(value: object) -> SandboxView:
         started=None if started is None else found.real("started"),
         run=found.text("run"),
         tree=CheckpointTree(checkpoints=made, head=None if head is None else found.text("head")),
-        mounts=tuple(_mount(one) for one in found.items("mounts")),
-    )
-
-
-def _mount(value: object) -> MountView:
-    found = _fields(value)
-    return MountView(
-        key=found.text("key"),
-        host=found.text("host"),
-        guest=found.text("guest"),
-        readonly=found.flag("readonly"),
-        state=MountState(found.text("state")),
-        told=tuple(map(str, found.items("told"))),
+        mounts=Decoder({}).decode(found.items("mounts"), tuple[MountFacts, ...]),
     )
 
 

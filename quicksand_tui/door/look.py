@@ -7,7 +7,7 @@ import os
 import time
 from dataclasses import replace
 from itertools import starmap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from quicksand.base.errors import HistoryError, QuicksandError
 from quicksand.base.footprint import Footprint
@@ -16,10 +16,10 @@ from quicksand.base.processes import is_stopped, process_usage
 from quicksand.mounts.known_mounts import known_mounts
 from quicksand.records.fleet_files import claims_dir
 from quicksand.records.layout import runtime_dir
-from quicksand.records.mount import CIFS
 from quicksand.records.registry import Registry, names_in
 from quicksand.snapshots.history import history_of
 from quicksand.snapshots.tree import Tree, measure_tree, read_tree, told_by
+from quicksand.things.mount_facts import MountFacts
 from quicksand.things.status import Status
 
 from quicksand_tui.door.stamps import Stamp, dir_stamp, directories
@@ -29,11 +29,10 @@ from quicksand_tui.model.shown_sandboxes import (
     NO_TREE,
     CheckpointTree,
     CheckpointView,
-    MountView,
     SandboxView,
     TrafficMeter,
 )
-from quicksand_tui.model.text import cleaned, error_text, sanitise
+from quicksand_tui.model.text import cleaned, error_text, harmless, sanitise
 from quicksand_tui.model.world import World
 
 if TYPE_CHECKING:
@@ -134,8 +133,6 @@ def _order(view: CheckpointView) -> tuple[bool, float, str]:
 
 USAGE_EVERY_S = 2.0
 """Seconds between two readings of CPU, memory and disk."""
-PATH_LIMIT = 1000
-"""The longest path shown, in characters."""
 
 
 class Reader:
@@ -303,25 +300,17 @@ class Reader:
         tree = self._tree(id_, known, look=not same or seen or doubted, measure=seen)
         return stamp, view if view.tree is tree else replace(view, tree=tree)
 
-    def _mounts(self, entry: Entry, now: float) -> tuple[MountView, ...]:
+    def _mounts(self, entry: Entry, now: float) -> tuple[MountFacts, ...]:
         meters = self._meters.setdefault(entry.id, {})
         known_now = known_mounts(self._registry, entry)
-        for gone in meters.keys() - {known.mount.guest for known in known_now}:
+        for gone in meters.keys() - {known.key for known in known_now}:
             del meters[gone]
         for known in known_now:
-            meters.setdefault(known.mount.guest, TrafficMeter()).add(known.traffic, now)
+            meters.setdefault(known.key, TrafficMeter()).add(known.carried, now)
+        # What changes all the time and is not shown would only repaint.
+        unshown: dict[str, Any] = {"received": None, "sent": None, "told_times": ()}
         return tuple(
-            MountView(
-                key=known.mount.guest,
-                host=sanitise(known.mount.host, limit=PATH_LIMIT),
-                guest=sanitise(known.mount.guest, limit=PATH_LIMIT),
-                readonly=known.mount.readonly,
-                type="" if known.mount.type == CIFS else known.mount.type,
-                state=known.state,
-                traffic=meters[known.mount.guest].rates,
-                protect=known.mount.protect,
-                told=tuple(sanitise(written.path, limit=PATH_LIMIT) for written in known.told),
-            )
+            harmless(MountFacts, known, traffic=meters[known.key].rates, **unshown)
             for known in known_now
         )
 

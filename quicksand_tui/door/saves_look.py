@@ -24,8 +24,8 @@ from quicksand.saves.finding import all_stores, known_stores, rank, workspaces_d
 from quicksand.saves.save_manifest import MANIFEST
 from quicksand.things.save import SaveFacts, TrashFacts, Verification, freed_together, total_size
 
-from quicksand_tui.model.shown_saves import LIMITS, NO_SAVES, SavesView, harmless
-from quicksand_tui.model.text import error_text, sanitise
+from quicksand_tui.model.shown_saves import NO_SAVES, SavesView
+from quicksand_tui.model.text import LIMITS, error_text, harmless, sanitise
 
 SLOW_EVERY_S = 10.0
 """The least seconds between periodic looks."""

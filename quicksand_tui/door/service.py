@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from quicksand.records.fleet_files import NodesView
     from quicksand.remote.askpass import Askpass
+    from quicksand.things.sandbox_facts import TrafficRates
     from quicksand_panes.guest_terminal import GuestTerminal, Sink
 
     from quicksand_tui.door.engine import Engine
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from quicksand_tui.door.ssh_asking import AskUser
     from quicksand_tui.door.terminal_place import Guest
     from quicksand_tui.door.wall_feeds import EngineWall
-    from quicksand_tui.model.shown_sandboxes import TrafficRates
     from quicksand_tui.model.shown_saves import SavesView
     from quicksand_tui.model.world import World
     from quicksand_tui.verbs.call import Call, Report

@@ -12,12 +12,14 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from quicksand_tui.model.shown_sandboxes import SILENT_S, TrafficMeter, TrafficRates
+from quicksand.things.sandbox_facts import TrafficRates
+
+from quicksand_tui.model.shown_sandboxes import SILENT_S, TrafficMeter
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping
 
-    from quicksand.guest.network import GuestTraffic
+    from quicksand.things.sandbox_facts import GuestTraffic
 
     from quicksand_tui.model.world import World
 

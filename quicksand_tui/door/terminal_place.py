@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from quicksand.base.paths import paths
-from quicksand.qemu.process import why_gone
+from quicksand.life import machinery
 from quicksand.records.registry import Registry
 from quicksand.sandbox import Sandbox
 from quicksand.things.status import Status
@@ -187,4 +187,4 @@ class PlaceHere:
         return AnswerRight(self.machine, session)
 
     def why_gone(self) -> QuicksandError | None:
-        return why_gone(Registry(paths()).place(self._id), doing="it was in use")
+        return machinery.why_gone(Registry(paths()).place(self._id), doing="it was in use")

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from quicksand.things.image_info import ImageInfo
+from quicksand.things.mount_facts import MountFacts
 from quicksand.things.save import SaveFacts
 
 from quicksand_tui.actions import reasons
 from quicksand_tui.actions.line import CommandError, Target, why_not
 from quicksand_tui.forms.form_fields import find_name_problem, find_problems
 from quicksand_tui.forms.verb_forms import find_problem, find_unforward_problem, read_value
-from quicksand_tui.model.shown_sandboxes import CheckpointView, MountView
+from quicksand_tui.model.shown_sandboxes import CheckpointView
 from quicksand_tui.model.specs import NewSpec
 from quicksand_tui.model.world import Selection, World
 from quicksand_tui.verbs.verb import Kind
@@ -103,14 +104,14 @@ def _required(verb: AnyVerb) -> list[Parameter]:
 
 
 def _value(parameter: Parameter, found: Any) -> Any:
-    if isinstance(found, CheckpointView | MountView):
+    if isinstance(found, CheckpointView | MountFacts):
         return found.named
     return read_value(parameter, found)
 
 
-def mount_of(target: Target, sandbox: SandboxView | None) -> MountView | None:
+def mount_of(target: Target, sandbox: SandboxView | None) -> MountFacts | None:
     """Returns the mount that is named by its path in the guest, or else the only one."""
-    if isinstance(named := target.found.get("guest"), MountView):
+    if isinstance(named := target.found.get("guest"), MountFacts):
         return named
     return sandbox.mounts[0] if sandbox is not None and len(sandbox.mounts) == 1 else None
 

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from quicksand_tui.model.shown_sandboxes import CheckpointView, MountView, SandboxView
+    from quicksand.things.mount_facts import MountFacts
+
+    from quicksand_tui.model.shown_sandboxes import CheckpointView, SandboxView
     from quicksand_tui.model.world import World
 
 Fact = str | int | float | bool | None
@@ -135,7 +137,7 @@ def _mount_changes(was: SandboxView, view: SandboxView) -> Iterator[Change]:
                 yield HappenedKind.WROTE, {"host": mount.host, "path": path}
 
 
-def _mount_facts(mount: MountView) -> dict[str, Fact]:
+def _mount_facts(mount: MountFacts) -> dict[str, Fact]:
     return {
         "host": mount.host,
         "guest": mount.guest,

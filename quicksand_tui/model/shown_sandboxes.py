@@ -6,27 +6,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import field
-from typing import TYPE_CHECKING, Protocol
 
 from quicksand.things.checkpoint import CheckpointFacts
+from quicksand.things.fact import Named
 from quicksand.things.frozen import frozen
-from quicksand.things.sandbox_facts import SandboxFacts
-from quicksand.things.status import MountState, Status
-
-if TYPE_CHECKING:
-    from typing import Self
-
-
-class Named(str):
-    """An id or a path that shown commands call by another name."""
-
-    __slots__ = ("shown",)
-    shown: str
-
-    def __new__(cls, value: str, shown: str) -> Self:
-        made = super().__new__(cls, value)
-        made.shown = shown
-        return made
+from quicksand.things.mount_facts import MountFacts
+from quicksand.things.sandbox_facts import GuestTraffic, SandboxFacts, TrafficRates
+from quicksand.things.status import Status
 
 
 def shown(word: str) -> str:
@@ -147,35 +133,16 @@ SILENT_S = 3.0
 """Seconds without an answer after which a guest counts as silent."""
 
 
-class Traffic(Protocol):
-    """Bytes that a guest has received and sent since it booted."""
-
-    @property
-    def received(self) -> int: ...
-
-    @property
-    def sent(self) -> int: ...
-
-
-@frozen
-class TrafficRates:
-    """Rates in bytes per second; ``history`` holds past sums of both, the latest last."""
-
-    received: float = 0.0
-    sent: float = 0.0
-    history: tuple[float, ...] = ()
-
-
 class TrafficMeter:
     """Turns readings of byte counters into rates."""
 
     def __init__(self) -> None:
-        self._last: tuple[Traffic, float] | None = None
+        self._last: tuple[GuestTraffic, float] | None = None
         self._history: deque[float] = deque(maxlen=READINGS_MAX)
         self.rates: TrafficRates | None = None
         """The present rates; None until two readings exist."""
 
-    def add(self, traffic: Traffic | None, now: float) -> None:
+    def add(self, traffic: GuestTraffic | None, now: float) -> None:
         """Adds a reading at ``now``, in seconds of any monotonic clock. With None the rates become
         unknown until two more readings; the history stays."""
         if traffic is None:
@@ -217,7 +184,7 @@ class GuestView:
     """The load average over one minute."""
     processes: int
     uptime_s: float
-    traffic: Traffic | None = None
+    traffic: GuestTraffic | None = None
     """The traffic since the boot; None if the guest has no network or does not report it."""
     busiest: tuple[ProcessView, ...] = ()
     """The processes with the most CPU time, in descending order."""
@@ -235,31 +202,6 @@ class RemovedView:
     """When restored, it resumes running where it was."""
     not_kept: str = ""
     """The reason why the running state could not be kept; "" if it was, or had not to be."""
-
-
-@frozen
-class MountView:
-    """A directory of this host in a guest. All text but ``key`` is sanitised."""
-
-    key: str
-    """The path in the guest, unchanged."""
-    host: str
-    guest: str
-    readonly: bool = False
-    type: str = ""
-    """The way of mounting it; "" for the usual way."""
-    state: MountState = MountState.MOUNTED
-    traffic: TrafficRates | None = None
-    """The traffic through it; None until it was looked at twice."""
-    protect: bool = False
-    """Files that programs of this host run by themselves are read-only."""
-    told: tuple[str, ...] = ()
-    """Files of this kind that the guest wrote, below ``host``, the last first."""
-
-    @property
-    def named(self) -> Named:
-        """Its path in the guest, which is shown sanitised."""
-        return Named(self.key, self.guest)
 
 
 @frozen
@@ -323,7 +265,7 @@ class SandboxView(SandboxFacts):
     forwards: tuple[tuple[int, int], ...] = ()
     """Forwards of TCP that were made while it runs, and can be ended."""
     udp_forwards: tuple[tuple[int, int], ...] = ()
-    mounts: tuple[MountView, ...] = ()
+    mounts: tuple[MountFacts, ...] = ()
     """Its mounts, in the order of the guest's paths."""
     silent_since: float | None = None
     """Unix time since when its QEMU stands still, or its guest is silent; None if neither was
@@ -342,7 +284,7 @@ class SandboxView(SandboxFacts):
         """Its name among those of its machine."""
         return self.name.removesuffix(f"{AT}{self.host}") if self.host else self.name
 
-    def mount_at(self, key: str | None) -> MountView | None:
+    def mount_at(self, key: str | None) -> MountFacts | None:
         return next((mount for mount in self.mounts if mount.key == key), None)
 
 

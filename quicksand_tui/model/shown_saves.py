@@ -3,39 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field, fields, replace
-from typing import Any, TypeVar
+from dataclasses import field, replace
+from typing import TypeVar
 
 from quicksand.things.frozen import frozen
 from quicksand.things.save import SaveFacts, TrashFacts
 
 from quicksand_tui.model.shown_sandboxes import at_host
-from quicksand_tui.model.text import sanitise
 
 Kept = TypeVar("Kept", SaveFacts, TrashFacts)
-
-LIMITS = {"name": 200, "id": 200, "note": 1000, "address": 1000}
-"""The most characters of texts that are not cut to the usual ones."""
-TEXT_MAX = 500
-"""The most characters of the others."""
-VOLATILE_MAX = 20
-"""The most paths that are kept of those that were only in the guest's memory."""
-
-
-def harmless(kind: type[Kept], facts: Kept, **more: Any) -> Kept:
-    """Returns a save or an entry of the trash with texts that are fit to be shown, but for its
-    path; ``more`` are further facts."""
-    told = {one.name: _fit(one.name, getattr(facts, one.name)) for one in fields(kind)}
-    return kind(**{**told, **more})
-
-
-def _fit(name: str, value: Any) -> Any:
-    if type(value) is str and name != "path":
-        return sanitise(value, limit=LIMITS.get(name, TEXT_MAX))
-    if type(value) is tuple:
-        some = value[:VOLATILE_MAX] if name == "volatile" else value
-        return tuple(sanitise(one, limit=TEXT_MAX) for one in some)
-    return value
 
 
 def by_machine(views: Iterable[Kept]) -> Mapping[str, tuple[Kept, ...]]:

@@ -22,10 +22,13 @@ import re
 import sys
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields
 from enum import Enum, auto
-from typing import Any
+from typing import Any, TypeVar, cast
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+
+T = TypeVar("T")
 
 COMBINING_MAX = 4
 """The most marks on one character. The most in use (Vietnamese, pointed Hebrew) are three or four;
@@ -106,6 +109,36 @@ def cleaned(told: Mapping[str, Any]) -> dict[str, Any]:
         name: sanitise(value, limit=FACT_MAX) if type(value) is str and name != "id" else value
         for name, value in told.items()
     }
+
+
+LIMITS = {
+    **{"name": 200, "id": 200},
+    **dict.fromkeys(("note", "address", "host", "guest", "told"), 1000),
+}
+"""The most characters of texts of a thing that are not cut to the usual ones."""
+TEXT_MAX = 500
+"""The most characters of the others."""
+VOLATILE_MAX = 20
+"""The most paths that are kept of those that were only in the guest's memory."""
+SENT_BACK = ("path", "key")
+"""Texts that are never shown as they are."""
+
+
+def harmless(kind: type[T], facts: T, **more: Any) -> T:
+    """Returns a thing as a record of that kind with texts that are fit to be shown, but for those
+    that are sent back; ``more`` are further facts."""
+    told = {one.name: _fit(one.name, getattr(facts, one.name)) for one in fields(cast(Any, kind))}
+    return kind(**{**told, **more})
+
+
+def _fit(name: str, value: Any) -> Any:
+    if type(value) is str and name not in SENT_BACK:
+        return sanitise(value, limit=LIMITS.get(name, TEXT_MAX))
+    if type(value) is tuple:
+        some = value[:VOLATILE_MAX] if name == "volatile" else value
+        limit = LIMITS.get(name, TEXT_MAX)
+        return tuple(sanitise(one, limit=limit) if type(one) is str else one for one in some)
+    return value
 
 
 def sanitise_lines(text: str, *, width: int = 2000) -> list[str]:

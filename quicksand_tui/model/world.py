@@ -20,14 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from quicksand.things.image_info import ImageInfo
+    from quicksand.things.mount_facts import MountFacts
     from quicksand.things.save import SaveFacts, TrashFacts
 
-    from quicksand_tui.model.shown_sandboxes import (
-        CheckpointView,
-        MountView,
-        RemovedView,
-        SandboxView,
-    )
+    from quicksand_tui.model.shown_sandboxes import CheckpointView, RemovedView, SandboxView
 
 
 @frozen
@@ -245,7 +241,7 @@ class Selection:
     """The checkpoint whose screen is shown beside that of `checkpoint`."""
     in_tree: bool = False
     """The cursor is in the tree of checkpoints."""
-    mount: MountView | None = None
+    mount: MountFacts | None = None
     save: SaveFacts | None = None
     saves_of: str | None = None
     """The name of the machine whose header is under the cursor in the list of saves."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Unpack
 
 from quicksand_tui.model.amounts import size_text
 from quicksand_tui.model.jobs import JobVerb
@@ -19,6 +19,7 @@ from quicksand_tui.verbs.saves import SHOWN_MAX, bytes_to, time_text
 from quicksand_tui.verbs.verb import Kind, argument, command, flag, option
 
 if TYPE_CHECKING:
+    from quicksand.records.params import HostPlaces
     from quicksand.saves.bundle.exporting import Exported
     from quicksand.saves.bundle.receiving import Imported
 
@@ -137,9 +138,10 @@ def import_(
     source: Path | BinaryIO | None = None,
     replace: bool = False,
     trusted: bool = False,
-    memory_dir: Path | None = None,
+    **places: Unpack[HostPlaces],
 ) -> Call[Imported]:
-    """Imports what a file, or ``source``, holds: a save, a stopped sandbox, or an image."""
+    """Imports what a file, or ``source``, holds: a save, a stopped sandbox, for which ``places``
+    of this host can be chosen, or an image."""
 
     async def run(_: str, report: Report) -> Imported:
         from quicksand import saves  # noqa: PLC0415
@@ -150,7 +152,7 @@ def import_(
             name=spec.name or None,
             replace=replace,
             trusted=trusted,
-            memory_dir=memory_dir,
+            **places,
             progress=bytes_to(report),
         )
 

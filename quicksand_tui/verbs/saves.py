@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from quicksand.things.fact import Named
 from quicksand.things.status import CAN_BE_COPIED
 
 from quicksand_tui.model.amounts import pause_text, seconds_text, size_text
 from quicksand_tui.model.jobs import Failure, JobVerb, OperationError
 from quicksand_tui.model.remedy_words import hint_of, text_of
-from quicksand_tui.model.shown_sandboxes import Named, split_host
+from quicksand_tui.model.shown_sandboxes import split_host
 from quicksand_tui.model.specs import Told
 from quicksand_tui.model.text import clean, sanitise
 from quicksand_tui.verbs.call import Call, Progress, Report, Table, stage_text, steps_to, things_of

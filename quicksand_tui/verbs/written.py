@@ -10,7 +10,6 @@ from quicksand_tui.model.text import clean
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from quicksand.mounts.known_mounts import Written
     from quicksand.sandbox import Sandbox
 
 
@@ -19,12 +18,14 @@ def written_in(sandbox: Sandbox, guest: str | None = None) -> Iterator[str]:
     at ``guest``: once it has stopped, nobody knows any more."""
     for mount in sandbox.active_mounts:
         if guest in (None, mount.guest):
-            yield from written_lines(sandbox.name, mount.host, mount.told)
+            yield from written_lines(
+                sandbox.name, mount.host, ((one.path, one.time) for one in mount.told)
+            )
 
 
-def written_lines(name: str, host: str, told: Iterable[Written]) -> Iterator[str]:
-    """Yields a line for each file below the directory ``host``."""
-    for written in told:
-        at = datetime.fromtimestamp(written.time).strftime("%H:%M:%S")
-        path = clean(f"{host.rstrip('/')}/{written.path}")
+def written_lines(name: str, host: str, told: Iterable[tuple[str, float]]) -> Iterator[str]:
+    """Yields a line for each file below the directory ``host``, of its path and its time."""
+    for name_below, time in told:
+        at = datetime.fromtimestamp(time).strftime("%H:%M:%S")
+        path = clean(f"{host.rstrip('/')}/{name_below}")
         yield f"{clean(name)} wrote {path} at {at}: look at it before programs of the host run it"

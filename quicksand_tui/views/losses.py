@@ -14,9 +14,11 @@ from quicksand_tui.views.save_rows import came_from_text
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
+    from quicksand.things.mount_facts import MountFacts
+
     from quicksand_tui.model.diffs import Losing
     from quicksand_tui.model.keymap import Keymap
-    from quicksand_tui.model.shown_sandboxes import CheckpointView, Glance, MountView, SandboxView
+    from quicksand_tui.model.shown_sandboxes import CheckpointView, Glance, SandboxView
     from quicksand_tui.views.overview import Shown
     from quicksand_tui.views.tables import Line, Words
 
@@ -125,7 +127,7 @@ def way_back_from(keymap: Keymap) -> str:
     return f"The present state is kept as a checkpoint: {keymap.hint('undo')} reverts to it."
 
 
-def of_unmount(mount: MountView) -> list[str]:
+def of_unmount(mount: MountFacts) -> list[str]:
     return [
         f"{clip(mount.host, NOTE_CELLS)} is gone from the sandbox at once.",
         "Programs there that use it get errors; what they had not yet written to it is lost.",

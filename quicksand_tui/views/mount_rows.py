@@ -10,7 +10,9 @@ from quicksand_tui.views.sandbox_rows import PADDING, rates_text
 from quicksand_tui.views.tables import Cell, Column, Row, Words
 
 if TYPE_CHECKING:
-    from quicksand_tui.model.shown_sandboxes import MountView, SandboxView
+    from quicksand.things.mount_facts import MountFacts
+
+    from quicksand_tui.model.shown_sandboxes import SandboxView
     from quicksand_tui.model.world import World
 
 _PATH_MIN, _PATH_MAX = 8, 60
@@ -33,7 +35,7 @@ def plan_mount_columns(width: int) -> tuple[Column, ...]:
     return (Column("guest", "Guest", guest), Column("host", "Host", host), *fixed)
 
 
-def mount_row(mount: MountView) -> Row:
+def mount_row(mount: MountFacts) -> Row:
     is_now = mount.state.is_now
     state = Cell(mount.state.text, mount.state.role)
     if mount.told and mount.state is MountState.MOUNTED:
@@ -48,12 +50,12 @@ def mount_row(mount: MountView) -> Row:
     return Row(mount.key, cells)
 
 
-def mode_text(mount: MountView) -> str:
+def mode_text(mount: MountFacts) -> str:
     mode = "ro" if mount.readonly else "rw"
     return f"{mode} {mount.type}" if mount.type else mode
 
 
-def mount_words(mount: MountView) -> list[Words]:
+def mount_words(mount: MountFacts) -> list[Words]:
     """Returns a mount as one line."""
     state = "" if mount.state is MountState.MOUNTED else f" · {mount.state.value}"
     role = mount.state.role if mount.state is not MountState.MOUNTED else "muted"
@@ -63,7 +65,7 @@ def mount_words(mount: MountView) -> list[Words]:
     return [(where, ""), (marks, "muted"), (state, role)]
 
 
-def told_words(mount: MountView) -> list[Words]:
+def told_words(mount: MountFacts) -> list[Words]:
     """Returns a line about files written by the guest that programs here run; nothing if none."""
     if not mount.told:
         return []

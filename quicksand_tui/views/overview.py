@@ -28,14 +28,10 @@ from quicksand_tui.views.tables import Words
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from quicksand_tui.model.shown_sandboxes import (
-        EventView,
-        GuestView,
-        MountView,
-        SandboxView,
-        Traffic,
-        TrafficRates,
-    )
+    from quicksand.things.mount_facts import MountFacts
+    from quicksand.things.sandbox_facts import GuestTraffic, TrafficRates
+
+    from quicksand_tui.model.shown_sandboxes import EventView, GuestView, SandboxView
     from quicksand_tui.model.world import World
 
 
@@ -182,7 +178,7 @@ def _udp_port_words(host: int, guest: int, away: str) -> list[Words]:
     return [(f"127.0.0.1:{host}", "accent"), (f"{away} → {guest}/udp", "muted")]
 
 
-def _mount_words(mount: MountView) -> list[Words]:
+def _mount_words(mount: MountFacts) -> list[Words]:
     return [(f"{mount.state.sign} ", mount.state.role), *mount_words(mount)]
 
 
@@ -433,7 +429,7 @@ def _host_lines(view: SandboxView, width: int) -> list[list[Part]]:
     ]
 
 
-def _network_line(traffic: Traffic, rates: TrafficRates | None, width: int) -> list[Part]:
+def _network_line(traffic: GuestTraffic, rates: TrafficRates | None, width: int) -> list[Part]:
     if rates is None:
         value = f"↓ {size_text(traffic.received)} ↑ {size_text(traffic.sent)} in all"
     else:

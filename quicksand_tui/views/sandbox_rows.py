@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from quicksand.things.image_info import ImageInfo
+    from quicksand.things.sandbox_facts import TrafficRates
 
-    from quicksand_tui.model.shown_sandboxes import TrafficRates
     from quicksand_tui.model.world import World
 
 

@@ -176,6 +176,15 @@ STROKES: Mapping[str, Stroke] = {
 NAMES = "keys are called as in QEMU: a to z, 0 to 9, ret, spc, esc, ctrl, shift, f1 …"
 
 
+JOINERS = "\u200c\u200d"
+"""Invisible characters that join others to emoji and to words of some scripts."""
+
+
+def can_be_typed(character: str) -> bool:
+    """Whether there is a key for a character, or can be one on a keyboard that takes any."""
+    return character in STROKES or character in JOINERS or character.isprintable()
+
+
 def parse_key(name: str) -> str:
     """Return QEMU's name of a key, given by that name (in any case), a usual other name, or the
     character on the key, as in "ret", "Enter", "a", ";". Raises AskedError."""

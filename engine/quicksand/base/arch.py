@@ -52,5 +52,5 @@ class Architecture(StrEnum):
 
     @property
     def arch_type(self) -> Architecture:
-        """Itself; the specification calls the kind of a platform's ``arch`` so."""
+        """The architecture itself: the specification's name for the kind of a platform."""
         return self

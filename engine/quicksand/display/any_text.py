@@ -18,7 +18,7 @@ import shlex
 import string
 from collections.abc import Container, Iterable, Iterator
 
-from quicksand_vnc import STROKES
+from quicksand_vnc import STROKES, can_be_typed
 
 from quicksand.base.errors import ConfigError, DisplayError
 from quicksand.base.remedies import Remedy, Words
@@ -164,9 +164,6 @@ CHARACTER_S = 0.5
 PIECE = 200
 """Characters that are typed in one turn, some seconds; a longer text takes several."""
 
-JOINERS = "\u200c\u200d"
-"""Invisible characters that join others to emoji and to words of some scripts."""
-
 FIND = need_tools(TOOLS) + find_server("xdotool getmouselocation >/dev/null")
 
 PROPERTY = "_QUICKSAND_KEYS"
@@ -188,11 +185,6 @@ xprop -root -f {PROPERTY} 8s -set {PROPERTY} "$ALL_KEYS" &&
 def needs_tool(text: str) -> bool:
     """Whether a US keyboard lacks a character of ``text``."""
     return any(character not in STROKES for character in text)
-
-
-def can_be_typed(character: str) -> bool:
-    """Whether there is a key for a character, or can be one."""
-    return character in STROKES or character in JOINERS or character.isprintable()
 
 
 def check_text(text: str, limit: int) -> None:

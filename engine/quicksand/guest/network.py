@@ -4,12 +4,12 @@ received and sent. (QEMU's user network does not count.)"""
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass
 from pathlib import Path
 
 from quicksand.base.errors import AgentRefusedError
 from quicksand.guest.guest_files import GuestFiles
 from quicksand.records.config import NetworkMode
+from quicksand.things.sandbox_facts import GuestTraffic
 
 RESOLV_CONF = Path("/etc/resolv.conf")
 
@@ -57,14 +57,6 @@ RECEIVED_FIELD, SENT_FIELD = 0, 8
 DIGITS_MAX = 19
 COUNTER_MAX = 1 << 63
 """The bound of a counter, in bytes; no guest has moved as many, so larger numbers are invented."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GuestTraffic:
-    """Bytes since the guest booted, of all interfaces except the loopback."""
-
-    received: int
-    sent: int
 
 
 async def read_traffic(files: GuestFiles) -> GuestTraffic | None:

@@ -37,7 +37,6 @@ from quicksand.base.remedies import Words
 from quicksand.base.typed_values import DEPTH_MAX, Decoder, ForeignValueError
 from quicksand.base.typed_values import encode as encode_plain
 from quicksand.guest.agent.values import bounded
-from quicksand.guest.network import GuestTraffic
 from quicksand.life.guest import InGuest
 from quicksand.life.host_directories import HostDirectories
 from quicksand.life.kept_things import KeptThings
@@ -51,7 +50,6 @@ from quicksand.life.sandbox_mounts import MountHandle
 from quicksand.life.sandbox_saves import Saves
 from quicksand.life.sandbox_stats import SandboxStats
 from quicksand.mounts.known_mounts import Written
-from quicksand.mounts.shares import MountTraffic
 from quicksand.qemu.host_usage import HostUsage
 from quicksand.records.config import Accelerator, NetworkMode, SandboxConfig
 from quicksand.records.mount import Mount
@@ -61,6 +59,7 @@ from quicksand.saves.save_manifest import Base, Parent, Save, SavedLayer, SaveMa
 from quicksand.snapshots.comparison import Difference
 from quicksand.snapshots.recognition import ShellTail
 from quicksand.things.checkpoint import Checkpoint
+from quicksand.things.sandbox_facts import GuestTraffic
 
 __all__ = ["ForeignValueError", "decode", "encode", "hints_of"]
 
@@ -137,7 +136,7 @@ NAMES: MappingProxyType[str, Any] = MappingProxyType(
         **{one.__name__: one for one in (Architecture, BootTiming, ChangeKind, FileChange)},
         **{one.__name__: one for one in (FileType, Patch, FileVersions, Version, GuestTraffic)},
         **{one.__name__: one for one in (Event, EventKind, MountHandle, SandboxStats)},
-        **{one.__name__: one for one in (MountTraffic, Written, HostUsage, Accelerator)},
+        **{one.__name__: one for one in (GuestTraffic, Written, HostUsage, Accelerator)},
         **{one.__name__: one for one in (NetworkMode, SandboxConfig, Mount, PortForward)},
         **{one.__name__: one for one in (Base, Parent, Save, SavedLayer, SaveManifest)},
         **{one.__name__: one for one in (Checkpoint, Difference, PackageChange, ShellTail)},

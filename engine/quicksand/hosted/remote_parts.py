@@ -39,6 +39,7 @@ from quicksand.life.qmp_events import Event
 from quicksand.life.sandbox_checkpoints import Checkpoints
 from quicksand.life.sandbox_desktop import Desktop
 from quicksand.records.config import SandboxConfig
+from quicksand.records.machine_options import places_of
 from quicksand.records.port_forwards import PortForward, Protocol, as_protocol, check_port
 from quicksand.remote.peer_link import Channel
 
@@ -511,8 +512,9 @@ def describe(
     for name in ("workspace", "base_dir"):
         if own[name] is not None:
             require_absolute(own[name], f"{name}:")
-    if config.memory_dir is not None:
-        require_absolute(str(options["memory_dir"]), "memory_dir:")
+    for place in places_of(SandboxConfig):
+        if (named := options.get(place.keyword)) is not None:
+            require_absolute(str(named), f"{place.keyword}:")
     if str(image).startswith(RELATIVE):
         raise ConfigError(
             f"{image!r:.300} would be a file of the other machine: write its whole path there",

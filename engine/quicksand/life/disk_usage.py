@@ -17,7 +17,7 @@ from quicksand.base.paths import Paths
 from quicksand.life.sandbox_removal import SandboxTrash
 from quicksand.life.spare_names import name_of
 from quicksand.records.fleet_files import NODE_HOME, fleet_dir, nodes_dir, nodes_of
-from quicksand.records.layout import SandboxDir, sandbox_dir
+from quicksand.records.layout import elsewhere
 from quicksand.records.registry import Registry
 from quicksand.saves.finding import known_stores
 from quicksand.saves.save_places import WORKSPACE
@@ -118,7 +118,7 @@ def _sandboxes(paths: Paths) -> Iterator[Item]:
             name, kind = names.get(path.name, path.name), UsageKind.SANDBOX
             if path.name in spares:
                 name, kind = f"{name} ({spares[path.name]})", UsageKind.SPARE
-            yield _item(kind, name, path, *_memory_of(sandbox_dir(paths, path.name)))
+            yield _item(kind, name, path, *elsewhere(path))
 
 
 def _saves(paths: Paths, cwd: Path | None) -> Iterator[Item]:
@@ -181,13 +181,6 @@ def _unfinished(path: Path) -> Item:
 
 def _item(kind: UsageKind, name: str, *paths: Path) -> Item:
     return Item(kind=kind, name=name, path=paths[0], footprint=Footprint(*paths))
-
-
-def _memory_of(place: SandboxDir) -> Iterator[Path]:
-    """Yield the directory of a sandbox's memory files if it is outside of the sandbox's."""
-    with contextlib.suppress(OSError):
-        if place.memory.is_symlink():
-            yield place.memory.readlink()
 
 
 def _entries(directory: Path) -> list[Path]:

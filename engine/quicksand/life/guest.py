@@ -18,11 +18,11 @@ from quicksand.life import machinery
 if TYPE_CHECKING:
     from quicksand.guest.connections import GuestConnection, GuestDatagrams, GuestListener
     from quicksand.guest.directory_watch import DirectoryWatch
-    from quicksand.guest.network import GuestTraffic
     from quicksand.guest.shell import Shell, ShellInfo, WatchedShell
     from quicksand.guest.users import Login, SandboxUser
     from quicksand.life.sandbox_stats import GuestProcess, SandboxStats
     from quicksand.snapshots.recognition import ShellTail
+    from quicksand.things.sandbox_facts import GuestTraffic
 
 SHELL_LOOK_S = 1.0
 """Seconds to wait for a terminal's output; a checkpoint does not wait longer for an extra."""

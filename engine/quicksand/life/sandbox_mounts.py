@@ -25,16 +25,10 @@ from quicksand.mounts.known_mounts import (
 )
 from quicksand.mounts.mounter import Mounter
 from quicksand.mounts.share_server import require_program
-from quicksand.mounts.shares import (
-    MountTraffic,
-    Share,
-    last_words,
-    list_shares,
-    read_shares,
-    traffic_of,
-)
+from quicksand.mounts.shares import Share, last_words, list_shares, read_shares, traffic_of
 from quicksand.records.layout import MachineDir, SandboxDir, runtime_dir, sandbox_dir
 from quicksand.records.mount import CIFS, NINEP, Mount
+from quicksand.things.sandbox_facts import GuestTraffic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +46,7 @@ class MountHandle:
     is_seen: bool = True
     """False if the process that asked the guest to mount it has ended since: only the guest knows
     whether it is mounted."""
-    traffic: MountTraffic | None = None
+    traffic: GuestTraffic | None = None
     """The bytes carried since it was mounted; None for 9p, and if nobody counts."""
     protect: bool = False
     """Whether the guest cannot change files that host programs run or obey (`Mount.protect`)."""

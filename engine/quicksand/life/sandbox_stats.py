@@ -11,9 +11,10 @@ from quicksand.base.errors import AgentProtocolError
 from quicksand.guest.agent import values
 from quicksand.guest.agent.session import Session
 from quicksand.guest.guest_files import GuestFiles
-from quicksand.guest.network import GuestTraffic, read_traffic
+from quicksand.guest.network import read_traffic
 from quicksand.qemu.host_usage import HostUsage, host_usage
 from quicksand.records.sandboxes import Entry
+from quicksand.things.sandbox_facts import GuestTraffic
 
 PROCESSES_MAX = 10_000
 

@@ -12,17 +12,16 @@ import errno
 import os
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
-from quicksand.base.error_text import reason_of
 from quicksand.base.errors import MountError
+from quicksand.base.fields import JsonRecord, read_by
 from quicksand.base.files import read_json, write_json
 from quicksand.base.paths import Paths
 from quicksand.base.processes import boot_id
 from quicksand.base.remedies import Remedy, Words
-from quicksand.records.layout import memory_directories
+from quicksand.records.layout import directories_elsewhere
 from quicksand.records.mount import Mount
 
 LINKS_MAX = 40
@@ -39,14 +38,28 @@ Inode = tuple[int, int]
 """A device and an inode on it."""
 
 
+def _read_path(value: object) -> str:
+    if not isinstance(value, str) or not value.startswith("/"):
+        raise ValueError("bad record of a directory: its path is none")
+    return value
+
+
+def _read_number(value: object) -> int:
+    if type(value) is not int:
+        raise ValueError("bad record of a directory: a field has the wrong type")
+    return value
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KnownDirectory:
+class KnownDirectory(JsonRecord):
     """A directory that was mounted before."""
 
-    path: str
+    WHAT = "bad record of a directory"
+
+    path: str = field(metadata=read_by(_read_path))
     """Its path at that time, without a link."""
-    device: int
-    inode: int
+    device: int = field(metadata=read_by(_read_number))
+    inode: int = field(metadata=read_by(_read_number))
     boot: str
     """The boot of the host in which its device had this number: others may give it another."""
 
@@ -54,19 +67,6 @@ class KnownDirectory:
         """Whether the given inode is that of this directory."""
         is_same_boot = self.boot == boot_id()
         return found.st_ino == self.inode and (found.st_dev == self.device or not is_same_boot)
-
-    @classmethod
-    def from_json(cls, value: Any) -> KnownDirectory:
-        """Parse a record. Raises ValueError."""
-        try:
-            path, boot = value["path"], value["boot"]
-            device, inode = value["device"], value["inode"]
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"bad record of a directory: {reason_of(error)}") from error
-        is_path = isinstance(path, str) and path.startswith("/") and isinstance(boot, str)
-        if not is_path or type(device) is not int or type(inode) is not int:
-            raise ValueError("bad record of a directory: a field has the wrong type")
-        return cls(path=path, device=device, inode=inode, boot=boot)
 
 
 def find(mount: Mount, written: Collection[str] = ()) -> KnownDirectory:
@@ -194,7 +194,7 @@ def check_directory(
     wanted = known or find(mount, written)
     with opened(mount, wanted) as descriptor:
         line = list(_upwards(descriptor))
-    for place in (places.data, places.cache, places.runtime, *memory_directories(places)):
+    for place in (places.data, places.cache, places.runtime, *directories_elsewhere(places)):
         own = _line_of(place)
         if own.is_there and own.line[0] in line:
             raise MountError(

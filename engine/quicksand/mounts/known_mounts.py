@@ -18,11 +18,13 @@ from quicksand.base.regular import open_file
 from quicksand.mounts import devices
 from quicksand.mounts.directories import is_there
 from quicksand.mounts.mounter import Mounter
-from quicksand.mounts.shares import MountTraffic, Share, last_words, read_shares, traffic_of
+from quicksand.mounts.shares import Share, last_words, read_shares, traffic_of
 from quicksand.records.layout import MachineDir, SandboxDir, sandbox_dir
-from quicksand.records.mount import Mount, decode_mount, encode_mounts
+from quicksand.records.mount import CIFS, Mount, decode_mount, encode_mounts
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Entry
+from quicksand.things.mount_facts import MountFacts
+from quicksand.things.sandbox_facts import GuestTraffic
 from quicksand.things.status import MountState
 
 
@@ -113,60 +115,70 @@ def _parse(content: bytes) -> tuple[Written, ...]:
     return tuple(sorted(found, key=lambda written: -written.time))
 
 
-@dataclass(frozen=True, slots=True)
-class KnownMount:
-    """A mount of a sandbox."""
-
-    mount: Mount
-    state: MountState
-    reason: str = ""
-    """The reason why it could not be mounted, or the last words of its server when that ended; ""
-    for neither."""
-    traffic: MountTraffic | None = None
-    """The bytes that it has carried; None if it is not served, or served by 9p."""
-    told: tuple[Written, ...] = ()
-    """Files written by the guest that programs of the host run or obey, the latest first."""
-
-
-def known_mounts(registry: Registry, entry: Entry) -> list[KnownMount]:
+def known_mounts(registry: Registry, entry: Entry) -> list[MountFacts]:
     """The mounts of a sandbox, running or not, in the order of the guest's paths. Blocks for a few
     small files."""
     config = () if entry.record is None else entry.record.config.mounts
-    found = {mount.guest: KnownMount(mount, MountState.AT_START) for mount in config}
+    state, name = MountState.AT_START, entry.name
+    found = {mount.guest: _told(name, mount, state) for mount in config}
     if entry.run is not None:
         machine, place = registry.machine(entry.id), sandbox_dir(registry.paths, entry.id)
         if machine.past_shares.exists():
             # A revert has happened, and the guest will be asked for them next.
             state = MountState.MOUNTING if is_locked(place.history_lock) else MountState.UNFINISHED
-            found = {guest: KnownMount(known.mount, state) for guest, known in found.items()}
+            found = {mount.guest: _told(name, mount, state) for mount in config}
         mounts = {mount.guest: mount for mount in [*read_left_out_mounts(place), *config]}
         for guest, why in read_left_out(place).items():
             if guest in mounts:
-                found[guest] = KnownMount(mounts[guest], MountState.LEFT_OUT, why)
-        present: dict[str, KnownMount] = {}
+                found[guest] = _told(name, mounts[guest], MountState.LEFT_OUT, why)
+        present: dict[str, MountFacts] = {}
         for share in read_shares(machine):
             known = present.get(share.mount.guest)
             if known is None or known.state is MountState.NOT_SERVED:
-                present[share.mount.guest] = _of_share(machine, share)
+                present[share.mount.guest] = _of_share(name, machine, share)
         found |= present
         for device in devices.read(machine):
             if device.mounted:
-                found[device.mount.guest] = KnownMount(device.mount, _state(device.mounter))
+                found[device.mount.guest] = _told(name, device.mount, _state(device.mounter))
     return [found[guest] for guest in sorted(found)]
 
 
-def _of_share(machine: MachineDir, share: Share) -> KnownMount:
-    reason, told = last_words(machine, share.number), read_told(machine, share.number)
-    if not share.is_served:
-        return KnownMount(share.mount, MountState.NOT_SERVED, reason, None, told)
-    state = _state(share.mounter)
+def _of_share(name: str, machine: MachineDir, share: Share) -> MountFacts:
+    reason, written = last_words(machine, share.number), read_told(machine, share.number)
+    state = _state(share.mounter) if share.is_served else MountState.NOT_SERVED
     if state is MountState.MOUNTED and share.known is not None and not is_there(share.known):
         state = MountState.MOVED
         reason = (
             f"{share.known.path} was moved, removed or replaced on this host, and the guest still "
             "has the directory that stood there"
         )
-    return KnownMount(share.mount, state, reason, traffic_of(machine, share.number), told)
+    traffic = traffic_of(machine, share.number) if share.is_served else None
+    return _told(name, share.mount, state, reason, traffic, written)
+
+
+def _told(
+    name: str,
+    mount: Mount,
+    state: MountState,
+    reason: str = "",
+    traffic: GuestTraffic | None = None,
+    written: Sequence[Written] = (),
+) -> MountFacts:
+    return MountFacts(
+        key=mount.guest,
+        sandbox=name,
+        host=mount.host,
+        guest=mount.guest,
+        readonly=mount.readonly,
+        protect=mount.protect,
+        type="" if mount.type == CIFS else mount.type,
+        state=state,
+        reason=reason,
+        received=None if traffic is None else traffic.received,
+        sent=None if traffic is None else traffic.sent,
+        told=tuple(one.path for one in written),
+        told_times=tuple(one.time for one in written),
+    )
 
 
 def _state(mounter: Mounter | None) -> MountState:

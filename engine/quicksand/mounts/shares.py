@@ -28,6 +28,7 @@ from quicksand.mounts.directories import KnownDirectory
 from quicksand.mounts.mounter import Mounter
 from quicksand.records.layout import SHARES, MachineDir
 from quicksand.records.mount import Mount, decode_mount
+from quicksand.things.sandbox_facts import GuestTraffic
 
 STARTS_MAX = 1000
 """The most servers started beside one QEMU, which keeps memory for each connection that a guest
@@ -192,23 +193,14 @@ def a_stream(machine: MachineDir, avoid: Collection[int] = ()) -> Iterator[tuple
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MountTraffic:
-    """Bytes that a guest has received and sent on the stream of one mount since it was mounted:
-    those of files and of the protocol around them."""
-
-    received: int
-    sent: int
-
-
-def traffic_of(machine: MachineDir, number: int) -> MountTraffic | None:
+def traffic_of(machine: MachineDir, number: int) -> GuestTraffic | None:
     """Return the bytes that a stream has carried; None if nobody counts. Blocks for I/O."""
     try:
         with open_file(machine.share_traffic(number)) as file:
             received, sent = TRAFFIC.unpack(file.read(TRAFFIC.size))
     except (OSError, struct.error):
         return None
-    return MountTraffic(received=received, sent=sent)
+    return GuestTraffic(received=received, sent=sent)
 
 
 def last_words(machine: MachineDir, number: int) -> str:

@@ -35,7 +35,7 @@ from quicksand.records.layout import (
     MachineDir,
     RuntimeDir,
     SandboxDir,
-    remove_memory,
+    remove_elsewhere,
 )
 from quicksand.records.sandboxes import Record, RunState
 
@@ -440,7 +440,7 @@ of them, and the reason comes before these."""
 
 def remove_quietly(path: Path) -> None:
     """Remove an unfinished directory; files that cannot be removed are left to `Registry.reap`."""
-    remove_memory(path)
+    remove_elsewhere(path)
     with contextlib.suppress(OSError):
         remove(path)
 

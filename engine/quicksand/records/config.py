@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, Self
 
 from quicksand.base.arch import Architecture
@@ -14,13 +15,14 @@ from quicksand.base.error_text import host_takes
 from quicksand.base.errors import ConfigError
 from quicksand.base.remedies import Words
 from quicksand.records.machine_options import (
-    decode_directory,
     decode_items,
     option,
     options_of,
     parse_choice,
     parse_disk_size,
     parse_memory,
+    place_option,
+    places_of,
     reader,
     refuse_unknown,
     split_arguments,
@@ -290,16 +292,12 @@ class SandboxConfig:
     )
     """Whether the agent's HTTP API is served too, through a free port of the host's loopback
     interface. Other users of the host can reach that port, but need the token."""
-    memory_dir: str | None = option(
-        None,
+    memory_dir: str | None = place_option(
+        "memory",
         "--memory-dir",
-        metavar="DIR",
         label="Memory in",
         help="Keep the memory of its checkpoints in this directory, as on a faster disk.",
         hint="the sandbox's own directory",
-        limit=1000,
-        decode=decode_directory,
-        reaches=lambda place: f"memory in {place}" if place else "",
     )
     """The directory for guest memory, made if it is missing; None for that of the variable
     QUICKSAND_MEMORY_DIR or, if that is not set, the sandbox's own. It counts when the sandbox is
@@ -355,6 +353,18 @@ class SandboxConfig:
     def disk_size_bytes(self) -> int | None:
         """The size of the disk in bytes; None for that of the image."""
         return None if self.disk_size is None else parse_disk_size(self.disk_size)
+
+    @property
+    def places(self) -> dict[str, Path]:
+        """The directories of this host that it names for files of its own, by their links."""
+        found = {one.place: getattr(self, one.keyword) for one in places_of(type(self))}
+        return {place: Path(named) for place, named in found.items() if named is not None}
+
+    def without_host(self, **changes: Any) -> Self:
+        """Returns it without directories of this host, which concern nobody else, and with
+        ``changes``."""
+        places = {one.keyword: None for one in places_of(type(self))}
+        return replace(self, **{"mounts": (), **places, **changes})
 
     @classmethod
     def parse(cls, options: Mapping[str, Any]) -> Self:

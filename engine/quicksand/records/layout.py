@@ -78,6 +78,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -92,7 +93,7 @@ LINK = "runtime"
 
 
 def make_elsewhere(place: Path) -> Path:
-    """Make a directory for memory files in another place, unless it exists, and return it. Raises
+    """Make a sandbox's directory in another place, unless it exists, and return it. Raises
     PathError if somebody else has made it or a directory above it, OSError."""
     if not is_for_all(place.parent):  # as for sandboxes of earlier versions, in /dev/shm itself
         make_private_dir(place.parent)
@@ -102,29 +103,32 @@ def make_elsewhere(place: Path) -> Path:
     return make_private_dir(place)
 
 
-def memory_directory(paths: Paths, named: str | None) -> Path | None:
-    """Return the directory for the memory files of a sandbox whose config has ``named``; None for
-    the sandbox's own."""
-    return paths.memory if named is None else memory_place(Path(named))
+def elsewhere(root: Path) -> tuple[Path, ...]:
+    """The directories in which the sandbox in ``root`` keeps files in other places, such as its
+    memory: the links in it lead there, but for that to its runtime directory. Blocks for I/O."""
+    with contextlib.suppress(OSError), os.scandir(root) as entries:
+        links = [Path(one) for one in entries if one.is_symlink()]
+        return tuple(
+            link.readlink() for link in links if link.name != LINK and not link.name.startswith(".")
+        )
+    return ()
 
 
-def memory_directories(paths: Paths) -> set[Path]:
-    """Every directory in which sandboxes of this user keep memory files. Blocks for I/O."""
+def directories_elsewhere(paths: Paths) -> set[Path]:
+    """Every directory in which sandboxes of this user have such directories. Blocks for I/O."""
     found = {paths.memory} if paths.memory is not None else set()
     with contextlib.suppress(OSError):
         for root in paths.sandboxes.iterdir():
-            with contextlib.suppress(OSError):  # most are directories, not links
-                found.add((root / "memory").readlink().parent)
+            found.update(place.parent for place in elsewhere(root))
     return found
 
 
-def remove_memory(root: Path) -> None:
-    """Remove the memory files of the sandbox in ``root`` if they are in another place. Called
-    before the directory itself is removed."""
-    memory = root / "memory"
-    if memory.is_symlink():
+def remove_elsewhere(root: Path) -> None:
+    """Remove what the sandbox in ``root`` has in other places. Called before the directory itself
+    is removed."""
+    for place in elsewhere(root):
         with contextlib.suppress(OSError):  # a directory without quicksand's mark is not removed
-            remove(memory.readlink())
+            remove(place)
 
 
 def find_place(sandbox: Path, usual: Path) -> Path:
@@ -185,18 +189,20 @@ class SandboxDir:
         """Create the directories in it that are missing. Raises OSError, PathError."""
         for directory in (self.layers, self.checkpoints):
             directory.mkdir(mode=0o700, exist_ok=True)
-        if self.memory.is_symlink():
-            # A reboot may have emptied the other place (a tmpfs).
-            make_elsewhere(self.memory.readlink())
-        elif self.memory_at is not None and not self.memory.exists():
+        for place in elsewhere(self.root):
+            make_elsewhere(place)  # a reboot may have emptied the other place (a tmpfs)
+        if self.memory_at is not None and not os.path.lexists(self.memory):
             self.memory.symlink_to(make_elsewhere(self.memory_at))
-        else:
+        elif not self.memory.is_symlink():
             self.memory.mkdir(mode=0o700, exist_ok=True)
 
-    def put_memory(self, directory: Path) -> None:
-        """Have the memory files in a directory of their own in ``directory``. Raises PathError,
-        DiskSpaceError, OSError."""
-        self.memory.symlink_to(make_elsewhere(directory / self.root.name))
+    def put_elsewhere(self, places: Mapping[str, Path], sandbox_id: str) -> None:
+        """Have a sandbox's ``places`` (`SandboxConfig.places`) in directories of its own in those
+        of the host. Raises PathError, DiskSpaceError, HostError."""
+        for name, named in places.items():
+            with map_os_errors(named):
+                above = memory_place(named) / ("" if name == self.memory.name else name)
+                (self.root / name).symlink_to(make_elsewhere(above / sandbox_id))
 
     @property
     def record(self) -> Path:

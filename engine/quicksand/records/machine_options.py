@@ -73,6 +73,9 @@ class MachineOption(NamedTuple):
     encode: Callable[[Any], Any] = _same
     limits: Callable[[Any], object] = _same
     """Checks a value against limits. Raises ConfigError for one that no machine can have."""
+    place: str = ""
+    """The name of the sandbox's link to a directory of its own in the directory of this host that
+    is the value (`place_option`)."""
     reaches: Callable[[Any], str] = _reaches_nothing
     """Returns in words how a value lets the guest reach beyond itself; "" if it does not. A save
     that is not trusted gets the default instead."""
@@ -139,9 +142,23 @@ def option(default: Any, *flags: str, **said: Any) -> Any:
     return field(default=default, metadata={_METADATA: record}, kw_only=True)
 
 
+def place_option(place: str, *flags: str, **said: Any) -> Any:
+    """Makes a field of a config class that names a directory of this host, in which the sandbox has
+    one of its own for its ``place``, such as its memory: it is made with the sandbox, measured and
+    removed with it, and never mounted. Saves, templates and other hosts do not get it."""
+    said |= {"decode": decode_directory, "metavar": "DIR", "limit": 1000, "place": place}
+    said["reaches"] = lambda directory: f"{place} in {directory}" if directory else ""
+    return option(None, *flags, **said)
+
+
 def options_of(config: Any) -> tuple[MachineOption, ...]:
     """Returns the options of a config class, in the order of its fields."""
     return _options_of(config)  # mypy does not accept the class of a dataclass as Hashable
+
+
+def places_of(config: Any) -> tuple[MachineOption, ...]:
+    """Returns the options of a config class that name directories of this host."""
+    return tuple(record for record in options_of(config) if record.place)
 
 
 @functools.cache

@@ -17,7 +17,7 @@ from quicksand.base.fields import JsonRecord, each_by, later, read_by
 from quicksand.base.files import read_json, write_json
 from quicksand.base.processes import boot_id
 from quicksand.records.layout import AGENT_PORTS, SandboxDir
-from quicksand.things.tier import Tier, find_tier
+from quicksand.things.checkpoint import Tier, find_tier
 
 NOTE_MAX = 16_384
 """Characters. A record has 4 MiB at most, and a character up to 12 bytes of it."""

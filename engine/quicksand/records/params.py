@@ -14,8 +14,8 @@ from quicksand.records.port_forwards import PortForward
 
 
 class SandboxConfigParams(TypedDict, total=False):
-    """For ``**options: Unpack[SandboxConfigParams]`` in a subclass of `Sandbox` with its own image.
-    `Sandbox` takes more; `SandboxConfig` has all."""
+    """The options that a subclass of `Sandbox` with an image of its own passes on
+    (``**options: Unpack[SandboxConfigParams]``). `SandboxConfig` has all that `Sandbox` takes."""
 
     arch: Architecture | str | None
     memory: str
@@ -30,7 +30,13 @@ class SandboxConfigParams(TypedDict, total=False):
     enable_display: bool
 
 
-class MachineOptions(TypedDict, total=False):
+class HostPlaces(TypedDict, total=False):
+    """The options that name directories of this host for files of a sandbox (`place_option`)."""
+
+    memory_dir: str | Path | None
+
+
+class MachineOptions(HostPlaces, total=False):
     """The fields of `SandboxConfig`, which describes them, except the image; as `Sandbox` takes
     them. A test compares both."""
 
@@ -46,7 +52,6 @@ class MachineOptions(TypedDict, total=False):
     enable_display: bool
     vnc_port: int | None
     agent_http: bool
-    memory_dir: str | Path | None
     extra_qemu_args: Sequence[str]
 
 

@@ -32,7 +32,7 @@ from quicksand.base.errors import (
     StateError,
 )
 from quicksand.base.files import is_locked, lock_within, map_os_errors, read_json, write_json
-from quicksand.base.paths import Paths, make_private_dir, memory_place
+from quicksand.base.paths import Paths, make_private_dir
 from quicksand.base.processes import is_same_place, processes_of
 from quicksand.base.regular import NotAFileError
 from quicksand.base.remedies import Remedy, Words
@@ -41,7 +41,13 @@ from quicksand.base.staging import sweep_staging
 from quicksand.records.config import SandboxConfig, check_name
 from quicksand.records.host_sockets import ours_beside_sandboxes
 from quicksand.records.inspection import Held, inspect, say_held, write_end
-from quicksand.records.layout import MachineDir, SandboxDir, remove_memory, runtime_dir, sandbox_dir
+from quicksand.records.layout import (
+    MachineDir,
+    SandboxDir,
+    remove_elsewhere,
+    runtime_dir,
+    sandbox_dir,
+)
 from quicksand.records.sandboxes import LOCK_WAIT_S, Entry, Record, RunState, is_id
 from quicksand.records.trash import REMOVED, Trash, remove_for_good, remove_tree, trash_dir
 
@@ -209,9 +215,7 @@ class Registry:
                 make_marked(place.root)
             lock = None
             try:
-                if (named := record.config.memory_dir) is not None:
-                    with map_os_errors(Path(named)):
-                        place.put_memory(memory_place(Path(named)))
+                place.put_elsewhere(record.config.places, record.id)
                 with map_os_errors(place.lock):
                     lock = lock_within(place.lock, LOCK_WAIT_S)
                 assert lock is not None, "nobody knows this directory yet"
@@ -219,7 +223,7 @@ class Registry:
                     write_json(place.record, record.to_json(), read=Record.from_json)
             except BaseException:
                 with contextlib.suppress(OSError):  # the next reaping takes it
-                    remove_memory(place.root)
+                    remove_elsewhere(place.root)
                     remove(place.root)
                 if lock is not None:
                     os.close(lock)
@@ -379,10 +383,10 @@ class Registry:
             if name.startswith(REMOVED):
                 with contextlib.suppress(OSError):
                     require_ours(self.paths.sandboxes / name)
-                    remove_memory(self.paths.sandboxes / name)
+                    remove_elsewhere(self.paths.sandboxes / name)
                     remove(self.paths.sandboxes / name)
         with best_effort("remove unfinished imports", self.paths.engine_log):
-            sweep_staging(self.paths.sandboxes, forget=remove_memory)
+            sweep_staging(self.paths.sandboxes, forget=remove_elsewhere)
         return reaped
 
     def _expire(self) -> None:

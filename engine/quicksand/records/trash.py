@@ -33,7 +33,7 @@ from quicksand.base.remedies import Remedy, Words
 from quicksand.base.removal import remove, require_ours
 from quicksand.records.config import check_name
 from quicksand.records.inspection import Held, say_held
-from quicksand.records.layout import SandboxDir, remove_memory
+from quicksand.records.layout import SandboxDir, elsewhere, remove_elsewhere
 from quicksand.records.sandboxes import LOCK_WAIT_S, Record, is_id
 from quicksand.things.save import TrashFacts
 
@@ -106,11 +106,7 @@ class TrashedSandbox:
     @property
     def places(self) -> tuple[Path, ...]:
         """The directories of this entry."""
-        memory = SandboxDir(self.root).memory
-        with contextlib.suppress(OSError):
-            if memory.is_symlink():
-                return (self.root, memory.readlink())
-        return (self.root,)
+        return (self.root, *elsewhere(self.root))
 
 
 class Trash:
@@ -274,7 +270,7 @@ def remove_for_good(paths: Paths, root: Path) -> None:
     with map_os_errors(root):
         require_ours(root)
         root.rename(doomed)
-    remove_memory(doomed)
+    remove_elsewhere(doomed)
     remove_tree(doomed)
 
 

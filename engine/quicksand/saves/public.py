@@ -4,10 +4,10 @@ sandboxes and images by their names, in the directories of this user."""
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, Unpack, cast
 
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import QuicksandError, SaveNotFoundError, StateError
@@ -18,7 +18,8 @@ from quicksand.base.threads import in_stoppable_thread
 from quicksand.disks.images.image_store import ImageStore
 from quicksand.qemu.accelerator import choose_accelerator
 from quicksand.qemu.binaries import find_binaries
-from quicksand.records.machine_options import decode_directory
+from quicksand.records.config import SandboxConfig
+from quicksand.records.machine_options import decode_directory, places_of, refuse_unknown
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record
 from quicksand.saves.bundle.exporting import Exported, export_image, export_save, export_tree
@@ -34,6 +35,7 @@ from quicksand.snapshots.history import history_of
 from quicksand.snapshots.restore import differences, make_shape
 
 if TYPE_CHECKING:
+    from quicksand.records.params import HostPlaces
     from quicksand.saves.census import Removed, SaveInfo
     from quicksand.saves.verifying import Report, Verdict
 
@@ -77,8 +79,8 @@ async def import_any(
     name: str | None,
     replace: bool,
     trusted: bool,
-    memory_dir: str | Path | None,
     progress: Progress | None,
+    chosen: Mapping[str, str | Path | None],
 ) -> Imported:
     """Import a bundle of any kind. Notes say which checkpoints cannot be started on this host.
 
@@ -87,14 +89,15 @@ async def import_any(
     """
     places = paths()
     registry = Registry(places)
-    where = decode_directory(memory_dir)
+    refuse_unknown(chosen, [one.keyword for one in places_of(SandboxConfig)])
+    named = {keyword: decode_directory(place) for keyword, place in chosen.items()}
 
     def work(stop: Callable[[], None]) -> Imported:
         options = ImportOptions(
             name=name,
             replace=replace,
             trusted=trusted,
-            memory_dir=where,
+            places={keyword: place for keyword, place in named.items() if place is not None},
             progress=stopping(progress, stop),
             stop=stop,
         )
@@ -236,8 +239,8 @@ async def import_(
     name: str | None = None,
     replace: bool = False,
     trusted: bool = False,
-    memory_dir: str | Path | None = None,
     progress: Progress | None = None,
+    **places: Unpack[HostPlaces],
 ) -> Imported:
     """Import a bundle: a save goes to the user's saves, an image to the image store, and
     checkpoints become a new, stopped sandbox. Nothing else is written, whatever the file contains.
@@ -245,7 +248,7 @@ async def import_(
     ``replace``: an existing save of that name goes to the trash. ``trusted``: you know who made the
     bundle, so its network, ports and QEMU arguments are accepted. Without it, its network and ports
     are left out at the start (`confine`), and a bundle with QEMU arguments or mounts is refused.
-    ``memory_dir``: the directory for the memory files of a sandbox, as that of `Sandbox`.
+    ``places`` are directories of this host for a sandbox, as those of `Sandbox`: ``memory_dir``.
 
     Raises BundleError for a damaged or refused bundle, SaveError, ConfigError, ImageError,
     HostError. After an error nothing has changed; after a cancellation nothing or everything.
@@ -256,6 +259,6 @@ async def import_(
         name=name,
         replace=replace,
         trusted=trusted,
-        memory_dir=memory_dir,
         progress=progress,
+        chosen=cast("Mapping[str, str | Path | None]", places),
     )

@@ -7,16 +7,16 @@ engine. Unknown fields are kept as they are.
 
 from __future__ import annotations
 
-import math
 import re
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import ConfigError, ImageError, SaveError, SaveNotFoundError
+from quicksand.base.fields import JsonRecord, later, read_by
 from quicksand.base.files import read_json
 from quicksand.disks.images.disk_headers import check_qcow2
 from quicksand.records.config import SandboxConfig
@@ -37,12 +37,14 @@ _ID = re.compile(r"[0-9a-f]{8,16}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Base:
+class Base(JsonRecord):
     """The image below a save."""
 
+    WHAT = "base"
+
     name: str
-    version: str = ""
-    digest: str = ""
+    version: str = field(default="", metadata=later(""))
+    digest: str = field(default="", metadata=later(""))
     """The image store's digest of all its files; "" for an image outside of the store."""
 
     def __str__(self) -> str:
@@ -55,71 +57,94 @@ class Base:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parent:
+class Parent(JsonRecord):
     """The save with which the saved sandbox had started."""
 
+    WHAT = "parent"
+
     name: str
-    id: str
+    id: str = field(metadata=later(""))
+
+
+def _read_id(value: object) -> str:
+    return _match(_ID, value, "an id")
+
+
+def read_sha256(value: object) -> str:
+    """Raises ValueError."""
+    return _match(_SHA256, value, "a sha256")
+
+
+def _read_size(value: object) -> int:
+    if type(value) is not int or not 0 < value < 2**63:
+        raise ValueError(f"a layer of {value!r:.80} bytes")
+    return value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SavedLayer:
+class SavedLayer(JsonRecord):
     """One file of a save's disk, ``overlays/<number>.qcow2``."""
 
-    id: str
+    WHAT = "a layer"
+
+    id: str = field(metadata=read_by(_read_id))
     """The layer's id, the same in every save and sandbox that shares it."""
-    size: int
+    size: int = field(metadata=read_by(_read_size))
     """Bytes of the file."""
-    sha256: str
+    sha256: str = field(metadata=read_by(read_sha256))
+
+
+def _read_layers(value: object) -> tuple[SavedLayer, ...]:
+    if not isinstance(value, list) or not 0 < len(value) <= LAYERS_MAX:
+        raise ValueError("layers is no list of layers")
+    layers = tuple(map(SavedLayer.from_json, value))
+    if len({layer.id for layer in layers}) != len(layers):
+        raise ValueError("two layers have the same id")
+    return layers
+
+
+def _read_already(value: Any) -> Any:
+    return value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SaveManifest:
+class SaveManifest(JsonRecord):
     """The contents of a save's manifest."""
 
-    config: SandboxConfig
+    WHAT = "bad manifest"
+
+    version: int = VERSION
+    config: SandboxConfig = field(metadata=read_by(_read_already))
     """The saved sandbox's config; ``config.image`` is the image's name."""
     arch: str
-    version: int = VERSION
-    id: str = ""
+    id: str = field(default="", metadata=later("", **read_by(_read_id)))
     """The save's id. In published packages' saves this and all later fields have their defaults."""
-    created: float = 0.0
+    created: float = field(default=0.0, metadata=later(0.0))
     """Unix time."""
-    note: str = ""
-    engine: str = ""
-    base: Base | None = None
-    parent: Parent | None = None
-    layers: tuple[SavedLayer, ...] | None = None
-    """The lowest first; None if the manifest does not list them."""
-    frozen: bool = False
+    note: str = field(default="", metadata=later("", **read_by(read_note)))
+    engine: str = field(default="", metadata=later(""))
+    frozen: bool = field(default=False, metadata=later(False))
     """The guest's file system was frozen at the moment of the save."""
-    unsynced: bool = False
+    unsynced: bool = field(default=False, metadata=later(False))
     """Whether the guest was paused or did not answer, so that its unwritten data are missing."""
-    volatile: tuple[str, ...] = ()
+    volatile: tuple[str, ...] = field(default=(), metadata=later(()))
     """Paths in the guest whose files are only in memory (tmpfs) and so not in the save."""
-    other: Mapping[str, Any] = field(default_factory=dict)
+    base: Base | None = field(default=None, metadata=later(None, **read_by(Base.from_json)))
+    parent: Parent | None = field(default=None, metadata=later(None, **read_by(Parent.from_json)))
+    layers: tuple[SavedLayer, ...] | None = field(
+        default=None, metadata=later(None, **read_by(_read_layers))
+    )
+    """The lowest first; None if the manifest does not list them."""
+    other: Mapping[str, Any] = field(default_factory=dict, metadata=read_by(_read_already))
     """Unknown fields."""
-    other_config: Mapping[str, Any] = field(default_factory=dict)
+    other_config: Mapping[str, Any] = field(default_factory=dict, metadata=read_by(_read_already))
     """Unknown options of ``config``, and mounts of kinds that are not known here."""
 
     def to_json(self) -> dict[str, Any]:
-        config = {**self.config.to_json(), **self.other_config}
-        plain: dict[str, Any] = {"version": self.version, "config": config, "arch": self.arch}
-        if self.id:
-            plain |= {
-                "id": self.id,
-                "created": self.created,
-                "note": self.note,
-                "engine": self.engine,
-                "frozen": self.frozen,
-                "unsynced": self.unsynced,
-                "volatile": list(self.volatile),
-            }
-            for name in ("base", "parent"):
-                value = getattr(self, name)
-                plain[name] = None if value is None else _plain(value)
-            plain["layers"] = None if self.layers is None else [_plain(x) for x in self.layers]
-        return {**self.other, **plain}
+        plain = JsonRecord.to_json(self)
+        plain["config"] |= plain.pop("other_config")
+        other = plain.pop("other")
+        return {**other, **(plain if self.id else {name: plain[name] for name in _PUBLISHED})}
 
     @classmethod
     def from_json(cls, value: object) -> SaveManifest:
@@ -135,23 +160,20 @@ class SaveManifest:
             )
         config, other_config = _parse_config(value.get("config"))
         arch = Architecture.parse(value["arch"]).value if "arch" in value else ""
-        known = {"version", "config", "arch"} | _OURS
-        other = {name: found for name, found in value.items() if name not in known}
-        common = cls(
-            config=config,
-            arch=arch or (config.arch or Architecture.host()).value,
-            version=version,
-            other=other,
-            other_config=other_config,
-        )
-        return _add_ours(common, value) if "id" in value else common
+        ours = {one.name for one in fields(cls)} - {"other", "other_config"}
+        wanted = ours if "id" in value else _PUBLISHED
+        told = {
+            **{name: found for name, found in value.items() if name in wanted},
+            "config": config,
+            "arch": arch or (config.arch or Architecture.host()).value,
+            "other": {name: found for name, found in value.items() if name not in ours},
+            "other_config": other_config,
+        }
+        return cls._read(told)
 
 
-_OURS = {
-    *("id", "created", "note", "engine"),
-    *("base", "parent", "layers"),
-    *("frozen", "unsynced", "volatile"),
-}
+_PUBLISHED = ("version", "config", "arch")
+"""The fields that published packages write."""
 
 
 def _parse_config(value: object) -> tuple[SandboxConfig, dict[str, Any]]:
@@ -175,73 +197,6 @@ def _unknown_mounts(config: Mapping[str, Any]) -> set[str]:
     return set()
 
 
-def _add_ours(common: SaveManifest, value: Mapping[str, Any]) -> SaveManifest:
-    layers = value.get("layers")
-    if layers is not None:
-        if not isinstance(layers, list) or not 0 < len(layers) <= LAYERS_MAX:
-            raise ValueError("layers is no list of layers")
-        layers = tuple(_parse_layer(layer) for layer in layers)
-        if len({layer.id for layer in layers}) != len(layers):
-            raise ValueError("two layers have the same id")
-    created = value.get("created", 0.0)
-    if isinstance(created, bool) or not isinstance(created, int | float):
-        raise ValueError("created is no time")
-    try:
-        created = float(created)
-    except OverflowError:
-        created = math.inf
-    if not math.isfinite(created):
-        raise ValueError("created is no time")
-    volatile = value.get("volatile", [])
-    if not isinstance(volatile, list) or not all(isinstance(path, str) for path in volatile):
-        raise ValueError("volatile is no list of paths")
-    for name in ("frozen", "unsynced"):
-        if not isinstance(value.get(name, False), bool):
-            raise ValueError(f"{name} is neither true nor false")
-    return replace(
-        common,
-        id=_match(_ID, value["id"], "id"),
-        created=created,
-        note=read_note(value.get("note")),
-        engine=_text(value, "engine"),
-        base=_parse_part(Base, value.get("base"), "base"),
-        parent=_parse_part(Parent, value.get("parent"), "parent"),
-        layers=layers,
-        frozen=value.get("frozen", False),
-        unsynced=value.get("unsynced", False),
-        volatile=tuple(volatile),
-    )
-
-
-def _parse_layer(value: object) -> SavedLayer:
-    if not isinstance(value, dict):
-        raise ValueError("a layer is no JSON object")
-    size = value.get("size")
-    if isinstance(size, bool) or not isinstance(size, int) or not 0 < size < 2**63:
-        raise ValueError(f"a layer of {size!r} bytes")
-    return SavedLayer(
-        id=_match(_ID, value.get("id"), "a layer's id"),
-        size=size,
-        sha256=_match(_SHA256, value.get("sha256"), "a layer's sha256"),
-    )
-
-
-def _parse_part(kind: Any, value: object, what: str) -> Any:
-    if value is None:
-        return None
-    names = {f.name for f in fields(kind)}
-    if not isinstance(value, dict) or "name" not in value:
-        raise ValueError(f"{what} is not understood")
-    return kind(**{name: _text(value, name) for name in names})
-
-
-def _text(value: Mapping[str, Any], name: str) -> str:
-    found = value.get(name, "")
-    if not isinstance(found, str):
-        raise ValueError(f"{name} is no text")
-    return found
-
-
 def is_sha256(value: str) -> bool:
     """Whether ``value`` has the form of a SHA-256 digest."""
     return _SHA256.fullmatch(value) is not None
@@ -249,12 +204,8 @@ def is_sha256(value: str) -> bool:
 
 def _match(pattern: re.Pattern[str], value: object, what: str) -> str:
     if not isinstance(value, str) or not pattern.fullmatch(value):
-        raise ValueError(f"{what} is {value!r}")
+        raise ValueError(f"{what} is {value!r:.80}")
     return value
-
-
-def _plain(value: Any) -> dict[str, Any]:
-    return {f.name: getattr(value, f.name) for f in fields(value)}
 
 
 def check_save_name(name: str) -> str:

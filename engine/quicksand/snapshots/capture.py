@@ -32,7 +32,7 @@ from quicksand.snapshots.layers import Pivot, seal_disk
 from quicksand.snapshots.memory_copying import Fate, Taken
 from quicksand.snapshots.stepwise import THREAD
 from quicksand.snapshots.storing import memory_files
-from quicksand.things.tier import Tier
+from quicksand.things.checkpoint import Tier
 
 
 class Capture(ABC):

@@ -26,7 +26,7 @@ from quicksand.records.nodes import BLANK, Node
 from quicksand.snapshots.capture import Capture, Way
 from quicksand.snapshots.image import seal_image
 from quicksand.snapshots.verified import Verified
-from quicksand.things.tier import INTERNAL
+from quicksand.things.checkpoint import INTERNAL
 
 NODE = "state"
 """The hypervisor's name for a snapshot's file."""

@@ -21,7 +21,7 @@ from quicksand.snapshots.layers import seal_disk
 from quicksand.snapshots.page_buffer import HeldPages
 from quicksand.snapshots.pages import INDEX_MAX, PageIndex
 from quicksand.snapshots.storing import Storage, memory_files
-from quicksand.things.tier import PAGES
+from quicksand.things.checkpoint import PAGES
 
 LOST = "its memory was not on disk yet when the host went down"
 

@@ -30,7 +30,7 @@ from quicksand.snapshots.taking import (
     start_capture,
     working_on,
 )
-from quicksand.things.tier import DISK
+from quicksand.things.checkpoint import DISK
 
 
 async def end_with_checkpoint(

@@ -45,7 +45,7 @@ from quicksand.snapshots.pages import CHUNK, MappedFile, PageIndex, write_file
 from quicksand.snapshots.storing import Storage, Stored, find_image
 from quicksand.snapshots.tracking import ANONYMOUS, find_level
 from quicksand.snapshots.verified import Verified
-from quicksand.things.tier import DISK, PAGES
+from quicksand.things.checkpoint import DISK, PAGES
 
 PC = "x86_64"
 """The only architecture concerned: a `virt` machine's kernel is in the guest's RAM, and QEMU loads

@@ -5,7 +5,22 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import field, fields
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from typing import Self
+
+
+class Named(str):
+    """An id or a path that shown commands call by another name."""
+
+    __slots__ = ("shown",)
+    shown: str
+
+    def __new__(cls, value: str, shown: str) -> Self:
+        made = super().__new__(cls, value)
+        made.shown = shown
+        return made
 
 
 class Shown(NamedTuple):
@@ -27,6 +42,8 @@ class Shown(NamedTuple):
     json: str = ""
     """Its key in `--json`; "" for none. With a dot, its key in an object, which is null if the
     first fact of the object is empty."""
+    plain: str = ""
+    """The property of the record that `--json` has in place of it."""
     empty: Any = None
     """The value in `--json` of an empty text."""
     only: str = ""
@@ -64,7 +81,7 @@ def json_of(thing: Any, facts: Collection[Shown], without: Collection[str] = ())
     for one in facts:
         if not one.json or one.name in without or (one.only and not getattr(thing, one.only)):
             continue
-        value = getattr(thing, one.name)
+        value = getattr(thing, one.plain or one.name)
         if isinstance(value, tuple):
             value = list(value)
         elif value == "":

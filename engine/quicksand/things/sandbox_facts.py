@@ -1,10 +1,29 @@
-"""A sandbox as its records on disk tell it, and how each fact is shown."""
+"""A sandbox as its records on disk tell it, how each fact is shown, and what passes between its
+guest and the world."""
 
 from __future__ import annotations
 
 from quicksand.things.fact import fact, shown_of
 from quicksand.things.frozen import frozen
 from quicksand.things.status import Status
+
+
+@frozen
+class GuestTraffic:
+    """Bytes that a guest has received and sent: since it booted, of all interfaces except the
+    loopback; or through one mount since that was mounted, with the protocol around its files."""
+
+    received: int
+    sent: int
+
+
+@frozen
+class TrafficRates:
+    """Rates in bytes per second; ``history`` holds past sums of both, the latest last."""
+
+    received: float = 0.0
+    sent: float = 0.0
+    history: tuple[float, ...] = ()
 
 
 @frozen

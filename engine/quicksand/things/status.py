@@ -78,7 +78,7 @@ class MountState(Signed):
     AT_START = "at its start", "○", "muted"
     """The directory will be mounted at the sandbox's next start."""
     LEFT_OUT = "not mounted", "⊘", "error"
-    """The directory should be mounted, but could not be; `KnownMount.reason` says why."""
+    """The directory should be mounted, but could not be; `MountFacts.reason` says why."""
     MOVED = "moved away", "◇", "warning"
     """The directory is mounted, but has left its place on the host: moved, removed or replaced."""
 

@@ -279,7 +279,7 @@ async def _make(
 ) -> None:
     """Boot a sandbox whose data directory is ``making``, and publish it as the template."""
     own = Registry(replace(registry.paths, data=making, memory=None))
-    config = replace(record.config, port_forwards=(), vnc_port=None, mounts=(), memory_dir=None)
+    config = record.config.without_host(port_forwards=(), vnc_port=None)
     template = replace(
         record,
         id=new_id(),

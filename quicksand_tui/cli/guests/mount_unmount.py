@@ -8,20 +8,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from quicksand.base.errors import ConfigError, MountError
 from quicksand.base.paths import paths
 from quicksand.mounts.known_mounts import known_mounts, read_left_out
 from quicksand.records.layout import sandbox_dir
-from quicksand.records.mount import CIFS, Mount
+from quicksand.records.mount import Mount
 from quicksand.records.port_forwards import Protocol, parse_forward
 from quicksand.records.registry import Registry
+from quicksand.things.fact import json_of
+from quicksand.things.mount_facts import MOUNT
 from quicksand.things.status import MountState
 
 from quicksand_tui.cli.click_commands import ORDER, command_of, is_directory, read_mount
-from quicksand_tui.cli.output import Exit, complain, print_json, print_table, say
+from quicksand_tui.cli.output import Exit, complain, print_json, print_table, print_things, say
 from quicksand_tui.cli.progress_display import shown
 from quicksand_tui.cli.runner import Signals, attached, run_async
 from quicksand_tui.model.specs import MountSpec
@@ -32,13 +34,11 @@ from quicksand_tui.verbs.ports import address_of, forward, suffix
 from quicksand_tui.verbs.written import written_in, written_lines
 
 if TYPE_CHECKING:
-    from quicksand.mounts.known_mounts import KnownMount
     from quicksand.sandbox import Sandbox
 
 
 EXPLAINED = (MountState.NOT_SERVED, MountState.LEFT_OUT, MountState.MOVED)
 """States whose reason is printed."""
-HEADS = ("SANDBOX", "HOST", "GUEST", "MODE", "STATE")
 
 
 @command_of("mount")
@@ -129,45 +129,21 @@ def mounts_command(names: tuple[str, ...], as_json: bool) -> None:
         entries = [registry.find(name) for name in dict.fromkeys(names)]
     else:
         entries = [entry for entry in registry.list() if entry.is_live]
-    found = [(entry.name, known) for entry in entries for known in known_mounts(registry, entry)]
+    found = [known for entry in entries for known in known_mounts(registry, entry)]
     if as_json:
-        print_json([_facts(name, known) for name, known in found])
+        print_json([json_of(known, MOUNT) for known in found])
         return
-    print_table(HEADS, [_row(name, known) for name, known in found])
-    for name, known in found:
+    print_things(found, MOUNT)
+    for known in found:
         if known.state in EXPLAINED and known.reason:
-            what = f"{clean(name)}: {clean(known.mount.guest)} is {known.state.value}"
+            what = f"{clean(known.sandbox)}: {clean(known.guest)} is {known.state.value}"
             say(f"{what}: {clean(known.reason)}")
-    for name, known in found:
-        for line in written_lines(name, known.mount.host, known.told):
+    for known in found:
+        told = zip(known.told, known.told_times, strict=True)
+        for line in written_lines(known.sandbox, known.host, told):
             say(line)
     if not found:
         say("none: `quicksand-tui mount NAME HOST:GUEST` mounts a directory")
-
-
-def _facts(name: str, known: KnownMount) -> dict[str, Any]:
-    mount = known.mount
-    return {
-        "sandbox": name,
-        "host": mount.host,
-        "guest": mount.guest,
-        "readonly": mount.readonly,
-        "protect": mount.protect,
-        "type": mount.type,
-        "state": known.state.value,
-        "reason": known.reason,
-        "received": known.traffic.received if known.traffic else None,
-        "sent": known.traffic.sent if known.traffic else None,
-        "told": [{"path": written.path, "time": written.time} for written in known.told],
-    }
-
-
-def _row(name: str, known: KnownMount) -> tuple[object, ...]:
-    mount = known.mount
-    mode = "ro" if mount.readonly else "rw"
-    mode = f"{mode} protect" if mount.protect else mode
-    mode = mode if mount.type == CIFS else f"{mode} {mount.type}"
-    return name, mount.host, mount.guest, mode, known.state.value
 
 
 @command_of("forward")

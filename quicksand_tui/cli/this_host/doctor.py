@@ -34,7 +34,7 @@ from quicksand.qemu.provision import SHARES, ensure_qemu
 from quicksand.qemu.stopping import find_orphans, find_unkept
 from quicksand.records.config import Accelerator
 from quicksand.records.fleet_files import lost_nodes
-from quicksand.records.layout import memory_directories, runtime_dir
+from quicksand.records.layout import directories_elsewhere, runtime_dir
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import new_id
 from quicksand.saves.finding import known_stores
@@ -194,7 +194,7 @@ def _check_sharing() -> list[Check]:
     """Checks whether files can share blocks in the directories of disks and memory."""
     ours = paths()
     # The directory is made with the first sandbox that has its memory there.
-    elsewhere = sorted(place for place in memory_directories(ours) if place.is_dir())
+    elsewhere = sorted(place for place in directories_elsewhere(ours) if place.is_dir())
     found = []
     for place in (ours.data, *elsewhere):
         shares = can_share_blocks(place)
@@ -460,17 +460,17 @@ def _check_mounts(registry: Registry) -> list[Check]:
     live = [(entry, known_mounts(registry, entry)) for entry in registry.list() if entry.is_live]
     for entry, mounts in live:
         for known in mounts:
-            where, why = f"{entry.name}: {known.mount.guest}", known.reason or "it was killed"
+            where, why = f"{entry.name}: {known.guest}", known.reason or "it was killed"
             if known.state is MountState.NOT_SERVED:
                 found = f"{where} is not served: {why}"
-                hint = f"`quicksand-tui unmount {entry.name} {known.mount.guest}`, then `mount`"
+                hint = f"`quicksand-tui unmount {entry.name} {known.guest}`, then `mount`"
                 checks.append(Check("mounts", Level.NOTE, found, hint))
             elif known.state is MountState.LEFT_OUT:
                 found = f"{where} is not mounted: {known.reason}"
                 hint = f"if that is meant, `quicksand-tui mount {entry.name} HOST:GUEST` mounts it"
                 checks.append(Check("mounts", Level.NOTE, found, hint))
             elif known.state is MountState.MOVED:
-                hint = f"`quicksand-tui unmount {entry.name} {known.mount.guest}`, then `mount`"
+                hint = f"`quicksand-tui unmount {entry.name} {known.guest}`, then `mount`"
                 checks.append(Check("mounts", Level.NOTE, f"{where}: {why}", hint))
             elif known.reason:
                 checks.append(Check("mounts", Level.NOTE, f"{where} is served anew: {why}"))

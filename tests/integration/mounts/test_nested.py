@@ -22,7 +22,7 @@ def states(vm: Sandbox) -> dict[str, tuple[str, str]]:
     """What `mounts` and `doctor` show, by the guest's path."""
     registry = Registry(vm._parts.life.registry.paths)
     found = known_mounts(registry, registry.find(vm.name))
-    return {known.mount.guest: (known.state.value, known.reason) for known in found}
+    return {known.guest: (known.state.value, known.reason) for known in found}
 
 
 async def look(vm: Sandbox) -> str:

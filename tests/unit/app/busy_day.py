@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from quicksand.things.mount_facts import MountFacts
+from quicksand.things.sandbox_facts import TrafficRates
 from quicksand.things.status import MountState, Status
 
 from quicksand_tui.model.shown_sandboxes import (
     CheckpointTree,
     CheckpointView,
-    MountView,
     SandboxView,
-    TrafficRates,
     UseHistory,
 )
 from quicksand_tui.model.world import World
@@ -101,13 +101,13 @@ def _tree() -> CheckpointTree:
 
 
 TREE = _tree()
-SRC = MountView(
+SRC = MountFacts(
     key="/src",
     host="/home/me/shop",
     guest="/src",
     traffic=TrafficRates(received=12_400_000, sent=30_000),
 )
-ASSETS = MountView(
+ASSETS = MountFacts(
     key="/assets", host="/data/assets", guest="/assets", readonly=True, state=MountState.MOUNTING
 )
 

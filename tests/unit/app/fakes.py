@@ -13,10 +13,11 @@ from types import SimpleNamespace
 from typing import Any, TypeVar
 
 from PIL import Image
-from quicksand.guest.network import GuestTraffic
 from quicksand.records.port_forwards import PortForward
 from quicksand.things.checkpoint import Checkpoint, CheckpointFacts
 from quicksand.things.image_info import ImageInfo
+from quicksand.things.mount_facts import MountFacts
+from quicksand.things.sandbox_facts import GuestTraffic, TrafficRates
 from quicksand.things.status import MountState, Status
 from quicksand_panes.guest_terminal import LinkState, LinkStatus, Said, Sink
 from quicksand_pixels.encoding.half_cells import fit
@@ -39,10 +40,8 @@ from quicksand_tui.model.shown_sandboxes import (
     CheckpointView,
     Glance,
     GuestView,
-    MountView,
     ProcessView,
     SandboxView,
-    TrafficRates,
 )
 from quicksand_tui.model.specs import NewSpec
 from quicksand_tui.model.world import HostView, World
@@ -133,15 +132,15 @@ DAMAGED = CheckpointView(id="c0ffee00", tag="c0ffee00", name="c0ffee00", error="
 PAST = CheckpointTree(checkpoints=(DAMAGED, CLEAN, UPGRADED, TRIED, AUTO), head="c2")
 WEB_PAST = replace(WEB, tree=PAST)
 DB_PAST = replace(DB, tree=CheckpointTree(checkpoints=(CLEAN, UPGRADED), head="c2"))
-SRC = MountView(
+SRC = MountFacts(
     key="/mnt/src",
     host="/home/me/src",
     guest="/mnt/src",
     traffic=TrafficRates(received=12_400_000, sent=30_000),
 )
-DATA = MountView(key="/mnt/data", host="/data", guest="/mnt/data", readonly=True)
-GONE = MountView(key="/mnt/old", host="/old", guest="/mnt/old", state=MountState.NOT_SERVED)
-LATER = MountView(key="/srv", host="/srv/www", guest="/srv", state=MountState.AT_START)
+DATA = MountFacts(key="/mnt/data", host="/data", guest="/mnt/data", readonly=True)
+GONE = MountFacts(key="/mnt/old", host="/old", guest="/mnt/old", state=MountState.NOT_SERVED)
+LATER = MountFacts(key="/srv", host="/srv/www", guest="/srv", state=MountState.AT_START)
 WEB_MOUNTS = replace(WEB, mounts=(DATA, GONE, SRC, LATER))
 MOUNTED = World(
     taken=NOW,
@@ -440,12 +439,12 @@ class FakeService(FakeSaves, EngineService):
         self.put(view)
         return Back(view.id, view.name, "", view.is_live)
 
-    def mounts(self, sandbox_id: str) -> tuple[MountView, ...]:
+    def mounts(self, sandbox_id: str) -> tuple[MountFacts, ...]:
         found = self.world.sandbox(sandbox_id)
         assert found is not None
         return found.mounts
 
-    def set_mounts(self, sandbox_id: str, mounts: tuple[MountView, ...]) -> None:
+    def set_mounts(self, sandbox_id: str, mounts: tuple[MountFacts, ...]) -> None:
         views = tuple(
             replace(s, mounts=mounts) if s.id == sandbox_id else s for s in self.world.sandboxes
         )
@@ -669,7 +668,7 @@ class FakeSandbox:
 
     async def mount(self, host: str, guest: str, readonly: bool, **how: object) -> None:
         await self._operate(f"mount {self._id} {host} {guest} {'ro' if readonly else 'rw'}")
-        made = MountView(key=guest, host=host, guest=guest, readonly=readonly)
+        made = MountFacts(key=guest, host=host, guest=guest, readonly=readonly)
         self._service.set_mounts(self._id, (*self._service.mounts(self._id), made))
 
     async def unmount(self, guest: str, *, force: bool) -> None:

@@ -16,8 +16,8 @@ import pytest
 from quicksand.base.files import try_lock
 from quicksand.base.paths import Paths
 from quicksand.base.processes import is_stopped
-from quicksand.guest.network import GuestTraffic
 from quicksand.records.layout import runtime_dir, sandbox_dir
+from quicksand.things.sandbox_facts import GuestTraffic
 from quicksand.things.status import Status
 
 from quicksand_tui.door import look as reader

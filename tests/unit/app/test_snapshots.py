@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from quicksand.things.sandbox_facts import TrafficRates
 from quicksand_panes.widgets import Pane
 from textual.notifications import Notification
 from textual.pilot import Pilot
@@ -18,7 +19,7 @@ from textual.widgets import Input
 from quicksand_tui.door.service_protocol import LogKind, ShellView
 from quicksand_tui.model.diffs import DiffView
 from quicksand_tui.model.jobs import CommandOutput, Failure
-from quicksand_tui.model.shown_sandboxes import ChangedPlace, Changes, TrafficRates, UseHistory
+from quicksand_tui.model.shown_sandboxes import ChangedPlace, Changes, UseHistory
 from quicksand_tui.model.world import World
 from quicksand_tui.screens.job_drawer import JobsScreen
 from quicksand_tui.screens.saves_and_trash import SavesScreen

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 
 import pytest
-from quicksand.guest.network import GuestTraffic
+from quicksand.things.sandbox_facts import GuestTraffic
 
 from quicksand_tui.door.silence import EVERY_S, LOOKER_S, SPACING_S, TrafficWatch
 

@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 from quicksand.things.image_info import ImageInfo
+from quicksand.things.sandbox_facts import TrafficRates
 from quicksand.things.status import Status
 
 from quicksand_tui.door.silence import with_traffic
 from quicksand_tui.model.jobs import Job, JobVerb
-from quicksand_tui.model.shown_sandboxes import SandboxView, TrafficRates
+from quicksand_tui.model.shown_sandboxes import SandboxView
 from quicksand_tui.model.world import HostView, Panel, Selection, World
 from quicksand_tui.views.counts import counts_text, empty_text, host_text
 from quicksand_tui.views.overview import laid_out, overview

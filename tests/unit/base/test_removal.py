@@ -28,7 +28,7 @@ from quicksand.base.removal import (
     remove,
     why_not_ours,
 )
-from quicksand.records.layout import RuntimeDir, SandboxDir, remove_memory, sandbox_dir
+from quicksand.records.layout import RuntimeDir, SandboxDir, remove_elsewhere, sandbox_dir
 
 ID = "0123456789ab"
 
@@ -502,7 +502,7 @@ def test_memory_in_a_place_of_everybody_s_gets_a_directory_of_its_own(
     (memory / "some.pages").write_text("x")
     place.make()
     assert (memory / "some.pages").exists()
-    remove_memory(place.root)
+    remove_elsewhere(place.root)
     assert not memory.exists()
     assert stat.S_IMODE(shared.stat().st_mode) == 0o1777
 

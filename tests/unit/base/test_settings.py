@@ -22,7 +22,7 @@ from quicksand.base.settings import (
 from quicksand.life.sandbox_checkpoints import Checkpoints
 from quicksand.qemu.keeper_parts import launch as giving
 from quicksand.snapshots import comparing, tier_choice, tracking
-from quicksand.things.tier import KNOWN
+from quicksand.things.checkpoint import KNOWN
 from quicksand.warm.spares.spare import is_off
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "internals" / "snapshots.md"

@@ -11,7 +11,7 @@ from quicksand.records.layout import sandbox_dir
 from quicksand.records.nodes import File, Head, Node
 from quicksand.records.sandboxes import Record
 from quicksand.snapshots.history import History
-from quicksand.things.tier import find_tier
+from quicksand.things.checkpoint import find_tier
 
 
 def history_of(places: Paths, record: Record) -> History:

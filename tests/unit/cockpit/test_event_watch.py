@@ -12,12 +12,13 @@ import pytest
 from quicksand.base.errors import ConfigError
 from quicksand.base.paths import Paths
 from quicksand.records.layout import runtime_dir
+from quicksand.things.mount_facts import MountFacts
 from quicksand.things.status import MountState, Status
 
 from quicksand_tui.door.event_watch import Cursor, EventWatch, read_cursor, write_cursor
 from quicksand_tui.door.look import Reader
 from quicksand_tui.model.happened import differences
-from quicksand_tui.model.shown_sandboxes import MountView, SandboxView
+from quicksand_tui.model.shown_sandboxes import SandboxView
 from quicksand_tui.model.world import World
 from tests.unit.app.fakes import FULL, WEB_PAST
 
@@ -43,7 +44,7 @@ def test_a_revert_is_told_though_a_look_fell_into_it(places: Paths) -> None:
     assert told == ["reverted"]
 
 
-MOUNT = MountView(key="/srv/\udcff", host="/home/me", guest="/srv/?", told=("Makefile",))
+MOUNT = MountFacts(key="/srv/\udcff", host="/home/me", guest="/srv/?", told=("Makefile",))
 MOMENTS = (
     WEB_PAST,
     replace(WEB_PAST, name="other", state=Status.STOPPED, run="", started=None),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from quicksand.guest.network import GuestTraffic
+from quicksand.things.sandbox_facts import GuestTraffic
 
 from quicksand_tui.model.shown_sandboxes import TrafficMeter
 

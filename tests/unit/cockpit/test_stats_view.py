@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
-from quicksand.guest.network import GuestTraffic
+from quicksand.things.sandbox_facts import GuestTraffic, TrafficRates
 from rich.cells import cell_len
 
 from quicksand_tui.model.amounts import sparkline
-from quicksand_tui.model.shown_sandboxes import ProcessView, TrafficRates, UseHistory
+from quicksand_tui.model.shown_sandboxes import ProcessView, UseHistory
 from quicksand_tui.views.overview import stats_lines
 from tests.unit.app.corpus import HOSTILE
 from tests.unit.app.fakes import DB, GUEST, WEB

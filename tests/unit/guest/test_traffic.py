@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from quicksand.guest.network import GuestTraffic, parse_traffic
+from quicksand.guest.network import parse_traffic
+from quicksand.things.sandbox_facts import GuestTraffic
 
 HEAD = b"""Inter-|   Receive                                                |  Transmit
  face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop

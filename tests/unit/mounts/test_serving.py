@@ -24,9 +24,10 @@ from quicksand.mounts import mounting, shares
 from quicksand.mounts.at_start import MountsAtStart
 from quicksand.mounts.directories import check_directory
 from quicksand.mounts.share_server import start_server
-from quicksand.mounts.shares import MountTraffic, Share, traffic_of
+from quicksand.mounts.shares import Share, traffic_of
 from quicksand.records.layout import SHARES, MachineDir
 from quicksand.records.mount import Mount
+from quicksand.things.sandbox_facts import GuestTraffic
 from quicksand_smb import HANG_UP, supervisor
 
 from tests.conftest import blank_record, our_processes, wait_for
@@ -181,7 +182,7 @@ async def test_what_a_stream_carries_is_counted_by_whichever_server(
     machine.share_traffic(0).write_bytes(b"\xff" * 16)  # a mount before this one
     share = await start_server(machine, data, "secret")
     stream = qemu.accept()
-    assert traffic_of(machine, 0) == MountTraffic(received=0, sent=0)
+    assert traffic_of(machine, 0) == GuestTraffic(received=0, sent=0)
     greeting = 4 + len(NEGOTIATE)
     assert greets(stream)
     wait_for(lambda: traffic_of(machine, 0).received > 64, what="the answer is counted")  # type: ignore[union-attr]
@@ -196,7 +197,7 @@ async def test_what_a_stream_carries_is_counted_by_whichever_server(
     with qemu.accept() as stream:
         assert heard(stream, len(HANG_UP)) == HANG_UP
         assert greets(stream)
-        twice = MountTraffic(received=2 * first.received, sent=2 * greeting)
+        twice = GuestTraffic(received=2 * first.received, sent=2 * greeting)
         wait_for(lambda: traffic_of(machine, 0) == twice, what="both are counted")
     share.end()
 

@@ -22,7 +22,7 @@ from quicksand.records.layout import SandboxDir
 from quicksand.records.nodes import Head, Node
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record
-from quicksand.things.tier import DISK, INTERNAL, PAGES, Tier
+from quicksand.things.checkpoint import DISK, INTERNAL, PAGES, Tier
 from quicksand.warm.templates import Templates
 
 from tests.conftest import blank_record

@@ -22,7 +22,7 @@ from quicksand.saves.save_manifest import Base, SaveManifest
 from quicksand.saves.saving import SaveOptions
 from quicksand.snapshots.history import History
 from quicksand.snapshots.recognition import ShellTail
-from quicksand.things.tier import DISK
+from quicksand.things.checkpoint import DISK
 from quicksand.warm.spares.spare import Spare
 from quicksand_e2b.records import SandboxRecord, SnapshotRecord, State
 from quicksand_fleet.keeping.book import Kept, Phase

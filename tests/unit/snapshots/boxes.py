@@ -17,7 +17,7 @@ from quicksand.snapshots.guest_ram import PAGE
 from quicksand.snapshots.history import History
 from quicksand.snapshots.layers import add_layer, read_seal, seal_layers
 from quicksand.snapshots.pages import PageIndex, PageRun, verify, write_file
-from quicksand.things.tier import find_tier
+from quicksand.things.checkpoint import find_tier
 
 from tests.conftest import blank_record
 

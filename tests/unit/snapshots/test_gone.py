@@ -15,7 +15,7 @@ from quicksand.snapshots import awakening
 from quicksand.snapshots.awakening import Awakening
 from quicksand.snapshots.successor import Successor
 from quicksand.snapshots.taking import _remove_unborn
-from quicksand.things.tier import PAGES
+from quicksand.things.checkpoint import PAGES
 
 
 def test_machines_of_one_that_has_ended_are_none(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from quicksand.records.nodes import TAG_MAX, File, Head, Node, check_tag, new_id
 from quicksand.snapshots import history as module
 from quicksand.snapshots.history import AUTO_KEPT, History, prune_automatic
 from quicksand.snapshots.reverting import last_automatic
-from quicksand.things.tier import find_tier
+from quicksand.things.checkpoint import find_tier
 
 from quicksand_tui.model.remedy_words import hint_of
 

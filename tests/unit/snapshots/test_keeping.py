@@ -27,7 +27,7 @@ from quicksand.snapshots.page_buffer import HeldPages, PageBuffer
 from quicksand.snapshots.pages import PageIndex
 from quicksand.snapshots.reverting import last_automatic
 from quicksand.snapshots.storing import load_index
-from quicksand.things.tier import DISK, PAGES
+from quicksand.things.checkpoint import DISK, PAGES
 
 from tests.integration.snapshots.files import check_files
 from tests.kills import kill_at_each

@@ -27,7 +27,7 @@ from quicksand.snapshots.history import History
 from quicksand.snapshots.image import identify_image
 from quicksand.snapshots.pages import PageIndex, write_file
 from quicksand.snapshots.storing import Storage, load_index, memory_files
-from quicksand.things.tier import find_tier
+from quicksand.things.checkpoint import find_tier
 
 from tests.conftest import examples
 

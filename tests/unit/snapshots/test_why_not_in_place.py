@@ -15,7 +15,7 @@ from quicksand.records.config import SandboxConfig
 from quicksand.records.layout import MachineDir
 from quicksand.records.nodes import Head
 from quicksand.snapshots import in_place
-from quicksand.things.tier import INTERNAL, PAGES
+from quicksand.things.checkpoint import INTERNAL, PAGES
 
 IMAGE = "0000000a.ram"
 

@@ -11,9 +11,9 @@ import pytest
 from quicksand.base.errors import SaveError
 from quicksand.life import kept_things
 from quicksand.things.checkpoint import Checkpoint
+from quicksand.things.fact import Named
 
 from quicksand_tui.actions.all_actions import default_keymap
-from quicksand_tui.model.shown_sandboxes import Named
 from quicksand_tui.model.specs import (
     ExportSpec,
     ImportSpec,

@@ -398,8 +398,7 @@ def _complete(save: Save, layers: list[Outgoing], base: BundleBase) -> SaveManif
     find the image and check that the save is whole."""
     manifest = replace(
         save.require(),
-        # Directories of this host concern nobody else.
-        config=replace(save.require().config, image=base.name, mounts=(), memory_dir=None),
+        config=save.require().config.without_host(image=base.name),
         arch=base.arch,
         base=Base(name=base.name, version=base.version, digest=base.digest),
     )
@@ -588,8 +587,7 @@ def _write(
     open_all(base_files, stack)
     find_digests(files, say)
     files = [*files, *base_files]
-    # Directories of this host are nobody else's.
-    config = replace(tree.sandbox.config, image=found.base.name, mounts=(), memory_dir=None)
+    config = tree.sandbox.config.without_host(image=found.base.name)
     bundle = Bundle(
         name=record.name,
         created=max((node.created for node in nodes), default=record.created),

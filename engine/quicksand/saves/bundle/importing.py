@@ -23,6 +23,8 @@ from quicksand.base.staging import staging, sweep_staging
 from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.images.resolve import BUNDLE_SUFFIX
 from quicksand.disks.images.stored_image import DIGEST_SHOWN, NAMES, image_digest
+from quicksand.records.config import SandboxConfig
+from quicksand.records.machine_options import places_of
 from quicksand.records.registry import Registry
 from quicksand.saves.bundle.bases import IncomingBase, check_part_size, publish_image
 from quicksand.saves.bundle.manifest import (
@@ -249,8 +251,9 @@ def _import(
         check_length(bundle, first, size)
     if not options.opened:
         check_reach(bundle, trusted=options.trusted)
-    if options.memory_dir is not None and bundle.kind is not BundleKind.TREE:
-        raise ConfigError(f"{label} holds no sandbox but {bundle.kind.named}, which has no memory")
+    if options.places and bundle.kind is not BundleKind.TREE:
+        place = next(o.place for o in places_of(SandboxConfig) if o.keyword in options.places)
+        raise ConfigError(f"{label} holds no sandbox but {bundle.kind.named}, which has no {place}")
     receiver = Receiver(reader, bundle.size, options.progress)
     if bundle.kind is BundleKind.IMAGE:
         return import_bundled_image(receiver, bundle, image_store, options)

@@ -17,10 +17,11 @@ from enum import StrEnum
 from typing import Any, NoReturn
 
 from quicksand.base.arch import Architecture
+from quicksand.base.fields import JsonRecord, each_by, later, read_by
 from quicksand.disks.images.stored_image import layer_part
 from quicksand.records.config import SandboxConfig
 from quicksand.records.nodes import is_id
-from quicksand.saves.save_manifest import OVERLAYS, SaveManifest
+from quicksand.saves.save_manifest import OVERLAYS, SaveManifest, read_sha256
 
 FORMAT = "quicksand-bundle"
 VERSION, WITHOUT_LAYERS = 2, 1
@@ -58,7 +59,6 @@ BYTE_ORDER_MARKS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 NUMBER_MAX = 20
 """Digits of an integer; enough for any file's size."""
 
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 _IMAGE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 
 
@@ -82,107 +82,79 @@ _KEYS = {BundleKind.SAVE: "save", BundleKind.TREE: "sandbox"}
 """The keys of the content in the manifest, by the kind of the bundle."""
 
 
+def check_image_name(name: object) -> str:
+    """Return ``name`` if it can name an image. Raises ValueError."""
+    if not isinstance(name, str) or not _IMAGE_NAME.fullmatch(name):
+        raise ValueError(f"{str(name)[:100]!r} cannot be the name of an image")
+    return name
+
+
+def check_cmdline(text: object) -> str:
+    """Return ``text`` if it can be a kernel's command line. Raises ValueError."""
+    if not isinstance(text, str) or len(text) > CMDLINE_MAX or not text.isprintable():
+        raise ValueError("the kernel's command line is too long, or cannot be printed")
+    return text
+
+
+def _read_size(value: object) -> int:
+    if type(value) is not int or not 0 <= value < 2**63:
+        raise ValueError(f"a file of {value!r:.80} bytes")
+    return value
+
+
+def _read_id(value: object) -> str:
+    if not is_id(value):
+        raise ValueError(f"{str(value)[:40]!r} is not an id")
+    return value
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
+class Member(JsonRecord):
     """A file in a bundle."""
 
+    WHAT = "a file"
+
     name: str
-    size: int
+    size: int = field(metadata=read_by(_read_size))
     """Bytes."""
-    sha256: str
-
-    def to_json(self) -> dict[str, Any]:
-        return {"name": self.name, "size": self.size, "sha256": self.sha256}
-
-    @classmethod
-    def from_json(cls, value: object) -> Member:
-        """Raises ValueError."""
-        plain = _mapping(value, "a file")
-        size = plain.get("size")
-        if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size < 2**63:
-            raise ValueError(f"a file of {size!r} bytes")
-        digest = _text(plain, "sha256")
-        if not _SHA256.fullmatch(digest):
-            raise ValueError(f"the digest of a file is {digest[:80]!r}")
-        return cls(name=_text(plain, "name"), size=size, sha256=digest)
+    sha256: str = field(metadata=read_by(read_sha256))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BundleBase:
+class BundleBase(JsonRecord):
     """The image below a save or a sandbox."""
 
-    name: str
+    WHAT = "base"
+
+    name: str = field(metadata=read_by(check_image_name))
     version: str
-    digest: str
+    digest: str = field(metadata=read_by(read_sha256))
     """The digest in the image store: of all files, the command line and the recipe."""
-    arch: str
+    arch: str = field(metadata=read_by(lambda value: Architecture.parse(value).value))
     recipe: str = ""
-    cmdline: str = ""
-    about: Mapping[str, Any] = field(default_factory=dict)
+    cmdline: str = field(default="", metadata=read_by(check_cmdline))
+    about: dict[str, Any] = field(default_factory=dict, metadata=later({}))
     """The other fields of its manifest in the image store."""
 
     def __str__(self) -> str:
         version = f" version {self.version}" if self.version else ""
         return f"{self.name!r}{version}, digest {self.digest[:12]}"
 
-    def to_json(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__slots__}
-
-    @classmethod
-    def from_json(cls, value: object) -> BundleBase:
-        """Raises ValueError, ConfigError."""
-        plain = _mapping(value, "base")
-        digest = _text(plain, "digest")
-        if not _SHA256.fullmatch(digest):
-            raise ValueError(f"the digest of its base is {digest[:80]!r}")
-        return cls(
-            name=check_image_name(plain.get("name")),
-            version=_text(plain, "version"),
-            digest=digest,
-            arch=Architecture.parse(plain.get("arch")).value,
-            recipe=_text(plain, "recipe"),
-            cmdline=check_cmdline(_text(plain, "cmdline")),
-            about=_mapping(plain.get("about", {}), "about"),
-        )
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BundledSandbox:
+class BundledSandbox(JsonRecord):
     """The sandbox in a bundle of the kind "tree"."""
 
-    id: str
-    config: SandboxConfig
-    layers: tuple[str, ...] = ()
+    WHAT = "sandbox"
+
+    id: str = field(metadata=read_by(_read_id))
+    config: SandboxConfig = field(metadata=read_by(SandboxConfig.parse))
+    layers: tuple[str, ...] = field(default=(), metadata=each_by(_read_id))
     """The frozen layers of its present disk, the lowest first."""
-    top: str | None = None
+    top: str | None = field(default=None, metadata=later(None, **read_by(_read_id)))
     """The layer that its guest wrote to; None if the bundle lacks the present disk."""
-    node: str | None = None
+    node: str | None = field(default=None, metadata=later(None, **read_by(_read_id)))
     """The id of the checkpoint that it stands on, or None."""
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "id": self.id,
-            "config": self.config.to_json(),
-            "layers": list(self.layers),
-            "top": self.top,
-            "node": self.node,
-        }
-
-    @classmethod
-    def from_json(cls, value: object) -> BundledSandbox:
-        """Raises ValueError, ConfigError."""
-        plain = _mapping(value, "sandbox")
-        layers = plain.get("layers")
-        if not isinstance(layers, list):
-            raise ValueError("layers is not a list")
-        top = plain.get("top")
-        return cls(
-            id=_id(plain.get("id")),
-            config=SandboxConfig.parse(_mapping(plain.get("config"), "config")),
-            layers=tuple(_id(layer) for layer in layers),
-            top=None if top is None else _id(top),
-            node=None if plain.get("node") is None else _id(plain.get("node")),
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -354,29 +326,9 @@ def parse_json(data: bytes, what: str = MANIFEST) -> dict[str, Any]:
     return value
 
 
-def check_image_name(name: object) -> str:
-    """Return ``name`` if it can name an image. Raises ValueError."""
-    if not isinstance(name, str) or not _IMAGE_NAME.fullmatch(name):
-        raise ValueError(f"{str(name)[:100]!r} cannot be the name of an image")
-    return name
-
-
-def check_cmdline(text: str) -> str:
-    """Return ``text`` if it can be a kernel's command line. Raises ValueError."""
-    if len(text) > CMDLINE_MAX or not text.isprintable():
-        raise ValueError("the kernel's command line is too long, or cannot be printed")
-    return text
-
-
 def _digest(plain: Mapping[str, Any]) -> str:
     text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _mapping(value: object, what: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise ValueError(f"{what} is not a JSON object")
-    return value
 
 
 def _text(value: Mapping[str, Any], name: str) -> str:
@@ -384,9 +336,3 @@ def _text(value: Mapping[str, Any], name: str) -> str:
     if not isinstance(found, str):
         raise ValueError(f"{name} is not a text")
     return found
-
-
-def _id(value: object) -> str:
-    if not is_id(value):
-        raise ValueError(f"{str(value)[:40]!r} is not an id")
-    return value

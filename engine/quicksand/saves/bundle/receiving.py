@@ -10,7 +10,7 @@ import hashlib
 import os
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -80,8 +80,9 @@ class ImportOptions:
     """Whether to replace an existing one of that name; a replaced save goes to the trash."""
     trusted: bool = False
     """Whether to accept QEMU arguments and mounts, because the user knows who made the bundle."""
-    memory_dir: str | None = None
-    """The directory of an imported sandbox's memory files (`SandboxConfig.memory_dir`)."""
+    places: Mapping[str, str] = field(default_factory=dict)
+    """The directories of this host for files of an imported sandbox, by the keywords of its
+    options (`place_option`)."""
     opened: str = ""
     """The file name of the bundle, if a start unpacks it. Then its contents get no name that has
     another meaning: an image does not become a current version, and the caller leaves out options

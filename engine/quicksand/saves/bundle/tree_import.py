@@ -22,7 +22,7 @@ from quicksand.base.staging import staging
 from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.images.stored_image import StoredImage
 from quicksand.records.config import NetworkMode, check_name
-from quicksand.records.layout import SandboxDir, memory_directory, remove_memory, sandbox_dir
+from quicksand.records.layout import SandboxDir, remove_elsewhere, sandbox_dir
 from quicksand.records.nodes import BLANK, File, Head, Node, Seal
 from quicksand.records.nodes import new_id as new_layer
 from quicksand.records.registry import Registry
@@ -100,14 +100,14 @@ def import_tree(
     if not options.trusted:
         record = replace(record, config=confine(record.config))
     # Directories of this host are chosen here, and never by a bundle.
-    config = replace(record.config, mounts=(), memory_dir=options.memory_dir)
-    record = replace(record, config=config)
+    record = replace(record, config=record.config.without_host(**options.places))
     _refuse_taken(registry, record.name)
     base = IncomingBase(images, bundle)
     require_space(registry.paths.sandboxes, bundle.size)
-    memory = memory_directory(registry.paths, options.memory_dir)
-    with staging(registry.paths.sandboxes, forget=remove_memory) as made:
+    memory = registry.paths.memory
+    with staging(registry.paths.sandboxes, forget=remove_elsewhere) as made:
         place = SandboxDir(made, None if memory is None else memory / record.id)
+        place.put_elsewhere(record.config.places, record.id)
         with map_os_errors(memory or made):
             place.make()
         nodes = _receive_records(receiver, bundle, sandbox)
@@ -364,12 +364,13 @@ def _publish(registry: Registry, record: Record, image: StoredImage, made: Sandb
     place = sandbox_dir(registry.paths, record.id)
     try:
         with map_os_errors(place.root):
-            for path in (made.layers, made.memory, made.checkpoints, made.head):
+            links = {made.root / name for name in record.config.places}
+            for path in {made.layers, made.memory, made.checkpoints, made.head} | links:
                 path.rename(place.root / path.name)
             sync_dir(place.root)
         registry.save(replace(record, committed=True))
     except BaseException:
-        remove_memory(place.root)
+        remove_elsewhere(place.root)
         remove_tree(place.root)
         raise
     finally:

@@ -108,7 +108,8 @@ class Fit:
         """Return the fit for the first start of ``record`` with ``parts``. Blocks for I/O."""
         plain = replace(record, config=replace(record.config, disk_size=None))
         templates = Templates(paths, plain, parts)
-        facts = [templates.key, str(record.config.memory_dir or paths.memory)]
+        named = {"memory": paths.memory, **record.config.places}
+        facts = [templates.key, *map(str, named.values())]
         key = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
         refusal, hint = _why_none(record)
         return cls(key, refusal or templates.refusal, hint)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from quicksand import saves
 from quicksand.base.errors import BundleError, ConfigError
-from quicksand.records.layout import memory_directories, sandbox_dir
+from quicksand.records.layout import directories_elsewhere, sandbox_dir
 from quicksand.saves.bundle.exporting import export_save, export_tree
 from quicksand.saves.bundle.receiving import Imported
 from quicksand.saves.bundle.unpacked import read_head
@@ -42,10 +42,10 @@ def arrived(there: Home, done: Imported, fast: Path) -> Path:
 def test_the_memory_of_an_imported_sandbox_goes_where_it_is_wanted(
     there: Home, bundle: Path, fast: Path
 ) -> None:
-    done = there.import_(bundle, memory_dir=str(fast))
+    done = there.import_(bundle, places={"memory_dir": str(fast)})
     memory = arrived(there, done, fast)
     assert any(memory.iterdir())
-    assert memory_directories(there.paths) == {fast}
+    assert directories_elsewhere(there.paths) == {fast}
     record = there.registry.find(done.name).record
     assert record is not None
     assert record.config.memory_dir == str(fast)
@@ -74,7 +74,7 @@ def test_an_import_that_fails_leaves_no_memory_there(there: Home, bundle: Path, 
     data[-2000] ^= 1
     bundle.write_bytes(data)
     with pytest.raises(BundleError):
-        there.import_(bundle, memory_dir=str(fast))
+        there.import_(bundle, places={"memory_dir": str(fast)})
     assert list(fast.iterdir()) == []
 
 
@@ -90,10 +90,10 @@ def test_what_a_killed_import_has_left_there_goes_with_the_next_sweep(
     with monkeypatch.context() as patch:
         # What a killed process does not do: its lock is free, its directories are there.
         patch.setattr("quicksand.base.staging.remove", lambda _: None)
-        patch.setattr("quicksand.saves.bundle.tree_import.remove_memory", lambda _: None)
+        patch.setattr("quicksand.saves.bundle.tree_import.remove_elsewhere", lambda _: None)
         patch.setattr("quicksand.saves.bundle.tree_import._write_records", die)
         with pytest.raises(Killed):
-            there.import_(bundle, memory_dir=str(fast))
+            there.import_(bundle, places={"memory_dir": str(fast)})
     assert len(list(fast.iterdir())) == 1
     there.registry.reap()
     assert list(fast.iterdir()) == []
@@ -119,5 +119,5 @@ def test_a_save_has_no_memory_to_put_anywhere(
     path = tmp_path / "env.quicksand"
     export_save(here.saves.find("env"), path, here.paths, full=True)
     with pytest.raises(ConfigError, match="holds no sandbox but a save"):
-        there.import_(path, memory_dir=str(fast))
+        there.import_(path, places={"memory_dir": str(fast)})
     assert not fast.exists()
