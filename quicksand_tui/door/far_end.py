@@ -14,6 +14,7 @@ from quicksand.base.errors import QuicksandError, RemoteRefusedError
 from quicksand.base.files import map_os_errors
 from quicksand.guest.agent.wire import Stream
 from quicksand.remote.hello import WATCH
+from quicksand.remote.serving import StatelessOffer
 
 from quicksand_tui.door import lazy_door
 from quicksand_tui.door.far_lines import (
@@ -48,20 +49,6 @@ such as the use of the CPU. The system tells of all others."""
 LOOK_AT_ALL_EVERY_S = 10.0
 """The most seconds between two looks at all sandboxes: for file systems that do not tell of
 everything, such as those of other machines. The looks between are at running ones only."""
-
-
-class StatelessOffer:
-    """An offer of the far end (`remote.serving.Offer`) that keeps nothing for returning clients."""
-
-    is_empty = True
-
-    def away(self) -> None: ...
-
-    def back(self) -> None: ...
-
-    async def leave(self) -> None: ...
-
-    async def settle(self) -> None: ...
 
 
 class WatchOffer(StatelessOffer):
