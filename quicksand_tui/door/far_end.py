@@ -91,8 +91,9 @@ async def answer_log(request: Request) -> None:
     request.answer()
 
     async def tell() -> None:
-        before = "".join((await read()).splitlines(keepends=True)[-lines:] if lines else [])
-        await channel.send(Stream.STDOUT, before.encode())
+        before = (await read()).splitlines(keepends=True)
+        if last := "".join(before[-lines:] if lines else []):
+            await channel.send(Stream.STDOUT, last.encode())
         is_live = True
         while is_live:
             # Asking before reading makes sure that the last output before the end is read.
