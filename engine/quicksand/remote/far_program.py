@@ -209,7 +209,8 @@ async def run_line(
         if code < 0:
             raise ended_here(destination, code)
         if code == SSH_FAILED and isinstance(destination, Destination):
-            raise _why_failed(destination, log, changes=changes, is_begun=noise is None)
+            is_begun = noise is None and not line.has_terminal
+            raise _why_failed(destination, log, changes=changes, is_begun=is_begun)
     if code == MISSING or noise is not None:
         async with Connection(destination, asks=asks):  # says what is in the way
             pass
@@ -336,8 +337,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 def _why_failed(
     destination: Destination, log: IO[bytes], *, changes: bool, is_begun: bool
 ) -> RemoteError:
-    """Return the error for an ssh that failed by itself. ``is_begun``: the program may have been
-    begun."""
+    """Return the error for an ssh that failed by itself. ``is_begun``: the program was begun."""
     log.seek(0)
     text = log.read(STDERR_KEPT).decode("utf-8", "replace")
     reasons = [line for line in text.splitlines() if not VERBOSE.match(line)]
