@@ -14,6 +14,7 @@ from quicksand.base.errors import QuicksandError, RemoteRefusedError
 from quicksand.base.files import map_os_errors
 from quicksand.guest.agent.wire import Stream
 from quicksand.remote.hello import WATCH
+from quicksand.remote.serving import StatelessOffer
 
 from quicksand_tui.door import lazy_door
 from quicksand_tui.door.far_lines import (
@@ -48,20 +49,6 @@ such as the use of the CPU. The system tells of all others."""
 LOOK_AT_ALL_EVERY_S = 10.0
 """The most seconds between two looks at all sandboxes: for file systems that do not tell of
 everything, such as those of other machines. The looks between are at running ones only."""
-
-
-class StatelessOffer:
-    """An offer of the far end (`remote.serving.Offer`) that keeps nothing for returning clients."""
-
-    is_empty = True
-
-    def away(self) -> None: ...
-
-    def back(self) -> None: ...
-
-    async def leave(self) -> None: ...
-
-    async def settle(self) -> None: ...
 
 
 class WatchOffer(StatelessOffer):
@@ -104,8 +91,9 @@ async def answer_log(request: Request) -> None:
     request.answer()
 
     async def tell() -> None:
-        before = "".join((await read()).splitlines(keepends=True)[-lines:] if lines else [])
-        await channel.send(Stream.STDOUT, before.encode())
+        before = (await read()).splitlines(keepends=True)
+        if last := "".join(before[-lines:] if lines else []):
+            await channel.send(Stream.STDOUT, last.encode())
         is_live = True
         while is_live:
             # Asking before reading makes sure that the last output before the end is read.

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import os
 import select
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
@@ -21,18 +21,17 @@ from quicksand.base.errors import (
     RemoteRefusedError,
     RemoteUnreachableError,
 )
-from quicksand.base.paths import make_private_dir, paths
 from quicksand.base.progress import Progress
 from quicksand.base.regular import NotAFileError, open_file
-from quicksand.base.staging import staging
 from quicksand.base.threads import in_stoppable_thread, in_thread_to_the_end
 from quicksand.guest.agent.wire import Stream
 from quicksand.hosted.calling import require_capability
 from quicksand.hosted.codec import ForeignValueError, decode, decode_error, encode, encode_error
 from quicksand.hosted.protocol import FILES, FILES_METHODS, PIECE, REPORT_EVERY_S, UNDO_S
-from quicksand.records.host_sockets import host_places
 from quicksand.remote.connection import Sharing
+from quicksand.remote.far_program import private_place
 from quicksand.remote.peer_link import Channel, Request
+from quicksand.remote.serving import StatelessOffer
 from quicksand.saves.bundle.exporting import Exported
 from quicksand.saves.bundle.receiving import Imported
 from quicksand.saves.bundle.streams import open_target
@@ -88,57 +87,68 @@ async def _receive(
     progress: Progress | None,
     kind: type[T],
 ) -> T:
-    async with _asked(shared, method, wanted) as channel:
+    async with _asked(shared, method, wanted, progress, kind) as (channel, result):
         await channel.reply
-        result = asyncio.create_task(_result(shared, channel, progress, kind))
-        try:
-            with open_target(target, compress=False) as write:
-                while data := (await channel.piece()).data:
-                    await asyncio.to_thread(write, data)
-                return await _undone_when_cancelled(channel, result)
-        finally:
-            result.cancel()
-            await asyncio.wait([result])
+        with open_target(target, compress=False) as write:
+            while data := (await channel.piece()).data:
+                await asyncio.to_thread(write, data)
+            return await asyncio.shield(result)
 
 
 async def _send(
     shared: Sharing, source: BinaryIO, progress: Progress | None, wanted: dict[str, Any]
 ) -> Imported:
-    async with _asked(shared, "import", wanted) as channel:
-        result = asyncio.create_task(_result(shared, channel, progress, Imported))
+    async with _asked(shared, "import", wanted, progress, Imported) as (channel, result):
         feeding = asyncio.create_task(_feed(channel, source), name="quicksand-feed")
         try:
             await channel.reply
             await asyncio.wait([result, feeding], return_when=asyncio.FIRST_COMPLETED)
             if feeding.done() and not result.done():
                 feeding.result()
-            return await _undone_when_cancelled(channel, result)
+            return await asyncio.shield(result)
         except RemoteUnreachableError as error:
             raise RemoteUnreachableError(
                 f"whether it was imported on {shared.destination.short} is unknown: {error}",
                 hint="look at what is there before you do it again",
             ) from error
-        except asyncio.CancelledError:
-            await _cancel(channel, result)
-            raise
         finally:
-            for task in (feeding, result):
-                task.cancel()
-            await asyncio.wait([feeding, result])
+            await _end(feeding)
 
 
 @contextlib.asynccontextmanager
-async def _asked(shared: Sharing, method: str, wanted: dict[str, Any]) -> AsyncIterator[Channel]:
+async def _asked(
+    shared: Sharing,
+    method: str,
+    wanted: dict[str, Any],
+    progress: Progress | None,
+    kind: type[T],
+) -> AsyncIterator[tuple[Channel, asyncio.Task[T]]]:
+    """Yield the channel of a request, and the task that waits for its result. A cancellation has
+    the work undone there, and waits for that."""
     try:
         with shared.use():
             await require_capability(shared, FILES)
             channel = (await shared.link()).open(method, **wanted)
+            result = asyncio.create_task(_result(shared, channel, progress, kind))
             try:
-                yield channel
+                yield channel, result
+            except asyncio.CancelledError:
+                channel.tell("cancel")
+                await asyncio.wait([result], timeout=UNDO_S)
+                raise
             finally:
+                await _end(result)
                 channel.close()
     finally:
         await shared.ended()
+
+
+async def _end(task: asyncio.Task[Any]) -> None:
+    """End a task, whose error is not wanted any more."""
+    task.cancel()
+    await asyncio.wait([task])
+    if not task.cancelled():
+        task.exception()
 
 
 async def _feed(channel: Channel, source: BinaryIO) -> None:
@@ -166,29 +176,14 @@ async def _result(shared: Sharing, channel: Channel, progress: Progress | None, 
                 return found
 
 
-async def _undone_when_cancelled(channel: Channel, result: asyncio.Task[T]) -> T:
-    try:
-        return await asyncio.shield(result)
-    except asyncio.CancelledError:
-        await _cancel(channel, result)
-        raise
-
-
-async def _cancel(channel: Channel, result: asyncio.Task[T]) -> None:
-    """Have it undone there, and wait for that."""
-    channel.tell("cancel")
-    await asyncio.wait([result], timeout=UNDO_S)
-
-
 # The far end
 
 
-class StreamedFiles:
+class StreamedFiles(StatelessOffer):
     """The files that one client reads or writes (an `Offer` of `remote.serving`)."""
 
     capability = FILES
     methods = FILES_METHODS
-    is_empty = True
 
     def __init__(self, make: Any) -> None:
         """``make`` is the class `Sandbox`, which this room does not import."""
@@ -227,10 +222,7 @@ class StreamedFiles:
                 pass
             case _:
                 raise _bad()
-        within = host_places(paths())
-        make_private_dir(paths().cache)
-        make_private_dir(within)
-        with staging(within) as place:
+        with private_place() as place:
             file = place / "disk.qcow2"
             with contextlib.closing(self._make.open(id_)) as sandbox:
                 await sandbox.snapshot(
@@ -238,18 +230,6 @@ class StreamedFiles:
                 )
             with open_file(file) as opened:
                 await _pump_out(request.channel, opened.fileno())
-
-    def away(self) -> None:
-        """See `Offer.away`."""
-
-    def back(self) -> None:
-        """See `Offer.back`."""
-
-    async def leave(self) -> None:
-        """See `Offer.leave`."""
-
-    async def settle(self) -> None:
-        """See `Offer.settle`."""
 
 
 async def _export(request: Request, report: Progress) -> Exported:
@@ -308,11 +288,11 @@ async def _import(request: Request, report: Progress) -> Imported:
     return await _beside(import_(), _pump_in(request.channel, ours), ours)
 
 
-async def _beside(work: Awaitable[T], pump: Awaitable[None], ours: int) -> T:
+async def _beside(work: Coroutine[Any, Any, T], pump: Coroutine[Any, Any, None], ours: int) -> T:
     """Do the work while the bytes move through our end of a pipe. The error of the work is told,
     since that of the pump, if there is one too, comes of it."""
-    working = asyncio.ensure_future(work)
-    pumping = asyncio.ensure_future(_closing(pump, ours))
+    working = asyncio.create_task(work, name="quicksand-work")
+    pumping = asyncio.create_task(_closing(pump, ours), name="quicksand-pump")
     try:
         await asyncio.wait([working])
         result = working.result()
@@ -320,11 +300,7 @@ async def _beside(work: Awaitable[T], pump: Awaitable[None], ours: int) -> T:
         return result
     finally:
         for task in (working, pumping):
-            task.cancel()
-        await asyncio.wait([working, pumping])
-        for task in (working, pumping):
-            if not task.cancelled():
-                task.exception()
+            await _end(task)
 
 
 async def _closing(pump: Awaitable[None], ours: int) -> None:

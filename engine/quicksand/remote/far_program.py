@@ -196,9 +196,11 @@ async def run_line(
         log = stack.enter_context(tempfile.NamedTemporaryFile(prefix="quicksand-ssh-"))
         process = await _start(destination, line, log, asks=asks)
         try:
-            with passed_on(_sender(process, line)):
-                await _send(process, opened, sizes)
-                noise = await _take_output(process, line, write)
+            await _send(process, opened, sizes)
+            noise = await _await_beginning(process, line)
+            with passed_on(_sender(process, line)):  # before, a signal ends ssh
+                while process.stdout is not None and (data := await process.stdout.read(READ)):
+                    await write(data)
                 code = await process.wait()
         finally:
             await _end(process)
@@ -207,7 +209,8 @@ async def run_line(
         if code < 0:
             raise ended_here(destination, code)
         if code == SSH_FAILED and isinstance(destination, Destination):
-            raise _why_failed(destination, log, changes=changes, is_begun=noise is None)
+            is_begun = noise is None and not line.has_terminal
+            raise _why_failed(destination, log, changes=changes, is_begun=is_begun)
     if code == MISSING or noise is not None:
         async with Connection(destination, asks=asks):  # says what is in the way
             pass
@@ -219,11 +222,9 @@ async def run_line(
     return code
 
 
-async def _take_output(
-    process: asyncio.subprocess.Process, line: FarLine, write: Write
-) -> str | None:
-    """Pass the program's output on. Return what came in its place, and None if it has begun, or has
-    our terminal. Raises RemoteProtocolError."""
+async def _await_beginning(process: asyncio.subprocess.Process, line: FarLine) -> str | None:
+    """Wait for the program's beginning. Return what came in its place, and None if it has begun, or
+    has our terminal. Raises RemoteProtocolError."""
     if (reader := process.stdout) is None:
         return None
     try:
@@ -235,8 +236,6 @@ async def _take_output(
             "the other machine carries nothing out, it only prints",
             hint="its shell's start-up files must not print without end for commands over ssh",
         ) from None
-    while data := await reader.read(READ):
-        await write(data)
     return None
 
 
@@ -338,8 +337,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 def _why_failed(
     destination: Destination, log: IO[bytes], *, changes: bool, is_begun: bool
 ) -> RemoteError:
-    """Return the error for an ssh that failed by itself. ``is_begun``: the program may have been
-    begun."""
+    """Return the error for an ssh that failed by itself. ``is_begun``: the program was begun."""
     log.seek(0)
     text = log.read(STDERR_KEPT).decode("utf-8", "replace")
     reasons = [line for line in text.splitlines() if not VERBOSE.match(line)]
@@ -380,11 +378,8 @@ def carry_line_out(word: str, run: Callable[[Sequence[str]], int]) -> int:
 @contextlib.contextmanager
 def _received(control: int, files: Sequence[tuple[str, int]]) -> Iterator[Path]:
     """Write the files that come to a private directory, which is removed at the end."""
-    within = host_places(paths())
-    make_private_dir(paths().cache)
-    make_private_dir(within)
     before = Path.cwd()
-    with staging(within) as place:
+    with private_place() as place:
         for name, size in files:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
             with os.fdopen(open_regular(place / name, flags), "wb") as file:
@@ -399,6 +394,17 @@ def _received(control: int, files: Sequence[tuple[str, int]]) -> Iterator[Path]:
             yield place
         finally:
             os.chdir(before)
+
+
+@contextlib.contextmanager
+def private_place() -> Iterator[Path]:
+    """Make a directory for files that another machine sends or fetches, and remove it at the end.
+    Raises HostError."""
+    within = host_places(paths())
+    make_private_dir(paths().cache)
+    make_private_dir(within)
+    with staging(within) as place:
+        yield place
 
 
 def _heed(control: int) -> None:

@@ -54,6 +54,20 @@ class Offer(Protocol):
         """Wait until nothing is kept."""
 
 
+class StatelessOffer:
+    """An offer that keeps nothing for a client that comes back."""
+
+    is_empty = True
+
+    def away(self) -> None: ...
+
+    def back(self) -> None: ...
+
+    async def leave(self) -> None: ...
+
+    async def settle(self) -> None: ...
+
+
 async def serve_stdio(finish: Finish, offers: Sequence[Offer] = ()) -> None:
     """Answer the client at the other end of stdin and stdout until it has gone and everything kept
     for it is over. ``finish`` is that of `relay`. Raises RemoteProtocolError if it does not speak

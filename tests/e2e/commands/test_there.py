@@ -77,6 +77,32 @@ def test_a_variable_is_passed_on_as_it_is_here(
     assert (found.stdout.decode(), found.stderr) == ("sécret word one unset unset\n", b"")
 
 
+def test_a_sandbox_that_is_run_there_ends_with_its_command(
+    far: FarHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOKEN", "secret")
+    script = "cat; echo $TOKEN; exit 9"
+    found = there(far, "run", IMAGE, "-i", "-e", "TOKEN", "--", "sh", "-c", script, stdin=b"in\n")
+    assert (found.returncode, found.stdout) == (9, b"in\nsecret\n"), found.stderr
+    assert set(there(far, "ps", "-aq").stdout.split()) <= {b"web"}
+
+
+def test_why_a_command_there_has_ended_is_told(far: FarHost) -> None:
+    assert there(far, "run", IMAGE, "--name", "short", "--detach").returncode == 0
+    with subprocess.Popen(
+        [*PROGRAM, "--host", far.address, "exec", "short", "--", "sh", "-c", "echo on; sleep 999"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=far.environ(),
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"on\n"
+        assert there(far, "kill", "short").returncode == 0
+        _, err = process.communicate(timeout=60)
+    assert (process.returncode, b"the sandbox 'short' was stopped" in err) == (125, True), err
+    assert there(far, "rm", "short").returncode == 0
+
+
 def test_stdin_and_stdout_carry_bytes_of_any_size(far: FarHost, web: str) -> None:
     data = os.urandom(5_000_000)
     found = there(far, "exec", "-i", web, "--", "cat", stdin=data)

@@ -195,7 +195,7 @@ def relayed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Sessions that were relayed; each but "new" meets one revert."""
     seen: list[str] = []
 
-    async def relay_once(_sandbox: Any, shell: Any, *_: Any, keep: bool, follows: bool) -> int:
+    async def relay_once(_through: Any, _sandbox: Any, shell: Any, *, keep: bool) -> int:
         seen.append(shell.session)
         if seen.count(shell.session) == 1 and shell.session != "new":
             raise RevertedError("the sandbox was reverted to '\x1bclean'")

@@ -252,8 +252,6 @@ def test_options_of_run_reach_the_sandbox(
         "image": "debian",
         "name": None,
         "trust": False,
-        "fleet": None,
-        "restart": False,
         "ephemeral": None,
         "warm": warm,
         "build": None,

@@ -261,10 +261,12 @@ async def test_whether_a_change_was_made_is_unknown_after_a_break(
     assert ("is unknown" in str(caught.value)) == changes
 
 
-async def test_what_did_not_get_there_is_not_unknown(near: Near) -> None:
+@pytest.mark.parametrize("mark", ["abc", ""])
+async def test_what_did_not_get_there_is_not_unknown(near: Near, mark: str) -> None:
+    """In a terminal neither."""
     near.says('echo "ssh: connect to host box port 22: refused" >> "$log"; exit 255')
     with pytest.raises(RemoteUnreachableError, match="cannot connect to box; it printed:\nssh: c"):
-        await near.run("echo", changes=True)
+        await near.run("echo", changes=True, mark=mark)
 
 
 async def test_what_a_login_shell_prints_is_no_output(
