@@ -12,6 +12,7 @@ from quicksand.things.fact import Named
 from quicksand.things.frozen import frozen
 from quicksand.things.mount_facts import MountFacts
 from quicksand.things.sandbox_facts import GuestTraffic, SandboxFacts, TrafficRates
+from quicksand.things.save import AT
 from quicksand.things.status import Status
 
 
@@ -195,10 +196,6 @@ class UseHistory:
 
 
 NO_HISTORY = UseHistory()
-
-
-AT = "@"
-"""Stands between a name or an id and the name of its machine. No sandbox has it in its name."""
 
 
 def at_host(name: str, host: str) -> str:

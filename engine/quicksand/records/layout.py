@@ -90,6 +90,9 @@ from quicksand.base.removal import NotOursError, belongs_to, make_marked, remove
 from quicksand.records.mount import MOUNTS_MAX
 
 LINK = "runtime"
+PLACES = ("memory",)
+"""The links to a sandbox's directories in other places, which a test compares with the options that
+are places. No other link is followed."""
 
 
 def make_elsewhere(place: Path) -> Path:
@@ -105,13 +108,12 @@ def make_elsewhere(place: Path) -> Path:
 
 def elsewhere(root: Path) -> tuple[Path, ...]:
     """The directories in which the sandbox in ``root`` keeps files in other places, such as its
-    memory: the links in it lead there, but for that to its runtime directory. Blocks for I/O."""
-    with contextlib.suppress(OSError), os.scandir(root) as entries:
-        links = [Path(one) for one in entries if one.is_symlink()]
-        return tuple(
-            link.readlink() for link in links if link.name != LINK and not link.name.startswith(".")
-        )
-    return ()
+    memory: the links of `place_option` lead there. Blocks for I/O."""
+    found: list[Path] = []
+    for name in PLACES:
+        with contextlib.suppress(OSError):  # most are directories, not links
+            found.append((root / name).readlink())
+    return tuple(found)
 
 
 def directories_elsewhere(paths: Paths) -> set[Path]:

@@ -10,7 +10,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
@@ -422,14 +422,9 @@ class Reading:
         }
         if (guest := self.guest) is not None:
             traffic = guest.guest_traffic
+            told = (one.name for one in fields(guest) if one.name not in ("host", "guest_traffic"))
             facts["guest"] = {
-                "memory_total": guest.guest_memory_total,
-                "memory_available": guest.guest_memory_available,
-                "disk_total": guest.guest_disk_total,
-                "disk_free": guest.guest_disk_free,
-                "load": guest.guest_load,
-                "processes": guest.guest_processes,
-                "uptime_s": guest.guest_uptime_s,
+                **{name.removeprefix("guest_"): getattr(guest, name) for name in told},
                 "received": None if traffic is None else traffic.received,
                 "sent": None if traffic is None else traffic.sent,
             }

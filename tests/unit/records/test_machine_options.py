@@ -17,7 +17,8 @@ import quicksand.records.config
 from click.testing import CliRunner
 from quicksand.base.arch import Architecture
 from quicksand.records.config import NetworkMode, SandboxConfig
-from quicksand.records.machine_options import NO, YES, MachineOption, option, options_of
+from quicksand.records.layout import PLACES
+from quicksand.records.machine_options import NO, YES, MachineOption, option, options_of, places_of
 from quicksand.records.params import MachineOptions, ResumeOptions, SandboxOptions
 from quicksand.records.port_forwards import PortForward, Protocol
 from quicksand.sandbox import OPTIONS, OWN, Sandbox
@@ -266,6 +267,10 @@ def test_what_reaches_beyond_the_guest_is_not_taken_from_anybody(
     assert left_out_of(found) == ()
     narrow = config("x", network_mode=NetworkMode.NONE)
     assert confine(narrow) == narrow
+
+
+def test_the_places_that_are_options_are_those_that_are_followed() -> None:
+    assert tuple(record.place for record in places_of(SandboxConfig)) == PLACES
 
 
 def test_defaults_are_as_they_always_were() -> None:
