@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 from quicksand.base.paths import paths
 from quicksand.records.registry import Registry
-from quicksand.sandbox import Sandbox
 from quicksand.snapshots.history import history_of
 from quicksand.snapshots.tree import list_checkpoints, read_tree
 
+from quicksand_tui.cli import lazy_commands as lazy
 from quicksand_tui.cli.click_commands import command_of
 from quicksand_tui.cli.output import (
     Exit,
@@ -26,8 +26,6 @@ from quicksand_tui.cli.output import (
     show_age,
     show_size,
 )
-from quicksand_tui.cli.progress_display import shown
-from quicksand_tui.cli.runner import Signals, run_async
 from quicksand_tui.model.amounts import clock_text, pause_text
 from quicksand_tui.model.lanes import FANCY_LINES, PLAIN_LINES, LaneRow, lane_rows
 from quicksand_tui.model.shown_sandboxes import FANCY, PLAIN, Marks
@@ -39,6 +37,8 @@ if TYPE_CHECKING:
     from quicksand.things.checkpoint import Checkpoint
     from quicksand_disks.changes import FileChange
     from quicksand_disks.comparing import PackageChange, Patch
+
+    from quicksand_tui.cli.runner import Signals
 
 
 HEADS = ("CHECKPOINT", "AGE", "PAUSE", "WRITTEN", "NOTE")
@@ -212,9 +212,9 @@ def diff_command(
 
     async def main(signals: Signals) -> int:
         entry = Registry(paths()).find(name)
-        sandbox = Sandbox.open(entry.id)
+        sandbox = lazy.Sandbox.open(entry.id)
         try:
-            async with shown(f"{name}: comparing"):
+            async with lazy.shown(f"{name}: comparing"):
                 if patch:
                     _write_patch(await sandbox.patch(a, b, parent=parent))
                     return Exit.OK
@@ -231,7 +231,7 @@ def diff_command(
             _show_changes(found)
         return Exit.OK
 
-    return run_async(main)
+    return lazy.run_async(main)
 
 
 def freshness(name: str, found: Difference) -> str:
