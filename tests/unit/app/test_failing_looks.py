@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import quicksand_panes
 from quicksand.base.errors import ConfigError
 from quicksand.base.paths import Paths
 from quicksand.saves.save_manifest import Base
@@ -395,9 +396,9 @@ LOOKERS = {
     "kit/remembered.py:remember": "`Remembered.write` gives up on an OSError",
     "kit/remembered.py:remember_command": "`CommandHistory.add` never raises",
     "kit/remembered.py:remember_panes": "`PaneMemory.write` gives up on an OSError",
-    "panes/gestures.py:changed": "searches what is in memory",
-    "panes/pictures.py:_decode": "looks at nothing of the host; any error refuses the picture",
-    "panes/workspace.py:_run_clock": "looks at nothing of the host",
+    "quicksand_panes/gestures.py:changed": "searches what is in memory",
+    "quicksand_panes/pictures.py:_decode": "looks at nothing; any error refuses the picture",
+    "quicksand_panes/workspace.py:_run_clock": "looks at nothing of the host",
     "screens/command_line.py:_load_history": "`CommandHistory.read` never raises",
     "screens/diff_browser.py:_filter": "arranges what is in memory",
     "screens/diff_browser.py:_read": ASKS,
@@ -416,9 +417,11 @@ LOOKERS = {
 
 
 def test_every_worker_of_the_app_is_named_here() -> None:
-    root = Path(quicksand_tui.__file__).parent
+    app, panes = (Path(str(one.__file__)).parent for one in (quicksand_tui, quicksand_panes))
     found = set()
-    for path in root.rglob("*.py"):
+    for root, path in [(app, one) for one in app.rglob("*.py")] + [
+        (panes.parent, one) for one in panes.rglob("*.py")
+    ]:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 decorated = any(_name(each) == "work" for each in node.decorator_list)

@@ -91,9 +91,9 @@ def test_the_app_is_there_before_the_engine_and_the_terminal_emulator() -> None:
 def test_the_first_paint_waits_for_nothing_that_it_does_not_show() -> None:
     """The lists are empty then, and there are neither connections nor downloads."""
     loaded = modules_after("import quicksand_tui.ui.app, quicksand_tui.home.config_file")
-    late = ("screens.form", "forms.new_sandbox", "panes.pane")
     assert "quicksand_tui.model.world" in loaded
-    assert not loaded & {f"quicksand_tui.{name}" for name in late}
+    assert not loaded & {"quicksand_tui.screens.form", "quicksand_tui.forms.new_sandbox"}
+    assert not loaded & {"quicksand_panes.pane", "quicksand_panes.workspace"}
     assert not loaded & {"click", "tomllib"}
 
 
