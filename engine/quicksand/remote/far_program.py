@@ -367,8 +367,9 @@ def carry_line_out(word: str, run: Callable[[Sequence[str]], int]) -> int:
             sys.stdout.buffer.write(line.beginning)
             sys.stdout.buffer.flush()
             control = os.dup(sys.stdin.fileno())
-            with Path(os.devnull).open("rb") as nothing:
-                os.dup2(nothing.fileno(), sys.stdin.fileno())
+            nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+            os.dup2(nothing, sys.stdin.fileno())
+            os.close(nothing)
             if line.files:
                 os.chdir(stack.enter_context(_received(control, line.files)))
             threading.Thread(target=_heed, args=(control,), daemon=True).start()
