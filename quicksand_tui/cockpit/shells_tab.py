@@ -434,9 +434,10 @@ class Shells(PrefixedPart, Vertical):
         focused = self.screen.focused
         if focused is self._nothing:
             return self._nothing.take_key(key)
-        if focused is None or focused is not self.pane:
+        pane = self.pane
+        if pane is None or pane is not focused:
             return False
-        self.pane.on_key(key)
+        pane.on_key(key)
         return True
 
     def _zoom_again(self) -> None:

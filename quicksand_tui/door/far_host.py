@@ -361,7 +361,9 @@ class FarHost:
             host=self.name,
         )
         now = _shifted(now, self.skew) if self.skew else now
-        return known if known == now and known.history == now.history else now
+        if known is not None and known == now and known.history == now.history:
+            return known
+        return now
 
     def _note(self, state: MachineState, error: Exception) -> None:
         """Notes that the machine is away, or cannot be used; its last known state is kept."""
