@@ -10,6 +10,7 @@ import signal
 import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from quicksand.base.paths import Paths
@@ -29,12 +30,14 @@ class Nodes:
         self._away: set[str] = set()
         start = NodeDestination.start
 
-        async def start_unless_away(to: NodeDestination) -> asyncio.subprocess.Process:
+        async def start_unless_away(
+            to: NodeDestination, *words: str, **streams: Any
+        ) -> asyncio.subprocess.Process:
             if to.name in self._away:
                 return await asyncio.create_subprocess_exec(
                     "false", stdin=PIPE, stdout=PIPE, stderr=PIPE
                 )
-            return await start(to)
+            return await start(to, *words, **streams)
 
         patch.setattr(NodeDestination, "start", start_unless_away)
 
