@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 NAME_MAX = 60
 """The longest name of a terminal in characters."""
 
@@ -77,7 +78,8 @@ def _numbers(value: object, count: int, limit: int) -> tuple[int, ...] | None:
 
 def _printed(text: str) -> str:
     """Returns a text of a terminal that is fit to be shown."""
-    return "".join(char for char in text if char.isprintable())[:NAME_MAX]
+    shown = "".join(char if char.isprintable() else REPLACEMENT for char in text[: NAME_MAX + 1])
+    return shown if len(shown) <= NAME_MAX else f"{shown[: NAME_MAX - 1]}…"
 
 
 class Cache(Protocol):

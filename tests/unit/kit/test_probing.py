@@ -190,7 +190,7 @@ def test_a_signal_while_the_app_runs(number: signal.Signals, is_running: bool) -
         "application.QuicksandApp.on_mount = fail",
         "from quicksand_tui.ui.everywhere import Everywhere; Everywhere.do_help = fail",
         "application.QuicksandApp.__init__ = lambda *a, **k: fail(None)",
-        "from quicksand_tui.kit import textual_private as t; "
+        "from quicksand_driver import textual_private as t; "
         "t.RawDriver.stop_application_mode = fail",
     ],
 )
