@@ -226,6 +226,7 @@ END_WAIT_S = 2.0
 """Seconds to wait for a machine's processes to end; its connection breaks a moment earlier."""
 
 END_POLL_S = 0.02
+FAR_POLL_S = 0.2
 
 
 def _find(name: str, *, with_display: bool) -> Entry:
@@ -342,44 +343,47 @@ async def why_gone(sandbox: Sandbox, error: AgentUnreachableError) -> QuicksandE
     it still runs."""
     if isinstance(error, RevertedError):
         return RevertedError(str(error), hint="what ran there since then is undone")
-    async with chosen_host() as host:
-        if host is not None:
-            return await _why_gone_there(host, sandbox, error)
-    registry = Registry(paths())
     loop = asyncio.get_running_loop()
     deadline = loop.time() + END_WAIT_S
-    while True:
-        entry = registry.inspect(sandbox.id)
-        if entry is None:
-            return MachineError(f"the sandbox {sandbox.name!r} was stopped and removed")
-        if entry.status is Status.CRASHED:
-            return MachineError(
-                f"the sandbox {entry.name!r} crashed: {entry.error}",
-                hint=f"`quicksand-tui logs {entry.name}` shows its console",
-            )
-        if not entry.is_live:
-            return MachineError(f"the sandbox {entry.name!r} was stopped")
-        if loop.time() > deadline:
-            return error
-        await asyncio.sleep(END_POLL_S)
+    async with chosen_host() as host:
+        while True:
+            gone = _ended_here(sandbox) if host is None else await _ended_there(host, sandbox)
+            if gone is not None or loop.time() > deadline:
+                return gone or error
+            await asyncio.sleep(END_POLL_S if host is None else FAR_POLL_S)
 
 
-async def _why_gone_there(
-    host: RemoteHost, sandbox: Sandbox, error: AgentUnreachableError
-) -> QuicksandError:
-    """Returns the error for a sandbox of another machine, which is asked unless it is away."""
+def _ended_here(sandbox: Sandbox) -> QuicksandError | None:
+    """Returns the error for a sandbox that has ended; None while it lives."""
+    entry = Registry(paths()).inspect(sandbox.id)
+    if entry is None:
+        return _is_gone(sandbox.name)
+    reason = f": {entry.error}" if entry.status is Status.CRASHED else ""
+    return None if entry.is_live else _has_ended(entry.name, entry.status, reason)
+
+
+async def _ended_there(host: RemoteHost, sandbox: Sandbox) -> QuicksandError | None:
+    """Returns the error for a sandbox of another machine that has ended, or for a machine that is
+    away; None while it lives."""
     try:
         host.sharing().present()
         found = {one.id: one for one in await host.list()}.get(sandbox.id)
     except QuicksandError as away:
         return away
     if found is None:
-        return MachineError(f"the sandbox {sandbox.name!r} was stopped and removed")
-    if found.status == Status.CRASHED.value:
-        return MachineError(
-            f"the sandbox {found.name!r} crashed",
-            hint=f"`quicksand-tui logs {found.name}` shows its console",
-        )
-    if found.status in {one.value for one in ENDED}:
-        return MachineError(f"the sandbox {found.name!r} was stopped")
-    return error
+        return _is_gone(sandbox.name)
+    status = next((one for one in ENDED if one.value == found.status), None)
+    return None if status is None else _has_ended(found.name, status)
+
+
+def _is_gone(name: str) -> MachineError:
+    return MachineError(f"the sandbox {name!r} was stopped and removed")
+
+
+def _has_ended(name: str, status: Status, reason: str = "") -> MachineError:
+    if status is not Status.CRASHED:
+        return MachineError(f"the sandbox {name!r} was stopped")
+    return MachineError(
+        f"the sandbox {name!r} crashed{reason}",
+        hint=f"`quicksand-tui logs {name}` shows its console",
+    )

@@ -16,7 +16,6 @@ HOMES = (ENGINE, Path(__file__).parents[2] / "extras/quicksand_fleet")
 SILENT = {
     # Looking whether something is there, or is of one kind: no is an answer.
     ("disks/images/image_store.py", "find_version"): "what is no such version is passed over",
-    ("qemu/bundled.py", "newest"): "another kind of file",
     (
         "mounts/known_mounts.py",
         "read_left_out_mounts",

@@ -14,7 +14,7 @@ PROGRAMS = sorted(
     path
     for room in ("engine", "extras", "quicksand_tui", "smb3", "terminal")
     for path in (ROOT / room).rglob("*.py")
-    if '__name__ == "__main__"' in path.read_text()
+    if '__name__ == "__main__"' in path.read_text() and path.parent.name != "examples"
 )
 START = 'ulimit -c unlimited; exec "$0" -c "$1"'
 WITHOUT_SECRETS = {"probe_guard.py"}
