@@ -45,6 +45,9 @@ LINE_S = 0.3
 TOLD_S = 6.0
 """Seconds for which the title tells what has happened to an open terminal."""
 
+SIZE_LOOKS, SIZE_LOOK_S = 20, 0.1
+"""Looks at the size after a pane was mounted, and the seconds between them."""
+
 RESIZE_S = 2.0
 """Seconds without typing after which another client may have resized the terminal."""
 
@@ -150,6 +153,7 @@ class Pane(Widget, can_focus=True):
         self._backlog = Backlog()
         self._start = ReplayStart()
         self._cursor_line = 0
+        self._is_sized = False
         self.copying = Copying(self, self._shown)
         self._gestures = Gestures(self, self._shown, self.copying, self.link)
         self._picture = Picture(self, self._shown, self.copying, self._pictures.drawn)
@@ -164,10 +168,24 @@ class Pane(Widget, can_focus=True):
 
     # The guest
 
+    def on_mount(self) -> None:
+        self.call_after_refresh(self._look_at_size, SIZE_LOOKS)
+
+    def _look_at_size(self, left: int) -> None:
+        """Takes its first size if nobody tells it: Textual (8.2) does not tell a widget that was
+        looked for before it was laid out, such as one that got the focus (its issue 5024)."""
+        if not self._is_sized and not self._take_size(self.size) and left:
+            self.set_timer(SIZE_LOOK_S, lambda: self._look_at_size(left - 1))
+
     def on_resize(self, event: events.Resize) -> None:
-        columns, rows = event.size
+        self._take_size(event.size)
+
+    def _take_size(self, size: Size) -> bool:
+        """Follows a new size; returns False if nothing of the pane is shown."""
+        columns, rows = size
         if columns < 1 or rows < 1:
-            return
+            return False
+        self._is_sized = True
         laid_out = self.terminal.columns != columns
         self.terminal.resize(columns, rows, cell_pixels=self._pictures.cell)
         if laid_out:
@@ -178,6 +196,7 @@ class Pane(Widget, can_focus=True):
         else:
             self.link.begin()
         self.redraw()
+        return True
 
     def on_unmount(self) -> None:
         self._gestures.cancel()
