@@ -30,6 +30,8 @@ from quicksand_vnc.picture import (
     Rect,
     check_scale,
     check_size,
+    is_number,
+    is_whole,
     read_size,
 )
 
@@ -47,6 +49,8 @@ __all__ = [
     "can_be_typed",
     "check_scale",
     "check_size",
+    "is_number",
+    "is_whole",
     "keysym_of",
     "keysym_of_key",
     "parse_key",

@@ -25,20 +25,20 @@ ASKED_SIDE_MAX = 2**16 - 1
 REGION = "a region is (x, y, width, height) in whole pixels, as in (0, 0, 640, 480)"
 
 
-def _is_whole(value: object) -> TypeGuard[int]:
-    """Whether ``value`` is a whole number, and no bool."""
+def is_whole(value: object) -> TypeGuard[int]:
+    """Whether ``value`` is a whole number. True and False are none."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _is_number(value: object) -> TypeGuard[float]:
-    """Whether ``value`` is a number, and no bool."""
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether ``value`` is a number. True and False are none."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def check_region(region: object) -> Rect:
     """``region`` as a rectangle. Raises AskedError if it is not four whole numbers."""
     numbers = tuple(region) if isinstance(region, Iterable) else ()
-    if len(numbers) != len(Rect._fields) or not all(map(_is_whole, numbers)):
+    if len(numbers) != len(Rect._fields) or not all(map(is_whole, numbers)):
         raise AskedError(f"{region!r} is no region of the screen", hint=REGION)
     return Rect(*numbers)
 
@@ -55,7 +55,7 @@ def check_within(rect: Rect, width: int, height: int) -> None:
 
 def check_scale(scale: float) -> float:
     """Return ``scale`` if a picture can be enlarged that much. Raises AskedError."""
-    if not _is_number(scale) or not 0 < scale <= SCALE_MAX:
+    if not is_number(scale) or not 0 < scale <= SCALE_MAX:
         raise AskedError(
             f"scale must be above 0 and at most {SCALE_MAX:g}, not {scale!r}",
             hint="1 leaves the picture as it is, 0.5 halves its width and height",
@@ -65,7 +65,7 @@ def check_scale(scale: float) -> float:
 
 def check_size(width: int, height: int) -> None:
     """Raises AskedError for a size that no display can have."""
-    fits = all(_is_whole(side) and 0 < side <= ASKED_SIDE_MAX for side in (width, height))
+    fits = all(is_whole(side) and 0 < side <= ASKED_SIDE_MAX for side in (width, height))
     if not fits or width * height > PIXELS_MAX:
         raise AskedError(
             f"a display cannot have {width!r}x{height!r} pixels",

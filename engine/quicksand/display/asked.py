@@ -6,24 +6,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TypeGuard
 
-from quicksand_vnc import Format
+from quicksand_vnc import Format, is_number, is_whole
 
 from quicksand.base.error_text import choose
 from quicksand.base.errors import ConfigError, PathError
 from quicksand.base.files import map_os_errors
 from quicksand.base.remedies import Words
-
-
-def is_whole(value: object) -> TypeGuard[int]:
-    """Whether ``value`` is a whole number, and no bool."""
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def is_number(value: object) -> TypeGuard[float]:
-    """Whether ``value`` is a number, and no bool."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def check_wait(what: str, seconds: float) -> None:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Self
 
-from quicksand_vnc import STROKES, Key, parse_key
+from quicksand_vnc import STROKES, Key, is_whole, parse_key
 
 from quicksand.base.error_text import choose
 from quicksand.base.errors import ConfigError, DisplayError, QuicksandError, StateError
@@ -29,7 +29,6 @@ from quicksand.base.files import read_json, try_lock, write_json
 from quicksand.base.hypervisor import Hypervisor
 from quicksand.base.limits import BUTTONS
 from quicksand.base.threads import to_the_end
-from quicksand.display.asked import is_whole
 from quicksand.qemu.command import KEYBOARD, TABLET
 from quicksand.qemu.qemu_hypervisor import monitor_of
 from quicksand.qemu.qmp import Monitor

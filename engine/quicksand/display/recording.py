@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from quicksand_vnc import check_scale
+from quicksand_vnc import check_scale, is_number
 from quicksand_vnc.animation import AnimationFormat
 
 from quicksand.base import errors
@@ -22,7 +22,7 @@ from quicksand.base.errors import ConfigError, DisplayError, PathError, Quicksan
 from quicksand.base.files import map_os_errors
 from quicksand.base.remedies import Words
 from quicksand.base.threads import to_the_end
-from quicksand.display.asked import check_target, is_number
+from quicksand.display.asked import check_target
 from quicksand.display.place import Place, place_text, vnc_errors
 from quicksand.display.record_worker import Task, task_json
 

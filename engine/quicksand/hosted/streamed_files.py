@@ -159,7 +159,8 @@ async def _feed(channel: Channel, source: BinaryIO) -> None:
 
 
 async def _result(shared: Sharing, channel: Channel, progress: Progress | None, kind: type[T]) -> T:
-    """Take reports until the result is there. Raises the error that is told in its place."""
+    """Pass reports of progress on until the result comes, and return it. Raises the error of the
+    other machine if it tells one instead."""
     name = shared.destination.short
     while True:
         match await channel.event():
@@ -289,8 +290,8 @@ async def _import(request: Request, report: Progress) -> Imported:
 
 
 async def _beside(work: Coroutine[Any, Any, T], pump: Coroutine[Any, Any, None], ours: int) -> T:
-    """Do the work while the bytes move through our end of a pipe. The error of the work is told,
-    since that of the pump, if there is one too, comes of it."""
+    """Do the work while the pump moves its bytes through our end of a pipe. If both fail, the error
+    of the work is raised, which caused the other."""
     working = asyncio.create_task(work, name="quicksand-work")
     pumping = asyncio.create_task(_closing(pump, ours), name="quicksand-pump")
     try:

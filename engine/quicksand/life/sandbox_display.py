@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from quicksand_vnc import check_size, parse_keys
+from quicksand_vnc import check_size, is_number, is_whole, parse_keys
 
 from quicksand.base.effort import best_effort
 from quicksand.base.error_text import choose
@@ -22,8 +22,6 @@ from quicksand.display.asked import (
     check_path,
     check_wait,
     choose_format,
-    is_number,
-    is_whole,
     write_picture,
 )
 from quicksand.display.hands import Hands, Held, check_button, check_place, pixel_on, place_on

@@ -109,7 +109,7 @@ class FarLine:
 
     @property
     def has_terminal(self) -> bool:
-        """Whether it is carried out in our terminal."""
+        """Whether the program there uses our terminal."""
         return not self.mark
 
     @property
@@ -266,7 +266,7 @@ async def _start(
         return await destination.start(
             *words, stdin=pipe, stdout=pipe, start_new_session=not line.has_terminal
         )
-    # What ssh itself says is kept apart. In a terminal, all that the program says comes by stdout.
+    # ssh's own messages go to a log. In a terminal, the program's stderr comes by stdout, too.
     kind = ("-o", "RequestTTY=force") if line.has_terminal else WITHOUT_TERMINAL
     call = ssh_words(
         destination,

@@ -152,7 +152,7 @@ async def start_way(
     Raises HostError if there is no ssh here."""
     if isinstance(destination, NodeDestination):
         pipe = asyncio.subprocess.PIPE
-        # As with ssh, Ctrl-C at our terminal is for us only.
+        # In a session of its own, the node's program does not end by Ctrl-C at our terminal.
         started = await destination.start(
             "serve", "--stdio", stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
         )
