@@ -192,7 +192,7 @@ def name_for(wished: str, hosts: Mapping[str, str]) -> str:
 def _draw_first_list(probe: Probe, sketch: Sketch, look: FirstLook) -> None:
     """Draws the list of sandboxes into the outline. Where there may be other machines, the list
     would lack their headers, and move a moment later."""
-    from quicksand_tui.kit.outline import first_list  # noqa: PLC0415
+    from quicksand_tui.kit.first_list import first_list  # noqa: PLC0415
 
     if (seen := look.wait(LIST_WAIT_S)) and probe.size == sketch.size:
         probe.draw(first_list(*sketch.size, sketch.looks, sketch.shape, sketch.needs, seen))

@@ -28,8 +28,9 @@ from quicksand_tui.cockpit.part import (
 from quicksand_tui.cockpit.tree_panel import TreePanel
 from quicksand_tui.home.state import recall_needs, recall_shape
 from quicksand_tui.kit.base import SavesShown, tell
+from quicksand_tui.kit.first_list import TOP_USED
 from quicksand_tui.kit.key_handling import ActionScreen, bindings_of
-from quicksand_tui.kit.outline import BRAND, TOP_USED
+from quicksand_tui.kit.outline import BRAND
 from quicksand_tui.model.text import plain
 from quicksand_tui.model.world import MACHINE_KEY, Panel, Selection, World
 from quicksand_tui.screens.main_actions import MainActions, TreeActions, Ways

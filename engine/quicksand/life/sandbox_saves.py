@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from quicksand.life.basis import workspace_of
 from quicksand.life.guest import InGuest
 from quicksand.life.sandbox_checkpoints import Checkpoints
 from quicksand.life.sandbox_life import Life
+from quicksand.things.frozen import frozen
 
 if TYPE_CHECKING:
     from quicksand.base.progress import Progress
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from quicksand.saves.store import SaveStore
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class MadeSave:
     """A save that was made."""
 

@@ -25,7 +25,7 @@ import contextlib
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -38,6 +38,7 @@ from quicksand.base.processes import boot_id
 from quicksand.base.regular import create, read_word
 from quicksand.base.remedies import Remedy, Words
 from quicksand.records.layout import SandboxDir
+from quicksand.things.frozen import frozen
 
 NODE_HOME = "home"
 """The name of the home of a node's programs, in its data directory."""
@@ -118,7 +119,7 @@ class Node(Protocol):
         """Raise PathError if something else is in the place of its directories."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class NodesView:
     """The facts about local nodes that the app shows."""
 
@@ -163,7 +164,7 @@ def look_at_nodes(before: NodesView | None) -> NodesView:
 SCHEMA = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class LeaseRecord(JsonRecord):
     """The record that a fleet keeps a sandbox. While the file exists, only the fleet starts it."""
 

@@ -4,14 +4,13 @@ paused it, the host's disk is full, or its QEMU has taken too much of the host's
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from quicksand.base.error_text import size_text
 from quicksand.base.errors import StateError
 from quicksand.base.files import is_locked, read_json
 from quicksand.base.regular import open_file
 from quicksand.base.remedies import Remedy, Words
 from quicksand.records.layout import MachineDir, SandboxDir
+from quicksand.things.frozen import frozen
 
 MARK_MAX = 64
 """Bytes of the keeper's mark: a word and two numbers."""
@@ -26,7 +25,7 @@ def is_left(machine: MachineDir, place: SandboxDir) -> bool:
     return machine.unfinished.exists() and not is_locked(place.history_lock)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Pause:
     """A guest that is paused."""
 

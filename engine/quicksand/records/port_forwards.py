@@ -16,6 +16,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from quicksand.base.errors import ConfigError
+from quicksand.things.frozen import frozen
 
 FORWARDS_MAX = 1000
 """The most port forwards; each is a socket of the host."""
@@ -30,7 +31,7 @@ class Protocol(StrEnum):
     UDP = "udp"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class PortForward:
     """A port of the host's loopback interface that is forwarded to a port of the guest."""
 

@@ -10,6 +10,7 @@ from typing import Any
 from quicksand.base.fields import Fields, JsonRecord, each_by, later, read_by
 from quicksand.records.config import SandboxConfig, check_name
 from quicksand.records.port_forwards import PortForward, Protocol
+from quicksand.things.frozen import frozen
 from quicksand.things.sandbox_facts import SHOWN
 from quicksand.things.status import Status
 
@@ -20,7 +21,7 @@ LOCK_WAIT_S = 5.0
 """Seconds to wait for the lock of a sandbox that does not run."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SaveSource(JsonRecord):
     """A save as it was when the sandbox was created. It is needed only for the first start."""
 

@@ -19,7 +19,7 @@ import math
 import os
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ from quicksand.records.config import check_name
 from quicksand.records.inspection import Held, say_held
 from quicksand.records.layout import SandboxDir, elsewhere, remove_elsewhere
 from quicksand.records.sandboxes import LOCK_WAIT_S, Record, is_id
+from quicksand.things.frozen import frozen
 from quicksand.things.save import TrashFacts
 
 TRASH = ".trash"
@@ -45,7 +46,7 @@ TRASH_KEPT_S = 7 * 86400
 """Seconds for which removed sandboxes and saves are kept."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class TrashedSandbox:
     """A sandbox in the trash."""
 
@@ -109,7 +110,7 @@ class TrashedSandbox:
         return (self.root, *elsewhere(self.root))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RemovedSandbox:
     """The result of removing a sandbox."""
 

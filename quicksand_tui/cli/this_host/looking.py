@@ -10,7 +10,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
@@ -21,6 +21,7 @@ from quicksand.base.regular import open_file
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Entry
 from quicksand.things.fact import Shown
+from quicksand.things.frozen import frozen
 from quicksand.things.sandbox_facts import SHOWN
 from quicksand.things.status import Status
 
@@ -388,7 +389,7 @@ GUEST_S = 5.0
 HEADS = ("NAME", "CPU", "RSS", "DISK", "GUEST MEMORY", "GUEST DISK", "LOAD", "PROCESSES", "NET I/O")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Reading:
     """The figures of one sandbox at one moment."""
 

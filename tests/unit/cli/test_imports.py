@@ -112,9 +112,15 @@ def test_opening_the_app_needs_no_reader_of_command_lines() -> None:
     assert not [name for name in loaded if name.split(".")[0] in ("click", "quicksand", "textual")]
 
 
+def test_the_outline_waits_for_nothing_of_the_list() -> None:
+    loaded = modules_after("import quicksand_tui.cli.main, quicksand_tui.opening.opening")
+    assert "quicksand_tui.kit.outline" in loaded
+    assert not loaded & {"asyncio", "quicksand_tui.views.tables", "quicksand.things.status"}
+
+
 FIRST_LOOK = """
 from quicksand_tui.door.service import EngineService
-from quicksand_tui.kit.outline import first_list
+from quicksand_tui.kit.first_list import first_list
 from quicksand_tui.kit.outline import Looks
 from quicksand_tui.views.main_layout import Shape, USUAL_NEEDS
 service = EngineService()

@@ -19,7 +19,8 @@ from quicksand.things.status import Status
 from quicksand_vt import Terminal
 
 from quicksand_tui.door.service import EngineService
-from quicksand_tui.kit.outline import Looks, first_list, outline
+from quicksand_tui.kit.first_list import first_list
+from quicksand_tui.kit.outline import Looks, outline
 from quicksand_tui.model.shown_sandboxes import SandboxView
 from quicksand_tui.model.text import sanitise
 from quicksand_tui.model.world import World
@@ -124,7 +125,7 @@ def test_a_signal_then_gives_the_terminal_back(
 @pytest.mark.parametrize(
     "where",
     [
-        "from quicksand_tui.kit import outline as f; f.first_list = lambda *_: fail(None)",
+        "from quicksand_tui.kit import first_list as f; f.first_list = lambda *_: fail(None)",
         "application.QuicksandApp.__init__ = lambda *a, **k: fail(None)",
     ],
 )
