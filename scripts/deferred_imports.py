@@ -47,6 +47,10 @@ def saved_ms(path: dict[str, Any], act: str) -> float:
 def main() -> None:
     text = LIST.read_text()
     found = tomllib.loads(text)
+    # Figures are written in the order of the file.
+    kinds = re.findall(r"^\[\[(\w+)\]\]$", text, re.M)
+    if kinds != sorted(kinds):
+        raise SystemExit(f"{LIST.name}: a [[deferred]] stands behind a [[tables]]; move it before")
     figures = []
     for entry in [*found["deferred"], *found["tables"]]:
         act = (

@@ -31,6 +31,8 @@ from quicksand_tui.cli.host_choice import HERE, LOCAL, OPTION, VARIABLE, has_ter
 from quicksand_tui.cli.hosts.hosts import find_destination
 from quicksand_tui.cli.output import PROGRAM, Exit, say
 from quicksand_tui.cli.runner import Signals, reached_host, run_async, working_on
+from quicksand_tui.cli.ssh.code import open_editor
+from quicksand_tui.cli.ssh.ssh_command import run_ssh
 from quicksand_tui.verbs.index import find_verb, is_verb
 from quicksand_tui.verbs.verb import AnyVerb, Kind, Parameter
 
@@ -235,11 +237,7 @@ def _from_this_machine(host: str, argv: Sequence[str]) -> int:
     command = load(find_verb(argv[0]))
     with command.make_context(f"{PROGRAM} {argv[0]}", list(argv[1:])) as ctx:
         if argv[0] == SSH:
-            from quicksand_tui.cli.ssh.ssh_command import run_ssh  # noqa: PLC0415
-
             return run_ssh(**ctx.params, machine=host)
-        from quicksand_tui.cli.ssh.code import open_editor  # noqa: PLC0415
-
         return open_editor(**ctx.params, machine=host)
 
 
