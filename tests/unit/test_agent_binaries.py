@@ -12,6 +12,8 @@ import pytest
 from quicksand.base.arch import Architecture
 from quicksand.disks.images.boot_files import find_agent, kernel_arch
 
+from tests.each import each
+
 AGENT = Path(__file__).parents[2] / "guest-agent"
 PT_LOAD, PT_INTERP = 1, 3
 """Types of segments (elf.h)."""
@@ -39,7 +41,7 @@ def test_all_of_them_fit_their_sources() -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize(
+@each(
     ("file", "told"),
     [
         ("src/main.rs", "prebuilt/x86_64"),

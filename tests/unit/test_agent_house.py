@@ -6,8 +6,7 @@ import re
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
-import pytest
-
+from tests.each import each
 from tests.unit.test_house import ROOT, Drawing, Graph, rooms
 
 SOURCES = ROOT / "guest-agent" / "src"
@@ -172,7 +171,7 @@ def test_every_file_of_the_agent_that_is_named_elsewhere_is_there() -> None:
     assert not {name for name in named if not (ROOT / name).is_file()}
 
 
-@pytest.mark.parametrize(
+@each(
     "back",
     [
         "use crate::top;",

@@ -21,6 +21,7 @@ from quicksand_panes.widgets import Pane, Workspace
 from quicksand_smb.config import parse
 
 from quicksand_tui import __version__
+from tests.each import each
 from tests.unit.app.fakes import until
 from tests.unit.disks.packages.servers import serving
 from tests.unit.disks.packages.wheels import make_wheel
@@ -107,7 +108,7 @@ def test_its_readme_is_one_page(place: str) -> None:
     assert len((ROOT / place / "README.md").read_text().splitlines()) <= 60
 
 
-@pytest.mark.parametrize("package", sorted(path.name for path in EXTRAS.glob("quicksand_*")))
+@each("package", sorted(path.name for path in EXTRAS.glob("quicksand_*")))
 def test_an_extra_has_a_readme_of_a_page(package: str) -> None:
     assert len((EXTRAS / package / "README.md").read_text().splitlines()) <= 60
 

@@ -16,6 +16,7 @@ import pytest
 from quicksand import QuicksandError
 
 from bench import checkpoints, costs, curves
+from tests.each import each
 
 Output = pytest.CaptureFixture[str]
 
@@ -90,7 +91,7 @@ class Made:
     tier_note: str
 
 
-@pytest.mark.parametrize(
+@each(
     ("tier", "note", "level"),
     [
         ("pages", "the pages written since the last checkpoint were copied (soft-dirty)",

@@ -7,8 +7,9 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from quicksand.base import errors
+
+from tests.each import each
 
 ENGINE = Path(__file__).parents[2] / "engine/quicksand"
 HOMES = (ENGINE, Path(__file__).parents[2] / "extras/quicksand_fleet")
@@ -149,7 +150,7 @@ def test_every_silence_that_is_allowed_is_there_still() -> None:
     assert set(SILENT) == {(name, function) for name, function, _ in everywhere()}
 
 
-@pytest.mark.parametrize(
+@each(
     "block",
     [
         "with contextlib.suppress(QuicksandError):\n  f()",
@@ -164,7 +165,7 @@ def test_a_silence_is_found(block: str) -> None:
     assert silent(block, ours())
 
 
-@pytest.mark.parametrize(
+@each(
     "block",
     [
         "with contextlib.suppress(OSError, ValueError):\n  f()",

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.each import each
+
 ROOT = Path(__file__).parents[2]
 PROGRAMS = sorted(
     path
@@ -21,7 +23,7 @@ WITHOUT_SECRETS = {"probe_guard.py"}
 """They have no guest and no token."""
 
 
-@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.name)
+@each("path", PROGRAMS, ids=lambda path: path.name)
 def test_every_program_of_ours_does_without(path: Path) -> None:
     if path.name in WITHOUT_SECRETS:
         return

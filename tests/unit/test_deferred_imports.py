@@ -12,9 +12,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import pytest
 from quicksand.base.on_demand import homes_of
 
+from tests.each import each
 from tests.unit.test_house import PACKAGES, ROOT, modules
 
 LIST = tomllib.loads((ROOT / "scripts" / "deferred_imports.toml").read_text())
@@ -86,7 +86,7 @@ def test_each_says_what_it_saves_and_where() -> None:
         assert entry["ms"] >= SAVES_MS or entry.get("because"), entry
 
 
-@pytest.mark.parametrize("path", PATHS)
+@each("path", PATHS)
 def test_none_is_loaded_already_where_it_is_to_save_something(path: str) -> None:
     loaded = loaded_after(PATHS[path], LIST["paths"][path].get("flags", ()))
     for entry in LIST["deferred"]:
@@ -94,7 +94,7 @@ def test_none_is_loaded_already_where_it_is_to_save_something(path: str) -> None
             assert entry["imports"] not in loaded, entry
 
 
-@pytest.mark.parametrize("table", LIST["tables"], ids=lambda table: str(table["in"]))
+@each("table", LIST["tables"], ids=lambda table: str(table["in"]))
 def test_the_modules_of_a_table_are_loaded_when_they_are_asked_for(
     table: Mapping[str, Any],
 ) -> None:

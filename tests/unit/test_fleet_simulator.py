@@ -23,6 +23,7 @@ from bench.fleet_simulator.report import run
 from bench.fleet_simulator.scenario import Choice, Design, Faults, Scenario
 from bench.fleet_simulator.simulation import Simulation
 from bench.fleet_simulator.world import OVER, State, World
+from tests.each import each
 
 PAGE = Path(__file__).parents[2] / "docs" / "internals" / "scale.md"
 Output = pytest.CaptureFixture[str]
@@ -183,7 +184,7 @@ def test_the_clock_keeps_the_order() -> None:
     assert ("".join(done), clock.now) == ("abc", 5.0)
 
 
-@pytest.mark.parametrize(("hosts", "rounds"), [(1, 1), (3, 2), (4, 3), (1000, 10)])
+@each(("hosts", "rounds"), [(1, 1), (3, 2), (4, 3), (1000, 10)])
 def test_an_image_doubles_its_holders_in_each_round(hosts: int, rounds: int) -> None:
     assert limits.image_by_tree_s(hosts, limits.MIB_PER_S) == rounds
     assert limits.image_by_star_s(hosts, limits.MIB_PER_S) == hosts

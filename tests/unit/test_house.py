@@ -26,6 +26,7 @@ import quicksand_vt
 import quicksand_wheels
 
 import quicksand_tui
+from tests.each import each
 
 ROOT = Path(quicksand_tui.__file__).parents[1]
 ARCHITECTURE = ROOT / "docs" / "internals" / "architecture.md"
@@ -185,7 +186,7 @@ def test_no_room_imports_itself_by_way_of_others(drawing: Drawing, house: Graph)
     assert not smallest_circle(drawing.imported(house))
 
 
-@pytest.mark.parametrize("drawing", DRAWINGS, ids=lambda drawing: drawing.heading)
+@each("drawing", DRAWINGS, ids=lambda drawing: drawing.heading)
 def test_a_drawing_has_the_rooms_in_order_so_that_all_arrows_lead_down(drawing: Drawing) -> None:
     above: list[str] = []
     for room, others in drawing.arrows().items():
@@ -210,7 +211,7 @@ def test_only_qemu_its_display_and_its_events_speak_qmp(house: Graph) -> None:
     }, speakers
 
 
-@pytest.mark.parametrize(
+@each(
     ("package", "needs"),
     [
         ("quicksand_smb", set()),
@@ -290,7 +291,7 @@ def test_public_names_of_pictures_need_no_pillow_but_to_draw(package: str) -> No
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-@pytest.mark.parametrize("package", ["quicksand_benchmark", "quicksand_e2b", "quicksand_fleet"])
+@each("package", ["quicksand_benchmark", "quicksand_e2b", "quicksand_fleet"])
 def test_an_extra_knows_the_engine_and_the_program_by_their_public_names(package: str) -> None:
     for name, path in modules({package: PACKAGES[package]}).items():
         ours = {one for one in imports(name, path) if one.startswith("quicksand")}
@@ -313,7 +314,7 @@ def plant(root: Path, **files: str) -> dict[str, Path]:
     return {name.partition("__")[0]: root / name.partition("__")[0] for name in files}
 
 
-@pytest.mark.parametrize(
+@each(
     "back",
     [
         "from one.a.x import Thing",

@@ -6,13 +6,13 @@ import re
 from pathlib import Path
 
 import click
-import pytest
 
 from quicksand_tui import __version__
 from quicksand_tui.cli.click_commands import cli, load
 from quicksand_tui.cli.output import PROGRAM
 from quicksand_tui.verbs.index import all_verbs, find_verb
 from scripts import manual
+from tests.each import each
 
 PAGES = manual.man_pages()
 MACROS = {".TH", ".SH", ".SS", ".PP", ".TP", ".RS", ".RE", ".nf", ".fi", ".B"}
@@ -38,7 +38,7 @@ def test_there_is_a_page_for_the_program_and_for_each_verb() -> None:
     assert set(PAGES) == expected
 
 
-@pytest.mark.parametrize("name", [found.name for verb in all_verbs() for found in verb.walk()])
+@each("name", [found.name for verb in all_verbs() for found in verb.walk()])
 def test_a_page_has_the_help_and_every_option_of_the_command(name: str) -> None:
     verb = name.partition(" ")[0]
     command = load(find_verb(name))
@@ -59,7 +59,7 @@ def test_the_main_page_has_the_options_of_the_app_and_all_commands() -> None:
         assert words(verb.summary) in page
 
 
-@pytest.mark.parametrize("name", PAGES)
+@each("name", PAGES)
 def test_a_page_is_ascii_and_only_macros_begin_with_a_full_stop(name: str) -> None:
     page = PAGES[name]
     assert page.isascii()
@@ -68,7 +68,7 @@ def test_a_page_is_ascii_and_only_macros_begin_with_a_full_stop(name: str) -> No
     assert begun <= MACROS
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "said"),
     [
         (".TH x", "\\&.TH x"),

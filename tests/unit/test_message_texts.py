@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
+from tests.each import each
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = (
@@ -161,7 +161,7 @@ def test_every_reader_that_is_allowed_is_there_still() -> None:
     assert READERS - found == {("engine/quicksand/guest/agent/refusals.py", "_read_message")}
 
 
-@pytest.mark.parametrize(
+@each(
     "line",
     [
         'str(error).endswith("(os error 112)")',
@@ -180,7 +180,7 @@ def test_a_comparison_is_found(line: str) -> None:
     assert readers(f"def f(error: AgentRefusedError | None) -> bool:\n    return {line}\n")
 
 
-@pytest.mark.parametrize(
+@each(
     "line",
     ['error.errno == 2', 'error.code in ("busy",)', 'print(f"it failed: {error}")',
      'words.startswith("command ")', 'str(error).splitlines()[0]'],

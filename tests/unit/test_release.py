@@ -12,6 +12,7 @@ import pytest
 from quicksand_tui import __version__
 from scripts import release
 from scripts.release import ReleaseError
+from tests.each import each
 from tests.unit.test_house import ROOT
 
 ABOUT = f"quicksand_tui-{__version__}.dist-info"
@@ -75,7 +76,7 @@ def test_a_wheel_that_is_too_large_is_refused(wheel: Path, monkeypatch: pytest.M
         release.inspect_wheel(wheel)
 
 
-@pytest.mark.parametrize("name", [".venv/x", "a/__pycache__/b.pyc", "guest-agent/target/x"])
+@each("name", [".venv/x", "a/__pycache__/b.pyc", "guest-agent/target/x"])
 def test_what_is_only_made_is_refused(name: str) -> None:
     with pytest.raises(ReleaseError, match="only made"):
         release._check_names(Path("x.whl"), {name}, ())

@@ -14,6 +14,7 @@ from quicksand.base.paths import Paths
 
 from examples import tree_search
 from examples.tree_search import NO_WAY, NODES, START, GuestError, Search
+from tests.each import each
 from tests.unit.test_house import ROOT
 
 
@@ -109,7 +110,7 @@ def test_an_error_is_a_line_and_its_hint(places: Paths, words: str, said: str) -
     assert not done.stdout
 
 
-@pytest.mark.parametrize(("nodes", "mib"), [(12, 200), (200_000, 4), (1, 1), (600, 400)])
+@each(("nodes", "mib"), [(12, 200), (200_000, 4), (1, 1), (600, 400)])
 def test_what_is_recommended_is_enough(nodes: int, mib: int) -> None:
     with pytest.raises(GuestError) as caught:
         tree_search.check_memory(nodes, mib, "65M")

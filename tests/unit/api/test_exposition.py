@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from quicksand_e2b import exposition
 from quicksand_e2b.exposition import Histogram, counter, gauge, render
 
+from tests.each import each
+
 
 def test_a_metric_has_its_help_its_kind_and_its_values() -> None:
     metrics = [
@@ -50,7 +52,7 @@ def test_no_value_of_a_label_breaks_a_line(text: str) -> None:
     assert plain == text.encode("utf-8", "replace").decode()
 
 
-@pytest.mark.parametrize("name", ["", "Ä", "a b", "1a", 'a"'])
+@each("name", ["", "Ä", "a b", "1a", 'a"'])
 def test_names_that_are_none_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match="is no name of a metric"):
         render([gauge(name, "", [])])

@@ -18,6 +18,7 @@ from quicksand_e2b.fields import BODY_MAX
 from quicksand_e2b.records import engine_name
 from quicksand_e2b.signatures import sign
 
+from tests.each import each
 from tests.unit.api.fakes import Api, FakeGuest, decode, envelope, next_message, text_of, until
 
 UNARY = [
@@ -411,7 +412,7 @@ async def test_forms_carry_one_file_or_several(api: Api) -> None:
     assert (await api.client.post("/files", data=b"x", headers=broken)).status == 400
 
 
-@pytest.mark.parametrize(
+@each(
     ("header", "wanted"),
     [
         ('form-data; name="file"; filename="/a/b c"', "/a/b c"),

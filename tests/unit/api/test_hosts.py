@@ -24,6 +24,7 @@ from quicksand_e2b.making import Making
 from quicksand_e2b.records import SandboxRecord, State
 from quicksand_e2b.sandboxes import Sandboxes
 
+from tests.each import each
 from tests.unit.api.fakes import (
     USUAL,
     Api,
@@ -149,7 +150,7 @@ async def test_time_that_is_up_while_its_host_is_away_ends_it_when_that_is_back(
     assert placed.sandboxes.find(made["sandboxID"]) is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("error", "status", "header"),
     [
         (HostAwayError("box is away"), 503, ("Retry-After", "5")),

@@ -32,6 +32,7 @@ from quicksand_e2b.signatures import check_expiration, is_signed, sign
 from quicksand_e2b.users import user_of
 
 from tests.conftest import examples
+from tests.each import each
 
 LOGIN = Login(name="user", uid=1000, gid=1000, home="/home/user", shell="/bin/bash")
 _objects = st.dictionaries(st.text(), st.none() | st.booleans() | st.integers() | st.text())
@@ -128,7 +129,7 @@ def test_members_are_found_as_protobuf_may_spell_them() -> None:
     assert body.data("data") == b"hi"
 
 
-@pytest.mark.parametrize("text", ["\0", "a\0b", "\ud800"])
+@each("text", ["\0", "a\0b", "\ud800"])
 def test_text_that_no_guest_can_take_is_refused(text: str) -> None:
     with pytest.raises(ApiError):
         Body({"it": text}).text("it")
@@ -242,7 +243,7 @@ def test_ids_fit_a_label_of_a_name() -> None:
     assert len({new_id() for _ in range(100)}) == 100
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "wanted"),
     [
         ("", "/home/user"), ("~", "/home/user"), ("~/x", "/home/user/x"),
@@ -254,14 +255,14 @@ def test_paths_begin_at_the_home_of_the_user(given: str, wanted: str) -> None:
     assert absolute(given, LOGIN) == wanted
 
 
-@pytest.mark.parametrize("given", ["~root/x", "a\0b", "x" * 5000])
+@each("given", ["~root/x", "a\0b", "x" * 5000])
 def test_paths_that_cannot_be_are_refused(given: str) -> None:
     with pytest.raises(RpcError) as caught:
         absolute(given, LOGIN)
     assert caught.value.code == "invalid_argument"
 
 
-@pytest.mark.parametrize(
+@each(
     ("host", "wanted"),
     [
         ("127.0.0.1:3000", True), ("[::1]:3000", True), ("localhost", True), ("192.0.2.7:80", True),
@@ -274,7 +275,7 @@ def test_only_names_that_no_strangers_page_can_have_are_ours(host: str, wanted: 
     assert is_ours(host, frozenset({"called.example"})) is wanted
 
 
-@pytest.mark.parametrize(
+@each(
     ("unix_ns", "wanted"),
     [
         (0, "1970-01-01T00:00:00.000000000Z"),
@@ -289,7 +290,7 @@ def test_times_of_files_are_told_in_one_form(unix_ns: int, wanted: str) -> None:
     assert moment(unix_ns) == wanted
 
 
-@pytest.mark.parametrize(
+@each(
     ("header", "wanted"),
     [(None, None), ("", None), ("Basic dXNlcjo=", "user"), ("Basic Og==", None)],
 )
@@ -297,13 +298,13 @@ def test_the_user_is_read_of_the_authorization(header: str | None, wanted: str |
     assert user_of(header) == wanted
 
 
-@pytest.mark.parametrize("header", ["Bearer x", "Basic !", "Basic /w=="])
+@each("header", ["Bearer x", "Basic !", "Basic /w=="])
 def test_another_authorization_is_refused(header: str) -> None:
     with pytest.raises(RpcError):
         user_of(header)
 
 
-@pytest.mark.parametrize(
+@each(
     "value",
     [
         {}, {"templateID": 7}, {"templateID": "../x"}, {"templateID": "/etc/passwd"},
@@ -328,7 +329,7 @@ def test_a_request_that_makes_no_sense_is_refused(value: dict[str, object]) -> N
     assert caught.value.status == 400
 
 
-@pytest.mark.parametrize(
+@each(
     "more",
     [
         {"iam": {"x": 1}},

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 from quicksand.things.status import Status
 
 from quicksand_tui.actions.all_actions import (
@@ -25,6 +24,7 @@ from quicksand_tui.screens.diff_browser import DiffScreen
 from quicksand_tui.screens.help import help_content
 from quicksand_tui.screens.main_screen import MainScreen
 from quicksand_tui.screens.saves_and_trash import SavesScreen, TrashScreen
+from tests.each import each
 from tests.unit.app.fakes import (
     AGENT,
     BROKEN,
@@ -55,7 +55,7 @@ RUNNING = {"open", "shell", "full_shell", "execute", "mount", "forward"}
 PAST_ACTIONS = {"checkpoint", "revert", "undo"}
 
 
-@pytest.mark.parametrize("scope", Scope)
+@each("scope", Scope)
 def test_every_action_has_keys_of_its_own_and_words(scope: Scope) -> None:
     actions = list(in_scope(scope))
     keys = [key for action in actions for key in action.keys]
@@ -120,7 +120,7 @@ def reason(action_id: str, view: SandboxView | None, *jobs: Job) -> str | None:
     return find_action(action_id).disabled_reason(world, Selection(sandbox=view))
 
 
-@pytest.mark.parametrize(
+@each(
     ("view", "possible"),
     [
         (WEB, {*LIVE, *RUNNING, "checkpoint", "copy_port"}),

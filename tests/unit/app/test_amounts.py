@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 
-import pytest
-
 from quicksand_tui.model.amounts import (
     DISK_STEP,
     age_text,
@@ -18,11 +16,12 @@ from quicksand_tui.model.amounts import (
     seconds_text,
     size_text,
 )
+from tests.each import each
 
 MIB, GIB = 2**20, 2**30
 
 
-@pytest.mark.parametrize(
+@each(
     ("size", "narrow", "wide"),
     [
         (None, "–", "–"),
@@ -45,7 +44,7 @@ def test_sizes_are_short(size: int | None, narrow: str, wide: str) -> None:
     assert (size_text(size), size_text(size, wide=True)) == (narrow, wide)
 
 
-@pytest.mark.parametrize(
+@each(
     ("seconds", "narrow", "wide"),
     [
         (None, "–", "–"),

@@ -13,6 +13,7 @@ from quicksand_tui.model.world import World
 from quicksand_tui.screens.confirm import ConfirmScreen
 from quicksand_tui.views.main_layout import Part
 from quicksand_tui.widgets.long_table import LongTable
+from tests.each import each
 from tests.unit.app.fakes import (
     DB,
     FULL,
@@ -31,7 +32,7 @@ PREFIX = "ctrl+right_square_bracket"
 DESKTOP: World = replace(KEPT, sandboxes=(replace(WEB_PAST, has_display=True),))
 
 
-@pytest.mark.parametrize(
+@each(
     ("scope", "action", "hint"),
     [
         ("main", "undo", "U"),

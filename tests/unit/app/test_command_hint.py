@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-import pytest
 from quicksand.things.status import Status
 
 from quicksand_tui.actions.hints import CommandHint, hint_for
 from quicksand_tui.model.world import Panel, Selection
 from quicksand_tui.views.main_layout import Tab
+from tests.each import each
 from tests.unit.app.fake_saves import DEV, LOST
 from tests.unit.app.fakes import (
     AGENT,
@@ -32,7 +32,7 @@ SPACED = replace(WEB, name="it's")
 FAR = replace(WEB, id=f"{WEB.id}@box", name="web@box", host="box", has_display=True)
 
 
-@pytest.mark.parametrize(
+@each(
     ("selection", "tab", "command"),
     [
         (Selection(), None, "ps -a"),

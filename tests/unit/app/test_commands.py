@@ -30,6 +30,7 @@ from quicksand_tui.forms.line_calls import call_for, check
 from quicksand_tui.home.state import LINES_MAX, CommandHistory, StateFile
 from quicksand_tui.model.shown_sandboxes import CheckpointTree, SandboxView
 from quicksand_tui.model.world import Selection
+from tests.each import each
 from tests.unit.app.corpus import HOSTILE
 from tests.unit.app.fake_saves import SAVES
 from tests.unit.app.fakes import AGENT, CLEAN, DB, DB_PAST, KEPT, NOW, WEB, WEB_PAST, kept
@@ -58,7 +59,7 @@ def refused(line: str, selected: SandboxView | None = WEB_PAST) -> str:
 # Words
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "words"),
     [
         ("revert web clean", ["revert", "web", "clean"]),
@@ -144,7 +145,7 @@ def test_words_go_to_their_arguments() -> None:
     assert parse("  : ", MAIN) is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "why"),
     [
         ("rever web", "there is no command 'rever'; did you mean revert"),
@@ -165,7 +166,7 @@ def test_a_line_that_is_no_command_is_refused_with_why(line: str, why: str) -> N
     assert ("did you mean" in str(caught.value)) == ("did you mean" in why), "what is far off"
 
 
-@pytest.mark.parametrize("text", HOSTILE)
+@each("text", HOSTILE)
 def test_what_is_refused_is_harmless_to_show(text: str) -> None:
     for line in (text, f"stop '{text}'", f"stop --{text}"):
         try:
@@ -193,7 +194,7 @@ def test_names_are_found() -> None:
     assert target(f"new {save.address}").found["image"] == save
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "why"),
     [
         ("stop wbe", "there is no sandbox 'wbe'; did you mean web?"),
@@ -217,7 +218,7 @@ def test_saves_that_are_just_being_read_are_no_reason_to_say_that_there_is_none(
         resolve(order("new dev"), KEPT, None, THEMES)
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "why"),
     [
         ("stop db", "db does not run"),
@@ -233,7 +234,7 @@ def test_the_reasons_are_those_of_the_keys(line: str, why: str) -> None:
     assert found is not None and why in found
 
 
-@pytest.mark.parametrize("count", ["0", "³", "1001"])
+@each("count", ["0", "³", "1001"])
 def test_a_number_is_checked_as_in_the_form(count: str) -> None:
     with pytest.raises(CommandError, match="count: a number from 1 to 1000"):
         check(target(f"clone web {count}"), WORLD, Selection())
@@ -334,7 +335,7 @@ def test_lines_are_kept_once_and_bounded(tmp_path: Path) -> None:
     assert (tmp_path / "state" / "commands.json").stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.parametrize("data", [b"", b"[]", b"\xff", b'{"lines": 3}', b"{}"])
+@each("data", [b"", b"[]", b"\xff", b'{"lines": 3}', b"{}"])
 def test_a_history_that_is_damaged_is_as_good_as_none(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "commands.json"
     path.write_bytes(data)

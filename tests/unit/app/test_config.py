@@ -7,7 +7,6 @@ import re
 import tomllib
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,6 +22,7 @@ from quicksand_tui.home.config_file import (
     parse_config,
     read_config,
 )
+from tests.each import each
 
 
 def problems_of(text: str) -> list[str]:
@@ -64,7 +64,7 @@ def test_everything_can_be_set() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "problem"),
     [
         ("\nthem = 'x'", "line 2: them: there is no such setting; did you mean theme?"),

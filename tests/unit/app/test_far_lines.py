@@ -30,6 +30,7 @@ from quicksand_tui.door.far_lines import (
 )
 from quicksand_tui.model.shown_sandboxes import SandboxView
 from quicksand_tui.model.world import World
+from tests.each import each
 from tests.unit.app.fakes import FULL, KEPT, NOW, WEB, WEB_MOUNTS, WEB_PAST
 from tests.unit.cli.run_cli import make_stopped
 from tests.unit.remote.far import links, until
@@ -108,7 +109,7 @@ HOSTILE: tuple[object, ...] = (
 )
 
 
-@pytest.mark.parametrize("line", HOSTILE, ids=lambda line: json.dumps(line)[:60])
+@each("line", HOSTILE, ids=lambda line: json.dumps(line)[:60])
 def test_what_makes_no_sense_is_refused(line: object) -> None:
     learner = Learner()
     before = learner.learn(told(None, FULL))
@@ -117,7 +118,7 @@ def test_what_makes_no_sense_is_refused(line: object) -> None:
     assert learner.world is before
 
 
-@pytest.mark.parametrize("line", [b"", b"{", b"\xff", b"[" * 100_000])
+@each("line", [b"", b"{", b"\xff", b"[" * 100_000])
 def test_what_is_no_json_is_refused(line: bytes) -> None:
     with pytest.raises(ForeignValueError):
         Learner().learn(line)

@@ -20,6 +20,7 @@ from quicksand_tui.model.shown_saves import NO_SAVES, SavesView
 from quicksand_tui.verbs.call import words_of
 from quicksand_tui.verbs.index import find_verb
 from quicksand_tui.views.save_rows import arrange
+from tests.each import each
 from tests.unit.app.fake_saves import DEV, GONE, SAVES, saved, trashed, view_of
 
 WS = saved("ws", place="workspace")
@@ -107,7 +108,7 @@ def test_names_that_are_hostile_are_cut_and_cleaned() -> None:
     assert words_of(find_verb(verb.name), "", verb.values) == ["restore", "--", "--empty"]
 
 
-@pytest.mark.parametrize(
+@each(
     "line",
     [
         {"saves": {"relative": {}}},

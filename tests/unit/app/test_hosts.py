@@ -8,6 +8,7 @@ import pytest
 
 from quicksand_tui.home.config_file import parse_config
 from quicksand_tui.home.host_file import HostsError, add_host, read_hosts, remove_host
+from tests.each import each
 
 BOX = "ssh://me@box:2222"
 
@@ -26,7 +27,7 @@ def test_machines_are_a_table_of_the_config() -> None:
     assert loaded.config.hosts == {"box": BOX}
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "problem"),
     [
         ('local = "ssh://box"', "is not local"),
@@ -73,7 +74,7 @@ def test_a_config_is_made_if_there_is_none_and_a_link_stays_one(tmp_path: Path) 
     assert read_hosts(path) == {"box": BOX}
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         f'hosts = {{ box = "{BOX}" }}\n',

@@ -31,6 +31,7 @@ from quicksand_tui.views.job_rows import (
     share_of,
 )
 from quicksand_tui.views.sandbox_rows import PADDING
+from tests.each import each
 from tests.unit.app.fake_saves import MIB
 from tests.unit.app.fakes import (
     AGENT,
@@ -146,7 +147,7 @@ def test_only_jobs_that_did_the_same_and_agree_tell_how_long_one_will_take() -> 
     assert usual_seconds(save, took(replace(save, about=frozenset({"b"})), 20.0)) == 0.0
 
 
-@pytest.mark.parametrize(("done", "total"), [(0, 0), (-5, 10), (20, 10), (10, 10), (0, 10)])
+@each(("done", "total"), [(0, 0), (-5, 10), (20, 10), (10, 10), (0, 10)])
 def test_a_bar_has_its_length_whatever_is_counted(done: int, total: int) -> None:
     job = replace(READING, done=done, total=total, stage="", rate=0.0)
     share = share_of(job)
@@ -155,7 +156,7 @@ def test_a_bar_has_its_length_whatever_is_counted(done: int, total: int) -> None
         assert cell_len(progress_text(job, NOW).split(" ")[0]) == 8
 
 
-@pytest.mark.parametrize("width", [10, 40, 44, 60, 74, 116, 200])
+@each("width", [10, 40, 44, 60, 74, 116, 200])
 def test_columns_fit(width: int) -> None:
     columns = plan_jobs_columns(width)
     used = sum(column.width + PADDING for column in columns)

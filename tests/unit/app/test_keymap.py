@@ -24,15 +24,16 @@ from quicksand_tui.model.keymap import (
     parse_key,
     parse_prefix,
 )
+from tests.each import each
 
 
-@pytest.mark.parametrize("character", [chr(code) for code in range(0x21, 0x7F)])
+@each("character", [chr(code) for code in range(0x21, 0x7F)])
 def test_characters_are_called_as_textual_calls_them(character: str) -> None:
     assert parse_key(character) == _character_to_key(character)
     assert key_text(parse_key(character)) == character
 
 
-@pytest.mark.parametrize(
+@each(
     ("typed", "key"),
     [
         ("Ctrl-R", "ctrl+r"),
@@ -53,7 +54,7 @@ def test_keys_can_be_written_as_people_do(typed: str, key: str) -> None:
     assert parse_key(typed) == key
 
 
-@pytest.mark.parametrize(
+@each(
     ("typed", "why"),
     [
         ("alt+x", "esc and a letter"),
@@ -90,7 +91,7 @@ def test_a_prefix_is_a_byte(text: str, data: bytes) -> None:
     assert parse_prefix(text).data == data
 
 
-@pytest.mark.parametrize("text", ["a", "f5", "ctrl+i", "ctrl+[", "ctrl+q", "ctrl+right", "x y"])
+@each("text", ["a", "f5", "ctrl+i", "ctrl+[", "ctrl+q", "ctrl+right", "x y"])
 def test_other_keys_are_no_prefix(text: str) -> None:
     with pytest.raises(KeyNameError):
         parse_prefix(text)
@@ -163,7 +164,7 @@ def test_who_gets_nothing_and_has_lost_its_own_key_is_told_of() -> None:
     assert keymap.hint("kill") == "x" and keymap.hint("stop") == ":stop"
 
 
-@pytest.mark.parametrize("key", [*RESERVED, *ALIKE])
+@each("key", [*RESERVED, *ALIKE])
 def test_what_lists_inputs_and_the_app_need_cannot_be_given_away(key: str) -> None:
     keymap, (problem,) = bind([keys("main.stop", key)])
     assert key_text(key) in problem.what

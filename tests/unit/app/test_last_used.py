@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from pathlib import Path
 
-import pytest
-
 from quicksand_tui.forms.presets import NAME, Last, recall_last
 from quicksand_tui.home.state import Remembered, StateFile
+from tests.each import each
 
 MACHINE = {"memory": "1G", "network_mode": "none", "disk_size": "20G"}
 VALUE = Last(begin="save:/a b/\udce9", image="dev", machine=MACHINE)
@@ -23,7 +22,7 @@ def test_what_one_run_writes_the_next_one_reads(tmp_path: Path) -> None:
     assert recall_last(Remembered(file)) == VALUE
 
 
-@pytest.mark.parametrize("kept", [None, 5, "x", []])
+@each("kept", [None, 5, "x", []])
 def test_what_is_nothing_of_the_kind_is_as_none(kept: object) -> None:
     remembered = Remembered()
     remembered.put(NAME, kept)

@@ -21,6 +21,7 @@ from quicksand_tui.home.state import StateFile, ThemeChoice, theme_wish
 from quicksand_tui.model.text import plain
 from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.ui.themes import ANSI_THEME, COLOUR_BLIND_THEME, THEMES, fitting_theme
+from tests.each import each
 from tests.unit.app.fakes import (
     KEPT,
     NOW,
@@ -300,7 +301,7 @@ async def test_a_late_answer_changes_the_theme_unless_one_was_chosen() -> None:
         assert app.theme == "quicksand-contrast"
 
 
-@pytest.mark.parametrize(
+@each(
     ("said", "environ", "wish"),
     [
         ("", {}, ""),

@@ -33,6 +33,7 @@ from quicksand_tui.screens.reports import FailureScreen
 from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.verbs.launching import start
 from quicksand_tui.views.mount_rows import mount_row, plan_mount_columns
+from tests.each import each
 from tests.unit.app.corpus import HOSTILE
 from tests.unit.app.fakes import (
     DATA,
@@ -268,7 +269,7 @@ def test_what_is_possible_with_a_mount() -> None:
     assert "network card" in str(mount(MOUNTED, Selection(sandbox=replace(WEB, network="none"))))
 
 
-@pytest.mark.parametrize("text", HOSTILE)
+@each("text", HOSTILE)
 def test_a_hostile_path_fits_its_row(text: str) -> None:
     for width in (20, 40, 60, 100, 300):
         columns = plan_mount_columns(width)

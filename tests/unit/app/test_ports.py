@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 from dataclasses import replace
 
-import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input
 
@@ -25,6 +24,7 @@ from quicksand_tui.screens.command_line import CommandScreen
 from quicksand_tui.screens.form import FormScreen
 from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.verbs.ports import forward
+from tests.each import each
 from tests.unit.app.fakes import (
     DB,
     FULL,
@@ -168,7 +168,7 @@ def test_the_checks_of_the_form() -> None:
     assert unforward_form(MADE).problems({"port": ""}, gone) == {"port": "it has ended"}
 
 
-@pytest.mark.parametrize(
+@each(
     ("action", "view", "why"),
     [
         ("forward", WEB, None),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 from quicksand.things.save import SaveFacts
 
 from quicksand_tui.forms.save_forms import chosen_of, prune_form
@@ -12,6 +11,7 @@ from quicksand_tui.model.shown_saves import SavesView
 from quicksand_tui.model.world import World
 from quicksand_tui.screens.confirm import ConfirmScreen
 from quicksand_tui.screens.form import FormScreen
+from tests.each import each
 from tests.unit.app.fakes import MIB, NOW, FakeService, screen_text, until
 from tests.unit.app.saves_screens import saves_shown
 
@@ -29,7 +29,7 @@ DAMAGED = save("damaged", 99, problems=("its manifest is no JSON",))
 WORLD = World(taken=NOW, saves=SavesView(saves=(NEW, WEEK, MONTH, NEEDED, DAMAGED)))
 
 
-@pytest.mark.parametrize(
+@each(
     ("older", "keep", "names"),
     [
         ("7", "", ["month", "week"]),

@@ -26,6 +26,7 @@ from quicksand_tui.views.job_rows import (
     run_row,
 )
 from quicksand_tui.views.sandbox_rows import PADDING
+from tests.each import each
 from tests.unit.app.corpus import HOSTILE
 from tests.unit.app.fakes import (
     DB,
@@ -98,7 +99,7 @@ def test_all_of_it_says_when_something_is_left_out_or_nothing_was_written() -> N
     assert describe_run(failed) == ("web · ✗ failed", ["gone"])
 
 
-@pytest.mark.parametrize("width", [10, 30, 50, 72, 110, 200])
+@each("width", [10, 30, 50, 72, 110, 200])
 def test_columns_fit(width: int) -> None:
     used = sum(column.width + PADDING for column in plan_run_columns(width))
     assert used <= max(width, 27)
@@ -111,7 +112,7 @@ def test_the_commands_that_do_the_same_are_quoted() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each(
     ("view", "says"),
     [(WEB, None), (DB, "does not run"), (PAUSED, "P resumes it"), (None, "no ")],
 )

@@ -33,6 +33,7 @@ from quicksand_tui.views.save_rows import (
     trouble_of,
 )
 from quicksand_tui.views.tables import Column
+from tests.each import each
 from tests.unit.app.fake_saves import (
     DAMAGED,
     DEV,
@@ -59,7 +60,7 @@ def found(query: str, order: str = ORDERS[0]) -> list[str]:
     return [view.name for view in arrange((*SAVES.saves, LOW), query, order)]
 
 
-@pytest.mark.parametrize(
+@each(
     ("query", "names"),
     [
         ("", ["my-app", "damaged", "dev", "dev2", "lost", "low"]),

@@ -25,6 +25,7 @@ from quicksand_tui.ui.app_pictures import (
 )
 from quicksand_tui.ui.drawing import CELL_HEIGHT, CELL_WIDTH, MARGIN, TITLE_HEIGHT, Run
 from quicksand_tui.ui.shots import SHOTS, SIZE_MAX, ShotSpec, parse_screen, parse_size
+from tests.each import each
 from tests.unit.app.fakes import EMPTY, KEPT, FakeService
 from tests.unit.cli.run_cli import make_stopped, quicksand
 
@@ -114,13 +115,13 @@ def test_names_and_sizes_are_read() -> None:
         parse_screen("x")
 
 
-@pytest.mark.parametrize("size", ["", "80", "80x", "axb", "-1x9", "9" * 30 + "x24"])
+@each("size", ["", "80", "80x", "axb", "-1x9", "9" * 30 + "x24"])
 def test_what_is_no_size_is_refused(size: str) -> None:
     with pytest.raises(ValueError, match="is no size"):
         parse_size(size)
 
 
-@pytest.mark.parametrize("size", ["1x1", "401x24", "80x0"])
+@each("size", ["1x1", "401x24", "80x0"])
 def test_sizes_have_limits(size: str) -> None:
     with pytest.raises(ValueError, match="20x6 to 400x200"):
         parse_size(size)
@@ -138,8 +139,8 @@ SAMPLE = Shown(
 
 async def test_the_svg_has_no_spaces_that_a_renderer_could_swallow() -> None:
     shown = await picture(FakeService(KEPT), ShotSpec(screen="tree", size=(100, 30)))
-    for each in (shown, SAMPLE):
-        for _, _, _, length, text in TEXT.findall(each.to_svg()):
+    for one in (shown, SAMPLE):
+        for _, _, _, length, text in TEXT.findall(one.to_svg()):
             word = html.unescape(text)
             assert word and not re.search(r"\s", word)
             assert int(length) == cell_len(word) * CELL_WIDTH

@@ -22,6 +22,7 @@ from quicksand_tui.model.specs import NewSpec
 from quicksand_tui.verbs import checkpoints
 from quicksand_tui.verbs.launching import machine_keywords, run_command
 from quicksand_tui.views import losses
+from tests.each import each
 from tests.unit.app.fake_saves import SAVES
 from tests.unit.app.fakes import (
     AUTO,
@@ -56,7 +57,7 @@ def test_a_good_spec_has_no_problems() -> None:
     assert find_problems(GOOD, FULL) == {}
 
 
-@pytest.mark.parametrize(
+@each(
     ("field", "value", "says"),
     [
         ("port_forwards", "80,x:1", "'x:1' is not HOST:GUEST"),
@@ -93,7 +94,7 @@ def test_ports_need_no_network() -> None:
     assert not find_problems(machine(GOOD, port_forwards="8080:80/udp"), FULL)
 
 
-@pytest.mark.parametrize(
+@each(
     ("image", "save", "says"),
     [
         ("", "", "choose an image"),
@@ -205,7 +206,7 @@ def test_a_port_that_another_program_has_is_seen_on_this_host() -> None:
     assert look_at_ports("nonsense") == ""
 
 
-@pytest.mark.parametrize(
+@each(
     ("tag", "note", "command"),
     [
         ("", "", "quicksand-tui checkpoint web"),
@@ -219,7 +220,7 @@ def test_the_command_of_a_checkpoint(tag: str, note: str, command: str) -> None:
     assert verb.command_for("web") == command
 
 
-@pytest.mark.parametrize(
+@each(
     ("tag", "problem"),
     [
         ("", ""),

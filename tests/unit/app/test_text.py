@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import unicodedata
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
@@ -18,6 +17,7 @@ from quicksand_tui.model.text import (
     sanitise,
     sanitise_lines,
 )
+from tests.each import each
 from tests.unit.app.corpus import HOSTILE
 
 
@@ -27,7 +27,7 @@ def assert_harmless(text: str) -> None:
     assert not set(text) & set("\x1b\n\r\t\u3164")
 
 
-@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+@each("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_hostile_text_is_one_harmless_line_of_bounded_length(text: str) -> None:
     found = sanitise(text, limit=200)
     assert_harmless(found)

@@ -15,6 +15,7 @@ from quicksand_tui.model.text import clip, sanitise
 from quicksand_tui.views.tables import Row
 from quicksand_tui.views.tree_lines import STEM_MAX, TreeLook, plan_tree_columns, tree_rows
 from quicksand_tui.widgets.long_table import LongTable
+from tests.each import each
 from tests.unit.app.busy_day import TREE
 from tests.unit.app.fakes import (
     AUTO,
@@ -98,7 +99,7 @@ def test_a_row_tells_age_own_size_pause_note_and_where_it_stands() -> None:
     assert broken["own"].text == "" and broken["pause"].text == ""
 
 
-@pytest.mark.parametrize(("changed", "since"), [(None, ""), (0, ""), (3 << 20, "+3.0M")])
+@each(("changed", "since"), [(None, ""), (0, ""), (3 << 20, "+3.0M")])
 def test_where_it_stands_says_how_much_was_written_since(changed: int | None, since: str) -> None:
     tree = CheckpointTree(checkpoints=(kept("c1", "base"),), head="c1", changed=changed)
     (row,) = tree_rows(tree, LOOK).rows
@@ -224,7 +225,7 @@ def test_any_name_and_note_fit(tag: str, note: str, width: int) -> None:
             assert drawn + cell_len(text) <= column.width and text.isprintable()
 
 
-@pytest.mark.parametrize("width", range(22, 200))
+@each("width", range(22, 200))
 def test_the_columns_fit(width: int) -> None:
     found = tree_rows(TREE, LOOK)
     columns = plan_tree_columns(width, found.needs)

@@ -12,6 +12,7 @@ from quicksand_tui.screens.command_line import CommandScreen
 from quicksand_tui.screens.saves_and_trash import SavesScreen, TrashScreen
 from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.views.main_layout import Part
+from tests.each import each
 from tests.unit.app.fakes import (
     DB,
     KEPT,
@@ -143,7 +144,7 @@ def test_no_letter_opens_a_line_for_a_text() -> None:
     assert not any(len(key) == 1 for key in keys)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "opened"),
     [
         (":ps", {"colon"}),

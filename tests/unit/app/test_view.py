@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 from quicksand.things.image_info import ImageInfo
 from quicksand.things.sandbox_facts import TrafficRates
 from quicksand.things.status import Status
@@ -28,6 +27,7 @@ from quicksand_tui.views.sandbox_rows import (
     with_jobs,
 )
 from quicksand_tui.widgets.details import describe
+from tests.each import each
 from tests.unit.app.busy_day import RICH
 from tests.unit.app.fakes import AGENT, BROKEN, DB, DEBIAN, EMPTY, FULL, NOW, OLD, WEB
 
@@ -88,7 +88,7 @@ def test_every_state_has_its_own_word_and_a_glyph_and_a_colour() -> None:
     assert all(state.sign and state.role for state in Status)
 
 
-@pytest.mark.parametrize("width", range(20, 240))
+@each("width", range(20, 240))
 def test_the_columns_fit_into_any_width(width: int) -> None:
     for needs in (None, ListNeeds(name=63, image=40, ports=50, last=90), list_needs(RICH)):
         columns = plan_sandbox_columns(width, needs)
@@ -98,7 +98,7 @@ def test_the_columns_fit_into_any_width(width: int) -> None:
         assert sum(c.width + PADDING for c in plan_image_columns(width)) <= width
 
 
-@pytest.mark.parametrize(
+@each(
     ("width", "keys"),
     [
         (22, "state name"),
@@ -118,7 +118,7 @@ def test_columns_come_by_what_they_are_worth_and_names_are_cut_last(width: int, 
     assert columns[1].width == 14
 
 
-@pytest.mark.parametrize(
+@each(
     ("query", "names"),
     [
         ("", ["web", "db", "agent-7", "builder", "cc33dd44ee55"]),
@@ -138,7 +138,7 @@ def test_the_filter(query: str, names: list[str]) -> None:
     assert sorted(view.name for view in found) == sorted(names)
 
 
-@pytest.mark.parametrize(
+@each(
     ("query", "names"),
     [
         ("age:>1d", ["old"]),

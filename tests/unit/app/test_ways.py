@@ -15,6 +15,7 @@ from quicksand_tui.model.keymap import LETTERS, jump_codes
 from quicksand_tui.screens.jump import JumpScreen
 from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.views.main_layout import Part
+from tests.each import each
 from tests.unit.app.fakes import (
     AGENT,
     FULL,
@@ -44,7 +45,7 @@ def five() -> FakeService:
     return FakeService(replace(FULL, sandboxes=FIVE))
 
 
-@pytest.mark.parametrize("count", [0, 1, 26, 27, 300, 700])
+@each("count", [0, 1, 26, 27, 300, 700])
 def test_no_code_begins_another_one(count: int) -> None:
     codes = jump_codes(count)
     assert len(codes) == min(count, len(LETTERS) ** 2) == len(set(codes))

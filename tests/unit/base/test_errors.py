@@ -19,10 +19,12 @@ from quicksand.base.remedies import FREE_SPACE, MESSAGE_MAX, WORD_MAX, Remedy, W
 from quicksand.records.config import SandboxConfig, check_name
 from quicksand.records.machine_options import check_disk_size, parse_size
 
+from tests.each import each
+
 LONG = "x" * 100_000
 
 
-@pytest.mark.parametrize(
+@each(
     "options",
     [
         {"image": "debian\0" + LONG},
@@ -124,7 +126,7 @@ def test_a_disk_below_its_base_is_an_error(size: int) -> None:
     check_disk_size(1024, 1024, "x")
 
 
-@pytest.mark.parametrize(
+@each(
     "kind", ["StateError", "HostError", "ImageError", "MachineError", "AgentError", "QemuNotFound"]
 )
 def test_what_the_published_engine_raises_as_a_runtime_error_is_one(kind: str) -> None:

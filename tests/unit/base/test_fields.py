@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from quicksand.base.fields import WHOLE_MAX, Fields
 
+from tests.each import each
+
 VALUES: dict[str, Any] = {
     "text": "x", "flag": True, "whole": 5, "real": 0.5, "texts": ["a"], "items": [1, {}],
     "fields": {"a": 1},
@@ -27,23 +29,21 @@ WRONG: dict[str, list[Any]] = {
 }
 
 
-@pytest.mark.parametrize("kind", VALUES)
+@each("kind", VALUES)
 def test_a_right_value_is_taken_as_it_is(kind: str) -> None:
     value = VALUES[kind]
     found = getattr(Fields({"x": value, "more": 1}, "bad record"), kind)("x")
     assert found == (tuple(value) if kind == "texts" else value)
 
 
-@pytest.mark.parametrize(
-    ("kind", "value"), [(kind, value) for kind, values in WRONG.items() for value in values]
-)
+@each(("kind", "value"), [(kind, value) for kind, values in WRONG.items() for value in values])
 def test_a_wrong_one_is_refused_by_name(kind: str, value: Any) -> None:
     with pytest.raises(ValueError, match=r"^bad record: size is .*, no") as caught:
         getattr(Fields({"size": value}, "bad record"), kind)("size")
     assert len(str(caught.value)) < 200
 
 
-@pytest.mark.parametrize("kind", VALUES)
+@each("kind", VALUES)
 def test_a_missing_one_is_named(kind: str) -> None:
     with pytest.raises(ValueError, match=r"^bad record: size is missing$"):
         getattr(Fields({}, "bad record"), kind)("size")
@@ -65,13 +65,13 @@ def test_null_is_nothing_only_where_it_may_be() -> None:
         found.whole("port")
 
 
-@pytest.mark.parametrize("number", [0, -5, 10**19, 1e300])
+@each("number", [0, -5, 10**19, 1e300])
 def test_a_real_number_may_be_a_whole_one_and_large(number: float) -> None:
     found = Fields({"created": number}, "bad record").real("created")
     assert (found, type(found)) == (float(number), float)
 
 
-@pytest.mark.parametrize("value", [None, [], "x", 5])
+@each("value", [None, [], "x", 5])
 def test_what_is_no_object_is_refused(value: Any) -> None:
     with pytest.raises(ValueError, match="bad record: it is no JSON object"):
         Fields(value, "bad record")

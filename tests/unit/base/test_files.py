@@ -32,6 +32,7 @@ from quicksand.base.files import (
 )
 
 from tests.conftest import wait_for
+from tests.each import each
 
 HOLD = """
 import fcntl, os, sys
@@ -251,7 +252,7 @@ def test_a_descriptor_is_left_open_by_no_failure(
 # Reading
 
 
-@pytest.mark.parametrize(
+@each(
     "content",
     [
         b"",

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from quicksand.base.on_demand import homes_of
 
+from tests.each import each
 from tests.unit.test_house import PACKAGES, modules
 
 TABLE = '''"""Some names."""
@@ -78,7 +79,7 @@ def test_all_of_its_names_are_listed(table: str) -> None:
     }
 
 
-@pytest.mark.parametrize("name", PACKAGES_TABLES)
+@each("name", PACKAGES_TABLES)
 def test_each_of_ours_holds_imports_and_nothing_else(name: str) -> None:
     """Its code is run twice; and one that stands in none of `homes_of` could not be asked for."""
     document, *imported, last = ast.parse(PACKAGES_TABLES[name].read_text()).body

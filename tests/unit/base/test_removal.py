@@ -30,6 +30,8 @@ from quicksand.base.removal import (
 )
 from quicksand.records.layout import RuntimeDir, SandboxDir, remove_elsewhere, sandbox_dir
 
+from tests.each import each
+
 ID = "0123456789ab"
 
 
@@ -60,14 +62,14 @@ def test_what_we_made_goes_and_what_its_links_lead_to_stays(home: Path, tmp_path
     remove(ours)
 
 
-@pytest.mark.parametrize(
+@each(
     "name", ["thesis", "0123456", "0123456789aG", "x-0123456789ab", ".-0123456789ab", "..", ".git"]
 )
 def test_other_names_are_no_names_of_ours(name: str) -> None:
     assert id_of(name) is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "id_"),
     [(ID, ID), (f".removed-{ID}", ID), (".building-debian-12.1-deadbeef", "deadbeef")],
 )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import pytest
 from quicksand.records.machine_options import parse_memory
 
 from quicksand_tui.cli.ssh.code import Guest, advice, command_of_editor, home_in, problems
+from tests.each import each
 
 FINE = {
     **{"os": "Linux", "arch": "x86_64", "glibc": "2.41", "disk": "4000000"},
@@ -31,7 +31,7 @@ def test_of_a_guest_that_has_all_nothing_is_said() -> None:
     assert said() == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("other", "words"),
     [
         ({"arch": "riscv64"}, "no server for a guest of riscv64"),
@@ -60,7 +60,7 @@ def test_numbers_that_make_no_sense_are_passed_over() -> None:
     assert said({"disk": "-1"}) == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("editor", "memory", "wants"),
     [
         ("code", "512M", "wants 1 GiB, better 2"),
@@ -91,7 +91,7 @@ def test_the_command_opens_a_directory_of_the_host() -> None:
     assert command_of_editor("zed", "web.qs", "src")[-1] == "ssh://web.qs/src"
 
 
-@pytest.mark.parametrize("told", ["--install-extension=/tmp/x.vsix", "-r", "", "x", "/a\x1b[2J"])
+@each("told", ["--install-extension=/tmp/x.vsix", "-r", "", "x", "/a\x1b[2J"])
 def test_a_home_that_is_no_path_is_not_given_to_an_editor(told: str) -> None:
     """A guest says what it likes; the editor runs on this host."""
     assert home_in(told) == "/"

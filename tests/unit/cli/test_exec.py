@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from quicksand_tui.cli import click_commands, main
 from quicksand_tui.cli.guests import exec as exec_module
 from quicksand_tui.cli.guests import executing
+from tests.each import each
 
 WORDS = st.one_of(
     st.sampled_from(["--", "-", "-x", "--json", "--help", "exec", "", "-i", "true", "a b"]),
@@ -44,7 +45,7 @@ def test_the_plain_line_means_what_it_means_to_click(name: str, command: list[st
         assert runs.said[0] == runs.said[1]
 
 
-@pytest.mark.parametrize(
+@each(
     "line",
     [
         ["exec"],

@@ -5,10 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import pytest
 from quicksand.base.paths import Paths
 
 from quicksand_tui.verbs.index import all_verbs
+from tests.each import each
 from tests.unit.app.test_reader import make
 
 MODULES = sorted({verb.module for verb in all_verbs()})
@@ -39,7 +39,7 @@ def test_no_module_of_the_command_line_loads_textual() -> None:
     assert not loaded & {"textual", "rich"}
 
 
-@pytest.mark.parametrize("module", MODULES)
+@each("module", MODULES)
 def test_the_help_of_a_command_does_not_load_textual(module: str) -> None:
     name = next(verb.name for verb in all_verbs() if verb.module == module)
     code = f"from quicksand_tui.cli.main import run; run([{name!r}, '--help'])"
@@ -47,7 +47,7 @@ def test_the_help_of_a_command_does_not_load_textual(module: str) -> None:
     assert not loaded & {"textual", "rich"}
 
 
-@pytest.mark.parametrize("argv", [["ps"], ["ps", "-a", "--json"], ["--help"], ["logs", "x"]])
+@each("argv", [["ps"], ["ps", "-a", "--json"], ["--help"], ["logs", "x"]])
 def test_quick_commands_do_not_load_asyncio(argv: list[str]) -> None:
     loaded = modules_after(f"from quicksand_tui.cli.main import run; run({argv!r})")
     assert not loaded & {"asyncio", "textual", "rich", "qemu.qmp", "quicksand.sandbox"}

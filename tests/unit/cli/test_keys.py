@@ -8,11 +8,12 @@ from quicksand.base.errors import ConfigError
 from quicksand_tui.cli.click_commands import parse_keys
 from quicksand_tui.cli.guests.terminal import DetachKeys
 from quicksand_tui.verbs.parameters import DEFAULT_KEYS
+from tests.each import each
 
 SEQUENCE = parse_keys(DEFAULT_KEYS)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "codes"),
     [
         ("ctrl-],d", b"\x1dd"),
@@ -26,13 +27,13 @@ def test_keys_are_parsed(text: str, codes: bytes) -> None:
     assert parse_keys(text) == codes
 
 
-@pytest.mark.parametrize("text", ["", "ctrl-", "ctrl-1", "ab", "ctrl-],", "é", "alt-x"])
+@each("text", ["", "ctrl-", "ctrl-1", "ab", "ctrl-],", "é", "alt-x"])
 def test_what_is_no_key_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="no key"):
         parse_keys(text)
 
 
-@pytest.mark.parametrize(
+@each(
     ("typed", "sent", "found"),
     [
         ([b"ls\n"], b"ls\n", False),

@@ -18,6 +18,7 @@ from quicksand.records.layout import sandbox_dir
 from quicksand_tui.cli.output import Exit
 from quicksand_tui.cli.this_host.looking import Log, last_lines
 from tests.conftest import wait_for
+from tests.each import each
 from tests.unit.cli.run_cli import MODULE, make_stopped, quicksand
 
 
@@ -56,9 +57,7 @@ def test_what_qemu_said_is_another_log(console: Path) -> None:
     assert quicksand("logs", "web", "--qemu").stdout == b"warning\n"
 
 
-@pytest.mark.parametrize(
-    ("count", "shown"), [(None, b"a\nb\nc"), (0, b""), (1, b"c"), (2, b"b\nc"), (9, b"a\nb\nc")]
-)
+@each(("count", "shown"), [(None, b"a\nb\nc"), (0, b""), (1, b"c"), (2, b"b\nc"), (9, b"a\nb\nc")])
 def test_the_last_lines(count: int | None, shown: bytes) -> None:
     assert b"".join(last_lines(iter([b"a\n", b"b\nc"]), count)) == shown
 

@@ -15,6 +15,7 @@ from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import MEANINGS, Exit
 from quicksand_tui.verbs.index import all_verbs
 from quicksand_tui.verbs.verb import AnyVerb
+from tests.each import each
 from tests.unit.cli.run_cli import MODULE, make_stopped, quicksand
 
 AVAILABLE = list(all_verbs())
@@ -41,7 +42,7 @@ def test_the_help_names_every_command_and_every_exit_code(
     assert set(MEANINGS) == set(Exit)
 
 
-@pytest.mark.parametrize("verb", AVAILABLE, ids=NAMES)
+@each("verb", AVAILABLE, ids=NAMES)
 def test_every_command_is_the_one_that_the_table_tells_of(verb: AnyVerb) -> None:
     command = load(verb)
     assert command.name == verb.name
@@ -56,7 +57,7 @@ def test_every_command_has_help(verb: AnyVerb, capsys: pytest.CaptureFixture[str
     assert out.startswith(f"Usage: quicksand-tui {verb.name}")
 
 
-@pytest.mark.parametrize("verb", AVAILABLE, ids=NAMES)
+@each("verb", AVAILABLE, ids=NAMES)
 def test_every_option_has_help(verb: AnyVerb) -> None:
     for parameter in load(verb).params:
         if isinstance(parameter, click.Option):
@@ -205,7 +206,7 @@ def test_a_full_disk_is_an_error(unbuffered: str) -> None:
     assert result.stderr == b"quicksand-tui: No space left on device\n"
 
 
-@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@each("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_closed_standard_streams_are_no_trouble(closed: str) -> None:
     script = f'"$@" {closed}'
     result = subprocess.run(

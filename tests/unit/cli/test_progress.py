@@ -13,6 +13,7 @@ from quicksand.base.progress import WHOLE
 from quicksand_tui.cli import progress_display
 from quicksand_tui.cli.progress_display import BuildProgress, Rate, StartProgress
 from tests.conftest import wait_for
+from tests.each import each
 from tests.pty_terminal import PtyTerminal
 from tests.unit.cli.corpus import HOSTILE
 
@@ -117,7 +118,7 @@ def test_however_it_ends_nothing_of_it_stays(typed: bytes, status: int) -> None:
         assert not [line for line in screen(terminal) if "copying" in line or "━" in line]
 
 
-@pytest.mark.parametrize(
+@each(
     ("columns", "words"),
     [
         (24, ["50 %", "left"]),

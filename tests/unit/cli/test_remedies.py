@@ -20,6 +20,7 @@ from quicksand.base.remedies import FREE_SPACE, PYTHON, Remedy, Verb, Words
 from quicksand_tui.cli.click_commands import load
 from quicksand_tui.model.remedy_words import COMMANDS, as_command, hint_of, text_of
 from quicksand_tui.verbs.index import find_verb
+from tests.each import each
 
 ROOT = Path(__file__).parents[3]
 
@@ -95,7 +96,7 @@ def test_words_survive_json() -> None:
         assert Words.from_json(json.loads(json.dumps(words.to_json()))) == words
 
 
-@pytest.mark.parametrize(
+@each(
     "value",
     [{}, {"parts": 1, "python": ""}, {"parts": [1], "python": ""},
      {"parts": [{"verb": "no such", "args": {}}], "python": ""},
@@ -118,7 +119,7 @@ def test_each_verb_has_a_command_and_asks_both_faces_for_the_same() -> None:
         assert verb in extra or fields(call) == fields(COMMANDS[verb]), verb
 
 
-@pytest.mark.parametrize("verb", sorted(COMMANDS))
+@each("verb", sorted(COMMANDS))
 def test_each_command_is_one(verb: str) -> None:
     first, *words = (
         COMMANDS[verb]
@@ -136,7 +137,7 @@ def test_each_command_is_one(verb: str) -> None:
     assert {word for word in words if word.startswith("-")} <= options
 
 
-@pytest.mark.parametrize("call", sorted(PYTHON.values()))
+@each("call", sorted(PYTHON.values()))
 def test_each_call_is_python(call: str) -> None:
     source = call.format(name="web", id="a1", at="clean", arch="arm64", file="f").strip("`")
     tree = ast.parse(source, mode="eval")

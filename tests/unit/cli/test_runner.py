@@ -15,9 +15,10 @@ from quicksand_tui.cli import runner
 from quicksand_tui.cli.guests.executing import starting
 from quicksand_tui.cli.output import Exit
 from quicksand_tui.cli.runner import Signals, run_async, run_in_sandbox
+from tests.each import each
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@each("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_the_command_after_its_clearing_up(number: signal.Signals) -> None:
     cleared = []
 
@@ -34,8 +35,8 @@ def test_a_signal_ends_the_command_after_its_clearing_up(number: signal.Signals)
     assert cleared == [True]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-@pytest.mark.parametrize("again", [False, True])
+@each("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@each("again", [False, True])
 def test_a_command_in_a_guest_gets_the_signal_and_the_second_one_ends_us(
     number: signal.Signals, again: bool
 ) -> None:
@@ -73,8 +74,8 @@ def test_a_command_that_does_not_heed_a_signal_is_not_waited_for_for_ever(
     assert run_async(main) == 128 + signal.SIGTERM
 
 
-@pytest.mark.parametrize("command", ["exec", "run"])
-@pytest.mark.parametrize(("before", "code"), [("", -signal.SIGINT), ("SIG_IGN", Exit.USAGE)])
+@each("command", ["exec", "run"])
+@each(("before", "code"), [("", -signal.SIGINT), ("SIG_IGN", Exit.USAGE)])
 def test_an_interrupt_before_the_command_runs_ends_it_at_once(
     command: str, before: str, code: int
 ) -> None:

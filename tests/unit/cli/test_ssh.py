@@ -6,15 +6,15 @@ import os
 import subprocess
 from pathlib import Path
 
-import pytest
 from quicksand.base.paths import Paths
 from quicksand.records.host_sockets import ssh_masters
 
 from quicksand_tui.cli.ssh.ssh_command import has_forwards
+from tests.each import each
 from tests.unit.cli.run_cli import MODULE
 
 
-@pytest.mark.parametrize(
+@each(
     "words",
     [
         ["-L", "8080:127.0.0.1:80"],
@@ -31,7 +31,7 @@ def test_forwards_have_a_connection_of_their_own(words: list[str]) -> None:
     assert has_forwards(words)
 
 
-@pytest.mark.parametrize(
+@each(
     "words",
     [
         [],

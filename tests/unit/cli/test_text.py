@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from quicksand_tui.model.text import COMBINING_MAX, Plain, clean, clean_lines
+from tests.each import each
 from tests.unit.cli.corpus import HOSTILE
 
 
-@pytest.mark.parametrize("text", HOSTILE, ids=ascii)
+@each("text", HOSTILE, ids=ascii)
 def test_cleaned_text_only_prints(text: str) -> None:
     assert clean(text).isprintable()
 
@@ -20,7 +20,7 @@ def test_whatever_is_cleaned_only_prints(text: str) -> None:
     assert clean(text).isprintable()
 
 
-@pytest.mark.parametrize("text", ["plain", "größe ✓ 日本語 ไทย", "Việt", ""])
+@each("text", ["plain", "größe ✓ 日本語 ไทย", "Việt", ""])
 def test_honest_text_stays_as_it_is(text: str) -> None:
     assert clean(text) == text
 
@@ -37,7 +37,7 @@ def test_lines_are_kept_where_that_is_wanted() -> None:
     assert clean_lines("one\r\ntwo\tthree\rfour\x1b") == "one\ntwo\tthree\\x0dfour\\x1b"
 
 
-@pytest.mark.parametrize("text", HOSTILE, ids=ascii)
+@each("text", HOSTILE, ids=ascii)
 def test_a_plain_log_has_text_line_breaks_and_tabs_only(text: str) -> None:
     plain = Plain().feed(text.encode("utf-8", "surrogatepass"), final=True)
     assert all(c.isprintable() or c in "\n\t" for c in plain)
@@ -55,7 +55,7 @@ def test_a_plain_log_does_not_depend_on_how_it_is_cut(data: bytes, cuts: list[in
     assert all(c.isprintable() or c in "\n\t" for c in whole)
 
 
-@pytest.mark.parametrize(
+@each(
     ("raw", "shown"),
     [
         (b"\x1b[1;32m[ OK ]\x1b[0m Started\r\n", "[ OK ] Started\n"),

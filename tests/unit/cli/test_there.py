@@ -24,6 +24,7 @@ from quicksand_tui.cli.hosts.there import read_line
 from quicksand_tui.verbs.index import all_verbs
 from quicksand_tui.verbs.verb import Kind
 from tests.conftest import wait_for
+from tests.each import each
 from tests.pty_terminal import PtyTerminal
 from tests.ssh_server import FarHost, far_environ, find_sshd, lock_key, with_sshd, without_sshd
 from tests.unit.cli.run_cli import MODULE, make_stopped, quicksand
@@ -320,7 +321,7 @@ def test_a_machine_that_cannot_be_reached_is_told_with_the_words_of_ssh() -> Non
     assert b"refused" in found.stderr.lower()
 
 
-@pytest.mark.parametrize(
+@each(
     ("argv", "words"),
     [
         (["--host", "ssh://-oProxyCommand=id", "ps"], b"no valid host"),
@@ -348,7 +349,7 @@ def test_lines_that_make_no_sense_are_refused_before_ssh_is_called(
     assert words in found.stderr
 
 
-@pytest.mark.parametrize(
+@each(
     ("argv", "host"),
     [
         (["--host", "a", "ps"], Chosen("a", ("ps",), True)),
@@ -367,7 +368,7 @@ def test_the_machine_stands_in_front_of_the_command(
     assert find_host(argv, {"QUICKSAND_HOST": "b"}) == host
 
 
-@pytest.mark.parametrize(
+@each(
     ("argv", "words"),
     [
         ("ps -a", "ps -a"),
@@ -395,7 +396,7 @@ def test_a_line_is_carried_out_by_that_program(argv: str, words: str) -> None:
         assert (" ".join(line.words), line.is_from_here) == (words, False)
 
 
-@pytest.mark.parametrize(
+@each(
     "argv",
     [
         *("exec w -- df -h", "exec -i w cat -", "exec -e TOKEN w x", "exec w -- ls --help"),
@@ -504,7 +505,7 @@ def test_a_file_that_would_be_replaced_is_refused_before_the_work(tmp_path: Path
     assert b"is there already" in found.stderr
 
 
-@pytest.mark.parametrize("argv", [["ps", "--help"], ["exec", "-h"], ["checkpoint", "rm", "--help"]])
+@each("argv", [["ps", "--help"], ["exec", "-h"], ["checkpoint", "rm", "--help"]])
 def test_help_is_here(argv: list[str]) -> None:
     found = subprocess.run(
         [*MODULE, "--host", "ssh://nowhere.invalid", *argv],

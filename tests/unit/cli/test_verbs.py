@@ -24,6 +24,7 @@ from quicksand_tui.cli.click_commands import cli, load
 from quicksand_tui.verbs.call import AS_JSON, command_line
 from quicksand_tui.verbs.index import all_verbs, find_verb
 from quicksand_tui.verbs.verb import AnyVerb, Kind, Parameter
+from tests.each import each
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -51,7 +52,7 @@ def parse(record: AnyVerb, words: list[str]) -> click.Context:
     return command.make_context(verb, [*part, *words], resilient_parsing="--help" in words)
 
 
-@pytest.mark.parametrize("record", ALL, ids=lambda record: record.name)
+@each("record", ALL, ids=lambda record: record.name)
 def test_a_command_takes_what_its_record_says_and_nothing_else(record: AnyVerb) -> None:
     command = command_of(record)
     expected = [found for found in record.parameters if found.kind not in FROM_ELSEWHERE]

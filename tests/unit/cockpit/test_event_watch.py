@@ -20,6 +20,7 @@ from quicksand_tui.door.look import Reader
 from quicksand_tui.model.happened import differences
 from quicksand_tui.model.shown_sandboxes import SandboxView
 from quicksand_tui.model.world import World
+from tests.each import each
 from tests.unit.app.fakes import FULL, WEB_PAST
 
 
@@ -71,7 +72,7 @@ def test_a_reader_that_is_started_again_tells_what_one_that_went_on_would(tmp_pa
             assert list(differences(cursor.world, now)) == same
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     ["", "precious", "{}", "[]", '{"schema_version": 2}', '{"schema_version": 1, "sandboxes": 7}',
      json.dumps({"schema_version": 1, "events_until": 1, "sandboxes": [{"id": 1}], "commands": {}}),

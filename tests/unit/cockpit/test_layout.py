@@ -21,6 +21,7 @@ from quicksand_tui.views.main_layout import (
     columns,
     widened,
 )
+from tests.each import each
 
 SHAPES = st.builds(
     Shape,
@@ -74,7 +75,7 @@ def test_what_has_the_focus_is_seen(width: int, height: int, shape: Shape, needs
         assert focus in found.places
 
 
-@pytest.mark.parametrize(("width", "count"), [(80, 1), (99, 1), (100, 2), (179, 2), (180, 3)])
+@each(("width", "count"), [(80, 1), (99, 1), (100, 2), (179, 2), (180, 3)])
 def test_columns(width: int, count: int) -> None:
     assert columns(width) == count
     assert not arrange(width, STACKED_FROM, Shape(), Part.LISTS).tree_is_tab

@@ -20,6 +20,7 @@ from quicksand_tui.home.state import (
     recall_shape,
 )
 from quicksand_tui.views.main_layout import USUAL_NEEDS, Needs, Shape, Tab
+from tests.each import each
 
 
 def test_values_are_there_in_the_next_run(tmp_path: Path) -> None:
@@ -32,9 +33,7 @@ def test_values_are_there_in_the_next_run(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-@pytest.mark.parametrize(
-    "text", ["", "[]", "{", '"x"', "\0", "[" * 100_000, "\udcff", " " * 20_000_000]
-)
+@each("text", ["", "[]", "{", '"x"', "\0", "[" * 100_000, "\udcff", " " * 20_000_000])
 def test_a_file_that_makes_no_sense_is_forgotten(tmp_path: Path, text: str) -> None:
     path = tmp_path / "app.json"
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
@@ -86,7 +85,7 @@ def test_a_shape_comes_back_but_no_shell_opens_by_itself() -> None:
     assert recall_shape(remembered) == Shape()
 
 
-@pytest.mark.parametrize("kept", [None, 5, [], {"lists": "x", "tab": 7}, {"tab": []}])
+@each("kept", [None, 5, [], {"lists": "x", "tab": 7}, {"tab": []}])
 def test_a_shape_that_makes_no_sense_is_the_usual_one(kept: object) -> None:
     remembered = Remembered()
     remembered.put(SHAPE_NAME, kept)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from quicksand.things.status import Status
 
 from quicksand_tui.model.geometry import Rect
@@ -20,12 +19,13 @@ from quicksand_tui.model.wall_plan import (
     is_question,
     lay_out,
 )
+from tests.each import each
 
 SIZES = ((80, 22), (100, 28), (120, 34), (160, 43), (200, 48), (30, 8), (10, 3), (1, 1))
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 7, 12, 20, 100])
+@each("size", SIZES)
+@each("count", [1, 2, 3, 4, 5, 7, 12, 20, 100])
 def test_tiles_take_the_whole_room_and_do_not_overlap(size: tuple[int, int], count: int) -> None:
     width, height = size
     places = lay_out(count, width, height)
@@ -72,7 +72,7 @@ def test_a_new_tile_takes_the_place_of_one_that_is_gone() -> None:
     assert order.arrange("axcy", ()) == ["a", "x", "c", "y"]
 
 
-@pytest.mark.parametrize(
+@each(
     "line",
     [
         "Apply this edit? [y/n] ",
@@ -90,7 +90,7 @@ def test_a_question_is_told_from_output(line: str) -> None:
     assert is_question(line)
 
 
-@pytest.mark.parametrize(
+@each(
     "line",
     [
         "root@web:~/src# ",
@@ -133,7 +133,7 @@ def test_a_title_tells_name_state_cpu_silence_program_and_directory() -> None:
     assert head_text(FACTS, 8) == "web ● 2%"
 
 
-@pytest.mark.parametrize(
+@each(
     ("seconds", "said"),
     [(None, ""), (0.0, ""), (1.0, " idle 1s"), (47.0, " idle 40s"), (61.0, " idle 1m")],
 )
@@ -144,7 +144,7 @@ def test_a_title_tells_the_time_since_the_last_output(seconds: float | None, sai
     )
 
 
-@pytest.mark.parametrize(
+@each(
     ("program", "directory", "said"),
     [("-bash", "/root", "bash ~"), ("/bin/sh -l", "/rooted", "sh /rooted"), ("", "", "")],
 )
@@ -155,7 +155,7 @@ def test_a_shell_is_told_by_its_name_alone(program: str, directory: str, said: s
     assert head_text(facts, 60) == "a ●" + (f" ─ {said}" if said else "")
 
 
-@pytest.mark.parametrize(
+@each(
     ("changes", "said"),
     [
         ({}, ""),

@@ -9,8 +9,7 @@ import ast
 import re
 from pathlib import Path
 
-import pytest
-
+from tests.each import each
 from tests.unit.compat.checker import compared_calls
 from tests.unit.compat.shims import CORE, run, said_by
 
@@ -62,7 +61,7 @@ def test_a_table_of_what_ours_does_not_have_is_all_differences(tmp_path: Path) -
     ]
 
 
-@pytest.mark.parametrize(
+@each(
     ("theirs", "ours", "what"),
     [
         ("(a, b=1)", "(a, b=1, c=2)", []),

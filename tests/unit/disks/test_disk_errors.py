@@ -25,8 +25,10 @@ from quicksand_disks import (
     qcow2,
 )
 
+from tests.each import each
 
-@pytest.mark.parametrize(
+
+@each(
     ("error", "kind"),
     [
         (DiskFileError("x.qcow2 is damaged", hint="convert it"), ImageError),

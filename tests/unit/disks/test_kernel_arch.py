@@ -14,6 +14,7 @@ from quicksand.disks.images.disk_layers import create_overlay
 from quicksand.disks.images.resolve import ImageResolver
 from quicksand.disks.images.vmlinux import extract_zboot
 
+from tests.each import each
 from tests.unit.disks.kernels import (
     ARM64,
     PACKERS,
@@ -27,7 +28,7 @@ from tests.unit.disks.kernels import (
 X86, ARM = Architecture.X86_64, Architecture.ARM64
 
 
-@pytest.mark.parametrize(
+@each(
     ("kernel", "expected"),
     [
         (make_bzimage(pack_gzip(make_elf())), X86),
@@ -46,7 +47,7 @@ def test_the_first_bytes_tell_the_processor(kernel: bytes, expected: Architectur
     assert kernel_arch(kernel[:4096]) is expected
 
 
-@pytest.mark.parametrize(
+@each(
     ("kernel", "arch", "is_fit"),
     [
         (ARM64, ARM, True),
@@ -74,7 +75,7 @@ def test_a_kernel_for_another_processor_is_refused_by_its_path(
     assert other.debian in caught.value.hint
 
 
-@pytest.mark.parametrize("pack", PACKERS.values(), ids=PACKERS)
+@each("pack", PACKERS.values(), ids=PACKERS)
 def test_the_kernel_is_taken_out_of_its_efi_program(
     tmp_path: Path, pack: Callable[[bytes], bytes]
 ) -> None:
@@ -86,7 +87,7 @@ def test_the_kernel_is_taken_out_of_its_efi_program(
     check_kernel(kernel)
 
 
-@pytest.mark.parametrize(
+@each(
     ("kernel", "why"),
     [
         (lambda: make_zboot(pack_gzip(ARM64))[:0x210], "cut off"),

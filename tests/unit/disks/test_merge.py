@@ -19,6 +19,7 @@ from quicksand_disks.qcow2.writing import BACKING_NAME_MAX, CLUSTER, L2_COVERS
 from quicksand_disks.qcow2_header import VIRTUAL_SIZE_MAX
 
 from tests.conftest import examples
+from tests.each import each
 from tests.faults import Fault, fault
 from tests.unit.disks.diff.disks import write_clusters
 from tests.unit.disks.test_overlay import QemuImg, qemu_img
@@ -299,8 +300,8 @@ def test_a_full_disk_at_any_write_leaves_what_was_there(
     assert read_disk(target) == read_disk(*layers)
 
 
-@pytest.mark.parametrize("kind", [KeyboardInterrupt, RuntimeError, OSError])
-@pytest.mark.parametrize("compress", [False, True])
+@each("kind", [KeyboardInterrupt, RuntimeError, OSError])
+@each("compress", [False, True])
 def test_an_interruption_leaves_nothing(
     tmp_path: Path, kind: type[BaseException], compress: bool
 ) -> None:

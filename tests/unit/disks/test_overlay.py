@@ -18,6 +18,8 @@ from quicksand.disks.images.disk_layers import create_overlay
 from quicksand.qemu.binaries import find_binaries
 from quicksand_disks.qcow2.writing import BACKING_NAME_MAX, L2_COVERS, SIZE_MAX
 
+from tests.each import each
+
 MIB = 1024 * 1024
 GIB = 1024 * MIB
 
@@ -142,7 +144,7 @@ def test_an_overlay_takes_next_to_no_space_and_is_private(tmp_path: Path, base: 
     assert stat.S_IMODE(found.st_mode) == 0o600
 
 
-@pytest.mark.parametrize("size", [0, -1, -GIB, SIZE_MAX + 1, 2**63, 2**64])
+@each("size", [0, -1, -GIB, SIZE_MAX + 1, 2**63, 2**64])
 def test_an_impossible_size_is_refused_and_no_file_made(tmp_path: Path, size: int) -> None:
     path = tmp_path / "disk.qcow2"
     with pytest.raises(ConfigError, match="not possible"):

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 from quicksand.disks.images.vmlinux import VMLINUX_MAX, extract_vmlinux, shrink_elf
 
+from tests.each import each
 from tests.unit.disks.kernels import (
     OTHER_NOTE,
     PACKERS,
@@ -45,7 +46,7 @@ def test_shrinking_keeps_what_is_loaded_and_where() -> None:
     assert shrink_elf(small) == small
 
 
-@pytest.mark.parametrize("size", [0x208, 0x24F, 5 * 512, 5 * 512 + 20])
+@each("size", [0x208, 0x24F, 5 * 512, 5 * 512 + 20])
 def test_a_bzimage_that_is_cut_off_is_damaged(size: int) -> None:
     whole = make_bzimage(pack_gzip(make_elf()))
     with pytest.raises(ValueError, match="cut off"):
@@ -78,7 +79,7 @@ def test_compressed_data_that_end_early_are_noticed(pack: Pack) -> None:
         extract_vmlinux(make_bzimage(packed[: len(packed) // 2] + size_of(elf)))
 
 
-@pytest.mark.parametrize(
+@each(
     ("pack", "size", "claimed", "why"),
     [
         (pack_gzip, 1 << 26, 1000, "compressed data are damaged"),
@@ -101,7 +102,7 @@ def test_a_bomb_is_refused_before_it_takes_memory(
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize(
+@each(
     ("kernel", "why"),
     [
         (b"", "not a bzImage"),
@@ -117,7 +118,7 @@ def test_other_kernels_are_no_error_but_another_kind(kernel: bytes, why: str) ->
         extract_vmlinux(kernel)
 
 
-@pytest.mark.parametrize(
+@each(
     ("elf", "why"),
     [
         (make_elf(notes=OTHER_NOTE), "no PVH entry"),
@@ -131,7 +132,7 @@ def test_what_qemu_cannot_start_is_no_error_but_another_kind(elf: bytes, why: st
         shrink_elf(elf)
 
 
-@pytest.mark.parametrize("size", [10, 63, 100, 0x1020, 0x1100])
+@each("size", [10, 63, 100, 0x1020, 0x1100])
 def test_an_elf_file_that_is_cut_off_is_damaged(size: int) -> None:
     with pytest.raises(ValueError, match="cut off"):
         shrink_elf(make_elf()[:size])
@@ -141,7 +142,7 @@ NOTE = (4, 4, 0x1000, 0, 0, len(XEN_ENTRY), len(XEN_ENTRY), 4)
 LOAD = (1, 5, 0, 0, 0, 0x1000, 0x1000, 0)
 
 
-@pytest.mark.parametrize(
+@each(
     ("head", "why"),
     [
         (elf_of(*[LOAD] * 30, NOTE), "overlap"),

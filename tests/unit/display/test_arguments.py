@@ -12,6 +12,8 @@ from quicksand.display.hands import pixel_on, place_on
 from quicksand.display.recording import Recording
 from quicksand.life.sandbox_display import Display
 
+from tests.each import each
+
 Call = Callable[[Display], Awaitable[None]]
 
 WRONG: dict[str, tuple[Call, str, str]] = {
@@ -68,7 +70,7 @@ async def test_what_a_recording_is_not(changes: dict[str, Any], hint: str, tmp_p
     assert hint in caught.value.hint
 
 
-@pytest.mark.parametrize("size", [(1280, 800), (1, 1), (1366, 768), (5120, 2160), (16383, 9)])
+@each("size", [(1280, 800), (1, 1), (1366, 768), (5120, 2160), (16383, 9)])
 def test_the_pixel_of_a_place_is_the_one_that_was_aimed_at(size: tuple[int, int]) -> None:
     width, height = size
     for x in range(width):
@@ -78,7 +80,7 @@ def test_the_pixel_of_a_place_is_the_one_that_was_aimed_at(size: tuple[int, int]
     assert pixel_on(size, (32767, 32767)) == (width - 1, height - 1)
 
 
-@pytest.mark.parametrize("pixel", [(-5, 10), (640, 0), (0, 480), ("a", 1)])
+@each("pixel", [(-5, 10), (640, 0), (0, 480), ("a", 1)])
 def test_what_is_no_pixel(pixel: Any) -> None:
     with pytest.raises(ConfigError, match="is no pixel") as caught:
         place_on((640, 480), *pixel)

@@ -11,9 +11,10 @@ from quicksand.display.asked import choose_format, write_picture
 from quicksand_vnc import Format
 
 from quicksand_tui.model.remedy_words import hint_of
+from tests.each import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("wanted", "name", "form"),
     [
         (None, None, Format.PNG),

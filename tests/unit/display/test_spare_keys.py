@@ -21,6 +21,7 @@ from quicksand.display.any_text import (
 from quicksand_vnc import STROKES
 
 from tests.conftest import examples
+from tests.each import each
 
 KEYMAP = """\
 keycode   8 =
@@ -58,7 +59,7 @@ def test_keys_that_have_lost_their_characters_are_free() -> None:
     assert (keys.count, keys.record) == (4, "")
 
 
-@pytest.mark.parametrize("record", ["", "not found.", '"222:110000"', '"7:61 24a:62 :: 5: :61"'])
+@each("record", ["", "not found.", '"222:110000"', '"7:61 24a:62 :: 5: :61"'])
 def test_a_record_that_is_none(record: str) -> None:
     assert SpareKeys.parse(KEYMAP, record).record == ""
 
@@ -133,7 +134,7 @@ def test_only_what_a_us_keyboard_lacks_needs_the_tool() -> None:
     assert needs_tool("naïve") and needs_tool("漢") and needs_tool("\N{GRINNING FACE}")
 
 
-@pytest.mark.parametrize("text", ["\x1b", "a\0", "\r", "\x7f", "\ud800", "\u202e"])
+@each("text", ["\x1b", "a\0", "\r", "\x7f", "\ud800", "\u202e"])
 def test_what_cannot_be_typed(text: str) -> None:
     with pytest.raises(ConfigError, match="cannot be typed"):
         check_text(text, 10)

@@ -15,6 +15,8 @@ from quicksand.base.errors import ConfigError
 from quicksand.desktop import Desktop
 from quicksand.display.hands import place_on
 
+from tests.each import each
+
 
 class Specified(Protocol):
     async def screenshot(self, path: str | Path) -> Any: ...
@@ -29,7 +31,7 @@ class Specified(Protocol):
 METHODS = [method for method in vars(Specified).values() if inspect.iscoroutinefunction(method)]
 
 
-@pytest.mark.parametrize("wanted", METHODS, ids=lambda method: method.__name__)
+@each("wanted", METHODS, ids=lambda method: method.__name__)
 def test_the_methods_take_what_it_says(wanted: Callable[..., Any]) -> None:
     found = getattr(Sandbox, wanted.__name__)
     assert inspect.iscoroutinefunction(found)
@@ -99,7 +101,7 @@ def test_there_is_a_display_only_where_one_is_asked_for() -> None:
     assert isinstance(inspect.getattr_static(Sandbox, "vnc_port"), property)
 
 
-@pytest.mark.parametrize("system", ["Ubuntu", "Alpine", "Debian"])
+@each("system", ["Ubuntu", "Alpine", "Debian"])
 def test_desktops_have_classes_of_their_own(system: str) -> None:
     kind = getattr(quicksand, f"{system}DesktopSandbox")
     config = kind(memory="1G").config

@@ -14,6 +14,7 @@ from quicksand.records.config import SandboxConfig
 from quicksand.records.layout import MachineDir
 
 from quicksand_tui.model.remedy_words import hint_of
+from tests.each import each
 
 
 class FakeMonitor:
@@ -77,7 +78,7 @@ async def test_a_port_that_is_taken(machine: MachineDir, monitor: FakeMonitor) -
     assert monitor.done[-1] == ("close", {})
 
 
-@pytest.mark.parametrize("port", [-1, 65536, True, "5901", 5.5])
+@each("port", [-1, 65536, True, "5901", 5.5])
 def test_what_is_no_port(port: object) -> None:
     with pytest.raises(ConfigError, match="is not a port"):
         SandboxConfig.parse({"image": "x", "enable_display": True, "vnc_port": port})

@@ -21,6 +21,7 @@ from quicksand_fleet.capacity import Capacity, decode_capacity, encode_capacity
 from quicksand_fleet.far_end import MachineOfFleets
 from quicksand_fleet.interface import FleetHost, HostState, Need
 
+from tests.each import each
 from tests.unit.fleet.fakes import GIB, room_for
 from tests.unit.remote.far import links, until
 
@@ -114,7 +115,7 @@ def test_a_line_is_read_as_it_was_written() -> None:
     assert (found.machine_id, found.memory_bytes, [*found.images]) == (ID, GIB, ["a"])
 
 
-@pytest.mark.parametrize(
+@each(
     "change",
     [
         {"machine_id": "../../x"},

@@ -15,6 +15,7 @@ from quicksand.guest.agent.session import Session
 from quicksand.guest.agent.wire import Stream
 from quicksand.guest.directory_watch import NAME_MAX, Splitter, WatchEvent, WatchKind, watch
 
+from tests.each import each
 from tests.unit.guest.agent.fake_agent import FakeAgent, session_with
 
 
@@ -41,7 +42,7 @@ def test_events_are_found_however_the_stream_is_cut(
     assert found == [(list(WatchKind)[kind - 1], name) for kind, name in sent]
 
 
-@pytest.mark.parametrize("bad", [record(0), record(8), record(1, b"x", 2),
+@each("bad", [record(0), record(8), record(1, b"x", 2),
                                  struct.pack("!HBB", NAME_MAX + 1, 1, 0)])  # fmt: skip
 def test_what_is_no_event_is_refused(bad: bytes) -> None:
     splitter = Splitter()

@@ -16,6 +16,8 @@ from quicksand import CommandFailedError, ExecuteResult, GuestFiles
 from quicksand.base.errors import AgentCode, AgentRefusedError
 from quicksand.guest.execution import LAST_LINES
 
+from tests.each import each
+
 FAILED = ExecuteResult(stdout="out\n", stderr="one\n\x1b[2Jtwo\n", exit_code=2)
 
 
@@ -29,7 +31,7 @@ def test_a_checked_result_that_is_ok_is_returned() -> None:
     assert result.check("true") is result
 
 
-@pytest.mark.parametrize(
+@each(
     ("facts", "said"),
     [
         ({}, "`make test` exited with code 2"),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from quicksand.guest.network import parse_traffic
 from quicksand.things.sandbox_facts import GuestTraffic
+
+from tests.each import each
 
 HEAD = b"""Inter-|   Receive                                                |  Transmit
  face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop
@@ -22,7 +23,7 @@ def test_all_interfaces_but_the_loopback_count() -> None:
     assert parse_traffic(text) == GuestTraffic(received=105, sent=26)
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         b"",

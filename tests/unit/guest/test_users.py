@@ -11,6 +11,8 @@ from quicksand.base.errors import AgentProtocolError
 from quicksand.guest.execution import ExecuteResult
 from quicksand.life.guest import InGuest
 
+from tests.each import each
+
 RESULT = ExecuteResult("joe\n", "", 0)
 
 
@@ -46,9 +48,7 @@ async def test_commands_of_a_user_run_as_this_user_with_all_that_was_asked(guest
     )
 
 
-@pytest.mark.parametrize(
-    "reply", [{}, {"uid": "0", "home": "/"}, {"uid": 2**70, "home": "/"}, {"uid": 1, "home": 7}]
-)
+@each("reply", [{}, {"uid": "0", "home": "/"}, {"uid": 2**70, "home": "/"}, {"uid": 1, "home": 7}])
 def test_nonsense_of_the_agent_is_refused(reply: dict[str, Any]) -> None:
     with pytest.raises(AgentProtocolError, match="which user 'joe'"):
         SandboxUser.parse(AsyncMock(), "joe", reply)

@@ -45,6 +45,8 @@ from quicksand.records.mount import Mount
 from quicksand.records.port_forwards import PortForward
 from quicksand.things.checkpoint import Checkpoint
 
+from tests.each import each
+
 CHECKPOINT = Checkpoint(
     tag="one",
     id="ab12cd34ef56",
@@ -66,7 +68,7 @@ CONFIG = SandboxConfig(
 )
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "wanted"),
     [
         (None, type(None)),
@@ -106,7 +108,7 @@ def test_a_value_comes_back_as_it_was(value: Any, wanted: Any) -> None:
     assert decode(json.loads(line), wanted) == value
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "wanted"),
     [
         (1, bool),
@@ -168,12 +170,12 @@ def test_anything_that_comes_is_read_or_refused(value: Any) -> None:
             continue
 
 
-@pytest.mark.parametrize("name", METHODS)
+@each("name", METHODS)
 def test_the_types_of_a_method_are_known(name: str) -> None:
     assert "return" in hints_of(METHODS[name])
 
 
-@pytest.mark.parametrize("kind", [one for one in NAMES.values() if dataclasses.is_dataclass(one)])
+@each("kind", [one for one in NAMES.values() if dataclasses.is_dataclass(one)])
 def test_the_types_of_the_fields_are_known(kind: Any) -> None:
     assert hints_of(kind).keys() >= {field.name for field in dataclasses.fields(kind)}
 
@@ -181,7 +183,7 @@ def test_the_types_of_the_fields_are_known(kind: Any) -> None:
 # Errors
 
 
-@pytest.mark.parametrize(
+@each(
     "error",
     [
         StateError("no", hint="do that"),
@@ -201,7 +203,7 @@ def test_an_error_is_of_the_same_class_there(error: QuicksandError) -> None:
         assert getattr(found, name, None) == getattr(error, name, None)
 
 
-@pytest.mark.parametrize("name", KNOWN)
+@each("name", KNOWN)
 def test_every_class_can_be_made(name: str) -> None:
     found = decode_error({"kinds": [name], "message": "it is so", "code": "busy"}, "box")
     wanted = RemoteError if issubclass(KNOWN[name], CommandFailedError) else KNOWN[name]

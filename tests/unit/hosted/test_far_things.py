@@ -18,6 +18,7 @@ from quicksand.life.kept_things import KeptThings
 from quicksand.saves.save_manifest import Base
 from quicksand.saves.store import SaveStore
 
+from tests.each import each
 from tests.unit.hosted.test_holding import Line, line, machine
 from tests.unit.saves.making import make_save
 
@@ -41,7 +42,7 @@ def methods() -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("name", methods())
+@each("name", methods())
 def test_each_method_is_called_there(name: str) -> None:
     assert name in OF_THINGS
     assert name in vars(FarThings)

@@ -15,6 +15,8 @@ from quicksand.hosted.remote_parts import FarParts
 from quicksand.life.parts import LocalParts, Parts
 from quicksand.records.config import SandboxConfig
 
+from tests.each import each
+
 HOST = "ssh://nobody@nowhere.invalid"
 NOT_THERE = ("vnc_socket", "logs", "save_on_stop")
 """What a sandbox of another machine refuses."""
@@ -29,7 +31,7 @@ def there() -> Sandbox:
     return Sandbox(image="debian", name="web", host=HOST)
 
 
-@pytest.mark.parametrize("part", PARTS)
+@each("part", PARTS)
 def test_every_part_is_there(part: str) -> None:
     life = FarLife(RemoteHost(HOST), Known(id="", name="", config=SandboxConfig("debian")), {})
     assert hasattr(FarParts(life), part)
@@ -107,13 +109,13 @@ def test_options_are_checked_before_anything_is_asked() -> None:
         Sandbox(image="debian", host=HOST, name="a b")
 
 
-@pytest.mark.parametrize("address", ["ssh://-oProxyCommand=x", "nobody-knows", "", 5])
+@each("address", ["ssh://-oProxyCommand=x", "nobody-knows", "", 5])
 def test_an_address_that_makes_no_sense_is_refused(address: Any) -> None:
     with pytest.raises(ConfigError):
         Sandbox(image="debian", host=address)
 
 
-@pytest.mark.parametrize("grace", [-1, 1e9, True, "30"])
+@each("grace", [-1, 1e9, True, "30"])
 def test_a_grace_that_makes_no_sense_is_refused(grace: Any) -> None:
     with pytest.raises(ConfigError, match="grace"):
         RemoteHost(HOST, grace=grace)

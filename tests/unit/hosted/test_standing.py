@@ -18,6 +18,7 @@ from quicksand.hosted.standing import Standing, StandingTable, decode_told, enco
 from quicksand.remote.peer_link import Link, Request
 from quicksand.things.status import Status
 
+from tests.each import each
 from tests.unit.remote.far import links, until
 
 
@@ -182,7 +183,7 @@ def test_a_usual_line_is_read() -> None:
     assert decode_told(_line().encode()).seen == 1
 
 
-@pytest.mark.parametrize(
+@each(
     "line",
     [
         "no JSON",

@@ -31,6 +31,7 @@ from quicksand_images.apk_keys import TrustedKeys
 from quicksand_images.apk_mirror import fetch_apks
 from quicksand_images.packages import package_cache
 
+from tests.each import each
 from tests.unit.images.alpine_mirror import KEY_NAME, AlpineSigner, make_alpine_mirror, make_apk
 from tests.unit.images.mirrors import Served, serve
 
@@ -136,7 +137,7 @@ def packed_index(path: Path, text: bytes) -> Path:
     return path
 
 
-@pytest.mark.parametrize("kind", ["words", "letters", "lines", "packages"])
+@each("kind", ["words", "letters", "lines", "packages"])
 def test_reading_an_index_that_is_made_to_take_memory_takes_little(
     tmp_path: Path, kind: str
 ) -> None:
@@ -197,7 +198,7 @@ def test_a_word_that_many_provide_and_want_is_looked_up_once() -> None:
     assert time.process_time() - began < 4, "400,000 words, with 400 offers each"
 
 
-@pytest.mark.parametrize("kind", ["chained", "negative", "none"])
+@each("kind", ["chained", "negative", "none"])
 def test_an_index_that_is_made_to_keep_its_reader_busy_is_refused(
     tmp_path: Path, kind: str
 ) -> None:
@@ -386,7 +387,7 @@ async def test_an_index_that_is_signed_by_another_key_or_by_none_is_refused(
     assert not [path for path in mirror.served.asked if path.endswith(".apk")]
 
 
-@pytest.mark.parametrize("kind", ["RSA", "RSA256", "RSA512"])
+@each("kind", ["RSA", "RSA256", "RSA512"])
 def test_signatures_with_each_digest_are_verified(tmp_path: Path, kind: str) -> None:
     signer = AlpineSigner(tmp_path)
     keys = TrustedKeys(signer.public)
@@ -406,7 +407,7 @@ def test_signatures_with_each_digest_are_verified(tmp_path: Path, kind: str) -> 
         keys.require_signed(path, "it")
 
 
-@pytest.mark.parametrize(
+@each(
     ("kind", "name"),
     [("DSA", KEY_NAME), ("RSA", "../x.rsa.pub"), ("RSA", ""), ("RSA", "x")],
 )

@@ -19,6 +19,7 @@ from quicksand_images.sources import find_keyring, find_mirrors
 from quicksand_images.wheels import choose, fetch_wheels, guest_python
 from quicksand_wheels.links import Link
 
+from tests.each import each
 from tests.unit.images.mirrors import (
     Served,
     Signer,
@@ -250,7 +251,7 @@ async def test_a_cache_in_which_apt_cannot_work_is_named(
         await mirror.open()
 
 
-@pytest.mark.parametrize(
+@each(
     ("key", "value"),
     [
         ("mirror", "http://x main\ndeb [trusted=yes] http://evil"),

@@ -39,6 +39,7 @@ from quicksand_images.rootfs import (
 )
 from quicksand_images.sources import Mirrors, parse_sources
 
+from tests.each import each
 from tests.unit.disks.kernels import make_elf, write_bzimage
 
 
@@ -97,7 +98,7 @@ def test_the_desktop_differs_in_kernel_machine_and_script() -> None:
     subprocess.run(["sh", "-n"], input=script, text=True, check=True)
 
 
-@pytest.mark.parametrize("name", ["debian-desktop", "ubuntu-desktop", "alpine-desktop"])
+@each("name", ["debian-desktop", "ubuntu-desktop", "alpine-desktop"])
 def test_the_files_that_a_desktop_writes_are_well_formed(name: str) -> None:
     script = load_recipe(name).script
     subprocess.run(["sh", "-n"], input=configuring_script(load_recipe(name)), text=True, check=True)
@@ -146,7 +147,7 @@ def test_a_changed_script_is_another_recipe(tmp_path: Path) -> None:
     assert build.recipe_digest(load_recipe(path)) != first
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "why"),
     [
         ('customize = "../x.sh"', "beside the recipe"),
@@ -174,7 +175,7 @@ def test_an_unknown_recipe_says_which_there_are() -> None:
     assert "debian" in caught.value.hint
 
 
-@pytest.mark.parametrize(
+@each(
     ("old", "new", "why"),
     [
         ('name = "debian"', 'name = "../x"', "'../x'"),

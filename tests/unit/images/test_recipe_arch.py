@@ -16,6 +16,7 @@ from quicksand_images.recipe import find_recipe, load_recipe, read_recipe
 from quicksand_images.rootfs import RootTree
 from quicksand_images.sources import Mirrors
 
+from tests.each import each
 from tests.unit.images.test_image_build import fake_build
 
 X86, ARM = Architecture.X86_64, Architecture.ARM64
@@ -56,7 +57,7 @@ def test_what_a_recipe_is_not_for_is_refused_with_what_it_is_for(tmp_path: Path)
     assert load_recipe(only).arch is OTHER, "a recipe for one architecture needs no --arch"
 
 
-@pytest.mark.parametrize(
+@each(
     ("changes", "reason"),
     [
         ((('["amd64", "arm64"]', "[]"),), "architecture names none"),

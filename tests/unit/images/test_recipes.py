@@ -32,6 +32,8 @@ from quicksand_images.rootfs import configuring_script
 from quicksand_images.sources import proxies
 from quicksand_images.tables import RecipeError, Table, find_line
 
+from tests.each import each
+
 TEN_LINES = """\
 # mine
 base = "agent"
@@ -58,7 +60,7 @@ def write(tmp_path: Path) -> Write:
     return make
 
 
-@pytest.mark.parametrize("name", recipe_names())
+@each("name", recipe_names())
 def test_every_recipe_that_comes_along_is_right_and_is_called_as_its_file(name: str) -> None:
     recipe = read_recipe(name)
     assert recipe.name == name
@@ -366,7 +368,7 @@ def test_steps_with_the_network_get_the_proxies_of_the_host() -> None:
     assert proxies(environ) == {"http_proxy": "http://p:1", "NO_PROXY": "x"}
 
 
-@pytest.mark.parametrize(
+@each(
     ("address", "told"),
     [
         ("http://user:secret@p:1", "http://p:1"),

@@ -40,6 +40,8 @@ from quicksand_images.shares import (
 )
 from quicksand_images.sources import Mirrors
 
+from tests.each import each
+
 BUILDS = (IN_NAMESPACE, IN_VM, OF_ALPINE, OF_LAYER, OF_CONTAINER)
 NOBODY = 65534
 
@@ -80,7 +82,7 @@ def make_package(place: Path, name: str = "probe", *, postinst: str = "", pack: 
     return path
 
 
-@pytest.mark.parametrize("pack", ["xz", "gzip", "none"])
+@each("pack", ["xz", "gzip", "none"])
 def test_an_unpacked_package_is_the_same_to_dpkg(tmp_path: Path, pack: str) -> None:
     path = make_package(tmp_path, pack=pack)
     deb = read_deb(path)
@@ -141,7 +143,7 @@ def test_a_build_in_a_vm_tells_how_far_its_packages_are(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize("shares", BUILDS)
+@each("shares", BUILDS)
 def test_a_build_has_one_count_from_its_first_tool_to_its_disk(
     shares: Shares, tmp_path: Path
 ) -> None:

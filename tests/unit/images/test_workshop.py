@@ -22,6 +22,7 @@ from quicksand_images.workshop import WorkshopBench, find_bench
 from quicksand_images.workshop_image import find_image, look_into
 
 from quicksand_tui.model.remedy_words import hint_of
+from tests.each import each
 
 APT, APK = "usr/bin/apt-get", "lib/apk/db/installed"
 TOOLS = ("sbin/mke2fs", "sbin/debugfs")
@@ -168,7 +169,7 @@ def test_what_is_missing_decides_and_not_the_systems_name(
     assert isinstance(found, WorkshopBench) and found.tools is None and not found.has_apt
 
 
-@pytest.mark.parametrize(
+@each(
     ("address", "inside"),
     [
         ("http://127.0.0.1:3142/debian", "http://10.0.2.2:3142/debian"),

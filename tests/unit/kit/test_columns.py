@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from quicksand_driver.columns import keep_columns
 from quicksand_vt import Run, Terminal
 from rich.cells import cell_len
 
+from tests.each import each
 from tests.unit.terminal.tmux import tmux_screen
 
 SHIELD, KEYCAP, HEART = "\U0001f6e1\ufe0f", "1\ufe0f\u20e3", "\u2764\ufe0f"
@@ -31,7 +31,7 @@ def as_textual(runs: list[tuple[str, str]]) -> str:
     return "".join(f"\x1b[{style}m{text}\x1b[0m" if style else text for style, text in runs)
 
 
-@pytest.mark.parametrize("emoji", EMOJI, ids=ascii)
+@each("emoji", EMOJI, ids=ascii)
 def test_a_border_behind_an_emoji_stays_in_its_column_in_tmux(emoji: str) -> None:
     row = f"│ {emoji} text {emoji}{emoji}"
     written = keep_columns(f"\x1b[3;5H{row}")

@@ -16,6 +16,7 @@ from quicksand_driver.terminal_queries import (
     questions,
 )
 
+from tests.each import each
 from tests.pty_terminal import WHOLE
 
 KEYS = (
@@ -110,7 +111,7 @@ def test_a_whole_set_of_answers() -> None:
     assert reader.abilities.is_light is True
 
 
-@pytest.mark.parametrize(
+@each(
     ("answers", "expected"),
     [
         (b"\x1b[?62;22c", UNKNOWN),
@@ -159,7 +160,7 @@ def test_a_cut_answer_is_waited_for_and_never_typed() -> None:
     assert reader.tick() == b"" and not reader.waits
 
 
-@pytest.mark.parametrize(
+@each(
     ("environ", "asked", "not_asked"),
     [
         ({"TERM": "xterm-256color"}, b"\x1b_G", b"\x1b[6n"),
@@ -177,7 +178,7 @@ def test_terminals_are_asked_only_what_they_do_not_print(
     assert said.endswith(b"\x1b[c"), "the last answer is the fence"
 
 
-@pytest.mark.parametrize(
+@each(
     "environ",
     [{"TERM": "linux"}, {"TERM": "dumb"}, {}, {"TERM": "xterm", "QUICKSAND_PROBE": "off"}],
 )
@@ -194,7 +195,7 @@ def test_abilities_are_read_back() -> None:
     assert TerminalAbilities.from_json({}) == UNKNOWN
 
 
-@pytest.mark.parametrize(
+@each(
     "value", [None, [], {"background": [1, 2]}, {"background": [1, 2, 256]}, {"cell_size": "9x18"}]
 )
 def test_what_is_no_record_of_abilities_is_refused(value: object) -> None:

@@ -20,6 +20,7 @@ from quicksand_vt import Modes
 from textual.drivers import linux_driver
 
 from tests.conftest import wait_for
+from tests.each import each
 from tests.pty_terminal import WHOLE, PtyTerminal
 
 RECORDER = str(Path(__file__).with_name("key_recorder.py"))
@@ -164,7 +165,7 @@ def ends_by(terminal: PtyTerminal, number: signal.Signals) -> None:
 SIGNALS = {signal.SIGTERM: 143, signal.SIGHUP: 129, signal.SIGINT: 130}
 
 
-@pytest.mark.parametrize("number", SIGNALS)
+@each("number", SIGNALS)
 def test_a_signal_while_the_app_is_loaded(tmp_path: Path, number: signal.Signals) -> None:
     gate = tmp_path / "gate"  # never made
     with recording(tmp_path / "keys", env={"WAIT_FOR": str(gate)}) as terminal:
@@ -183,7 +184,7 @@ def test_a_signal_while_the_app_runs(number: signal.Signals, is_running: bool) -
         ends_by(terminal, number)
 
 
-@pytest.mark.parametrize(
+@each(
     "where",
     [
         "application.QuicksandApp.compose = fail",
@@ -222,7 +223,7 @@ sys.exit(run_app())
 """
 
 
-@pytest.mark.parametrize("number", [None, *SIGNALS])
+@each("number", [None, *SIGNALS])
 def test_the_mouse_pointer_has_its_usual_shape_again(number: signal.Signals | None) -> None:
     with PtyTerminal([sys.executable, "-c", POINTING], answers=WHOLE) as terminal:
         terminal.sees("Sandboxes")
@@ -383,7 +384,7 @@ def in_a_pane(log: Path) -> Iterator[PtyTerminal]:
         yield terminal
 
 
-@pytest.mark.parametrize("number", SIGNALS)
+@each("number", SIGNALS)
 def test_a_signal_while_a_pane_has_the_keys(tmp_path: Path, number: signal.Signals) -> None:
     with in_a_pane(tmp_path / "typed") as terminal:
         ends_by(terminal, number)

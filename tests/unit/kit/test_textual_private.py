@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import pytest
 import quicksand_driver
 import quicksand_panes
 import textual
@@ -27,6 +26,7 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 import quicksand_tui
+from tests.each import each
 
 PRIVATE = (textual_private, textual_compositor)
 
@@ -80,7 +80,7 @@ def names_of(owner: type) -> frozenset[str]:
     return frozenset(found)
 
 
-@pytest.mark.parametrize(("owner", "name", "breaks"), CANARIES)
+@each(("owner", "name", "breaks"), CANARIES)
 def test_textual_still_has_it(owner: type, name: str, breaks: str) -> None:
     assert name in names_of(owner), f"{owner.__name__}.{name} is gone: {breaks}"
 

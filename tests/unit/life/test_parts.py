@@ -14,6 +14,8 @@ from quicksand.base.delegation import Delegation
 from quicksand.desktop import Desktop
 from quicksand.errors import NoDisplayError
 
+from tests.each import each
+
 OF_THE_DESKTOP = sorted(name for name in vars(Desktop) if not name.startswith("_"))
 
 
@@ -71,7 +73,7 @@ def test_a_sandbox_is_no_desktop_but_has_one() -> None:
     assert isinstance(sandbox.desktop, Desktop)
 
 
-@pytest.mark.parametrize("name", OF_THE_DESKTOP)
+@each("name", OF_THE_DESKTOP)
 def test_all_that_a_desktop_can_do_its_sandbox_can(name: str) -> None:
     ours, its = getattr(Sandbox, name), getattr(Desktop, name)
     assert inspect.getdoc(ours) == inspect.getdoc(its)

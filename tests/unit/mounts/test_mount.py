@@ -11,8 +11,10 @@ from quicksand import Mount, SandboxConfig
 from quicksand.base.errors import ConfigError
 from quicksand.records.mount import MOUNTS_MAX, check_mounts, decode_mount, parse_mount
 
+from tests.each import each
 
-@pytest.mark.parametrize(
+
+@each(
     ("word", "mount"),
     [
         ("/data:/mnt/data", Mount("/data", "/mnt/data")),
@@ -41,7 +43,7 @@ def test_the_hosts_side_may_be_relative_or_of_the_home(
     assert Mount(host=str(tmp_path), guest="/w").host == str(tmp_path)
 
 
-@pytest.mark.parametrize(
+@each(
     ("word", "said"),
     [
         ("", "HOST:GUEST"),
@@ -63,9 +65,7 @@ def test_what_cannot_be_mounted_is_refused_by_name(word: str, said: str) -> None
         parse_mount(word)
 
 
-@pytest.mark.parametrize(
-    "value", [7, None, {"host": "/a"}, {"host": "/a", "guest": "/b", "more": 1}, ["/a", "/b"]]
-)
+@each("value", [7, None, {"host": "/a"}, {"host": "/a", "guest": "/b", "more": 1}, ["/a", "/b"]])
 def test_other_things_are_no_mounts(value: object) -> None:
     with pytest.raises(ConfigError, match="not a Mount"):
         decode_mount(value)

@@ -33,6 +33,7 @@ from quicksand.records.layout import MachineDir
 from quicksand.records.mount import NINEP, parse_mount
 
 from quicksand_tui.model.remedy_words import hint_of
+from tests.each import each
 from tests.unit.qemu.test_command import INHERITED, PLAIN
 
 BLOCKED = (
@@ -75,7 +76,7 @@ class Guest:
 # What may be said
 
 
-@pytest.mark.parametrize(
+@each(
     ("word", "readonly"),
     [("/a:/mnt:9p", False), ("/a:/mnt:ro,9p", True), ("/a:/mnt:9p,ro", True)],
 )

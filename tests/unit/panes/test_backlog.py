@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
 from quicksand_panes.guest_terminal import Said, after_string
 from quicksand_panes.terminal_link import ReplayStart
 
+from tests.each import each
 
-@pytest.mark.parametrize(
+
+@each(
     ("data", "left"),
     [
         (b"!20~-#1~\x1b\\prompt\x1b[m", b"prompt\x1b[m"),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from quicksand_panes.copy_mode import TEXT_MAX, CopyMode, Left, Selection, Shape, told_size
 from quicksand_vt import Position, Terminal
 
 from tests.conftest import examples
+from tests.each import each
 from tests.unit.terminal.hostile import OUTPUT
 
 TEXT = "one two three\n  four (five)\n\nsix\nseven\n\neight nine"
@@ -35,7 +35,7 @@ def press(mode: CopyMode, *keys: str) -> Left | None:
 # Moving
 
 
-@pytest.mark.parametrize(
+@each(
     ("keys", "place"),
     [
         ("g", (0, 0)),
@@ -110,7 +110,7 @@ def test_it_says_where_it_is() -> None:
 # Selecting and copying
 
 
-@pytest.mark.parametrize(
+@each(
     ("keys", "text"),
     [
         ("g v e y", "one"),
@@ -144,7 +144,7 @@ def test_wide_characters_are_whole() -> None:
     assert press(mode, "y") == Left("你好")
 
 
-@pytest.mark.parametrize("keys", ["y", "enter", "g v e v y", "g } v y", "g } Y"])
+@each("keys", ["y", "enter", "g v e v y", "g } v y", "g } Y"])
 def test_without_text_nothing_is_copied_and_it_says_so(keys: str) -> None:
     mode = begun()
     assert press(mode, *keys.split()) is None

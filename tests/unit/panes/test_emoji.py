@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
 from quicksand_panes.row_drawing import line_strip
 from quicksand_vt import Terminal
 from rich.cells import cell_len
 from rich.style import Style as RichStyle
+
+from tests.each import each
 
 LINES = {
     "👍🏽|": "👍🏽  |",
@@ -30,7 +31,7 @@ def drawn(text: str) -> tuple[str, int]:
     return strip.text, terminal.cells(0).index("|")
 
 
-@pytest.mark.parametrize("text", LINES)
+@each("text", LINES)
 def test_an_emoji_has_the_columns_that_its_program_counts(text: str) -> None:
     shown, bar = drawn(text)
     assert shown.rstrip() == LINES[text]
@@ -38,7 +39,7 @@ def test_an_emoji_has_the_columns_that_its_program_counts(text: str) -> None:
 
 
 # Rich takes a hand with a skin tone for one column wide.
-@pytest.mark.parametrize("text", [text for text in LINES if "☝" not in text])
+@each("text", [text for text in LINES if "☝" not in text])
 def test_with_mode_2027_it_is_one_cluster(text: str) -> None:
     shown, _ = drawn(f"\x1b[?2027h{text}")
     assert shown.rstrip() == text

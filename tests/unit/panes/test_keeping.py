@@ -6,13 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from quicksand_panes import splits
 from quicksand_panes.splits import PANES_MAX, Arrangement, Leaf, Node, Rect, Side, Way, renamed
 
 from quicksand_tui.home.state import SANDBOXES_MAX, PaneMemory, StateFile
+from tests.each import each
 
 ROOM = Rect(0, 0, 120, 40)
 
@@ -82,7 +82,7 @@ def deep(levels: int) -> object:
     return node
 
 
-@pytest.mark.parametrize(
+@each(
     "panes",
     [
         deep(100),

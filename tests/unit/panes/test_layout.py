@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from quicksand_panes import splits
 from quicksand_panes.splits import Leaf, Node, Rect, Side, Split, Way
+
+from tests.each import each
 
 ROOM = Rect(0, 0, 81, 25)
 
@@ -55,7 +56,7 @@ def test_splits_of_one_way_do_not_nest() -> None:
     assert left.children == (Leaf("a"), Leaf("c"), Leaf("d"))
 
 
-@pytest.mark.parametrize(
+@each(
     ("pane", "side", "found"),
     [
         ("a", Side.RIGHT, "b"),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from quicksand_driver.input_splitter import APP_ESCAPE_WAIT_S, ESCAPE_WAIT_S, InputSplitter, Piece
 
 from tests.conftest import examples
+from tests.each import each
 
 
 class Clock:
@@ -39,7 +39,7 @@ KEYS = [
 ]
 
 
-@pytest.mark.parametrize("data", KEYS, ids=repr)
+@each("data", KEYS, ids=repr)
 def test_keys_are_the_pane_s_byte_for_byte(data: bytes) -> None:
     assert parted(data) == [(data, True)]
 
@@ -60,7 +60,7 @@ ANSWERS = [
 ]
 
 
-@pytest.mark.parametrize("data", ANSWERS, ids=repr)
+@each("data", ANSWERS, ids=repr)
 def test_what_is_no_key_is_the_app_s(data: bytes) -> None:
     assert parted(b"a" + data + b"b") == [(b"a", True), (data, False), (b"b", True)]
 
@@ -71,7 +71,7 @@ def test_without_a_pane_all_is_the_app_s() -> None:
     assert made.feed(b"q\x1b[A\x1d") == [Piece(b"q\x1b[A\x1d", for_pane=False)]
 
 
-@pytest.mark.parametrize("key", [b"%", b"\x1b[A", "ž".encode(), b"\x1d", b"\x1bOA"])
+@each("key", [b"%", b"\x1b[A", "ž".encode(), b"\x1d", b"\x1bOA"])
 def test_after_the_prefix_one_key_is_the_app_s(key: bytes) -> None:
     assert parted(b"a\x1d" + key + b"ls\r") == [
         (b"a", True),
@@ -174,7 +174,7 @@ def test_nothing_is_lost_and_nothing_raises(chunks: list[bytes]) -> None:
     made.tick()
 
 
-@pytest.mark.parametrize(
+@each(
     ("data", "pieces"),
     [
         (b"\x1bs", [b"\x1b", b"s"]),

@@ -19,10 +19,11 @@ from quicksand_panes.guest_terminal import (
 
 from quicksand_tui.door import typed
 from quicksand_tui.door.typed import COMMAND_MAX, DIRECTORY_MAX, Foreground, running_of
+from tests.each import each
 from tests.unit.app.fakes import FULL, FakeService, screen_text, shown, until
 
 
-@pytest.mark.parametrize(
+@each(
     ("reported", "told", "running", "title"),
     [
         ("", "", Running(), "shell"),
@@ -43,7 +44,7 @@ def test_a_long_command_leaves_room_for_the_directory() -> None:
     assert len(named("make " + "x" * 500)) == COMMAND_CELLS
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "shown_as"),
     [("/root", "~"), ("/rooted", "/rooted"), ("/home", "/home"), ("/home/", "/home/"), ("", "")],
 )

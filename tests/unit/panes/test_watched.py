@@ -10,6 +10,7 @@ from rich.style import Style
 
 from quicksand_tui.model.wall_plan import Wants
 from quicksand_tui.panes.watched import COLUMNS_MAX, PENDING_MAX, QUIET_S, REST, WatchedScreen
+from tests.each import each
 
 BASE = Style()
 
@@ -139,7 +140,7 @@ def test_an_editor_shows_its_top_wherever_the_cursor_is(screen: WatchedScreen) -
     assert texts(screen) == [f"row {n}" for n in range(1, 6)]
 
 
-@pytest.mark.parametrize("seed", range(6))
+@each("seed", range(6))
 def test_whatever_a_guest_writes_each_line_has_exactly_the_width_of_the_tile(seed: int) -> None:
     chance = random.Random(seed)
     parts = [

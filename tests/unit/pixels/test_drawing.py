@@ -17,6 +17,7 @@ from quicksand_pixels.viewport import Grid, Viewport
 from quicksand_pixels.ways import Colours
 from quicksand_vt import Terminal
 
+from tests.each import each
 from tests.unit.pixels.decoders import KittyTerminal, SixelTerminal, half_cells
 from tests.unit.pixels.screens import desktop, frame_of, whole
 
@@ -183,7 +184,7 @@ def test_tiles_at_the_same_time_have_different_ids_in_the_largest_terminal() -> 
     assert len(set(numbers)) == len(numbers) == 63 * 63
 
 
-@pytest.mark.parametrize(
+@each(
     ("colours", "ascii_only", "wanted"),
     [
         (Colours.NONE, False, "█▄▀ "),

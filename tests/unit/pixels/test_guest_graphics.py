@@ -15,6 +15,7 @@ from quicksand_pixels.decoding.places import Budget
 from quicksand_vt import Terminal
 
 from tests.conftest import examples
+from tests.each import each
 from tests.unit.pixels.guest import (
     BLUE,
     CELL,
@@ -174,7 +175,7 @@ def formats() -> dict[str, tuple[Image.Image, bytes]]:
     }
 
 
-@pytest.mark.parametrize("name", list(formats()))
+@each("name", list(formats()))
 def test_each_format_is_shown_pixel_by_pixel(name: str) -> None:
     picture, sent = formats()[name]
     drawing = Drawing()
@@ -246,7 +247,7 @@ def test_text_beneath_a_deleted_picture_is_there_again() -> None:
     assert drawing.map == "text"
 
 
-@pytest.mark.parametrize(
+@each(
     ("keys", "left"),
     [
         ("", ""),
@@ -296,7 +297,7 @@ def test_a_number_names_the_newest_picture_and_gets_an_id() -> None:
     assert drawing.colours() == {BLUE}
 
 
-@pytest.mark.parametrize(
+@each(
     ("control", "payload", "answer"),
     [
         ("a=q,i=31,s=1,v=1,f=24", b"abc", "OK"),
@@ -335,9 +336,7 @@ def test_programs_that_ask_are_answered(control: str, payload: bytes, answer: st
         assert b"ENOENT" in drawing.kitty("a=p,i=31"), "a question keeps nothing"
 
 
-@pytest.mark.parametrize(
-    "text", ["a=T,=", "a", "a=T,s=x", "a=T,s=99999999999", "é=1", ",,", "a=\x07"]
-)
+@each("text", ["a=T,=", "a", "a=T,s=x", "a=T,s=99999999999", "é=1", ",,", "a=\x07"])
 def test_what_is_no_command_has_no_effect(text: str) -> None:
     drawing = Drawing()
     assert drawing.feed(f"\x1b_G{text};AAAA\x1b\\text") == b""

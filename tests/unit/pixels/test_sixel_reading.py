@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageChops
@@ -11,6 +10,7 @@ from quicksand_pixels.decoding.sixel_reading import SixelPicture, SixelReader
 from quicksand_pixels.encoding.sixel import encode_sixels
 
 from tests.conftest import examples
+from tests.each import each
 from tests.unit.pixels.guest import BLUE, GREEN, RED, noise
 
 
@@ -35,8 +35,8 @@ def column(image: Image.Image, x: int) -> list[tuple[int, ...] | None]:
     return [pixel[:3] if pixel[3] else None for pixel in pixels]  # type: ignore[index]
 
 
-@pytest.mark.parametrize("step", [0, 1, 7, 4096])
-@pytest.mark.parametrize("size", [(1, 1), (5, 6), (64, 13), (100, 60), (37, 100)])
+@each("step", [0, 1, 7, 4096])
+@each("size", [(1, 1), (5, 6), (64, 13), (100, 60), (37, 100)])
 def test_a_picture_that_pillow_reduced_comes_back_pixel_by_pixel(
     size: tuple[int, int], step: int
 ) -> None:
@@ -95,7 +95,7 @@ def test_a_picture_that_chooses_no_colour_is_drawn_in_that_of_text() -> None:
     assert image_of("~#0~").getpixel((0, 0)) == (229, 229, 229, 255)
 
 
-@pytest.mark.parametrize(
+@each(
     ("parameters", "raster", "height"),
     [
         *(
@@ -123,12 +123,12 @@ def test_the_second_parameter_says_whether_what_is_there_shows_through() -> None
     assert [one is not None and one.overlays for one in found] == [True, False, False, False]
 
 
-@pytest.mark.parametrize("text", ["", "-$-", "#1", "!", "!5", '"', "#;;;", "\n\r !", "#1;2;3"])
+@each("text", ["", "-$-", "#1", "!", "!5", '"', "#;;;", "\n\r !", "#1;2;3"])
 def test_what_draws_nothing_is_no_picture(text: str) -> None:
     assert read(text) is None
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "!99999999999~",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from quicksand_pixels.user_input import (
     ALT,
     CONTROL,
@@ -22,6 +21,7 @@ from quicksand_pixels.user_input import (
 from quicksand_pixels.ways import Colours, Way, choose_colours, choose_way, choose_way_in_text
 
 from quicksand_tui.verbs.index import find_verb
+from tests.each import each
 
 PREFIX = Chord("]", control=True)
 
@@ -56,12 +56,12 @@ KEYS = [
 ]
 
 
-@pytest.mark.parametrize("typed", KEYS, ids=lambda typed: repr(typed[0]))
+@each("typed", KEYS, ids=lambda typed: repr(typed[0]))
 def test_what_is_typed(typed: tuple[bytes, *tuple[Event, ...]]) -> None:
     assert ScreenInput(PREFIX).feed(typed[0]) == list(typed[1:])
 
 
-@pytest.mark.parametrize("typed", KEYS, ids=lambda typed: repr(typed[0]))
+@each("typed", KEYS, ids=lambda typed: repr(typed[0]))
 def test_what_is_typed_over_a_line_that_cuts_everything(
     typed: tuple[bytes, *tuple[Event, ...]],
 ) -> None:
@@ -102,7 +102,7 @@ def test_strokes_have_their_modifiers_around() -> None:
     assert keysym_of("é") == 0xE9 and keysym_of("漢") == 0x1006F22
 
 
-@pytest.mark.parametrize(
+@each(
     ("wish", "graphics", "in_multiplexer", "way"),
     [
         ("auto", "kitty", False, Way.KITTY),
@@ -118,7 +118,7 @@ def test_the_way_is_what_the_terminal_says_it_knows(
     assert choose_way(wish, graphics, in_multiplexer=in_multiplexer) is way
 
 
-@pytest.mark.parametrize(
+@each(
     ("environ", "colours"),
     [
         ({"TERM": "xterm-256color", "COLORTERM": "truecolor"}, Colours.TRUE),
@@ -142,7 +142,7 @@ def test_what_can_be_wished_is_what_the_command_takes() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each(
     ("wish", "graphics", "name", "in_multiplexer", "true_colours", "way"),
     [
         ("auto", "kitty", "kitty(0.40.0)", False, True, Way.KITTY),

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from quicksand_pixels import Rect
 from quicksand_pixels.viewport import Grid, Viewport
 
+from tests.each import each
+
 
 def view(width: int = 1280, height: int = 800, grid: Grid | None = None) -> Viewport:
     grid = grid or Grid(160, 45)
@@ -48,7 +50,7 @@ def test_moves_end_at_the_edges_and_at_once_come_back() -> None:
     assert moved.moved(-0.1, 0).source.right < 1280
 
 
-@pytest.mark.parametrize("grid", [Grid(160, 45), Grid(80, 50), Grid(33, 7, 9, 18)])
+@each("grid", [Grid(160, 45), Grid(80, 50), Grid(33, 7, 9, 18)])
 def test_a_click_is_within_a_pixel_of_a_cell_where_it_was_made(grid: Grid) -> None:
     found = view(grid=grid)
     target = found.target

@@ -5,8 +5,9 @@ from __future__ import annotations
 import resource
 from pathlib import Path
 
-import pytest
 from quicksand.qemu.keeper_parts.bounds import MIB, OWN, RESERVE, SCREEN, bound_of
+
+from tests.each import each
 
 TCG = ("-accel", "tcg,thread=multi,tb-size=128")
 
@@ -20,7 +21,7 @@ def watched(*argv: str) -> int:
     return bound.watched // MIB
 
 
-@pytest.mark.parametrize(
+@each(
     ("argv", "mib"),
     [
         (("-m", "512M"), 512),
@@ -44,7 +45,7 @@ def test_it_is_the_guests_memory_and_what_qemu_needs(argv: tuple[str, ...], mib:
     assert watched(*argv) == mib + OWN // MIB
 
 
-@pytest.mark.parametrize("argv", [(), ("-m",), ("-m", "lots"), ("-m", ""), ("-M", "512M")])
+@each("argv", [(), ("-m",), ("-m", "lots"), ("-m", ""), ("-M", "512M")])
 def test_without_a_guests_memory_there_is_none(argv: tuple[str, ...]) -> None:
     assert bound_of(argv) is None
 

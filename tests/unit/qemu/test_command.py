@@ -20,6 +20,8 @@ from quicksand.qemu.command import AGENT_HTTP_PORT, SANDBOX, Boot, Inherited, Ma
 from quicksand.qemu.keeper_parts.bounds import FULL_NETWORK, bound_of
 from quicksand.records.config import Accelerator, NetworkMode
 
+from tests.each import each
+
 GIB = 1024**3
 GUESTFWD = [
     {"str": "tcp:10.0.2.100:445-chardev:smb0"},
@@ -147,8 +149,8 @@ MACHINES = [
 ]
 
 
-@pytest.mark.parametrize("machine", MACHINES)
-@pytest.mark.parametrize("platform", ["linux", "darwin", "win32"])
+@each("machine", MACHINES)
+@each("platform", ["linux", "darwin", "win32"])
 def test_nothing_of_the_hosts_configuration_is_used(machine: MachinePlan, platform: str) -> None:
     arguments = plan(machine, INHERITED, platform)
     assert arguments[:2] == ["-nodefaults", "-no-user-config"]
@@ -156,7 +158,7 @@ def test_nothing_of_the_hosts_configuration_is_used(machine: MachinePlan, platfo
     assert "-monitor" not in arguments
 
 
-@pytest.mark.parametrize("machine", MACHINES)
+@each("machine", MACHINES)
 def test_all_seccomp_filters_are_on_where_qemu_has_them(machine: MachinePlan) -> None:
     assert SANDBOX == "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
     arguments = plan(machine, INHERITED, "linux")
@@ -165,7 +167,7 @@ def test_all_seccomp_filters_are_on_where_qemu_has_them(machine: MachinePlan) ->
         assert "-sandbox" not in plan(machine, INHERITED, platform), "no such option there"
 
 
-@pytest.mark.parametrize("machine", MACHINES)
+@each("machine", MACHINES)
 def test_further_arguments_come_last_and_untouched(machine: MachinePlan) -> None:
     extra = ("-device", "edu,id=a,,b", "-sandbox", "off", "", "-")
     arguments = plan(replace(machine, extra=extra), INHERITED)
@@ -308,7 +310,7 @@ def agent_port(number: int, descriptor: int) -> list[tuple[str, dict[str, Any]]]
 # Accelerators and architectures
 
 
-@pytest.mark.parametrize(
+@each(
     ("accel", "arch", "expected"),
     [
         (Accelerator.KVM, Architecture.X86_64, ["-accel", "kvm", "-cpu", "host"]),
@@ -350,7 +352,7 @@ def test_programs_with_windows_get_room_for_their_translated_code() -> None:
     assert "tcg,thread=multi,tb-size=1024" in plan(machine, INHERITED)
 
 
-@pytest.mark.parametrize("accel", Accelerator)
+@each("accel", Accelerator)
 def test_arm_guests_get_what_the_virt_machine_has(accel: Accelerator) -> None:
     arguments = plan(replace(ARM, accel=accel), INHERITED)
     machine = value(arguments, "-machine")
@@ -384,9 +386,7 @@ def test_tcg_guests_do_without_address_randomization_others_keep_it() -> None:
         assert ("mitigations=off" in words) is (accel is Accelerator.TCG)
 
 
-@pytest.mark.parametrize(
-    ("size", "expected"), [(64 * 2**20, "64M"), (GIB * 3 // 2, "1536M"), (2**50, "1073741824M")]
-)
+@each(("size", "expected"), [(64 * 2**20, "64M"), (GIB * 3 // 2, "1536M"), (2**50, "1073741824M")])
 def test_memory_is_said_in_whole_mebibytes(size: int, expected: str) -> None:
     assert value(plan(replace(PLAIN, memory_bytes=size), INHERITED), "-m") == expected
 
@@ -472,7 +472,7 @@ def test_the_server_for_a_port_is_the_first_and_asks_for_a_password() -> None:
 # Layers
 
 
-@pytest.mark.parametrize("count", [0, 1, 3])
+@each("count", [0, 1, 3])
 def test_every_layer_names_the_one_below(count: int) -> None:
     layers = tuple(Path(f"/image/{number}") for number in range(count))
     boot = replace(PLAIN.boot, backing=layers)

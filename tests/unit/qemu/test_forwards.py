@@ -11,11 +11,13 @@ from quicksand import Forward, Guest, Host, PortForward, SandboxConfig
 from quicksand.base.errors import ConfigError, PortInUseError
 from quicksand.qemu.planning import pick_ports
 
+from tests.each import each
+
 forward: Any = Forward
 """Without its types."""
 
 
-@pytest.mark.parametrize(
+@each(
     "host",
     [
         Host(8080),
@@ -42,7 +44,7 @@ def test_a_sandbox_takes_them_like_others_and_keeps_them() -> None:
     assert kept.port_forwards == (PortForward(0, 22), PortForward(8080, 80))
 
 
-@pytest.mark.parametrize(
+@each(
     ("make", "message"),
     [
         (lambda: Host("0.0.0.0", 8080), "cannot be forwarded at '0.0.0.0'"),

@@ -6,11 +6,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-import pytest
 from quicksand.base.arch import Architecture
 from quicksand.qemu.command import SANDBOX, plan
 from quicksand.records.config import Accelerator
 
+from tests.each import each
 from tests.unit.qemu.test_command import INHERITED, PLAIN, kernel_words, parse, parse_keyval
 
 Option = tuple[str, Any]
@@ -111,7 +111,7 @@ def differences(these: list[Option], those: list[Option]) -> tuple[Option, ...]:
     return tuple(one for one in these if one not in those and one[0] != "-append")
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+@each("case", CASES.values(), ids=CASES)
 def test_a_host_has_the_usual_line_with_exactly_its_own_differences(case: Case) -> None:
     usual = plan(PLAIN, INHERITED, "linux")
     machine = replace(PLAIN, arch=case.arch, accel=case.accel)
@@ -128,7 +128,7 @@ def test_a_host_has_the_usual_line_with_exactly_its_own_differences(case: Case) 
     assert names == usual_names, "everything else stands where it stood"
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+@each("case", CASES.values(), ids=CASES)
 def test_no_host_falls_back_to_another_accelerator_by_itself(case: Case) -> None:
     line = plan(replace(PLAIN, arch=case.arch, accel=case.accel), INHERITED, case.platform)
     assert line.count("-accel") == line.count("-cpu") == line.count("-machine") == 1

@@ -14,6 +14,8 @@ from qemu_bundler.elf import Elf, find_elves, is_elf, read_elf
 from qemu_bundler.glibc import LOADERS, manylinux_tag, newest_glibc
 from qemu_bundler.linux import check, find_patchelf, plan_relocation, relocate
 
+from tests.each import each
+
 needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="reads a program of Linux")
 
 PROGRAM = Elf(
@@ -47,7 +49,7 @@ def test_packed_relocations_need_the_glibc_that_can_read_them() -> None:
     assert newest_glibc([with_versions("GLIBC_2.34", "GLIBC_ABI_DT_RELR")]) == (2, 36)
 
 
-@pytest.mark.parametrize("version", ["GLIBC_PRIVATE", "GLIBC_ABI_NEW", "GLIBC_2", "GLIBC_2.x"])
+@each("version", ["GLIBC_PRIVATE", "GLIBC_ABI_NEW", "GLIBC_2", "GLIBC_2.x"])
 def test_a_symbol_of_no_known_release_is_refused_and_not_guessed(version: str) -> None:
     with pytest.raises(BundleError, match=f"qemu-system-x86_64 needs {version}"):
         newest_glibc([with_versions(version)])
@@ -97,7 +99,7 @@ def test_a_relocated_program_looks_beside_itself_before_all_other_places(program
     subprocess.run([program, "--version"], check=True, capture_output=True)
 
 
-@pytest.mark.parametrize("content", [b"", b"\x7fEL", b"\x7fELF", b"\x7fELF" + b"\xff" * 400])
+@each("content", [b"", b"\x7fEL", b"\x7fELF", b"\x7fELF" + b"\xff" * 400])
 def test_what_is_no_elf_file_is_refused_by_its_path(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "libx.so.1"
     path.write_bytes(content)

@@ -21,6 +21,8 @@ from quicksand.records.machine_options import (
 )
 from quicksand.records.port_forwards import PortForward, Protocol
 
+from tests.each import each
+
 GIB = 1024 * MIB
 
 
@@ -37,7 +39,7 @@ def refusal(**options: Any) -> ConfigError:
 # Sizes
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "expected"),
     [
         ("512M", 512 * MIB),
@@ -62,7 +64,7 @@ def test_memory_is_read_in_every_usual_way(text: str | int, expected: int) -> No
     assert parse(memory=text).memory_bytes == expected
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "banana",
@@ -99,12 +101,12 @@ def test_what_is_no_size_is_refused_by_its_name(text: Any) -> None:
     assert "memory" in str(refusal(memory=text))
 
 
-@pytest.mark.parametrize("text", ["0", "0M", "63M", "63.99M", "1", "2048B", "1K", 0])
+@each("text", ["0", "0M", "63M", "63.99M", "1", "2048B", "1K", 0])
 def test_too_little_memory_is_refused(text: Any) -> None:
     assert "memory" in str(refusal(memory=text))
 
 
-@pytest.mark.parametrize("text", ["1048576T", "9" * 30, "9" * 400 + "G", 2**60])
+@each("text", ["1048576T", "9" * 30, "9" * 400 + "G", 2**60])
 def test_sizes_beyond_any_machine_are_refused(text: Any) -> None:
     assert "out of range" in str(refusal(memory=text))
 
@@ -135,12 +137,12 @@ def test_a_disk_size_without_unit_is_in_bytes() -> None:
 # Names
 
 
-@pytest.mark.parametrize("name", ["a", "0", "web-1", "a.b_c-D", "x" * 63, "0123456789ab"])
+@each("name", ["a", "0", "web-1", "a.b_c-D", "x" * 63, "0123456789ab"])
 def test_usual_names_are_taken(name: str) -> None:
     assert check_name(name) == name
 
 
-@pytest.mark.parametrize(
+@each(
     "name",
     [
         "",
@@ -186,14 +188,14 @@ def test_a_name_that_is_taken_is_one_plain_path_component(name: str) -> None:
 # Ports
 
 
-@pytest.mark.parametrize(("host", "guest"), [(0, 1), (1, 1), (8080, 80), (65535, 65535)])
+@each(("host", "guest"), [(0, 1), (1, 1), (8080, 80), (65535, 65535)])
 def test_ports_within_their_range_are_taken(host: int, guest: int) -> None:
     given_ports = [PortForward(host, guest), {"host": host, "guest": guest}]
     for forward in given_ports:
         assert parse(port_forwards=[forward]).port_forwards == (PortForward(host, guest),)
 
 
-@pytest.mark.parametrize(
+@each(
     ("host", "guest"),
     [
         (-1, 80),
@@ -213,7 +215,7 @@ def test_what_is_no_port_is_refused(host: Any, guest: Any) -> None:
         PortForward(host, guest)
 
 
-@pytest.mark.parametrize(
+@each(
     "forwards",
     [
         5,
@@ -253,19 +255,19 @@ def test_what_needs_a_network_is_refused_without_with_the_way_out() -> None:
 # Other options
 
 
-@pytest.mark.parametrize("cpus", [0, -1, CPUS_MAX + 1, 1.0, "2", True, None, 10**400])
+@each("cpus", [0, -1, CPUS_MAX + 1, 1.0, "2", True, None, 10**400])
 def test_an_impossible_number_of_cpus_is_refused(cpus: Any) -> None:
     assert "cpus" in str(refusal(cpus=cpus))
 
 
-@pytest.mark.parametrize(
+@each(
     "timeout", [0, -1, float("nan"), float("inf"), -float("inf"), "60", None, True, 10**400, 1e300]
 )
 def test_an_impossible_boot_timeout_is_refused(timeout: Any) -> None:
     assert "boot_timeout" in str(refusal(boot_timeout=timeout))
 
 
-@pytest.mark.parametrize("image", ["", None, 5, b"debian", "a\0b"])
+@each("image", ["", None, 5, b"debian", "a\0b"])
 def test_what_is_no_image_is_refused(image: Any) -> None:
     assert "image" in str(refusal(image=image))
 
@@ -275,12 +277,12 @@ def test_an_image_is_necessary() -> None:
         SandboxConfig.parse({"memory": "1G"})
 
 
-@pytest.mark.parametrize("arguments", ["-snapshot", 5, {"-m": "1G"}, ["a\0b"]])
+@each("arguments", ["-snapshot", 5, {"-m": "1G"}, ["a\0b"]])
 def test_what_is_no_list_of_arguments_is_refused(arguments: Any) -> None:
     assert "extra_qemu_args" in str(refusal(extra_qemu_args=arguments))
 
 
-@pytest.mark.parametrize(
+@each(
     ("given_mode", "expected"),
     [
         (NetworkMode.FULL, NetworkMode.FULL),
@@ -304,12 +306,12 @@ def test_unknown_words_are_refused_with_the_choices() -> None:
         parse_choice(Accelerator, object(), "accel")
 
 
-@pytest.mark.parametrize("name", ["amd64", "x86_64", "X64", Architecture.X86_64])
+@each("name", ["amd64", "x86_64", "X64", Architecture.X86_64])
 def test_architectures_have_several_names(name: str) -> None:
     assert parse(arch=name).arch is Architecture.X86_64
 
 
-@pytest.mark.parametrize(
+@each(
     ("accel", "expected"),
     [("auto", "auto"), (None, None), ("KVM", Accelerator.KVM), (Accelerator.TCG, Accelerator.TCG)],
 )
@@ -320,7 +322,7 @@ def test_an_accelerator_can_be_left_open(accel: Any, expected: Any) -> None:
 # Unknown options
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "near"),
     [
         ("memroy", "memory"),

@@ -14,6 +14,7 @@ from quicksand.things.status import Status
 from quicksand_tui.actions.reasons import can_start, run
 from quicksand_tui.model.shown_sandboxes import SandboxView
 from quicksand_tui.model.world import Panel, Selection
+from tests.each import each
 from tests.unit.app.fakes import FULL, PAUSED
 from tests.unit.base.test_files import locked_elsewhere
 from tests.unit.records.making import RUN, machine_of, make, only, place_of
@@ -53,8 +54,8 @@ def test_the_list_tells_what_a_command_that_waits_is_told(pause: object, places:
     registry.reap()
 
 
-@pytest.mark.parametrize("reason", [run, can_start])
-@pytest.mark.parametrize(
+@each("reason", [run, can_start])
+@each(
     ("error", "said"),
     [("", "builder is paused: P resumes it"), (DISK_FULL, f"builder is paused: {DISK_FULL}")],
 )

@@ -25,6 +25,7 @@ from quicksand.records.sandboxes import Entry, Record, RunState, new_id
 from quicksand.things.status import Status
 
 from quicksand_tui.model.remedy_words import hint_of
+from tests.each import each
 from tests.unit.base.test_files import locked_elsewhere
 from tests.unit.records.making import (
     RECORD,
@@ -70,7 +71,7 @@ def test_any_json_in_any_field_is_taken_or_a_value_error(
         assert str(error)
 
 
-@pytest.mark.parametrize("field", sorted(RECORD.to_json()))
+@each("field", sorted(RECORD.to_json()))
 def test_a_field_that_is_missing_is_named(field: str) -> None:
     value = RECORD.to_json()
     del value[field]
@@ -425,8 +426,8 @@ def test_a_first_start_is_listed_while_it_lives_and_forgotten_when_it_died(
 def test_a_sandbox_is_found_by_name_id_or_start_of_the_id(registry: Registry) -> None:
     record = replace(RECORD, id="abcd12345678", name="box")
     other = replace(RECORD, id="abce12345678", name="abcd1")
-    for each in (record, other):
-        os.close(registry.create(each))
+    for one in (record, other):
+        os.close(registry.create(one))
     assert registry.find("box").record == record
     assert registry.find("abcd12345678").record == record
     assert registry.find("abcd1").record == other, "a whole name wins over a part of an id"

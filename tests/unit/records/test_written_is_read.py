@@ -28,6 +28,7 @@ from quicksand_e2b.records import SandboxRecord, SnapshotRecord, State
 from quicksand_fleet.keeping.book import Kept, Phase
 from quicksand_fleet.record import FleetRecord, NodeRecord
 
+from tests.each import each
 from tests.unit.cli.histories import node_of
 from tests.unit.records.making import RECORD, RUN
 
@@ -118,7 +119,7 @@ def test_every_writer_of_a_record_names_its_reader() -> None:
     assert [found for found in missing if "layers.py" not in found] == []
 
 
-@pytest.mark.parametrize("note", [None, 7, b"x", ["x"], HALF, "x" * (NOTE_MAX + 1)])
+@each("note", [None, 7, b"x", ["x"], HALF, "x" * (NOTE_MAX + 1)])
 def test_a_wrong_note_is_refused_before_anything_is_done(note: Any, tmp_path: Path) -> None:
     with pytest.raises(ConfigError):
         check_note(note)
@@ -129,7 +130,7 @@ def test_a_wrong_note_is_refused_before_anything_is_done(note: Any, tmp_path: Pa
         history.write_note(node_of(1), note)
 
 
-@pytest.mark.parametrize("note", ["", "plain", "\U0001f600 whole", "line\nline", "x" * NOTE_MAX])
+@each("note", ["", "plain", "\U0001f600 whole", "line\nline", "x" * NOTE_MAX])
 def test_a_note_that_is_taken_is_read_as_it_was(note: str) -> None:
     assert read_note(json.loads(json.dumps(check_note(note)))) == note
 
@@ -140,7 +141,7 @@ def test_checkpoints_that_older_versions_wrote_with_a_wrong_note_are_whole_again
         assert type(node_of(1)).from_json(json.loads(json.dumps(plain))).note == now
 
 
-@pytest.mark.parametrize(
+@each(
     "options",
     [
         {"image": "debian\ud83d"},

@@ -6,8 +6,10 @@ import pytest
 from quicksand.base.errors import ConfigError
 from quicksand.remote.destination import Destination
 
+from tests.each import each
 
-@pytest.mark.parametrize(
+
+@each(
     ("text", "host", "user", "port"),
     [
         ("ssh://box", "box", "", 0),
@@ -26,7 +28,7 @@ def test_an_address_has_a_host_and_perhaps_a_user_and_a_port(
     assert Destination.parse(str(found)) == found
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "",

@@ -32,6 +32,7 @@ from quicksand.remote.destination import Destination
 from quicksand.remote.far_program import LINE_MAX, FarLine, run_line
 from quicksand.remote.ssh import line_there
 
+from tests.each import each
 from tests.unit.remote.far import until, write_ssh
 
 PROGRAM = """
@@ -150,7 +151,7 @@ def test_every_login_shell_runs_it(near: Near, shell: str) -> None:
     assert said.split()[2] == os.fsencode(" ".join(WORDS)).hex().encode()
 
 
-@pytest.mark.parametrize(
+@each(
     "parts",
     [
         [],

@@ -6,7 +6,6 @@ import asyncio
 import json
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from quicksand.base.errors import RemoteError, RemoteRefusedError
@@ -14,6 +13,7 @@ from quicksand.guest.agent import wire
 from quicksand.remote.hello import Hello, Welcome, read_hello, read_welcome, welcome
 
 from tests.conftest import examples
+from tests.each import each
 
 JSON = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=20)),
@@ -69,7 +69,7 @@ def test_a_newer_version_of_the_same_protocol_is_understood() -> None:
     )
 
 
-@pytest.mark.parametrize("protocol", [0, 2, -1, 10**9])
+@each("protocol", [0, 2, -1, 10**9])
 def test_an_answer_in_another_protocol_is_refused(protocol: int) -> None:
     result = {"protocol": protocol, "version": "99.0", "capabilities": []}
     answer, _ = read(wire.encode_message({"id": 0, "result": result}))
@@ -100,7 +100,7 @@ def test_a_number_without_end_is_an_error() -> None:
     assert isinstance(read(len(text).to_bytes(4) + text)[0], RemoteError)
 
 
-@pytest.mark.parametrize("length", [4097, 1 << 20, (1 << 32) - 1])
+@each("length", [4097, 1 << 20, (1 << 32) - 1])
 def test_a_frame_that_is_too_long_is_not_waited_for(length: int) -> None:
     for found in read(length.to_bytes(4) + b"{" * 10):
         assert isinstance(found, RemoteError | EOFError)

@@ -24,6 +24,7 @@ from quicksand.remote.agents import RelayedAgent
 from quicksand.remote.peer_link import REQUESTS_MAX, WINDOW, Link, Request, refusal
 
 from quicksand_tui.model.remedy_words import hint_of
+from tests.each import each
 from tests.unit.remote.far import links, two_ends, until
 
 
@@ -254,7 +255,7 @@ for _ in range(400):
     DEEP = {"parts": [DEEP], "python": ""}
 
 
-@pytest.mark.parametrize(
+@each(
     "hint",
     [
         DEEP,

@@ -21,6 +21,8 @@ from quicksand.saves.save_manifest import (
     read_manifest,
 )
 
+from tests.each import each
+
 LAYER = SavedLayer(id="0123456789ab", size=262144, sha256="a" * 64)
 OURS = SaveManifest(
     config=SandboxConfig.parse({"image": "debian", "memory": "1G"}),
@@ -99,7 +101,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("change", "named"), WRONG)
+@each(("change", "named"), WRONG)
 def test_a_wrong_value_is_named(change: dict[str, Any], named: str) -> None:
     plain = json.loads(json.dumps(OURS.to_json())) | change
     with pytest.raises(ValueError, match=named):
@@ -147,12 +149,12 @@ HIDDEN = [".", "..", ".hidden"]
 BAD = ["a/b", "/", "a\nb", "a\0b", "\x1b[31m", "\ud800", "x" * 201, "雪" * 67]
 
 
-@pytest.mark.parametrize("name", GOOD)
+@each("name", GOOD)
 def test_names_that_can_be(name: str) -> None:
     assert check_save_name(name) == name
 
 
-@pytest.mark.parametrize("name", [*EMPTY, *HIDDEN, *BAD])
+@each("name", [*EMPTY, *HIDDEN, *BAD])
 def test_names_that_cannot(name: Any) -> None:
     with pytest.raises(ConfigError, match="no name for a save"):
         check_save_name(name)

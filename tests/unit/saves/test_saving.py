@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from quicksand.saves.saving import PATH_MAX, VOLATILE_MAX, _volatile_paths
 
+from tests.each import each
 
-@pytest.mark.parametrize(
+
+@each(
     ("reply", "paths"),
     [
         ({"paths": [{"path": "/tmp/a", "bytes": 1}, {"path_b64": "L3g="}]}, ("/tmp/a", "L3g=")),

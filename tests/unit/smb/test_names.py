@@ -15,6 +15,8 @@ from quicksand_smb.names import (
 )
 from quicksand_smb.store import Reason, StoreError
 
+from tests.each import each
+
 host_names = (
     st.lists(
         st.one_of(
@@ -54,7 +56,7 @@ def test_each_single_byte_that_linux_allows_is_a_name_part() -> None:
         assert not set(wire) & set('"*:<>?\\|') and min(map(ord, wire)) >= 0x20
 
 
-@pytest.mark.parametrize(
+@each(
     ("host", "wire"),
     [
         (b'a"b', "a\uf020b"),
@@ -90,14 +92,14 @@ BAD = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("path", BAD)
+@each("path", BAD)
 def test_what_is_no_name_is_refused(path: str) -> None:
     with pytest.raises(StoreError) as caught:
         from_wire(path)
     assert caught.value.reason is Reason.BAD_NAME
 
 
-@pytest.mark.parametrize(
+@each(
     "names",
     [("",), (".",), ("..",), ("a/b",), ("a", "..", "b"), ("a\0",), ("\ud800",), ("x" * 256,),
      ("ä" * 128,), ("d",) * 600, ("x" * 200,) * 30, ("/",), ("a", "/etc/passwd")],
@@ -132,7 +134,7 @@ def test_targets_of_symlinks_are_told_as_they_are(target: bytes) -> None:
 
 
 # What Linux 6.12 sends for a target: without its first separator.
-@pytest.mark.parametrize(
+@each(
     ("target", "sent", "absolute"),
     [
         ("/usr/bin/env", "usr/bin/env", True),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from quicksand_smb import patterns
+
+from tests.each import each
 
 
 def matches(pattern: str, name: str) -> bool:
@@ -43,7 +44,7 @@ def test_the_automaton_agrees_with_the_rules(pattern: str, name: str) -> None:
     assert matches(pattern or "*", name) == slow(pattern or "*", name)
 
 
-@pytest.mark.parametrize(
+@each(
     ("pattern", "name", "expected"),
     [
         ("*", "anything", True),
@@ -71,7 +72,7 @@ def test_known_answers(pattern: str, name: str, expected: bool) -> None:
     assert matches(pattern, name) is expected
 
 
-@pytest.mark.parametrize("bomb", ["*?" * 120 + "b", "*a" * 120 + "b", "<>" * 120 + "b", ">" * 255])
+@each("bomb", ["*?" * 120 + "b", "*a" * 120 + "b", "<>" * 120 + "b", ">" * 255])
 def test_no_pattern_is_slow(bomb: str) -> None:
     match = patterns.matcher(bomb)
     assert match is not None

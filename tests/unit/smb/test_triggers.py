@@ -15,6 +15,7 @@ from quicksand_smb.store_errors import Reason
 from quicksand_smb.store_types import Disposition, FileKind, OpenOptions
 from quicksand_smb.triggers import KNOWN, Triggers
 
+from tests.each import each
 from tests.unit.smb.conftest import StoreMaker
 from tests.unit.smb.files_of_stores import Raises
 
@@ -28,7 +29,7 @@ def names(path: str) -> Names:
     return tuple(path.split("/"))
 
 
-@pytest.mark.parametrize(
+@each(
     "path",
     [
         *(".git/hooks/pre-commit", "a/b/.git/config", ".GIT/Hooks/x", ".git/config.lock"),
@@ -44,7 +45,7 @@ def test_a_file_that_programs_run_is_one(path: str) -> None:
     assert Triggers().has(names(path))
 
 
-@pytest.mark.parametrize(
+@each(
     "path",
     [
         *(".git/index", ".git/objects/ab/cd", ".git/refs/heads/config", ".git/HEAD"),
@@ -57,7 +58,7 @@ def test_what_git_and_people_write_all_the_time_is_none(path: str) -> None:
     assert not Triggers().has(names(path))
 
 
-@pytest.mark.parametrize(
+@each(
     ("pattern", "path", "fits"),
     [
         ("a*c", "ac", True),

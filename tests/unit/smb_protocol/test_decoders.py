@@ -21,6 +21,7 @@ from quicksand_smb.messages import create, ioctl, lock, negotiate, query, readwr
 from quicksand_smb.store_errors import StoreError
 from quicksand_smb.wire import ProtocolError, decode_text
 
+from tests.each import each
 from tests.unit.smb_protocol import client as c
 from tests.unit.smb_protocol.client import Client
 
@@ -198,7 +199,7 @@ def test_a_window_never_grows_beyond_its_limit(requests: list[tuple[int, int, in
         assert 0 <= window.held <= MOST
 
 
-@pytest.mark.parametrize("following", [1, 7, 8, 63, 65, 0xFFFFFFFF])
+@each("following", [1, 7, 8, 63, 65, 0xFFFFFFFF])
 def test_a_next_message_that_lies_nowhere_ends_the_connection(
     tmp_path: Path, following: int
 ) -> None:
@@ -229,9 +230,7 @@ def test_a_session_that_nobody_knows_is_deleted(tmp_path: Path) -> None:
     assert client.connect().status == 0xC0000203
 
 
-@pytest.mark.parametrize(
-    ("trailing", "status"), [(0, 0), (8, 0), (9, 0xC000000D), (5000, 0xC000000D)]
-)
+@each(("trailing", "status"), [(0, 0), (8, 0), (9, 0xC000000D), (5000, 0xC000000D)])
 def test_a_request_may_be_padded_and_no_more(tmp_path: Path, trailing: int, status: int) -> None:
     client = Client(c.server(tmp_path)).begin()
     body = struct.pack("<HH", 4, 0) + bytes(trailing)

@@ -13,6 +13,7 @@ from quicksand_smb.commands import lease_grants
 from quicksand_smb.commands.basic import DIRECTORY_LEASING
 from quicksand_smb.ledger import GRANT_COST, HANDLE_COST
 
+from tests.each import each
 from tests.unit.smb_protocol import client as c
 from tests.unit.smb_protocol.client import Answer, Client
 from tests.unit.smb_protocol.test_leases import (
@@ -62,9 +63,7 @@ def test_a_directory_may_be_kept_but_not_its_handle_nor_a_file(client: Client) -
     assert open_lease(client, KEYS[2], READ, name="d\\a").body[2] == 0
 
 
-@pytest.mark.parametrize(
-    ("leases", "can"), [("directories", True), ("read", False), ("all", False)]
-)
+@each(("leases", "can"), [("directories", True), ("read", False), ("all", False)])
 def test_a_client_is_told_whether_it_can(tmp_path: Path, leases: str, *, can: bool) -> None:
     new = Client(c.server(tmp_path, leases=leases)).begin(0x311)
     assert bool(new.connection.negotiated.capabilities & DIRECTORY_LEASING) == can

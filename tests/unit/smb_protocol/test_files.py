@@ -10,6 +10,7 @@ import pytest
 from quicksand_smb.config import Config, ShareConfig
 from quicksand_smb.server_state import ServerState
 
+from tests.each import each
 from tests.unit.smb_protocol import client as c
 from tests.unit.smb_protocol.client import Client
 
@@ -31,7 +32,7 @@ def unix(tmp_path: Path) -> Client:
     return Client(c.server(tmp_path)).begin(0x311, posix=True)
 
 
-@pytest.mark.parametrize("dialect", [0x202, 0x210, 0x300, 0x302, 0x311])
+@each("dialect", [0x202, 0x210, 0x300, 0x302, 0x311])
 def test_every_dialect_reads_what_it_wrote(tmp_path: Path, dialect: int) -> None:
     client = Client(c.server(tmp_path)).begin(dialect)
     file = client.open("a")

@@ -12,12 +12,13 @@ import pytest
 from quicksand_smb import ciphers
 from quicksand_smb.signing import Algorithm
 
+from tests.each import each
 from tests.unit.smb_protocol import client as c
 from tests.unit.smb_protocol.client import Client
 
 
 # RFC 1320, A.5
-@pytest.mark.parametrize(
+@each(
     ("text", "digest"),
     [
         (b"", "31d6cfe0d16ae931b73c59d7e0c089c0"),
@@ -34,7 +35,7 @@ def test_rc4() -> None:
 
 
 # RFC 4493, 4
-@pytest.mark.parametrize(
+@each(
     ("count", "mac"),
     [
         (0, "bb1d6929e95937287fa37d129b756746"),

@@ -7,7 +7,6 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from quicksand.snapshots.differences import BLOCK, Comparer, address_of, sort_pages, stretches
@@ -15,6 +14,7 @@ from quicksand.snapshots.guest_ram import PAGE
 from quicksand.snapshots.pages import ZEROS, PageRun, merge_runs
 
 from tests.conftest import examples
+from tests.each import each
 
 
 def page_of(content: int) -> bytes:
@@ -131,13 +131,13 @@ def test_nothing_written_is_nothing_new() -> None:
     assert Scene({}, [PageRun(0, 1, 0, 0)], [[1]]).sort() == ([], [])
 
 
-@pytest.mark.parametrize("count", [1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK])
+@each("count", [1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK])
 def test_pages_that_are_known_stay_one_run(count: int) -> None:
     scene = Scene(dict.fromkeys(range(count), 2), [PageRun(0, count, 0, 0)], [[2] * count])
     assert scene.sort() == ([PageRun(0, count, 0, 0)], [])
 
 
-@pytest.mark.parametrize("count", [1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK])
+@each("count", [1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK])
 def test_zeros_are_never_stored(count: int) -> None:
     scene = Scene(dict.fromkeys(range(count), 0), [], [])
     assert scene.sort() == ([PageRun(0, count, ZEROS, 0)], [])
@@ -160,7 +160,7 @@ def test_stretches_are_the_verdicts_of_the_pages(verdicts: list[bool]) -> None:
     assert all(a[2] is not b[2] for a, b in itertools.pairwise(found))
 
 
-@pytest.mark.parametrize("at", [0, 1, 8, PAGE - 1])
+@each("at", [0, 1, 8, PAGE - 1])
 def test_single_bytes_decide(at: int) -> None:
     compare = Comparer()
     a, b = (ctypes.create_string_buffer((BLOCK + 3) * PAGE) for _ in range(2))

@@ -28,6 +28,7 @@ from quicksand.snapshots.reverting import last_automatic
 from quicksand.things.checkpoint import find_tier
 
 from quicksand_tui.model.remedy_words import hint_of
+from tests.each import each
 
 IDS = st.text("0123456789abcdef", min_size=8, max_size=16)
 NAMES = st.from_regex(r"[0-9a-z][0-9a-z.-]{0,80}", fullmatch=True)
@@ -160,8 +161,8 @@ PLAIN_FILE = FILE.to_json()
 WRONG: list[Any] = [None, 5, 1e999, "../x", "a/b", "..", "", [], {}, [[]], "0000000a\n", "A\0b"]
 
 
-@pytest.mark.parametrize("field", ["schema_version", "layers", "top", "memory"])
-@pytest.mark.parametrize("wrong", WRONG, ids=repr)
+@each("field", ["schema_version", "layers", "top", "memory"])
+@each("wrong", WRONG, ids=repr)
 def test_a_head_with_a_field_of_a_wrong_kind_is_refused(field: str, wrong: Any) -> None:
     if field == "layers" and wrong in ("", [], {}):
         return  # these are no layers
@@ -169,14 +170,14 @@ def test_a_head_with_a_field_of_a_wrong_kind_is_refused(field: str, wrong: Any) 
         Head.from_json({**PLAIN_HEAD, field: wrong})
 
 
-@pytest.mark.parametrize("wrong", [5, "x", [], [1], {}, {"schema_version": 1}], ids=repr)
+@each("wrong", [5, "x", [], [1], {}, {"schema_version": 1}], ids=repr)
 def test_a_previous_head_of_a_wrong_kind_is_refused(wrong: Any) -> None:
     with pytest.raises(ValueError):
         Head.from_json({**PLAIN_HEAD, "previous": wrong})
 
 
-@pytest.mark.parametrize("field", ["id", "tag", "created", "pages", "index", "devices", "memory"])
-@pytest.mark.parametrize("wrong", WRONG, ids=repr)
+@each("field", ["id", "tag", "created", "pages", "index", "devices", "memory"])
+@each("wrong", WRONG, ids=repr)
 def test_a_checkpoint_with_a_field_of_a_wrong_kind_is_refused(field: str, wrong: Any) -> None:
     valid: dict[str, Callable[[Any], bool]] = {
         "pages": lambda value: value in ("", [], {}),
@@ -189,7 +190,7 @@ def test_a_checkpoint_with_a_field_of_a_wrong_kind_is_refused(field: str, wrong:
         Node.from_json({**PLAIN_NODE, field: wrong})
 
 
-@pytest.mark.parametrize("field", sorted({*PLAIN_NODE} - {"port", "shares", "origin"}))
+@each("field", sorted({*PLAIN_NODE} - {"port", "shares", "origin"}))
 def test_a_checkpoint_without_a_field_is_refused(field: str) -> None:
     with pytest.raises(ValueError):
         Node.from_json({name: value for name, value in PLAIN_NODE.items() if name != field})
@@ -206,13 +207,13 @@ def test_an_older_checkpoint_may_hold_mounts() -> None:
     assert not Node.from_json(PLAIN_NODE).shares
 
 
-@pytest.mark.parametrize("field", sorted(PLAIN_HEAD))
+@each("field", sorted(PLAIN_HEAD))
 def test_a_head_without_a_field_is_refused(field: str) -> None:
     with pytest.raises(ValueError):
         Head.from_json({name: value for name, value in PLAIN_HEAD.items() if name != field})
 
 
-@pytest.mark.parametrize(
+@each(
     "changes",
     [
         {"state": None},
@@ -233,7 +234,7 @@ def test_files_of_the_other_tier_are_refused(changes: dict[str, Any]) -> None:
         Node.from_json({**PLAIN_INTERNAL, **changes})
 
 
-@pytest.mark.parametrize(
+@each(
     "changes",
     [
         {"state": PLAIN_FILE},
@@ -253,7 +254,7 @@ def test_one_that_has_a_disk_only_has_no_other_files(changes: dict[str, Any]) ->
         Node.from_json({**PLAIN_DISK, **changes})
 
 
-@pytest.mark.parametrize(
+@each(
     "changes",
     [
         {"state": PLAIN_FILE},
@@ -276,7 +277,7 @@ def test_a_machine_that_goes_on_from_a_snapshot_has_no_known_pages() -> None:
     assert Head.going_on(NODE, machine="2").run
 
 
-@pytest.mark.parametrize("name", ["../up", "a/b", "/etc/passwd", "..", ".", "", ".hidden", "a\0"])
+@each("name", ["../up", "a/b", "/etc/passwd", "..", ".", "", ".hidden", "a\0"])
 def test_names_that_lead_elsewhere_are_refused(name: str) -> None:
     for plain in (
         {**PLAIN_NODE, "memory": name},
@@ -314,9 +315,7 @@ def test_people_may_call_a_checkpoint_what_they_like(history: History, tag: str)
     assert history.find(tag).tag == tag
 
 
-@pytest.mark.parametrize(
-    "tag", ["", " ", "   ", "x" * 129, "é" * 129, "a\nb", "a\0", "\x1b[31m", "\ud800"]
-)
+@each("tag", ["", " ", "   ", "x" * 129, "é" * 129, "a\nb", "a\0", "\x1b[31m", "\ud800"])
 def test_what_cannot_be_shown_is_no_tag(tag: str) -> None:
     with pytest.raises(ConfigError) as caught:
         check_tag(tag)

@@ -28,6 +28,8 @@ from quicksand.snapshots.pages import (
     write_file,
 )
 
+from tests.each import each
+
 FILES = (64, 200, 1)
 
 
@@ -93,7 +95,7 @@ def sealed(data: bytes) -> bytes:
     return data + struct.pack("<I", zlib.crc32(data))
 
 
-@pytest.mark.parametrize(
+@each(
     ("header", "message"),
     [
         (b"QSPX" + struct.pack("<IQQ", 1, 0, 0), "this version"),
@@ -107,7 +109,7 @@ def test_a_header_that_lies_is_refused(header: bytes, message: str) -> None:
         PageIndex.decode(sealed(header), files=())
 
 
-@pytest.mark.parametrize(
+@each(
     "runs",
     [
         [PageRun(0, 2, 0, 0), PageRun(1, 1, 0, 0)],
@@ -310,7 +312,7 @@ def test_an_error_is_not_hidden_by_a_view_that_is_still_held(whole: tuple[Path, 
         use()
 
 
-@pytest.mark.parametrize(
+@each(
     "runs",
     [
         (PageRun(0, 2, 0, 0), PageRun(1, 1, 0, 2)),

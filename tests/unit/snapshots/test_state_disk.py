@@ -11,8 +11,10 @@ from quicksand.base.errors import HistoryError
 from quicksand.qemu.binaries import find_binaries
 from quicksand.snapshots.device_load import CLUSTER, STATE_MAX, make_state_disk
 
+from tests.each import each
 
-@pytest.mark.parametrize("size", [1, CLUSTER, 208_394, 7 << 20, 8 << 20, 9_000_001, STATE_MAX])
+
+@each("size", [1, CLUSTER, 208_394, 7 << 20, 8 << 20, 9_000_001, STATE_MAX])
 def test_qemu_finds_the_snapshot_and_nothing_wrong(tmp_path: Path, size: int) -> None:
     img = find_binaries("x86_64").img
     assert img is not None

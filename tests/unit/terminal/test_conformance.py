@@ -3,9 +3,9 @@ used and reset before."""
 
 from __future__ import annotations
 
-import pytest
 from quicksand_vt import Terminal
 
+from tests.each import each
 from tests.unit.terminal import (
     cases_cursor,
     cases_editing,
@@ -32,14 +32,14 @@ def check(case: Case, terminal: Terminal) -> None:
     assert terminal.take_replies() == case.replies
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@each("case", CASES, ids=str)
 def test_whole(case: Case) -> None:
     terminal = make_terminal(*case.size)
     terminal.feed(case.data)
     check(case, terminal)
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if len(case.data) < 20_000], ids=str)
+@each("case", [case for case in CASES if len(case.data) < 20_000], ids=str)
 def test_byte_by_byte(case: Case) -> None:
     terminal = make_terminal(*case.size)
     for byte in case.data:
@@ -47,7 +47,7 @@ def test_byte_by_byte(case: Case) -> None:
     check(case, terminal)
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@each("case", CASES, ids=str)
 def test_after_a_reset(case: Case) -> None:
     terminal = make_terminal(*case.size)
     terminal.feed("\x1b[2;3r\x1b[?6h\x1b[?7l\x1b[4h\x1b(0\x1b[3g\x1b[7;41mx你e\u0301\x1b7".encode())

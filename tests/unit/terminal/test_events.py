@@ -21,6 +21,7 @@ from quicksand_vt import (
 )
 from quicksand_vt.style import ADDRESS_MAX, LINKS_MAX, parse_colour
 
+from tests.each import each
 from tests.unit.terminal.cases import make_terminal, screen_rows
 
 
@@ -92,7 +93,7 @@ def test_a_link() -> None:
     assert [link_at(terminal, x) for x in range(5)] == ["https://example.org/a;b"] * 4 + [""]
 
 
-@pytest.mark.parametrize(
+@each(
     ("address", "is_link"),
     [
         ("http://example.org/", True),
@@ -143,7 +144,7 @@ def test_a_text_for_the_clipboard() -> None:
     assert events_of(osc(f"52;;{coded}")) == (ClipboardWrite("tëxt\n"),)
 
 
-@pytest.mark.parametrize("data", ["52;c;?", "52;c;", "52;c;a$b", "52;c;abc", "52", "52;c"])
+@each("data", ["52;c;?", "52;c;", "52;c;a$b", "52;c;abc", "52", "52;c"])
 def test_what_is_no_text_for_the_clipboard(data: str) -> None:
     assert events_of(osc(data)) == ()
 
@@ -163,7 +164,7 @@ def test_notifications() -> None:
     assert events_of(osc("777;notify;title;a;b")) == (Notification("title", "a;b"),)
 
 
-@pytest.mark.parametrize("data", ["9;4;1;50", "9;", "777;other;a;b", "777;notify", "99;;x"])
+@each("data", ["9;4;1;50", "9;", "777;other;a;b", "777;notify", "99;;x"])
 def test_what_is_no_notification(data: str) -> None:
     assert events_of(osc(data)) == ()
 
@@ -194,7 +195,7 @@ def test_events_are_told_once_and_in_order() -> None:
 # Directories
 
 
-@pytest.mark.parametrize(
+@each(
     ("url", "path"),
     [
         ("file://host/home/user", "/home/user"),
@@ -239,7 +240,7 @@ def test_a_cleared_screen_has_no_marks() -> None:
     assert terminal.mark(0) == 0
 
 
-@pytest.mark.parametrize(
+@each(
     ("data", "status"),
     [
         ("133;D", None),
@@ -278,7 +279,7 @@ def test_programs_are_told_the_colours_of_the_app() -> None:
     assert terminal.take_replies() == b"\x1b]11;rgb:1111/2222/3333\x07"
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "colour"),
     [
         ("rgb:f/0/8", 0xFF0088),

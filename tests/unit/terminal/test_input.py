@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from quicksand_vt import MouseAction, MouseButton, MouseEvent
 from textual.keys import Keys
 
+from tests.each import each
 from tests.unit.terminal.cases import make_terminal
 
 KEYS = {
@@ -126,14 +126,12 @@ OTHER_KEYS = {
 }
 
 
-@pytest.mark.parametrize("key", KEYS)
+@each("key", KEYS)
 def test_keys(key: str) -> None:
     assert make_terminal().encode_key(key) == KEYS[key].encode()
 
 
-@pytest.mark.parametrize(
-    ("mode", "key"), [(mode, key) for mode, keys in OTHER_KEYS.items() for key in keys]
-)
+@each(("mode", "key"), [(mode, key) for mode, keys in OTHER_KEYS.items() for key in keys])
 def test_keys_in_other_modes(mode: bytes, key: str) -> None:
     terminal = make_terminal()
     terminal.feed(mode)
@@ -178,7 +176,7 @@ def mouse(
     return terminal.encode_mouse(MouseEvent(action=action, button=button, x=x, y=y, **modifiers))
 
 
-@pytest.mark.parametrize(
+@each(
     ("modes", "action", "button", "expected"),
     [
         (b"", PRESS, LEFT, b""),
@@ -242,9 +240,7 @@ def test_paste() -> None:
     assert terminal.encode_paste("a\nb") == b"\x1b[200~a\rb\x1b[201~"
 
 
-@pytest.mark.parametrize(
-    "text", ["a\x1b[201~b", "a\x1b[2\x1b[201~01~b", "a\x9b201~b", "a\x00\x08\x7fb"]
-)
+@each("text", ["a\x1b[201~b", "a\x1b[2\x1b[201~01~b", "a\x9b201~b", "a\x00\x08\x7fb"])
 def test_a_pasted_text_cannot_end_the_paste(text: str) -> None:
     terminal = make_terminal()
     terminal.feed(b"\x1b[?2004h")

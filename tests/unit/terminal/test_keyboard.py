@@ -3,11 +3,12 @@ the user's terminal sends them in."""
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from quicksand_vt.emulator import Terminal
 from quicksand_vt.keyboard import STACK_MAX
+
+from tests.each import each
 
 PLAIN = {
     "Escape": (b"\x1b[27u", b"\x1b"),
@@ -52,7 +53,7 @@ def terminal(asked: bytes = b"") -> Terminal:
     return made
 
 
-@pytest.mark.parametrize("name", PLAIN)
+@each("name", PLAIN)
 def test_a_program_that_asks_gets_the_form_from_any_terminal(name: str) -> None:
     told, plain = PLAIN[name]
     asking = terminal(b"\x1b[>5u")
@@ -60,14 +61,14 @@ def test_a_program_that_asks_gets_the_form_from_any_terminal(name: str) -> None:
     assert asking.encode_keys(plain) == told
 
 
-@pytest.mark.parametrize("name", [*PLAIN, *ONLY_TOLD])
+@each("name", [*PLAIN, *ONLY_TOLD])
 def test_a_program_that_asks_for_nothing_gets_what_it_always_got(name: str) -> None:
     told, plain = (PLAIN | ONLY_TOLD)[name]
     assert terminal().encode_keys(told) == plain
     assert terminal().encode_keys(plain) == plain
 
 
-@pytest.mark.parametrize(
+@each(
     ("data", "expected"),
     [
         (b"\x1b[105;5u", b"\x1b[105;5u"),

@@ -11,6 +11,7 @@ import pytest
 from quicksand_vt import Style, Terminal
 from quicksand_vt.style import PLAIN
 
+from tests.each import each
 from tests.unit.terminal.soundness import check_sound, picture
 from tests.unit.terminal.tmux import tmux_screen
 
@@ -41,7 +42,7 @@ def tmux_shown(screen: dict[str, Any]) -> list[list[Cell]]:
     return shown(terminal)
 
 
-@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)
+@each("path", RECORDINGS, ids=lambda path: path.stem)
 def test_the_screen_is_that_of_tmux(path: Path) -> None:
     data = path.read_bytes()
     screen = json.loads(path.with_suffix(".json").read_text())
@@ -65,7 +66,7 @@ def check(data: bytes, screen: dict[str, Any]) -> None:
     assert (cursor.x, cursor.line - terminal.screen_line) == (min(x, terminal.columns - 1), y)
 
 
-@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)
+@each("path", RECORDINGS, ids=lambda path: path.stem)
 def test_it_makes_no_difference_how_a_program_writes(path: Path) -> None:
     data = path.read_bytes()
     whole, cut = Terminal(), Terminal()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from quicksand_vt import Mark, Terminal
 
 from tests.conftest import examples
+from tests.each import each
 from tests.unit.terminal.cases import all_rows, cursor_of, make_terminal, screen_rows
 from tests.unit.terminal.soundness import check_sound
 
@@ -27,7 +27,7 @@ def numbered(count: int) -> bytes:
 # Lines that go on
 
 
-@pytest.mark.parametrize(
+@each(
     ("data", "expected"),
     [
         (LETTERS, (True, False)),
@@ -208,7 +208,7 @@ def test_lines_that_ended_stay_apart() -> None:
     assert screen_rows(terminal) == ("abcdefghij", "klm")
 
 
-@pytest.mark.parametrize("columns", [2, 3, 5, 7, 9, 11, 13, 20, 40])
+@each("columns", [2, 3, 5, 7, 9, 11, 13, 20, 40])
 def test_the_cursor_stays_at_its_character(columns: int) -> None:
     terminal = fed(b"before\r\n" + LETTERS + b"\x1b[2;4H", columns=30)
     terminal.resize(columns, 20)
@@ -216,7 +216,7 @@ def test_the_cursor_stays_at_its_character(columns: int) -> None:
     assert terminal.cells(terminal.screen_line + y)[x] == "d"
 
 
-@pytest.mark.parametrize("columns", [2, 5, 10, 20, 21, 40])
+@each("columns", [2, 5, 10, 20, 21, 40])
 def test_output_goes_on_where_it_was(columns: int) -> None:
     terminal = fed(b"abcdefghij" * 2, columns=20)
     terminal.resize(columns, 30)
@@ -330,7 +330,7 @@ def test_new_columns_have_tabs() -> None:
     assert cursor_of(terminal) == (17, 0)
 
 
-@pytest.mark.parametrize("size", [(0, 0), (-5, -5), (1, 1), (10**9, 1), (2, 10**9)])
+@each("size", [(0, 0), (-5, -5), (1, 1), (10**9, 1), (2, 10**9)])
 def test_sizes_that_cannot_be_are_the_nearest_that_can(size: tuple[int, int]) -> None:
     terminal = fed("你好")
     terminal.resize(*size)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import dataclasses
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from quicksand_vt import Modes, Terminal
@@ -13,6 +12,7 @@ from quicksand_vt.modes import ANSI_FLAGS, PRIVATE_FLAGS
 from quicksand_vt.restoring import Restoring
 from quicksand_vt.setting_resets import ANSI_ON_AT_FIRST, CURSOR_BLINKS, ON_AT_FIRST, SETTINGS
 
+from tests.each import each
 from tests.unit.terminal.tmux import tmux_facts
 from tests.unit.terminal.touching import EVERY
 
@@ -62,7 +62,7 @@ def state_of(terminal: Terminal) -> dict[str, object]:
     }
 
 
-@pytest.mark.parametrize("name", EVERY)
+@each("name", EVERY)
 def test_what_was_set_is_put_right(name: str) -> None:
     untouched, sets = state_of(shown()), EVERY[name].encode()
     changed = state_of(shown(sets))

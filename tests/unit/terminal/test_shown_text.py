@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from quicksand_vt.shown_text import one_line
 
 from quicksand_tui.model.text import sanitise
+from tests.each import each
 
 ODD = "\x07\t\x7f\x9b\x9d[1;m\u0300\u0301\u034f\u0488\u1160\u200d\u202e\u3000\ufe0f😀你"
 TEXTS = st.text(st.one_of(st.sampled_from(ODD), st.characters(exclude_characters="\x1b")))
@@ -19,7 +19,7 @@ def test_it_is_what_the_app_makes_of_foreign_text(text: str, limit: int) -> None
     assert one_line(text, limit=limit) == sanitise(text, limit=limit)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "shown"),
     [
         ("a\tb\u3000c", "a b c"),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 from quicksand_vt import RGB, Attribute, Style, Terminal, Underline
 from quicksand_vt.style import PLAIN, apply_sgr, sgr_text
 
+from tests.each import each
 from tests.unit.terminal.cases import make_terminal
 
 BOLD, DIM, ITALIC = Attribute.BOLD, Attribute.DIM, Attribute.ITALIC
@@ -60,12 +60,12 @@ SGR = {
 }
 
 
-@pytest.mark.parametrize("params", SGR)
+@each("params", SGR)
 def test_sgr(params: str) -> None:
     assert apply_sgr(PLAIN, params) == SGR[params]
 
 
-@pytest.mark.parametrize("style", [style for style in SGR.values() if not style.link])
+@each("style", [style for style in SGR.values() if not style.link])
 def test_a_style_can_be_told_as_sgr(style: Style) -> None:
     assert apply_sgr(Style(fg=9, attributes=255, underline=2), sgr_text(style)) == style
 
@@ -78,7 +78,7 @@ def style_at(terminal: Terminal, x: int, y: int = 0) -> Style:
 RED = Style(bg=1)
 
 
-@pytest.mark.parametrize(
+@each(
     ("sequence", "coloured"),
     [
         ("\x1b[K", range(3, 10)),

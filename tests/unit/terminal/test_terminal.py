@@ -5,10 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import pytest
 from quicksand_vt import CursorShape, MouseEncoding, MouseTracking, Terminal
 from quicksand_vt.emulator import HOLD_MAX_S
 
+from tests.each import each
 from tests.unit.terminal.cases import make_terminal
 
 
@@ -62,7 +62,7 @@ def test_pixels_are_told_only_if_they_are_known() -> None:
 # Modes
 
 
-@pytest.mark.parametrize(
+@each(
     ("data", "expected"),
     [
         (b"\x1b[?1h", {"application_cursor": True}),
@@ -100,7 +100,7 @@ def test_modes(data: bytes, expected: dict[str, object]) -> None:
     assert {name: getattr(terminal.modes, name) for name in expected} == expected
 
 
-@pytest.mark.parametrize(
+@each(
     ("number", "shape", "blinks"),
     [
         ("", CursorShape.BLOCK, True),

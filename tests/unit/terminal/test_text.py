@@ -23,6 +23,7 @@ from quicksand_vt import (
 )
 
 from tests.conftest import examples
+from tests.each import each
 from tests.unit.terminal.cases import make_terminal
 from tests.unit.terminal.hostile import OUTPUT, SIZES
 
@@ -181,7 +182,7 @@ def test_a_line_with_all_its_rows() -> None:
     assert selected_text(terminal, line_at(terminal, Position(1, 0))) == "bcdefghijklm"
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "x", "word"),
     [
         ("ls /tmp/a-b.c (x)", 5, "/tmp/a-b.c"),

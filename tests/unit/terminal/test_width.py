@@ -11,6 +11,8 @@ import pytest
 from quicksand_vt.width import EMOJI_MAX, NARROW, NOT_SHOWN, WIDE, Widths, char_width, cluster_width
 from rich.cells import cell_len
 
+from tests.each import each
+
 EVERY = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]
 
 
@@ -20,7 +22,7 @@ def test_the_ranges_hold_what_they_say(ranges: str, width: int) -> None:
     assert {char for char in EVERY if inside.match(char) and char_width(char) != width} == set()
 
 
-@pytest.mark.parametrize(
+@each(
     ("char", "width"),
     [
         *[("a", 1), ("é", 1), ("─", 1), ("\ue0b0", 1), ("①", 1), ("\xad", 1), ("\u0600", 1)],
@@ -66,12 +68,12 @@ def test_characters_take_the_columns_that_the_c_library_gives_them() -> None:
     ) | set("\u3164\uffa0")
 
 
-@pytest.mark.parametrize("char", [*"☰⚏㉈䷀ो", "\U0001d300", "\U0001d376", "\u31e4"])
+@each("char", [*"☰⚏㉈䷀ो", "\U0001d300", "\U0001d376", "\u31e4"])
 def test_characters_that_libraries_count_differently_are_as_in_debian_13(char: str) -> None:
     assert char_width(char) == (1 if char == "ो" else 2)
 
 
-@pytest.mark.parametrize(
+@each(
     ("cluster", "width"),
     [
         ("a", 1),

@@ -10,6 +10,7 @@ from quicksand_tui.verbs import halting
 from quicksand_tui.verbs.call import Call
 from quicksand_tui.verbs.index import find_verb
 from quicksand_tui.verbs.parameters import GRACE_S
+from tests.each import each
 
 
 class FakeSandbox:
@@ -91,9 +92,7 @@ async def test_a_verb_that_fails_closes_the_sandbox_too(
     assert box.calls[-1] == "close"
 
 
-@pytest.mark.parametrize(
-    "verb", [halting.stop(), halting.kill(), halting.pause(), halting.resume()]
-)
+@each("verb", [halting.stop(), halting.kill(), halting.pause(), halting.resume()])
 def test_the_job_of_a_verb_is_called_as_the_command(verb: Call[None]) -> None:
     assert find_verb(verb.job.value) is verb.verb
     assert verb.doing and verb.done and not verb.failed.endswith(".")

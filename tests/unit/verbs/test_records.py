@@ -32,6 +32,7 @@ from quicksand_tui.verbs import (
 )
 from quicksand_tui.verbs.call import Call, ignore
 from quicksand_tui.verbs.index import find_verb
+from tests.each import each
 
 VERBS: list[Call[Any]] = [
     halting.stop(),
@@ -63,7 +64,7 @@ VERBS: list[Call[Any]] = [
 ]
 
 
-@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
+@each("verb", VERBS, ids=lambda verb: verb.name)
 def test_the_command_of_a_verb_is_made_of_the_parameters_in_its_row(verb: Call[Any]) -> None:
     row = find_verb(verb.name)
     assert {*verb.values} <= {found.name for found in row.parameters}

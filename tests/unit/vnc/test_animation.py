@@ -11,6 +11,8 @@ from PIL import Image, ImageSequence
 from quicksand_vnc import AskedError, check_scale
 from quicksand_vnc.animation import SHOWN_MAX_S, Animation, AnimationFormat, fit, scaled_size
 
+from tests.each import each
+
 FORMS = list(AnimationFormat)
 LOSSLESS = [AnimationFormat.PNG, AnimationFormat.WEBP]
 SIZE = (47, 31)
@@ -54,8 +56,8 @@ def drawn(count: int, colours: int, seed: int = 1) -> list[Image.Image]:
     return found
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("colours", [2, 3, 200])
+@each("form", FORMS)
+@each("colours", [2, 3, 200])
 def test_few_colours_come_back_exactly(form: AnimationFormat, colours: int) -> None:
     images = drawn(12, colours)
     moments = [number * 0.13 for number in range(len(images))]
@@ -68,7 +70,7 @@ def test_few_colours_come_back_exactly(form: AnimationFormat, colours: int) -> N
     ]
 
 
-@pytest.mark.parametrize("form", FORMS)
+@each("form", FORMS)
 def test_many_colours(form: AnimationFormat) -> None:
     data = random.Random(2).randbytes(3 * SIZE[0] * SIZE[1])
     first = Image.linear_gradient("L").resize(SIZE).convert("RGB")
@@ -82,7 +84,7 @@ def test_many_colours(form: AnimationFormat) -> None:
         assert away < 32, "256 colours of 16 million are near each of them"
 
 
-@pytest.mark.parametrize("form", FORMS)
+@each("form", FORMS)
 def test_what_stays_costs_nothing(form: AnimationFormat) -> None:
     image, other = drawn(2, 5)
     still = written(form, [(image, 0), *((image.copy(), n / 10) for n in range(1, 50))], 5)
@@ -91,7 +93,7 @@ def test_what_stays_costs_nothing(form: AnimationFormat) -> None:
     assert (frame.tobytes(), round(shown)) == (image.tobytes(), 3000)
 
 
-@pytest.mark.parametrize("form", FORMS)
+@each("form", FORMS)
 def test_a_picture_may_be_shown_longer_than_files_can_say(form: AnimationFormat) -> None:
     image, other = drawn(2, 5)
     long = 3 * SHOWN_MAX_S + 100
@@ -102,7 +104,7 @@ def test_a_picture_may_be_shown_longer_than_files_can_say(form: AnimationFormat)
     assert round(found[-1][1]) == 70_000
 
 
-@pytest.mark.parametrize("form", FORMS)
+@each("form", FORMS)
 def test_one_picture_is_a_file_too(form: AnimationFormat) -> None:
     with Image.open(io.BytesIO(written(form, [(Image.new("RGB", (1, 1)), 0)], 0))) as image:
         assert image.size == (1, 1)

@@ -14,6 +14,8 @@ from quicksand_vnc import (
     parse_keys,
 )
 
+from tests.each import each
+
 
 def test_every_printable_ascii_character_is_typed_by_one_stroke() -> None:
     printable = {chr(code) for code in range(0x20, 0x7F)}
@@ -22,7 +24,7 @@ def test_every_printable_ascii_character_is_typed_by_one_stroke() -> None:
     assert all(stroke.key in set(Key) for stroke in STROKES.values())
 
 
-@pytest.mark.parametrize(
+@each(
     ("character", "stroke"),
     [
         ("a", Stroke("a", False)),
@@ -40,7 +42,7 @@ def test_characters_of_a_us_keyboard(character: str, stroke: Stroke) -> None:
     assert STROKES[character] == stroke
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "key"),
     [
         ("ret", "ret"),
@@ -60,7 +62,7 @@ def test_names_of_keys(name: str, key: str) -> None:
     assert parse_key(name) == key
 
 
-@pytest.mark.parametrize("name", ["", "hyper", "f99", "é", "ctrl+c", "a\0"])
+@each("name", ["", "hyper", "f99", "é", "ctrl+c", "a\0"])
 def test_what_is_no_key(name: str) -> None:
     with pytest.raises(AskedError, match="is no key"):
         parse_key(name)
@@ -71,7 +73,7 @@ def test_a_near_name_is_suggested() -> None:
         parse_key("backspce")
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "keys"),
     [
         ("ctrl+c", '"ctrl", "c"'),

@@ -14,6 +14,8 @@ from PIL import Image
 from quicksand_vnc import AskedError, Format, Framebuffer, Picture, Rect, VncError, read_size
 from quicksand_vnc.picture import PICTURE_PIXELS_MAX
 
+from tests.each import each
+
 RANDOM = Picture(37, 23, random.Random(1).randbytes(37 * 23 * 3))
 
 
@@ -37,7 +39,7 @@ def test_others_read_what_is_written(form: Format) -> None:
         assert image.tobytes() == RANDOM.rgb
 
 
-@pytest.mark.parametrize(
+@each(
     "data",
     [b"", b"P5\n1 1\n255\n0", b"P6\n1 1\n65535\n000000", b"P6\n0x1 1\n255\n", b"P6 123456 1 255\n"],
 )
@@ -73,9 +75,7 @@ def test_a_part_is_cut_out() -> None:
     assert RANDOM.cut((0, 0, 37, 23)) == RANDOM
 
 
-@pytest.mark.parametrize(
-    "region", [(0, 0, 38, 1), (0, 0, 0, 1), (-1, 0, 2, 2), (36, 22, 2, 1), (0, 22, 1, 2)]
-)
+@each("region", [(0, 0, 38, 1), (0, 0, 0, 1), (-1, 0, 2, 2), (36, 22, 2, 1), (0, 22, 1, 2)])
 def test_a_part_is_within(region: tuple[int, int, int, int]) -> None:
     with pytest.raises(AskedError, match="not within the screen") as caught:
         RANDOM.cut(region)
@@ -88,16 +88,14 @@ def test_scaling() -> None:
     assert RANDOM.scaled(0.001).width == 1
 
 
-@pytest.mark.parametrize(
-    "region", [(1, 2, 3), (1.5, 0, 5, 5), (0, 0, True, 1), "0,0,5,5", 5, (0, 0, 5, "5")]
-)
+@each("region", [(1, 2, 3), (1.5, 0, 5, 5), (0, 0, True, 1), "0,0,5,5", 5, (0, 0, 5, "5")])
 def test_what_is_no_region(region: Any) -> None:
     with pytest.raises(AskedError, match="is no region of the screen") as caught:
         RANDOM.cut(region)
     assert "(0, 0, 640, 480)" in caught.value.hint
 
 
-@pytest.mark.parametrize("factor", [0, -1, 8.5, float("inf"), float("nan"), True, "x", None])
+@each("factor", [0, -1, 8.5, float("inf"), float("nan"), True, "x", None])
 def test_factors_have_limits(factor: Any) -> None:
     with pytest.raises(AskedError, match="scale must be") as caught:
         RANDOM.scaled(factor)

@@ -18,6 +18,7 @@ from quicksand_disks.qcow2.layers import Ranges
 from quicksand_images.toolbox import Tool
 
 from tests.conftest import examples
+from tests.each import each
 from tests.unit.disks.diff.disks import MIB, OURS, Maker, MemoryDisk, brief, diff_bytes, fill
 
 KINDS = {
@@ -194,7 +195,7 @@ def test_only_what_may_differ_is_read(
 # What cannot be read
 
 
-@pytest.mark.parametrize(
+@each(
     ("offset", "content", "said"),
     [
         (0, b"", "there is nothing where"),

@@ -21,6 +21,7 @@ from quicksand_disks.qcow2.layers import Chain, Layer, differing
 from quicksand_disks.qcow2.writing import CLUSTER
 
 from tests.conftest import examples
+from tests.each import each
 from tests.unit.disks.diff.disks import MIB, close_chain, open_chain, write_clusters
 
 CLUSTERS = 16
@@ -52,8 +53,8 @@ def sample() -> bytes:
     )
 
 
-@pytest.mark.parametrize("cluster", ["4k", "64k", "2M"])
-@pytest.mark.parametrize(
+@each("cluster", ["4k", "64k", "2M"])
+@each(
     ("options", "flags"),
     [
         ("", ()),

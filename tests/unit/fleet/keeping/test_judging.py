@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from quicksand_fleet.keeping.book import Phase
 
 from tests.conftest import examples
+from tests.each import each
 from tests.unit.fleet.keeping.world import TICK_S, Coordinator, World, own_clock
 
 EVENTS = ("cut", "heal", "mute", "speak", "freeze", "thaw", "kill", "boot")
@@ -150,8 +151,8 @@ def test_a_coordinator_that_is_replaced_in_time_is_not_noticed() -> None:
     assert all(world.disk[name].epoch == 1 for name in NAMES)
 
 
-@pytest.mark.parametrize("ticks", range(12))
-@pytest.mark.parametrize("lost", ["kill", "cut", "freeze"])
+@each("ticks", range(12))
+@each("lost", ["kill", "cut", "freeze"])
 def test_a_coordinator_and_a_machine_that_are_lost_amid_a_restart(lost: str, ticks: int) -> None:
     world = a_world([1.0] * 3, [])
     happen(world, "kill", 0)

@@ -8,6 +8,7 @@ import pytest
 from quicksand.base.errors import AgentProtocolError, AgentRefusedError
 from quicksand.guest.agent.refusals import TELLS, LinuxErrno, decode
 
+from tests.each import each
 from tests.unit.guest.agent.fake_agent import FakeAgent, session_with
 
 BUSY = {"code": "io", "message": "/mnt/data: Host is down (os error 112)"}
@@ -17,7 +18,7 @@ def fields(error: AgentRefusedError) -> tuple[str, int | None, str]:
     return error.code, error.errno, error.parameter
 
 
-@pytest.mark.parametrize(
+@each(
     ("error", "expected"),
     [
         (BUSY, ("io", LinuxErrno.EHOSTDOWN, "")),
@@ -46,7 +47,7 @@ def test_the_message_of_an_agent_that_has_the_fields_is_not_read() -> None:
     assert fields(decode(told, tells=True)) == ("no_such_method", 22, "cwd")
 
 
-@pytest.mark.parametrize(
+@each(
     "odd",
     [
         {"code": "something new", "errno": "22", "parameter": 7},

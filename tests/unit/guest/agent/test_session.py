@@ -23,6 +23,7 @@ from quicksand.guest.agent.session import Session, connect, dial
 from quicksand.guest.agent.wire import Stream
 from quicksand.guest.execution import command_params, iterate_chunks, spawn
 
+from tests.each import each
 from tests.unit.guest.agent.fake_agent import FakeAgent, session_with, silent
 
 WINDOW = WINDOWS[0][1]
@@ -312,7 +313,7 @@ async def test_an_agent_that_takes_no_bytes_gets_no_command_that_it_would_unders
         assert "start it again" in caught.value.hint
 
 
-@pytest.mark.parametrize(
+@each(
     "command",
     [
         {"command": HALF},

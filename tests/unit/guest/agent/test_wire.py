@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from quicksand.base.errors import AgentProtocolError
 from quicksand.guest.agent import wire
 
+from tests.each import each
+
 frames = st.lists(
     st.one_of(
         st.builds(
@@ -80,7 +82,7 @@ def test_a_data_frame_shorter_than_its_header_is_refused() -> None:
         list(wire.FrameDecoder().feed((wire.DATA_FLAG | 3).to_bytes(4) + b"abc"))
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         b"[" * 100_000,

@@ -40,6 +40,7 @@ from tests.container_images import (
     tar,
     zstd_packed,
 )
+from tests.each import each
 
 
 def read(data: bytes) -> list[tuple[Member, bytes]]:
@@ -89,7 +90,7 @@ def test_members_are_read_with_all_that_they_say() -> None:
     assert (link.target, hard.target, device.device) == ("t" * 200, "plain", (5, 1))
 
 
-@pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+@each("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
 def test_all_forms_of_archives_are_read(form: int) -> None:
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=form) as archive:
@@ -133,7 +134,7 @@ SPARSE_1 = {
 }
 
 
-@pytest.mark.parametrize("form", ["gnu", "0.0", "0.1", "1.0"])
+@each("form", ["gnu", "0.0", "0.1", "1.0"])
 def test_sparse_files_are_read_in_all_forms_that_tar_writes(tmp_path: Path, form: str) -> None:
     pieces = {at << 20: f"at {at}".encode() * 300 for at in (0, 3, 7, 8, 60, 61, 90)}
     with (tmp_path / "sparse").open("wb") as made:
@@ -164,7 +165,7 @@ def test_a_link_may_tell_the_size_of_what_it_leads_to() -> None:
     assert [(member.name, member.size) for member, _ in found] == [("b", 0), ("c", 1)]
 
 
-@pytest.mark.parametrize(
+@each(
     ("data", "why"),
     [
         (tar(file("a", b"x" * 600))[:700], "cut off"),
@@ -223,7 +224,7 @@ def test_a_spoilt_archive_is_refused_or_read(changes: list[tuple[int, int]], rep
 # --- compression
 
 
-@pytest.mark.parametrize("packing", list(PACKINGS))
+@each("packing", list(PACKINGS))
 def test_layers_are_unpacked_whatever_they_are_packed_with(tmp_path: Path, packing: str) -> None:
     tree = apply(tmp_path, tar(file("a", b"hello" * 100_000)), packing=packing)
     node = tree.find("/a")

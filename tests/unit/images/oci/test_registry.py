@@ -31,6 +31,7 @@ from quicksand_images.oci.registry import fetch
 from quicksand_images.oci.source import find_image
 
 from tests.container_images import INDEX, MANIFEST, Image, directory, file, sha256, tar
+from tests.each import each
 
 X86 = Architecture.X86_64
 TOKEN = "a-token"
@@ -227,7 +228,7 @@ async def test_a_registry_that_wants_the_password_itself_gets_it(
     await get(server, tmp_path / "m")
 
 
-@pytest.mark.parametrize("text", ["ghcr.io:443/me/app", "GHCR.io/me/app", "localhost:443/me/app"])
+@each("text", ["ghcr.io:443/me/app", "GHCR.io/me/app", "localhost:443/me/app"])
 def test_a_registry_gets_its_login_however_it_is_written(text: str) -> None:
     reference = parse_reference(text)
     request = httpx.Request("GET", f"https://{reference.host}/v2/")
@@ -301,7 +302,7 @@ async def test_no_program_is_run_for_a_password_and_that_is_said(
     assert "not run here" in str(caught.value.hint)
 
 
-@pytest.mark.parametrize(
+@each(
     ("host", "registry", "fits"),
     [
         ("auth.docker.io", "registry-1.docker.io", True),

@@ -32,6 +32,7 @@ from tests.container_images import (
     write_archive,
     write_directory,
 )
+from tests.each import each
 
 X86 = Architecture.X86_64
 ONE, TWO = tar(file("one")), tar(file("two"))
@@ -191,7 +192,7 @@ def spoil_config(path: str, value: Any) -> Callable[[Image], None]:
     return spoil
 
 
-@pytest.mark.parametrize(
+@each(
     ("spoil", "why"),
     [
         (spoil_manifest(schemaVersion=1), "unknown kind"),
@@ -243,7 +244,7 @@ def test_documents_that_cannot_be_used_are_refused(
         found(layout(tmp_path, one), tmp_path)
 
 
-@pytest.mark.parametrize(
+@each(
     "entry",
     [
         {"RepoTags": 5},
@@ -259,7 +260,7 @@ def test_documents_that_cannot_be_used_are_refused(
         {"Config": "."},
     ],
 )
-@pytest.mark.parametrize("write", [write_directory, write_archive])
+@each("write", [write_directory, write_archive])
 def test_a_listing_whose_fields_are_of_other_types_is_refused(
     tmp_path: Path, entry: dict[str, Any], write: Callable[[Path, dict[str, bytes]], Path]
 ) -> None:
@@ -308,7 +309,7 @@ def one_config(one: Image) -> dict[str, Any]:
     return descriptor(CONFIG, json.dumps(one.config).encode())
 
 
-@pytest.mark.parametrize(
+@each(
     "document",
     [
         b"[" * 500_000,
@@ -360,7 +361,7 @@ def test_links_on_the_way_to_a_file_of_a_layout_are_not_followed(tmp_path: Path)
         list(pieces_of(there.layers[0].blob))
 
 
-@pytest.mark.parametrize("name", ["/etc/hostname", "../secret", "blobs/../../secret", "", "."])
+@each("name", ["/etc/hostname", "../secret", "blobs/../../secret", "", "."])
 def test_a_name_that_leads_out_of_a_directory_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / "secret").write_text("secret")
     files = docker_files(("app:1", image()))
@@ -374,7 +375,7 @@ def test_a_name_that_leads_out_of_a_directory_is_refused(tmp_path: Path, name: s
 # --- references
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "shown", "host", "short"),
     [
         ("alpine", "docker.io/library/alpine:latest", "registry-1.docker.io", "alpine"),
@@ -402,7 +403,7 @@ def test_references_are_read_as_docker_reads_them(
     assert (str(reference), reference.host, reference.short) == (shown, host, short)
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     ["", "UPPER", "a//b", "r.io/../x", "x:", "x:ta g", "x@sha256:short", "x@md5:aa", "r.io/x?y=z",
      "r.io/" + "a" * 300, "user:pw@r.io/x", "-r.io/x", "1.2.3.4:65536/x"],

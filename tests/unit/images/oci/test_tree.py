@@ -12,6 +12,8 @@ from quicksand_images.oci import tree as tree_module
 from quicksand_images.oci.tar import Kind, Member
 from quicksand_images.oci.tree import DEPTH_MAX, HOUSEKEEPING, OPAQUE, Tree, kept_xattrs, split
 
+from tests.each import each
+
 
 def member(name: str, kind: Kind = Kind.FILE, target: str = "", **more: object) -> Member:
     given = {"mode": 0o755, "uid": 0, "gid": 0, "mtime": 1, **more}
@@ -80,7 +82,7 @@ def test_a_whiteout_in_a_directory_that_is_not_there_makes_none() -> None:
     assert names(made([member("no/such/.wh.x"), member("no/" + OPAQUE)])) == []
 
 
-@pytest.mark.parametrize("name", [".wh.", ".wh..", ".wh...", "a/.wh..", "a/.wh..."])
+@each("name", [".wh.", ".wh..", ".wh...", "a/.wh..", "a/.wh..."])
 def test_a_whiteout_that_names_a_parent_or_nothing_is_refused(name: str) -> None:
     with pytest.raises(ImageError, match="names no file of its directory"):
         made([d("a"), member("a/x")], [member(name)])
@@ -111,7 +113,7 @@ def test_files_are_written_through_links_of_lower_layers_within_the_image() -> N
     assert names(tree) == ["/lib", "/usr", "/usr/lib", "/usr/lib/x"]
 
 
-@pytest.mark.parametrize("target", ["/etc", "../../../../etc", "/../etc", "a/../../../etc"])
+@each("target", ["/etc", "../../../../etc", "/../etc", "a/../../../etc"])
 def test_a_directory_that_became_a_link_out_leads_to_the_images_own_files(target: str) -> None:
     """A layer replaces a directory by a link, and the next one writes through it."""
     tree = made([d("a"), member("a/x")], [link("b", target)], [member("b/passwd")])
@@ -128,7 +130,7 @@ def test_a_link_to_nothing_leads_to_a_new_directory_within_the_image() -> None:
     ]
 
 
-@pytest.mark.parametrize("target", ["/ok/" + "x" * 256, "/é/" + "é" * 128, ".wh.a"])
+@each("target", ["/ok/" + "x" * 256, "/é/" + "é" * 128, ".wh.a"])
 def test_a_link_makes_no_directory_with_a_name_that_cannot_be(target: str) -> None:
     with pytest.raises(ImageError, match="cannot be the name of a file"):
         made([member("p"), link("l", target), d("l/x")])
@@ -179,7 +181,7 @@ def test_a_hard_link_to_itself_or_into_what_it_replaces_keeps_the_file() -> None
     assert (content(tree, "/a"), dropped) == ("x", [])
 
 
-@pytest.mark.parametrize(
+@each(
     ("target", "why"),
     [("nothing", "not in the image"), ("../etc/passwd", "leads out"), ("dir", "to a directory")],
 )
@@ -202,7 +204,7 @@ def test_a_hard_link_can_have_a_link_itself() -> None:
 # --- names
 
 
-@pytest.mark.parametrize("name", ["..", "a/../../b", "a/..", "../a", "/../a"])
+@each("name", ["..", "a/../../b", "a/..", "../a", "/../a"])
 def test_names_that_lead_out_are_refused(name: str) -> None:
     with pytest.raises(ImageError, match="leads out"):
         made([member(name)])
@@ -217,7 +219,7 @@ def test_a_slash_at_the_beginning_means_the_images_root() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", ["a\0b", "x" * 256, "é" * 128, "/".join(["abc"] * 800)])
+@each("name", ["a\0b", "x" * 256, "é" * 128, "/".join(["abc"] * 800)])
 def test_names_that_cannot_be_are_refused(name: str) -> None:
     with pytest.raises(ImageError, match="name"):
         made([member(name)])
@@ -283,7 +285,7 @@ def test_capabilities_and_xattrs_of_users_are_kept_and_a_hosts_are_not() -> None
     assert kept_xattrs(member("a", xattrs=xattrs)) == {"security.capability": b"\1", "user.a": b"b"}
 
 
-@pytest.mark.parametrize(
+@each(
     "xattrs",
     [{"user.a": b"x" * 4000}, {"user." + "a" * 300: b""}, {'user.a"b': b""}, {"user.é": b""}],
 )

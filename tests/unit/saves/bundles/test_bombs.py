@@ -21,6 +21,7 @@ from quicksand.saves.bundle import streams
 from quicksand.saves.bundle.receiving import DiskWatch
 from quicksand.saves.bundle.streams import END, encode_header, open_source, padding
 
+from tests.each import each
 from tests.unit.disks.test_qcow2 import header
 from tests.unit.saves.bundles.making import Home, forge, gzipped, members, sign
 from tests.unit.saves.bundles.refusing import refusal
@@ -138,7 +139,7 @@ def watch(data: bytes, size: int, step: int, **options: bool) -> None:
         found.look(data[start : start + step])
 
 
-@pytest.mark.parametrize("step", [100, 70_000, 1 << 20])
+@each("step", [100, 70_000, 1 << 20])
 def test_tables_that_lead_somewhere_allow_what_they_lead_to(step: int) -> None:
     watch(FULL.ljust(1 << 20, b"\0"), SIZE, step)
     watch(LARGE, 60 << 20, step)

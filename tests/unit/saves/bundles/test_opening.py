@@ -34,6 +34,7 @@ from quicksand.saves.bundle.unpacked import (
 )
 
 from quicksand_tui.model.remedy_words import hint_of
+from tests.each import each
 from tests.unit.saves.bundles.boxes import make_box
 from tests.unit.saves.bundles.making import Home, contents, digests, forge, gzipped, pack
 from tests.unit.saves.bundles.test_images import image
@@ -559,7 +560,7 @@ def test_info_refuses_what_an_import_would_refuse(tmp_path: Path, name: str) -> 
         read_contents(path)
 
 
-@pytest.mark.parametrize(
+@each(
     ("parts", "said"),
     [
         ((HEAD, encode_header("image.kernel", 1 << 40, 1.0), 600 << 20), "image.kernel has"),

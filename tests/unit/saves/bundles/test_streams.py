@@ -19,6 +19,8 @@ from quicksand.saves.bundle import streams
 from quicksand.saves.bundle.streams import PIECE, BundleSource, open_source, open_target
 from quicksand_disks import zstd
 
+from tests.each import each
+
 TEXT = b"the same again and again, and yet " * 50_000
 
 
@@ -39,7 +41,7 @@ def read_all(data: bytes, step: int = 100_000) -> bytes:
     return found
 
 
-@pytest.mark.parametrize("packer", [bytes, gzip.compress, pack])
+@each("packer", [bytes, gzip.compress, pack])
 def test_it_is_known_by_what_it_begins_with(packer: object) -> None:
     assert callable(packer)
     packed = packer(TEXT)
@@ -126,7 +128,7 @@ def test_a_bomb_comes_in_small_pieces() -> None:
     assert most < 1 << 22
 
 
-@pytest.mark.parametrize("size", [0, 1, len(TEXT) - 1, len(TEXT) + 1, 1 << 40])
+@each("size", [0, 1, len(TEXT) - 1, len(TEXT) + 1, 1 << 40])
 def test_a_frame_of_another_size_than_it_must_have_is_refused(size: int) -> None:
     with pytest.raises(ValueError, match="damaged"):
         zstd.decompress(pack(TEXT), size)
@@ -192,7 +194,7 @@ def target(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
     return directory / "bundle"
 
 
-@pytest.mark.parametrize("old", [None, b"old"])
+@each("old", [None, b"old"])
 def test_a_file_is_there_when_it_is_whole(target: Path, old: bytes | None) -> None:
     if old is not None:
         target.write_bytes(old)
@@ -214,7 +216,7 @@ def test_a_failure_leaves_the_old_file_and_no_other(target: Path) -> None:
     assert list(target.parent.iterdir()) == [target]
 
 
-@pytest.mark.parametrize("kind", ["directory", "link", "device"])
+@each("kind", ["directory", "link", "device"])
 def test_only_a_file_is_replaced(kind: str, tmp_path: Path) -> None:
     """/dev/null is to stay what it is."""
     path = tmp_path / "x"

@@ -19,6 +19,8 @@ from quicksand.saves.bundle.streams import (
     padding,
 )
 
+from tests.each import each
+
 NAMES = st.from_regex(r"[a-z0-9./-]{0,99}[a-z]", fullmatch=True)
 
 
@@ -43,7 +45,7 @@ def test_what_we_write_is_read_by_python_and_by_us(files: list[tuple[str, bytes]
     assert found == [(name, 0, 0o600, 1) for name, _ in files]
 
 
-@pytest.mark.parametrize("kind", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+@each("kind", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
 def test_what_python_writes_is_read(kind: int) -> None:
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=kind) as tar:
@@ -55,7 +57,7 @@ def test_what_python_writes_is_read(kind: int) -> None:
     assert read_all(out.getvalue()) == [("a", b"x" * 600), ("b/c", b"")]
 
 
-@pytest.mark.parametrize("size", [OCTAL_MAX - 1, OCTAL_MAX, 10 * 1024**4])
+@each("size", [OCTAL_MAX - 1, OCTAL_MAX, 10 * 1024**4])
 def test_large_sizes_are_understood_by_python_and_by_us(size: int, tmp_path: Path) -> None:
     header = encode_header("large", size, 1.0)
     assert TarReader(io.BytesIO(header)).next() == Header("large", size)
@@ -82,7 +84,7 @@ def fix(block: bytearray) -> bytes:
     return bytes(block)
 
 
-@pytest.mark.parametrize("kind", "123456SKLgZ")
+@each("kind", "123456SKLgZ")
 def test_only_files_are_taken(kind: str) -> None:
     block = bytearray(encode_header("x", 0, 1.0))
     block[156] = ord(kind)
@@ -90,7 +92,7 @@ def test_only_files_are_taken(kind: str) -> None:
         read_all(fix(block) + END)
 
 
-@pytest.mark.parametrize(
+@each(
     "record",
     [
         b"path=../../etc/passwd",
@@ -110,7 +112,7 @@ def test_extended_headers_change_nothing_but_sizes(record: bytes) -> None:
         read_all(extended(b"%d %s\n" % (len(record) + 4, record)))
 
 
-@pytest.mark.parametrize("data", [b"5 a=b", b"0 a=\n", b"99 mtime=1\n", b"x", b" \n", b"-5 m=\n"])
+@each("data", [b"5 a=b", b"0 a=\n", b"99 mtime=1\n", b"x", b" \n", b"-5 m=\n"])
 def test_malformed_extended_headers_are_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match="extended header"):
         read_all(extended(data))
@@ -130,7 +132,7 @@ def test_an_extended_header_has_a_limit_and_stands_before_something() -> None:
         read_all(alone)
 
 
-@pytest.mark.parametrize("cut", [1, 511, 512, 513, 1023, 1024, 1500, 2047])
+@each("cut", [1, 511, 512, 513, 1023, 1024, 1500, 2047])
 def test_a_tar_that_is_cut_off_is_told_so(cut: int) -> None:
     data = plain("a", b"x" * 600) + END
     with pytest.raises(ValueError, match="cut off"):

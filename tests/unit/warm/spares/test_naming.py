@@ -18,6 +18,7 @@ from quicksand.warm.spares.orders import plain
 
 from quicksand_tui.cli.main import run
 from tests.conftest import blank_record
+from tests.each import each
 
 MACHINES: Sequence[tuple[dict[str, Any], str]] = [
     ({}, "debian"),
@@ -33,7 +34,7 @@ MACHINES: Sequence[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("options", "name"), MACHINES)
+@each(("options", "name"), MACHINES)
 def test_a_machine_is_named_by_what_is_unusual(options: dict[str, Any], name: str) -> None:
     assert machine_name(SandboxConfig.parse({"image": "debian", **options})) == name
 

@@ -21,6 +21,7 @@ from quicksand.warm.spares.orders import Orders, digest_of
 from quicksand.warm.spares.spare import Spare, has_spares, list_spares
 
 from tests.conftest import blank_record
+from tests.each import each
 from tests.unit.records.making import RUN
 
 DEBIAN = SandboxConfig(image="debian")
@@ -107,7 +108,7 @@ def spare_json() -> dict[str, Any]:
     return json.loads(json.dumps(spare.to_json()))  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize(
+@each(
     ("field", "value"),
     [
         ("schema_version", 99),
