@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
+import pytest
 from _pytest.mark import ParameterSet
 
 Test = Callable[..., Any]
@@ -21,29 +23,63 @@ def each(
 ) -> Callable[[Test], Test]:
     """Does what `pytest.mark.parametrize` does, within one test: all values are tried, and those
     with which it failed are named. It is for tests that take a moment and nothing from a fixture
-    but what all values may share; `tmp_path` is another one for each."""
+    but what all values may share; `tmp_path`, `monkeypatch` and `capsys` are new for each."""
     words = [name.strip() for name in names.split(",")] if isinstance(names, str) else [*names]
     cases = [*_cases(words, values, ids)]
 
     def loop(test: Test) -> Test:
         @functools.wraps(test)
         def tried(**given: Any) -> None:
-            failed = []
+            failed: list[Exception] = []
             for number, (name, case) in enumerate(cases):
-                try:
-                    test(**_own_directory(given, number), **case)
-                except Exception as error:  # noqa: BLE001
-                    error.add_note(f"with {', '.join(words)}: {name}")
-                    failed.append(error)
-            if failed:
-                raise ExceptionGroup(f"{len(failed)} of {len(cases)} cases failed", failed)
+                with _noted(failed, words, name), _own(given, number) as own:
+                    test(**own, **case)
+            _tell(failed, len(cases))
 
+        @functools.wraps(test)
+        async def tried_async(**given: Any) -> None:
+            failed: list[Exception] = []
+            for number, (name, case) in enumerate(cases):
+                with _noted(failed, words, name), _own(given, number) as own:
+                    await test(**own, **case)
+            _tell(failed, len(cases))
+
+        whole: Any = tried_async if inspect.iscoroutinefunction(test) else tried
         known = inspect.signature(test)
         left = [one for one in known.parameters.values() if one.name not in words]
-        tried.__signature__ = known.replace(parameters=left)  # type: ignore[attr-defined]
-        return tried
+        whole.__signature__ = known.replace(parameters=left)
+        return cast("Test", whole)
 
     return loop
+
+
+@contextlib.contextmanager
+def _noted(failed: list[Exception], words: list[str], name: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001
+        error.add_note(f"with {', '.join(words)}: {name}")
+        failed.append(error)
+
+
+def _tell(failed: list[Exception], cases: int) -> None:
+    if failed:
+        raise ExceptionGroup(f"{len(failed)} of {cases} cases failed", failed)
+
+
+@contextlib.contextmanager
+def _own(given: dict[str, Any], number: int) -> Iterator[dict[str, Any]]:
+    """Fixtures of one case: its own directory, its own patches, and nothing printed before."""
+    own = dict(given)
+    if "tmp_path" in given:
+        own["tmp_path"] = given["tmp_path"] / str(number)
+        own["tmp_path"].mkdir()
+    if "capsys" in given:
+        given["capsys"].readouterr()
+    with pytest.MonkeyPatch.context() as patch:
+        if "monkeypatch" in given:
+            own["monkeypatch"] = patch
+        yield own
 
 
 def _cases(
@@ -57,10 +93,3 @@ def _cases(
         assert len(row.values) == len(words), (words, row.values)
         told = ", ".join(str(name(value)) for value in row.values)
         yield str(row.id or next(given, told)), dict(zip(words, row.values, strict=True))
-
-
-def _own_directory(given: dict[str, Any], number: int) -> dict[str, Any]:
-    if "tmp_path" not in given:
-        return given
-    (own := given["tmp_path"] / str(number)).mkdir()
-    return {**given, "tmp_path": own}

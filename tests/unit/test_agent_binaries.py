@@ -8,7 +8,6 @@ import struct
 import subprocess
 from pathlib import Path
 
-import pytest
 from quicksand.base.arch import Architecture
 from quicksand.disks.images.boot_files import find_agent, kernel_arch
 
@@ -24,7 +23,7 @@ def check(place: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
 
 
-@pytest.mark.parametrize("arch", Architecture)
+@each("arch", Architecture)
 def test_each_architecture_has_an_agent_that_needs_no_library(arch: Architecture) -> None:
     elf = find_agent(arch).read_bytes()
     assert kernel_arch(elf) is arch, "the processor in its ELF header"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,22 @@ def test_one_above_another_tries_all_pairs(tmp_path: Path) -> None:
     test(tmp_path=tmp_path)
     assert [(number, word) for number, word, _ in tried] == [(1, "a"), (1, "b"), (2, "a"), (2, "b")]
     assert len({place for _, _, place in tried}) == 4
+
+
+async def test_what_a_value_patched_and_printed_is_gone_with_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @each("word", ["a", "b"])
+    async def test(
+        word: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert not os.environ.get("PATCHED_BY_A_CASE")
+        monkeypatch.setenv("PATCHED_BY_A_CASE", word)
+        print(word)
+        assert capsys.readouterr().out == f"{word}\n"
+        print(word)
+
+    await test(monkeypatch=monkeypatch, capsys=capsys)
 
 
 def test_pytest_is_asked_for_the_fixtures_that_are_left() -> None:

@@ -194,7 +194,7 @@ def test_a_drawing_has_the_rooms_in_order_so_that_all_arrows_lead_down(drawing: 
         assert not others & set(above), room
 
 
-@pytest.mark.parametrize("package", ["quicksand_tui", "quicksand"])
+@each("package", ["quicksand_tui", "quicksand"])
 def test_every_room_says_what_belongs_there(package: str) -> None:
     for name, path in modules({package: PACKAGES[package]}).items():
         if path.name == "__init__.py" and name.count(".") == 1:
@@ -285,7 +285,7 @@ def test_what_stands_alone_is_used_by_its_public_names(
             assert not {one for one in wanted if one.startswith(f"{package}.")} - public, name
 
 
-@pytest.mark.parametrize("package", ["quicksand_pixels", "quicksand_vnc"])
+@each("package", ["quicksand_pixels", "quicksand_vnc"])
 def test_public_names_of_pictures_need_no_pillow_but_to_draw(package: str) -> None:
     program = f"import sys, {package}; sys.exit(bool({{'PIL', 'asyncio'}} & sys.modules.keys()))"
     subprocess.run([sys.executable, "-c", program], check=True)

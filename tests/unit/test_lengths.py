@@ -6,8 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-import pytest
-
+from tests.each import each
 from tests.unit.test_house import PACKAGES, modules
 
 MODULE_MAX = 700
@@ -46,7 +45,7 @@ def test_no_function_is_too_long() -> None:
     assert not long_functions(PACKAGES)
 
 
-@pytest.mark.parametrize(("more", "is_found"), [(0, False), (1, True)])
+@each(("more", "is_found"), [(0, False), (1, True)])
 def test_what_is_a_line_too_long_is_found(more: int, is_found: bool, tmp_path: Path) -> None:
     body = "    pass\n" * (FUNCTION_MAX - 1 + more)
     (tmp_path / "one.py").write_text(f"class A:\n  @staticmethod\n  async def f():\n{body}")

@@ -95,7 +95,7 @@ def test_a_version_is_released_once(wheel: Path, tmp_path: Path) -> None:
     assert (into / wheel.name).read_bytes() == wheel.read_bytes()
 
 
-@pytest.mark.parametrize(
+@each(
     ("heading", "why"),
     [
         ("## 0.0.9 (2026-01-01)", "but this is"),

@@ -58,8 +58,8 @@ class Puzzle:
             await asyncio.sleep(0)
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 4])
-@pytest.mark.parametrize("seed", range(5))
+@each("count", [1, 2, 3, 4])
+@each("seed", range(5))
 async def test_the_usual_number_of_attempts_solves_the_puzzle(count: int, seed: int) -> None:
     kept: dict[str, str] = {}
     chance = random.Random(seed)

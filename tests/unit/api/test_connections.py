@@ -21,6 +21,7 @@ from quicksand_e2b.keys import Keys
 from quicksand_e2b.places import api_dir
 from quicksand_e2b.server import Options, serving
 
+from tests.each import each
 from tests.unit.api.fakes import USUAL, Api
 from tests.unit.api.test_hostile import routes
 
@@ -80,7 +81,7 @@ async def test_what_is_packed_is_unpacked_for_those_who_may_send_it_and_never_on
     assert threading.get_ident() not in found.bytes
 
 
-@pytest.mark.parametrize(
+@each(
     ("coding", "body", "status"),
     [
         ("gzip", gzip.compress(b"text")[:-1], 400),

@@ -14,6 +14,7 @@ from quicksand_e2b import console, points
 from quicksand_e2b.fields import BODY_MAX
 from quicksand_e2b.records import engine_name
 
+from tests.each import each
 from tests.unit.api.fakes import Api, until
 
 ONE_SANDBOX = [
@@ -34,7 +35,7 @@ WITH_BODY = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("method", "path"), ALL)
+@each(("method", "path"), ALL)
 async def test_nothing_is_answered_without_a_valid_key(api: Api, method: str, path: str) -> None:
     for key in ("", "e2b_" + "0" * 40, api.key[:-1], api.key + "0"):
         response = await api.call(method, path, {"templateID": "base"}, key=key)
@@ -43,7 +44,7 @@ async def test_nothing_is_answered_without_a_valid_key(api: Api, method: str, pa
     assert api.machines.calls == []
 
 
-@pytest.mark.parametrize(("method", "path"), ONE_SANDBOX)
+@each(("method", "path"), ONE_SANDBOX)
 async def test_another_owners_sandbox_is_as_good_as_none(api: Api, method: str, path: str) -> None:
     made = await api.create()
 
@@ -56,8 +57,8 @@ async def test_another_owners_sandbox_is_as_good_as_none(api: Api, method: str, 
     assert (await (await api.call("GET", "/v2/sandboxes", key=api.other)).json()) == []
 
 
-@pytest.mark.parametrize("path", WITH_BODY)
-@pytest.mark.parametrize(
+@each("path", WITH_BODY)
+@each(
     ("body", "status"),
     [(b"[]", 400), (b"{", 400), (b"[" * 50_000, 400), (b'{"timeout": "x", "templateID": 7, '
      b'"memory": 1, "duration": [], "name": {}, "count": "many"}', 400),
@@ -224,7 +225,7 @@ async def test_connecting_lengthens_the_time_and_never_shortens_it(api: Api) -> 
     assert (await longer.json())["sandboxID"] == id_
 
 
-@pytest.mark.parametrize("memory", [True, False])
+@each("memory", [True, False])
 async def test_a_paused_sandbox_goes_on(api: Api, memory: bool) -> None:
     made = await api.create()
     path = f"/sandboxes/{made['sandboxID']}"

@@ -31,7 +31,7 @@ STREAMS = ["process.Process/Start", "process.Process/Connect", "process.Process/
 BASH = {"cmd": "/bin/bash", "args": ["-l", "-c", "sleep 60"]}
 
 
-@pytest.mark.parametrize("name", [*UNARY, *STREAMS])
+@each("name", [*UNARY, *STREAMS])
 async def test_procedures_want_the_token_of_their_sandbox(api: Api, name: str) -> None:
     one, other = await api.create(), await api.create()
     for token in ("", other["envdAccessToken"], one["envdAccessToken"] + "x"):
@@ -42,8 +42,8 @@ async def test_procedures_want_the_token_of_their_sandbox(api: Api, name: str) -
     assert api.guest(one).spawned == []
 
 
-@pytest.mark.parametrize("name", UNARY)
-@pytest.mark.parametrize(
+@each("name", UNARY)
+@each(
     "body",
     [b"[]", b"{", b"[" * 50_000, b'{"a": "' + b"x" * BODY_MAX + b'"}',
      b'{"path": 7, "source": 7, "process": [], "signal": 1, "depth": "x"}'],
@@ -60,8 +60,8 @@ async def test_messages_that_make_no_sense_are_refused(api: Api, name: str, body
     assert (await response.json())["code"] in ("invalid_argument", "resource_exhausted")
 
 
-@pytest.mark.parametrize("name", STREAMS)
-@pytest.mark.parametrize(
+@each("name", STREAMS)
+@each(
     "body",
     [b"", b"\0\0", b"\0\0\0\0\x01{", envelope([]), envelope({}), envelope({"process": 7}),
      envelope({"process": {"cmd": 7}}), b"\x01\0\0\0\x02{}", b"\0\xff\xff\xff\xff",
@@ -130,7 +130,7 @@ async def test_a_request_says_as_whom_where_and_with_what(api: Api) -> None:
     assert spawned["timeout"] == 1.5
 
 
-@pytest.mark.parametrize(
+@each(
     ("more", "code"),
     [
         ({"process": {"cmd": "/no/such"}}, "invalid_argument"),
@@ -452,15 +452,15 @@ async def test_files_want_the_token_or_a_signature(api: Api) -> None:
     assert put.status == 401
 
 
-@pytest.mark.parametrize("port", ["²", "٣", "x", "", "0", "65536", "-1", "1" * 5000])
+@each("port", ["²", "٣", "x", "", "0", "65536", "-1", "1" * 5000])
 async def test_a_port_that_is_none_is_refused(api: Api, port: str) -> None:
     made = await api.create()
     headers = {**api.headers(made), "E2b-Sandbox-Port": port}
     assert (await api.client.get("/health", headers=headers)).status in (400, 502)
 
 
-@pytest.mark.parametrize("header", ["connect-timeout-ms", "Keepalive-Ping-Interval"])
-@pytest.mark.parametrize("text", ["²", "x", "-1", "1" * 5000, "1.5"])
+@each("header", ["connect-timeout-ms", "Keepalive-Ping-Interval"])
+@each("text", ["²", "x", "-1", "1" * 5000, "1.5"])
 async def test_times_that_make_no_sense_break_nothing(api: Api, header: str, text: str) -> None:
     made = await api.create()
     value = {"process": {"cmd": "sh", "args": ["-c", "echo x"]}}

@@ -271,7 +271,7 @@ async def test_what_was_being_made_is_looked_for_until_its_host_can_have_no_more
     await after.finish()
 
 
-@pytest.mark.parametrize("state", [*State])
+@each("state", [*State])
 async def test_a_server_that_starts_while_the_host_is_away_removes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: State
 ) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
+from tests.each import each
 from tests.unit.api.fakes import Api, until
 
 
@@ -89,7 +88,7 @@ async def test_a_request_whose_client_has_left_is_counted_too(api: Api) -> None:
             await asyncio.sleep(0.01)
 
 
-@pytest.mark.parametrize(("key", "wanted"), [("", 401), ("e2b_wrong", 401), ("theirs", 403)])
+@each(("key", "wanted"), [("", 401), ("e2b_wrong", 401), ("theirs", 403)])
 async def test_it_is_for_who_runs_the_server(api: Api, key: str, wanted: int) -> None:
     presented = api.other if key == "theirs" else key
     assert (await api.call("GET", "/metrics", key=presented)).status == wanted

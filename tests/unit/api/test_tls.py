@@ -13,6 +13,8 @@ from quicksand import PathError
 from quicksand_e2b import tls
 from quicksand_e2b.tls import Certificates
 
+from tests.each import each
+
 
 async def _hello(certificates: Certificates, name: str, trusted: Path) -> bytes:
     """Connect by a name, as one who trusts a certificate."""
@@ -33,7 +35,7 @@ async def _hello(certificates: Certificates, name: str, trusted: Path) -> bytes:
         return found
 
 
-@pytest.mark.parametrize("name", ["api.qs.localhost", "8000-i0abc.qs.localhost", "qs.localhost"])
+@each("name", ["api.qs.localhost", "8000-i0abc.qs.localhost", "qs.localhost"])
 async def test_names_below_the_domain_are_vouched_for(tmp_path: Path, name: str) -> None:
     certificates = Certificates(tmp_path)
     assert await _hello(certificates, name, certificates.require_authority()) == b"hello"

@@ -88,7 +88,7 @@ def test_the_end_of_a_stream_carries_its_error() -> None:
     assert found.value == {"error": {"code": "not_found", "message": "gone"}}
 
 
-@pytest.mark.parametrize(
+@each(
     "data",
     [b"[" * 200_000, b'{"a":' * 100_000, b"[]", b"7", b"{", b'{"a": 1e', b"\xff",
      b"x" * (BODY_MAX + 1)],
@@ -358,7 +358,7 @@ TOO_OLD = [
 ]
 
 
-@pytest.mark.parametrize("error", TOO_OLD)
+@each("error", TOO_OLD)
 def test_what_an_older_agent_cannot_do_is_unimplemented_and_no_fault_of_the_server(
     error: QuicksandError,
 ) -> None:

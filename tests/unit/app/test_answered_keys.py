@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 from quicksand_panes.widgets import Pane
 
 from quicksand_tui.actions.all_actions import default_keymap
@@ -90,7 +89,7 @@ async def test_a_second_u_asks_before_it_goes_back() -> None:
         await until(lambda: any(call.startswith("revert") for call in service.calls))
 
 
-@pytest.mark.parametrize(
+@each(
     ("keys", "says"),
     [
         (("d",), "ctrl+y: delete, esc: cancel"),

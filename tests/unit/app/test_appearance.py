@@ -8,6 +8,7 @@ import pytest
 
 from quicksand_tui.model.text import sanitise
 from quicksand_tui.ui.themes import fitting_theme
+from tests.each import each
 from tests.unit.app.corpus import HOSTILE
 from tests.unit.app.fakes import (
     AGENT,
@@ -22,7 +23,7 @@ from tests.unit.app.fakes import (
 )
 
 
-@pytest.mark.parametrize("size", [(80, 24), (60, 18), (40, 12), (200, 50), (20, 6), (120, 36)])
+@each("size", [(80, 24), (60, 18), (40, 12), (200, 50), (20, 6), (120, 36)])
 async def test_every_size_can_be_drawn_and_resized(size: tuple[int, int]) -> None:
     async with shown(size=(80, 24)) as (app, pilot):
         await pilot.resize_terminal(*size)
@@ -63,7 +64,7 @@ async def test_every_theme_can_be_chosen() -> None:
             await until(lambda: "● running" in screen_text(app))
 
 
-@pytest.mark.parametrize(
+@each(
     ("says", "theme"),
     [
         ("", "quicksand"),
@@ -98,7 +99,7 @@ async def test_states_are_legible_in_the_light_theme() -> None:
         assert found.style.color.name == paused.lower() != app.theme_variables["warning"]
 
 
-@pytest.mark.parametrize("size", [(40, 12), (24, 6), (60, 16)])
+@each("size", [(40, 12), (24, 6), (60, 16)])
 async def test_a_tiny_terminal_shows_the_list_and_the_keys(size: tuple[int, int]) -> None:
     async with shown(size=size) as (app, pilot):
         lines = screen_text(app).splitlines()

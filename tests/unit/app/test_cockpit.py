@@ -6,7 +6,6 @@ import asyncio
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
 from quicksand.things.status import Status
 from quicksand_panes.guest_terminal import LinkState
 from quicksand_panes.widgets import Pane
@@ -21,6 +20,7 @@ from quicksand_tui.screens.confirm import ConfirmScreen
 from quicksand_tui.screens.saves_and_trash import SavesScreen
 from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.views.main_layout import Part, Tab
+from tests.each import each
 from tests.unit.app.fake_saves import APP
 from tests.unit.app.fakes import (
     AGENT,
@@ -45,7 +45,7 @@ LARGE, WIDE = (120, 36), (200, 50)
 PREFIX = "ctrl+right_square_bracket"
 
 
-@pytest.mark.parametrize("size", [SIZE, LARGE, WIDE], ids=str)
+@each("size", [SIZE, LARGE, WIDE], ids=str)
 async def test_tab_goes_round_all_parts(size: tuple[int, int]) -> None:
     async with shown(FakeService(KEPT), size=size) as (app, pilot):
         seen = []
@@ -373,8 +373,8 @@ async def typing_into_web(app: QuicksandApp, pilot: Pilot[int], service: FakeSer
     return app.focused
 
 
-@pytest.mark.parametrize("size", [SIZE, LARGE], ids=str)
-@pytest.mark.parametrize("leave", ["x", "d"])
+@each("size", [SIZE, LARGE], ids=str)
+@each("leave", ["x", "d"])
 async def test_shells_of_a_deleted_sandbox_stay_until_they_are_left(
     size: tuple[int, int], leave: str
 ) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from dataclasses import replace
 
-import pytest
 from quicksand.things.status import Status
 from textual import events
 from textual.pilot import Pilot
@@ -23,6 +22,7 @@ from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.verbs.index import find_verb as find_record
 from quicksand_tui.verbs.verb import Kind
 from quicksand_tui.views.main_layout import Part, Tab
+from tests.each import each
 from tests.unit.app.fakes import DB, KEPT, WEB, FakeService, screen_text, select, shown, until
 
 KEYS = {
@@ -60,7 +60,7 @@ async def left(app: QuicksandApp) -> None:
     await until(lambda: not isinstance(app.screen, CommandScreen))
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "call"),
     [
         ("stop web", f"stop {WEB.id}"),
@@ -109,7 +109,7 @@ async def test_what_is_lost_is_asked_for_as_by_the_key() -> None:
         await until(lambda: not app.operations.jobs)
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "says"),
     [
         ("stop db", "✗ db does not run"),
@@ -137,7 +137,7 @@ async def test_what_is_wrong_is_said_in_place_and_the_line_stays(line: str, says
         assert not [call for call in service.calls if not call.startswith("read")]
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "screen"),
     [
         ("saves", SavesScreen),
@@ -157,7 +157,7 @@ async def test_a_command_opens_a_screen(line: str, screen: type) -> None:
         await until(lambda: isinstance(app.screen, screen))
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "part", "tab"),
     [
         ("log web", Part.AREA, Tab.LOG),
@@ -221,7 +221,7 @@ async def test_what_can_be_typed_is_shown() -> None:
         await until(lambda: "before the upgrade" in screen_text(app))
 
 
-@pytest.mark.parametrize("height", [6, 10, 12, 24])
+@each("height", [6, 10, 12, 24])
 async def test_what_is_typed_can_be_seen_in_a_low_terminal(height: int) -> None:
     async with shown(size=(40, height)) as (app, pilot):
         await pilot.press("colon")

@@ -20,6 +20,7 @@ from quicksand_tui.door.screen_messages import Drawn
 from quicksand_tui.home.config_file import ConfigFile, Settings
 from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.views.main_layout import Part, Tab
+from tests.each import each
 from tests.unit.app.fakes import (
     DB,
     FULL,
@@ -109,7 +110,7 @@ async def test_the_overview_has_the_screen_in_small_and_sends_it_nothing() -> No
         assert not guest.screen.events
 
 
-@pytest.mark.parametrize("hidden", ["tab", "wall", "stopped", "low"])
+@each("hidden", ["tab", "wall", "stopped", "low"])
 async def test_a_small_screen_that_is_not_seen_costs_nothing(hidden: str) -> None:
     service = FakeService(WATCHED)
     async with shown(service, size=(80, 24) if hidden == "low" else LARGE) as (app, pilot):

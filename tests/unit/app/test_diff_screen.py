@@ -9,8 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from quicksand_tui.actions.all_actions import Scope, find_action
 from quicksand_tui.actions.line import parse, resolve, verbs_of, why_not
 from quicksand_tui.model.diffs import (
@@ -29,6 +27,7 @@ from quicksand_tui.screens.main_screen import MainScreen
 from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.views.diff_rows import diff_row, folded_at_first, grow, tree_lines
 from quicksand_tui.widgets.log_view import DiffText
+from tests.each import each
 from tests.unit.app.fakes import (
     CLEAN,
     KEPT,
@@ -130,7 +129,7 @@ PACKAGES = ChangedPackages(
 )
 
 
-@pytest.mark.parametrize("size", [(80, 24), LARGE])
+@each("size", [(80, 24), LARGE])
 async def test_packages_that_differ_come_first_and_enter_lists_them(size: tuple[int, int]) -> None:
     service = DiffService()
     service.view = replace(service.view, packages=(PACKAGES,))
@@ -152,7 +151,7 @@ async def test_packages_that_differ_come_first_and_enter_lists_them(size: tuple[
         await until(lambda: "packages" not in screen_text(app))
 
 
-@pytest.mark.parametrize("size", [(80, 24), LARGE, (200, 50)])
+@each("size", [(80, 24), LARGE, (200, 50)])
 async def test_enter_shows_the_text_and_escape_goes_back_step_by_step(
     size: tuple[int, int],
 ) -> None:
@@ -217,7 +216,7 @@ async def test_a_marked_one_is_compared_with_the_one_under_the_cursor() -> None:
         await is_shown(app, "clean → tried-something", "diff web clean tried-something")
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "title"),
     [
         ("diff web clean upgraded", "clean → upgraded"),

@@ -37,6 +37,7 @@ from quicksand_tui.screens.form import FormScreen
 from quicksand_tui.ui import world_watch
 from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.views.happenings import happenings, past
+from tests.each import each
 from tests.unit.app.fakes import (
     FULL,
     KEPT,
@@ -347,7 +348,7 @@ async def test_saves_that_cannot_be_read_say_so_and_are_read_again(
         assert DENIED not in screen_text(app)
 
 
-@pytest.mark.parametrize("what", ["open_log", "log.read"])
+@each("what", ["open_log", "log.read"])
 async def test_a_log_that_cannot_be_read_says_so_and_is_read_again(what: str) -> None:
     service = Failing(KEPT)
     service.fails = what

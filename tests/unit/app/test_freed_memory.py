@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from quicksand_tui.ui import load_rest
+from tests.each import each
 
 
 async def test_freed_memory_is_given_back_now_and_then_until_the_app_ends(
@@ -44,7 +45,7 @@ class Circle:
         self.itself = self
 
 
-@pytest.mark.parametrize("has_library", [False, True])
+@each("has_library", [False, True])
 async def test_what_was_closed_is_freed_if_much_was_made(
     monkeypatch: pytest.MonkeyPatch, has_library: bool
 ) -> None:

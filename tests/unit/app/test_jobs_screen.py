@@ -6,7 +6,6 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
-import pytest
 from quicksand.things.status import Status
 from rich.cells import cell_len
 
@@ -294,7 +293,7 @@ async def test_it_opens_among_the_saves_and_tells_what_they_told() -> None:
         await until(lambda: "✓ verify" in screen_text(app) and "is fine" in screen_text(app))
 
 
-@pytest.mark.parametrize("key", ["l", "u", "v"])
+@each("key", ["l", "u", "v"])
 async def test_the_top_of_each_screen_tells_how_many_are_under_way(key: str) -> None:
     service = FakeService(KEPT)
     async with shown(service) as (app, pilot):
@@ -319,7 +318,7 @@ async def test_only_the_last_ones_are_kept() -> None:
         assert numbers == sorted(numbers) and numbers[-1] == ENDED_MAX + 5
 
 
-@pytest.mark.parametrize("size", [(30, 9), (80, 24), (160, 45)], ids=str)
+@each("size", [(30, 9), (80, 24), (160, 45)], ids=str)
 async def test_any_size_and_hostile_text_do_no_harm(size: tuple[int, int]) -> None:
     service = FakeService()
     service.failure = replace(FAILURE, message="[red]x[/] " + "y" * 500)

@@ -86,7 +86,7 @@ def test_anything_typed_is_a_key_or_refused(text: str) -> None:
     assert parse_key(key_text(key)) == key
 
 
-@pytest.mark.parametrize(("text", "data"), [("ctrl-a", b"\x01"), ("ctrl+]", b"\x1d")])
+@each(("text", "data"), [("ctrl-a", b"\x01"), ("ctrl+]", b"\x1d")])
 def test_a_prefix_is_a_byte(text: str, data: bytes) -> None:
     assert parse_prefix(text).data == data
 

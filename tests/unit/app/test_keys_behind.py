@@ -16,6 +16,7 @@ from quicksand_tui.screens.help import HelpScreen
 from quicksand_tui.ui import key_routing
 from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.widgets.inputs import LineInput
+from tests.each import each
 from tests.unit.app.fakes import KEPT, FakeService, shown, toasts, until
 
 NAMES = {" ": "space", ":": "colon", ".": "full_stop", "\x1b": "escape", "\r": "enter"}
@@ -38,7 +39,7 @@ def line_of(app: QuicksandApp) -> str:
     return next((one.value for one in app.screen.query(LineInput)), "") if is_open else ""
 
 
-@pytest.mark.parametrize("key", ["S", "c", "n", "b", "p", "M"])
+@each("key", ["S", "c", "n", "b", "p", "M"])
 async def test_keys_behind_escape_are_for_the_screen_below(key: str) -> None:
     async with shown(FakeService(KEPT), size=(120, 36)) as (app, pilot):
         await open_form(app, pilot, key)
@@ -103,8 +104,8 @@ async def test_a_form_that_stays_gets_the_keys_behind_its_enter() -> None:
         await until(lambda: app.screen is app.main)
 
 
-@pytest.mark.parametrize("ending", ["\x1b", "\r"], ids=["escape", "enter"])
-@pytest.mark.parametrize("opening", ["/", "v/", "l/", "T/"])
+@each("ending", ["\x1b", "\r"], ids=["escape", "enter"])
+@each("opening", ["/", "v/", "l/", "T/"])
 async def test_keys_behind_the_end_of_a_filter_or_a_search_are_not_typed_into_it(
     opening: str, ending: str
 ) -> None:

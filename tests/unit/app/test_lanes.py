@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quicksand_tui.model.lanes import FANCY_LINES, PLAIN_LINES, LaneRow, Lines, lane_rows
+from tests.each import each
 
 Parents = dict[str, str | None]
 
@@ -111,7 +112,7 @@ def test_whatever_the_files_say_each_has_one_row(parents: Parents) -> None:
     assert all(text_of(row).isprintable() for row in rows)
 
 
-@pytest.mark.parametrize(
+@each(
     ("parents", "head", "drawn"),
     [
         ({"a": None, "b": "a", "c": "b"}, "c", ["o a", "o b", "o c"]),

@@ -6,13 +6,12 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-import pytest
-
 from quicksand_tui.jobs.run_many import RunMany
 from quicksand_tui.model.jobs import RunState
 from quicksand_tui.screens.run_many_table import RunManyScreen
 from quicksand_tui.verbs.launching import start
 from quicksand_tui.views.main_layout import Part, Tab
+from tests.each import each
 from tests.unit.app.fakes import (
     DB,
     KEPT,
@@ -35,7 +34,7 @@ PREFIX = "ctrl+right_square_bracket"
 LEAVING = ("escape", "escape", "escape", "escape")
 
 
-@pytest.mark.parametrize("begin", [("a",), ("enter",), ("n", "enter")], ids=["a", "enter", "new"])
+@each("begin", [("a",), ("enter",), ("n", "enter")], ids=["a", "enter", "new"])
 async def test_escape_on_the_main_screen_cancels_no_job_and_says_what_does(
     begin: tuple[str, ...],
 ) -> None:
@@ -54,7 +53,7 @@ async def test_escape_on_the_main_screen_cancels_no_job_and_says_what_does(
         assert app.operations.ended[-1].outcome == "done"
 
 
-@pytest.mark.parametrize("keys", [*SCREENS.values(), ("exclamation_mark",)])
+@each("keys", [*SCREENS.values(), ("exclamation_mark",)])
 async def test_escape_cancels_nothing_on_any_screen(keys: tuple[str, ...]) -> None:
     service = FakeService(replace(KEPT, sandboxes=(DESKTOP, PAUSED, DB)))
     async with shown(service) as (app, pilot):
@@ -136,7 +135,7 @@ async def test_c_cancels_a_command_in_many() -> None:
         await until(lambda: [run.state for run in many.runs] == [RunState.CANCELLED] * 2)
 
 
-@pytest.mark.parametrize("view", [WEB_PAST, DB], ids=["running", "stopped"])
+@each("view", [WEB_PAST, DB], ids=["running", "stopped"])
 async def test_the_key_that_opens_the_tree_does_not_go_back(view: object) -> None:
     service = FakeService(KEPT)
     async with shown(service) as (app, pilot):
@@ -151,9 +150,9 @@ async def test_the_key_that_opens_the_tree_does_not_go_back(view: object) -> Non
         await until(lambda: not app.operations.jobs)
 
 
-@pytest.mark.parametrize("size", [(80, 24), (160, 45)], ids=str)
-@pytest.mark.parametrize("leaves", ["enter", "escape"])
-@pytest.mark.parametrize(
+@each("size", [(80, 24), (160, 45)], ids=str)
+@each("leaves", ["enter", "escape"])
+@each(
     ("keys", "part", "tab"),
     [
         (("w", PREFIX, "u"), Part.AREA, Tab.DESKTOP),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 from textual.pilot import Pilot
 
 from quicksand_tui.door.service_protocol import LogKind
@@ -14,6 +13,7 @@ from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.verbs.halting import pause
 from quicksand_tui.verbs.launching import start
 from quicksand_tui.widgets.log_view import LINES_MAX, LogView, wrapped
+from tests.each import each
 from tests.unit.app.corpus import HOSTILE
 from tests.unit.app.fakes import (
     DB,
@@ -191,7 +191,7 @@ async def test_the_commands_of_a_sandbox_are_its_own() -> None:
         assert about == commands[-1:]
 
 
-@pytest.mark.parametrize("kind", ["revert", "mount"])
+@each("kind", ["revert", "mount"])
 async def test_the_events_of_a_sandbox_have_its_reverts_and_mounts(kind: str) -> None:
     service = serving("console\n")
     one = replace(WEB_PAST, run="r1")

@@ -99,7 +99,7 @@ def segments(app: QuicksandApp) -> Iterable[Segment]:
     return itertools.chain.from_iterable(app.screen._compositor.render_strips())
 
 
-@pytest.mark.parametrize("theme", [t.name for t in THEMES if not t.ansi])
+@each("theme", [t.name for t in THEMES if not t.ansi])
 async def test_all_text_of_all_screens_is_legible(theme: str) -> None:
     wanted = 7.0 if "contrast" in theme else 4.5
     app = make_app(FakeService(KEPT))
@@ -140,7 +140,7 @@ DEUTERANOPIA = ((0.367, 0.861, -0.228), (0.280, 0.673, 0.047), (-0.012, 0.043, 0
 PROTANOPIA = ((0.152, 1.053, -0.205), (0.115, 0.786, 0.099), (-0.004, -0.048, 1.052))
 
 
-@pytest.mark.parametrize("matrix", [DEUTERANOPIA, PROTANOPIA])
+@each("matrix", [DEUTERANOPIA, PROTANOPIA])
 def test_the_colour_blind_can_tell_the_roles_apart(
     matrix: tuple[tuple[float, float, float], ...],
 ) -> None:
@@ -162,7 +162,7 @@ def test_states_differ_without_colour_and_in_ascii() -> None:
     assert len({plain(state.text)[0] for state in Status}) >= len({state.role for state in Status})
 
 
-@pytest.mark.parametrize("theme", [t.name for t in THEMES])
+@each("theme", [t.name for t in THEMES])
 async def test_without_colours_none_is_written_in_any_theme(
     theme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,7 +180,7 @@ async def test_without_colours_none_is_written_in_any_theme(
         assert all(word in text for word in ("● web", "○ db", "✗ agent-7"))
 
 
-@pytest.mark.parametrize("ascii_glyphs", [False, True])
+@each("ascii_glyphs", [False, True])
 async def test_the_focus_is_seen_without_colour(ascii_glyphs: bool) -> None:
     async with shown(ascii_glyphs=ascii_glyphs) as (app, pilot):
 
@@ -244,9 +244,7 @@ async def test_a_theme_that_was_chosen_is_remembered(tmp_path: Path) -> None:
     assert [p.name for p in file.path.parent.iterdir()] == ["appearance.json"]
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"{", b"[1]", b"\xff\xfe", b"[" * 100_000, b" " * 300_000]
-)
+@each("content", [b"", b"{", b"[1]", b"\xff\xfe", b"[" * 100_000, b" " * 300_000])
 async def test_a_file_that_cannot_be_read_is_ignored_and_told(
     tmp_path: Path, content: bytes
 ) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-import pytest
 from quicksand.things.status import Status
 from textual.widgets import Button
 
@@ -17,6 +16,7 @@ from quicksand_tui.screens.reports import CommandsScreen, FailureScreen
 from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.verbs.call import Report
 from quicksand_tui.widgets.bars import CommandLine
+from tests.each import each
 from tests.unit.app.fakes import (
     BROKEN,
     DB,
@@ -51,7 +51,7 @@ async def test_stop_shows_its_progress_and_its_command() -> None:
         assert toasts(app) == []
 
 
-@pytest.mark.parametrize("told", ["", "web is stopped"])
+@each("told", ["", "web is stopped"])
 async def test_what_is_done_while_the_app_ends_needs_no_screen(told: str) -> None:
     """Its screens go before its workers."""
     async with shown(FakeService()) as (app, _):
@@ -77,7 +77,7 @@ async def test_enter_starts_a_stopped_sandbox_and_X_cancels_it() -> None:
         assert app.world.sandbox(DB.id) == DB
 
 
-@pytest.mark.parametrize("key", ["enter", "d", "escape", "n", "q", "space", "tab"])
+@each("key", ["enter", "d", "escape", "n", "q", "space", "tab"])
 async def test_no_other_key_than_y_deletes(key: str) -> None:
     service = FakeService()
     async with shown(service) as (app, pilot):
@@ -130,7 +130,7 @@ async def test_kill_asks_and_may_overtake_a_stop() -> None:
         await until(lambda: not app.operations.jobs)
 
 
-@pytest.mark.parametrize(
+@each(
     ("view", "key", "says"),
     [
         (DB, "x", "db does not run"),

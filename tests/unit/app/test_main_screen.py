@@ -18,6 +18,7 @@ from quicksand_tui.model.world import World
 from quicksand_tui.screens.help import HelpScreen
 from quicksand_tui.views.sandbox_rows import ORDERS, ordered
 from quicksand_tui.widgets.browser import kept_order
+from tests.each import each
 from tests.unit.app.fakes import (
     AGENT,
     BROKEN,
@@ -104,7 +105,7 @@ async def test_guests_are_asked_for_their_network_where_it_is_seen_only() -> Non
         await until(lambda: not service.network)
 
 
-@pytest.mark.parametrize("size", [(120, 36), (80, 18), (50, 10)])
+@each("size", [(120, 36), (80, 18), (50, 10)])
 async def test_a_first_screen_has_its_styles_without_being_asked_twice(
     size: tuple[int, int],
 ) -> None:

@@ -22,6 +22,7 @@ from quicksand_tui.screens.form import FormScreen
 from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.verbs.launching import run_command
 from quicksand_tui.widgets.inputs import Choice
+from tests.each import each
 from tests.unit.app.fake_saves import DEV, saved, view_of
 from tests.unit.app.fakes import (
     DEBIAN,
@@ -337,7 +338,7 @@ class Lingering(Static):
         self.app.sub_title = "has seen it"
 
 
-@pytest.mark.parametrize("how", ["leave", "quit"])
+@each("how", ["leave", "quit"])
 async def test_a_form_that_is_ending_looks_at_nothing(how: str) -> None:
     app = make_app(FakeService())
     async with app.run_test(size=SIZE) as pilot:
@@ -479,7 +480,7 @@ BURSTS = {
 }
 
 
-@pytest.mark.parametrize("burst", BURSTS, ids=str)
+@each("burst", BURSTS, ids=str)
 async def test_keys_that_come_in_one_burst_all_count_in_their_order(burst: str) -> None:
     """As a slow line delivers them: nothing waits for one key before the next one is there."""
     keys, wanted = BURSTS[burst]

@@ -8,9 +8,10 @@ import platformdirs
 import pytest
 
 from quicksand_tui.home.state import APP, config_file, state_dir
+from tests.each import each
 
 
-@pytest.mark.parametrize("base", [None, "", "/elsewhere"])
+@each("base", [None, "", "/elsewhere"])
 def test_they_are_where_the_library_says(monkeypatch: pytest.MonkeyPatch, base: str | None) -> None:
     monkeypatch.delenv("QUICKSAND_STATE_DIR", raising=False)
     monkeypatch.delenv("QUICKSAND_CONFIG", raising=False)

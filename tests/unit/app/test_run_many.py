@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-import pytest
 from quicksand.things.status import Status
 from textual.pilot import Pilot
 
@@ -239,7 +238,7 @@ async def test_it_opens_by_key_on_one_that_runs_and_remembers_the_command() -> N
         await until(lambda: "$  id" in screen_text(app))
 
 
-@pytest.mark.parametrize("text", HOSTILE)
+@each("text", HOSTILE)
 async def test_what_a_guest_writes_does_no_harm(text: str) -> None:
     from quicksand_tui.model.text import sanitise_lines
 

@@ -15,6 +15,7 @@ from quicksand_tui.screens.form import FormScreen
 from quicksand_tui.screens.main_screen import MainScreen
 from quicksand_tui.screens.reports import FailureScreen, ReportScreen
 from quicksand_tui.screens.saves_and_trash import SavesScreen
+from tests.each import each
 from tests.unit.app.fake_saves import APP, DAMAGED, DEV, LOST, LOW, SAVES, saved, view_of
 from tests.unit.app.fakes import DB, WEB, FakeService, screen_text, select, shown, toasts, until
 from tests.unit.app.saves_screens import browsing, go_to, last_command, rows, saves_shown
@@ -51,7 +52,7 @@ async def test_a_name_that_is_taken_is_said_before_anything_is_done() -> None:
         await until(lambda: isinstance(app.screen, SavesScreen))
 
 
-@pytest.mark.parametrize(
+@each(
     ("view", "key", "says"),
     [
         (DAMAGED, "enter", "damaged cannot be used: the save at /saves/damaged cannot be used"),
@@ -182,9 +183,7 @@ async def test_deleting_asks_names_the_losses_and_the_chord_is_the_trash() -> No
         await until(lambda: "3 in the trash" in screen_text(app))
 
 
-@pytest.mark.parametrize(
-    "key", ["enter", "d", "escape", "n", "q", "space", "tab", "y", "D", "ctrl+d"]
-)
+@each("key", ["enter", "d", "escape", "n", "q", "space", "tab", "y", "D", "ctrl+d"])
 async def test_no_other_key_deletes(key: str) -> None:
     service = FakeService()
     async with saves_shown(service, "d") as (app, pilot):

@@ -22,6 +22,7 @@ from quicksand_tui.screens.main_screen import MainScreen
 from quicksand_tui.screens.saves_and_trash import SavesScreen
 from quicksand_tui.ui import world_watch
 from quicksand_tui.verbs.saves import save
+from tests.each import each
 from tests.unit.app.corpus import HOSTILE
 from tests.unit.app.fake_saves import (
     APP,
@@ -264,8 +265,8 @@ async def test_a_paste_is_refused() -> None:
 # Every terminal, any text
 
 
-@pytest.mark.parametrize("size", [(80, 24), (60, 18), (40, 12), (200, 50), (20, 6), (120, 36)])
-@pytest.mark.parametrize("ascii_glyphs", [False, True])
+@each("size", [(80, 24), (60, 18), (40, 12), (200, 50), (20, 6), (120, 36)])
+@each("ascii_glyphs", [False, True])
 async def test_foreign_text_moves_nothing_at_any_size(
     size: tuple[int, int], ascii_glyphs: bool
 ) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 from quicksand.things.save import SaveFacts, Verification, freed_together
 
 from quicksand_tui.model.jobs import Job, JobVerb
@@ -115,7 +114,7 @@ def test_the_size_of_all_counts_every_file_once() -> None:
     assert SAVES.trash_frees == GONE.own + SPOILT.own
 
 
-@pytest.mark.parametrize("plan", [plan_saves_columns, plan_trash_columns])
+@each("plan", [plan_saves_columns, plan_trash_columns])
 def test_columns_fit_at_every_width(plan: object) -> None:
     for width in range(24, 220):
         columns: tuple[Column, ...] = plan(width)  # type: ignore[operator]

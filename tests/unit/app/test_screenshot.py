@@ -79,7 +79,7 @@ def words(shown: Shown | str) -> str:
     return "\n".join("".join(row).rstrip() for row in cells)
 
 
-@pytest.mark.parametrize("screen", SHOTS)
+@each("screen", SHOTS)
 async def test_every_screen_can_be_pictured(screen: str) -> None:
     first, *rest = KEPT.sandboxes
     world = replace(KEPT, sandboxes=(replace(first, has_display=True), *rest))
@@ -172,7 +172,7 @@ def inked(shown: Shown) -> dict[tuple[int, int], str]:
     return found
 
 
-@pytest.mark.parametrize("screen", [None, "main", "tree", "help"])
+@each("screen", [None, "main", "tree", "help"])
 async def test_the_png_equals_the_svg_cell_by_cell(screen: str | None) -> None:
     shown = SAMPLE
     if screen is not None:
@@ -237,7 +237,7 @@ def test_the_command_pictures_this_users_sandboxes(places: Paths, tmp_path: Path
     assert not done.stdout and not done.stderr
 
 
-@pytest.mark.parametrize(
+@each(
     ("arguments", "code", "said"),
     [
         (("--screen", "tree"), Exit.USAGE, "Usage:"),

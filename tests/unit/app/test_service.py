@@ -24,6 +24,7 @@ from quicksand_tui.model.specs import NewSpec
 from quicksand_tui.verbs import launching
 from quicksand_tui.verbs.call import Progress
 from quicksand_tui.verbs.halting import kill, stop
+from tests.each import each
 from tests.unit.app.carrying import carry_out
 
 
@@ -165,7 +166,7 @@ def test_an_error_of_the_host_says_what_the_host_says() -> None:
     assert failure.message == "/x: No space left on device"
 
 
-@pytest.mark.parametrize(("created", "told"), [(200.0, "ending"), (50.0, "staying")])
+@each(("created", "told"), [(200.0, "ending"), (50.0, "staying")])
 async def test_what_a_revert_loses_names_the_shells_that_are_open(
     created: float, told: str
 ) -> None:

@@ -25,6 +25,7 @@ from quicksand_tui.door import silence
 from quicksand_tui.door.look import Reader
 from quicksand_tui.door.silence import Silences, TrafficWatch
 from quicksand_tui.door.typed import Typed
+from tests.each import each
 from tests.unit.app.fakes import FakeService, app_of, screen_text, until
 from tests.unit.app.test_reader import VISIBLE, make, only, run_state
 from tests.unit.panes.test_panes_screen import opened
@@ -163,7 +164,7 @@ async def test_a_guest_that_does_not_answer_holds_up_no_other() -> None:
     await asyncio.wait_for(task, 20)
 
 
-@pytest.mark.parametrize(
+@each(
     ("change", "said"),
     [
         ({"state": Status.PAUSED, "error": DISK_FULL}, f"paused: {DISK_FULL}"),

@@ -154,7 +154,7 @@ SPECS = {
 }
 
 
-@pytest.mark.parametrize("case", SPECS, ids=str)
+@each("case", SPECS, ids=str)
 def test_the_command_that_is_shown_starts_the_same_machine(
     case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

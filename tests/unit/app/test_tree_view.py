@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
@@ -133,8 +132,8 @@ def line_with(table: LongTable, text: str) -> str:
     return next((line for line in lines if text in line), "")
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 36), (200, 50)])
-@pytest.mark.parametrize("length", [1, 8, 9, 10, 20, 128])
+@each("size", [(80, 24), (120, 36), (200, 50)])
+@each("length", [1, 8, 9, 10, 20, 128])
 async def test_where_it_stands_and_what_is_pinned_is_told_whatever_the_name(
     length: int, size: tuple[int, int]
 ) -> None:
@@ -150,7 +149,7 @@ async def test_where_it_stands_and_what_is_pinned_is_told_whatever_the_name(
         assert "◆" in line and "HERE" in line and "+3.0M" in line
 
 
-@pytest.mark.parametrize("key", ["enter", "right"])
+@each("key", ["enter", "right"])
 async def test_a_fold_opens_and_closes_by_key_and_nothing_is_reverted(key: str) -> None:
     service = FakeService(KEPT)
     async with shown(service, size=(120, 36)) as (app, pilot):
@@ -191,7 +190,7 @@ async def test_o_turns_the_tree_and_the_cursor_stays_on_its_checkpoint() -> None
 ODD = ("宽" * 60, "e\u0301" * 70, "👩\u200d👩\u200d👧" * 20, "שלום" * 30, "[bold]x[/]", "W" * 128)
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 36), (200, 50)])
+@each("size", [(80, 24), (120, 36), (200, 50)])
 async def test_whatever_is_written_there_the_lines_are_as_wide_as_the_table(
     size: tuple[int, int],
 ) -> None:

@@ -3,7 +3,6 @@ where its first key leads, in its order."""
 
 from __future__ import annotations
 
-import pytest
 from textual.events import Key
 
 from quicksand_tui.actions.all_actions import default_keymap, line_keys
@@ -41,7 +40,7 @@ async def shows_no_line(app: QuicksandApp) -> None:
     await until(lambda: not isinstance(app.screen, CommandScreen))
 
 
-@pytest.mark.parametrize("cut", range(len(LINE)))
+@each("cut", range(len(LINE)))
 async def test_a_command_keeps_its_order_wherever_a_slow_line_cuts_it(cut: int) -> None:
     service = FakeService(KEPT)
     fake = FakeHands()
@@ -83,9 +82,7 @@ async def test_several_commands_at_once_are_carried_out_one_after_the_other() ->
         await until(lambda: not app.operations.jobs)
 
 
-@pytest.mark.parametrize(
-    "keys", [(), ("v",), ("T",), ("l",)], ids=["main", "saves", "trash", "log"]
-)
+@each("keys", [(), ("v",), ("T",), ("l",)], ids=["main", "saves", "trash", "log"])
 async def test_a_filter_takes_the_text_behind_its_key(keys: tuple[str, ...]) -> None:
     service = FakeService(KEPT)
     async with fast(service, *keys, gap=0.0) as (app, pilot, fake):
@@ -103,9 +100,7 @@ async def test_a_filter_takes_the_text_behind_its_key(keys: tuple[str, ...]) -> 
         assert lost(service) == [] and not toasts(app)
 
 
-@pytest.mark.parametrize(
-    "text", ["note:stop web\n", "x/y/z", "dx :stop web\n", "rm x\n:stop web\n"]
-)
+@each("text", ["note:stop web\n", "x/y/z", "dx :stop web\n", "rm x\n:stop web\n"])
 async def test_a_line_key_within_a_text_opens_nothing(text: str) -> None:
     service = FakeService(KEPT)
     async with fast(service, gap=0.0) as (app, pilot, fake):

@@ -24,6 +24,7 @@ from quicksand_tui.model.wall_plan import WatchedTerminal
 from quicksand_tui.screens.run_many_table import RunManyScreen
 from quicksand_tui.screens.wall_screen import WallScreen
 from quicksand_tui.ui.app import QuicksandApp
+from tests.each import each
 from tests.unit.app.fake_wall import FakeWall
 from tests.unit.app.fakes import (
     FULL,
@@ -182,7 +183,7 @@ def typed_into(service: WallService) -> dict[str, bytes]:
     return {guest.session: guest.typed for guest in service.terminals}
 
 
-@pytest.mark.parametrize("known", [False, True])
+@each("known", [False, True])
 async def test_keys_behind_enter_go_to_the_terminal_of_the_tile_and_to_no_other(
     known: bool,
 ) -> None:
@@ -401,7 +402,7 @@ async def test_in_ascii_it_has_no_other_character() -> None:
         assert app.screen is screen
 
 
-@pytest.mark.parametrize("seed", range(3))
+@each("seed", range(3))
 async def test_a_hostile_guest_changes_no_cell_outside_its_tile(seed: int) -> None:
     service = WallService()
     chance = random.Random(seed)

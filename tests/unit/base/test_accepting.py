@@ -14,6 +14,8 @@ import pytest
 from quicksand.base import listening
 from quicksand.base.listening import Acceptor, bind_private
 
+from tests.each import each
+
 CONNECTIONS = 3
 
 
@@ -51,7 +53,7 @@ async def end_of(client: socket.socket) -> bytes:
     return got
 
 
-@pytest.mark.parametrize("rounds", range(6))
+@each("rounds", range(6))
 async def test_who_comes_just_before_the_end_is_known_and_ended(
     tmp_path: Path, rounds: int
 ) -> None:

@@ -12,6 +12,8 @@ from types import SimpleNamespace
 import pytest
 from quicksand.base.checksum import FASTER, find_crc32
 
+from tests.each import each
+
 Crc = Callable[..., int]
 
 
@@ -32,7 +34,7 @@ def test_without_any_of_them_it_is_zlib_s() -> None:
     assert find_crc32() is zlib.crc32
 
 
-@pytest.mark.parametrize("name", FASTER)
+@each("name", FASTER)
 def test_one_that_is_installed_is_used(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     found = install(monkeypatch, name)
     assert find_crc32() is found
@@ -52,7 +54,7 @@ def test_one_with_other_values_is_passed_over(monkeypatch: pytest.MonkeyPatch) -
     assert find_crc32() is found
 
 
-@pytest.mark.parametrize("name", FASTER)
+@each("name", FASTER)
 def test_the_real_ones_have_zlib_s_values(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.delitem(sys.modules, name)
     pytest.importorskip(name)

@@ -117,7 +117,7 @@ def test_a_full_disk_says_what_to_free() -> None:
     assert DiskSpaceError("no space", hint="other").hint == "other"
 
 
-@pytest.mark.parametrize("size", [1, 1023])
+@each("size", [1, 1023])
 def test_a_disk_below_its_base_is_an_error(size: int) -> None:
     with pytest.raises(ConfigError, match=r"too small: .*the image 'debian'") as caught:
         check_disk_size(size, 1024, "the image 'debian'")

@@ -11,6 +11,8 @@ import pytest
 from quicksand.base import listening
 from quicksand.base.errors import PortInUseError
 
+from tests.each import each
+
 
 def has_ipv6() -> bool:
     with contextlib.suppress(OSError), socket.create_server(("::1", 0), family=socket.AF_INET6):
@@ -49,7 +51,7 @@ def test_a_port_that_is_taken_on_either_is_named(family: socket.AddressFamily) -
         pass  # nothing was left listening
 
 
-@pytest.mark.parametrize("number", [errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT])
+@each("number", [errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT])
 def test_a_host_without_ipv6_has_the_other_address(
     monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:

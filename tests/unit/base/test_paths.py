@@ -9,6 +9,8 @@ import pytest
 from quicksand.base.errors import PathError
 from quicksand.base.paths import APP, Paths, make_private_dir, paths
 
+from tests.each import each
+
 
 @pytest.fixture(autouse=True)
 def nothing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -16,7 +18,7 @@ def nothing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(f"QUICKSAND_{name}_DIR", raising=False)
 
 
-@pytest.mark.parametrize("base", [None, "", "/elsewhere", "not/absolute"])
+@each("base", [None, "", "/elsewhere", "not/absolute"])
 def test_they_are_where_the_library_says(monkeypatch: pytest.MonkeyPatch, base: str | None) -> None:
     for name in ("XDG_DATA_HOME", "XDG_CACHE_HOME"):
         if base is None:

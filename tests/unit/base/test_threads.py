@@ -9,8 +9,10 @@ from collections.abc import Callable
 import pytest
 from quicksand.base.threads import in_stoppable_thread, in_thread_to_the_end, to_the_end
 
+from tests.each import each
 
-@pytest.mark.parametrize("cancellations", [1, 3])
+
+@each("cancellations", [1, 3])
 async def test_cancellations_wait_for_a_thread(cancellations: int) -> None:
     running, go_on = threading.Event(), threading.Event()
     done = []

@@ -20,6 +20,7 @@ from quicksand_e2b.places import api_dir
 
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
+from tests.each import each
 
 WITHOUT = """
 import sys
@@ -54,7 +55,7 @@ def test_with_tls_there_is_one_name_and_an_authority(capsys: pytest.CaptureFixtu
     assert "BEGIN CERTIFICATE" in Path(found["SSL_CERT_FILE"]).read_text()
 
 
-@pytest.mark.parametrize("code", [0, 2])
+@each("code", [0, 2])
 def test_where_the_host_does_not_resolve_the_names_it_is_said_what_to_do(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: int
 ) -> None:
@@ -86,7 +87,7 @@ def test_keys_are_made_listed_and_removed(capsys: pytest.CaptureFixture[str]) ->
     assert run(["api", "keys", "--add", "a", "--remove", "b"]) == Exit.USAGE
 
 
-@pytest.mark.parametrize("address", ["x:y", "127.0.0.1:70000", "nowhere.invalid:1", ""])
+@each("address", ["x:y", "127.0.0.1:70000", "nowhere.invalid:1", ""])
 def test_an_address_that_cannot_be_listened_at_is_told(
     address: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -20,6 +20,7 @@ from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
 from quicksand_tui.cli.runner import Signals, why_gone
 from quicksand_tui.verbs.index import find_verb, sections
+from tests.each import each
 from tests.unit.cli.histories import add, history_of, spoil, stand_at
 from tests.unit.cli.run_cli import make_stopped
 from tests.unit.cli.test_main import complete
@@ -114,14 +115,14 @@ def test_a_stopped_sandbox_is_refused_with_what_helps(
     assert hint in err
 
 
-@pytest.mark.parametrize("verb", ["checkpoint", "revert", "undo", "tree"])
+@each("verb", ["checkpoint", "revert", "undo", "tree"])
 def test_an_unknown_sandbox_is_named(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     argv = [verb, "nobody", *(["tag"] if verb == "revert" else [])]
     assert run(argv) == Exit.FAILURE
     assert "nobody" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
+@each(
     ("argv", "said"),
     [
         (["checkpoint"], "NAME"),

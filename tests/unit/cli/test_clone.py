@@ -18,6 +18,7 @@ from quicksand.sandbox import Sandbox
 
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
+from tests.each import each
 from tests.unit.cli.histories import add, history_of
 from tests.unit.cli.run_cli import make_stopped
 from tests.unit.cli.test_main import complete
@@ -170,7 +171,7 @@ def test_an_interrupt_prints_no_name(
     assert source.is_closed
 
 
-@pytest.mark.parametrize(
+@each(
     ("argv", "said"),
     [
         (["clone"], "NAME"),
@@ -233,7 +234,7 @@ class Refused(Exception):
     """Raised instead of starting."""
 
 
-@pytest.mark.parametrize(("options", "warm"), [((), True), (("--cold",), False)])
+@each(("options", "warm"), [((), True), (("--cold",), False)])
 def test_options_of_run_reach_the_sandbox(
     options: tuple[str, ...], warm: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,7 @@ from quicksand.snapshots.history import History
 
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
+from tests.each import each
 from tests.unit.cli.histories import add, history_of, stand_at
 from tests.unit.cli.run_cli import make_stopped
 
@@ -236,7 +237,7 @@ def test_it_is_said_how_new_the_present_is(
     assert ("holds in memory" in first) is not is_synced
 
 
-@pytest.mark.parametrize("words", [["b", "--parent"], ["--stat", "--json"], ["--patch", "--stat"]])
+@each("words", [["b", "--parent"], ["--stat", "--json"], ["--patch", "--stat"]])
 def test_what_excludes_each_other_is_refused(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

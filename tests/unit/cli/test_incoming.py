@@ -18,6 +18,7 @@ from quicksand.guest.guest_files import GuestFile
 from quicksand_tui.cli.guests import copy
 from quicksand_tui.cli.guests import transfer as survey
 from quicksand_tui.cli.guests.transfer import Tally, TransferError
+from tests.each import each
 
 
 def entry(name: str, kind: str = "file", **facts: object) -> GuestFile:
@@ -94,7 +95,7 @@ async def fetch(files: HostileFiles, target: Path, source: str = "/src/.") -> Ta
     return tally
 
 
-@pytest.mark.parametrize(
+@each(
     "name",
     [
         "..",
@@ -112,7 +113,7 @@ async def fetch(files: HostileFiles, target: Path, source: str = "/src/.") -> Ta
     ],
     ids=ascii,
 )
-@pytest.mark.parametrize("kind", ["file", "dir", "symlink"])
+@each("kind", ["file", "dir", "symlink"])
 async def test_a_name_that_leads_elsewhere_is_refused(
     name: str, kind: str, target: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -127,7 +128,7 @@ async def test_a_name_that_leads_elsewhere_is_refused(
     assert all(c.isprintable() or c == "\n" for c in err)
 
 
-@pytest.mark.parametrize("leads_to", ["../elsewhere", "..", "/", "/tmp", "."])
+@each("leads_to", ["../elsewhere", "..", "/", "/tmp", "."])
 async def test_a_symlink_that_the_guest_made_is_not_followed(leads_to: str, target: Path) -> None:
     before = outside(target)
     trick = [
@@ -180,7 +181,7 @@ async def test_a_symlink_to_nowhere_is_refused(target: Path) -> None:
     assert list(target.iterdir()) == []
 
 
-@pytest.mark.parametrize("kind", ["fifo", "socket", "block", "char", "whatever\x1b[2J"])
+@each("kind", ["fifo", "socket", "block", "char", "whatever\x1b[2J"])
 async def test_what_is_no_file_is_left_out(
     kind: str, target: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -338,7 +339,7 @@ async def test_a_file_does_not_replace_a_directory_or_a_pipe(target: Path) -> No
     assert (target / "p").is_fifo()
 
 
-@pytest.mark.parametrize(
+@each(
     ("source", "goal", "made"),
     [
         ("/src", "target", "target/src/x"),
@@ -358,7 +359,7 @@ async def test_things_go_where_cp_would_put_them(
     assert (target.parent / made).read_bytes() == b"data"
 
 
-@pytest.mark.parametrize("goal", ["nowhere/y", "y/", "secret/y"])
+@each("goal", ["nowhere/y", "y/", "secret/y"])
 async def test_a_target_that_cannot_be_is_named(goal: str, target: Path) -> None:
     files = HostileFiles({"/": [entry("x")]})
     with pytest.raises(TransferError, match=goal):

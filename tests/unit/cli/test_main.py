@@ -50,7 +50,7 @@ def test_every_command_is_the_one_that_the_table_tells_of(verb: AnyVerb) -> None
     assert command.help
 
 
-@pytest.mark.parametrize("verb", AVAILABLE, ids=NAMES)
+@each("verb", AVAILABLE, ids=NAMES)
 def test_every_command_has_help(verb: AnyVerb, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([verb.name, "--help"]) == Exit.OK
     out = capsys.readouterr().out
@@ -64,7 +64,7 @@ def test_every_option_has_help(verb: AnyVerb) -> None:
             assert parameter.help, parameter.name
 
 
-@pytest.mark.parametrize(
+@each(
     ("argv", "said"),
     [
         (["exce"], "there is no command 'exce'; did you mean exec"),
@@ -107,7 +107,7 @@ def test_a_wrong_command_line_is_explained_on_stderr(
     assert said in err
 
 
-@pytest.mark.parametrize(
+@each(
     ("argv", "code"),
     [
         (["exec", "nobody", "--", "true"], Exit.SANDBOX_FAILED),
@@ -195,7 +195,7 @@ def test_a_reader_that_goes_away_is_no_error_to_talk_of(places: Paths) -> None:
     assert process.returncode == Exit.READER_GONE
 
 
-@pytest.mark.parametrize("unbuffered", ["", "1"])
+@each("unbuffered", ["", "1"])
 def test_a_full_disk_is_an_error(unbuffered: str) -> None:
     env = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
     with open("/dev/full", "wb") as full:
@@ -220,7 +220,7 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.startswith("quicksand-tui, version ")
 
 
-@pytest.mark.parametrize("shell", ["zsh", "fish"])
+@each("shell", ["zsh", "fish"])
 def test_completions_are_printed(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["completions", shell]) == Exit.OK
     assert "_QUICKSAND_TUI_COMPLETE" in capsys.readouterr().out
@@ -266,7 +266,7 @@ def test_the_group_is_named_like_the_program() -> None:
     assert cli.name == "quicksand-tui"
 
 
-@pytest.mark.parametrize(
+@each(
     "argv",
     [
         ["x" * 100_000],

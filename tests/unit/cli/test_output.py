@@ -10,6 +10,7 @@ from quicksand.base.errors import ConfigError, DiskSpaceError, MachineError
 from quicksand.base.paths import Paths
 
 from quicksand_tui.cli.output import complain, format_table, print_json
+from tests.each import each
 from tests.unit.cli.corpus import HOSTILE
 
 
@@ -25,7 +26,7 @@ def test_an_error_is_a_line_and_its_hint_another(capsys: pytest.CaptureFixture[s
     assert err == "quicksand-tui: a: memory 'x' is not a size\nhint: write 512M\n"
 
 
-@pytest.mark.parametrize("text", HOSTILE, ids=ascii)
+@each("text", HOSTILE, ids=ascii)
 def test_errors_and_json_carry_nothing_hostile(
     text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

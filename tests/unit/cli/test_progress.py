@@ -109,7 +109,7 @@ def test_lines_that_are_written_meanwhile_stand_above_it() -> None:
         assert screen(terminal) == ["data", "a word", "END"]
 
 
-@pytest.mark.parametrize(("typed", "status"), [(b"raise\n", 1), (b"\x03", 130)])
+@each(("typed", "status"), [(b"raise\n", 1), (b"\x03", 130)])
 def test_however_it_ends_nothing_of_it_stays(typed: bytes, status: int) -> None:
     with job() as terminal:
         terminal.sees("25 %")
@@ -190,7 +190,7 @@ def test_a_build_has_one_bar_with_the_time_left_which_no_new_stage_begins_anew()
         assert screen(terminal) == ["END"]
 
 
-@pytest.mark.parametrize("kind", [StartProgress, BuildProgress])
+@each("kind", [StartProgress, BuildProgress])
 def test_what_has_one_count_of_all_stages_tells_its_share(
     kind: type[StartProgress | BuildProgress], capsys: pytest.CaptureFixture[str]
 ) -> None:

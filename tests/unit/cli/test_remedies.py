@@ -85,7 +85,7 @@ def test_a_hint_may_be_replaced_by_text() -> None:
     assert error.hint == hint_of(error) == "wait"
 
 
-@pytest.mark.parametrize("error", [StateError("x", hint=START), DiskSpaceError("no space")])
+@each("error", [StateError("x", hint=START), DiskSpaceError("no space")])
 def test_errors_keep_it_on_their_way_to_another_process(error: QuicksandError) -> None:
     copied = pickle.loads(pickle.dumps(error))
     assert (copied.hint, hint_of(copied)) == (error.hint, hint_of(error))

@@ -122,7 +122,7 @@ def test_a_value_that_makes_no_sense_is_the_command_lines_fault() -> None:
         run_in_sandbox(main)
 
 
-@pytest.mark.parametrize(
+@each(
     ("message", "code", "errno", "parameter", "result"),
     [
         ('command "x" not found', "not_found", 2, "argv", Exit.NOT_FOUND),

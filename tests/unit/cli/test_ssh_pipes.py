@@ -12,6 +12,7 @@ from quicksand.life import forwarder
 
 from quicksand_tui.cli.ssh.server import ForwardedTcp, GuestServer
 from quicksand_tui.cli.ssh.sessions import QUEUE_MAX, Tasks
+from tests.each import each
 
 LIMIT_S = 60
 MIB = 1024 * 1024
@@ -110,7 +111,7 @@ class Pair:
         return channel, session
 
 
-@pytest.mark.parametrize("rekeys", [False, True])
+@each("rekeys", [False, True])
 async def test_a_client_that_reads_nothing_costs_no_memory_whatever_its_window(
     rekeys: bool,
 ) -> None:

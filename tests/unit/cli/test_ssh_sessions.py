@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
-import pytest
 from quicksand.guest import execution
 from quicksand.guest.agent import wire
 from quicksand.guest.execution import command_params
 
 from quicksand_tui.cli.ssh.sessions import HANG_UP_S, Tasks, hang_up
+from tests.each import each
 from tests.unit.guest.agent.fake_agent import FakeAgent, session_with
 
 
@@ -35,7 +35,7 @@ class Busy(Asked):
         return await super().request(method, params)
 
 
-@pytest.mark.parametrize("has_ended", [False, True])
+@each("has_ended", [False, True])
 async def test_a_command_that_has_ended_is_not_signalled_by_its_pid(has_ended: bool) -> None:
     async def script(agent: FakeAgent, request: dict[str, Any]) -> None:
         if request["method"] != "execute_stream":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -83,7 +82,7 @@ def test_columns(width: int, count: int) -> None:
     assert low.tree_is_tab is (count == 1)
 
 
-@pytest.mark.parametrize("size", [(120, 33), (200, 47)])
+@each("size", [(120, 33), (200, 47)])
 def test_a_box_is_as_tall_as_its_content_and_the_rest_is_for_the_other(
     size: tuple[int, int],
 ) -> None:
@@ -143,7 +142,7 @@ def test_a_shell_in_a_small_terminal_has_all_of_it() -> None:
     assert arrange(120, 36, zoomed, Part.AREA).places == {Part.AREA: Rect(0, 0, 120, 36)}
 
 
-@pytest.mark.parametrize("width", [110, 200])
+@each("width", [110, 200])
 def test_columns_are_made_wider_and_narrower_within_limits(width: int) -> None:
     shape = Shape()
     for part in (Part.LISTS, Part.TREE, Part.AREA):

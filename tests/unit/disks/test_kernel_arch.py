@@ -107,7 +107,7 @@ def test_a_damaged_one_is_named_and_nothing_is_made_of_it(
     assert str(path) in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@each(
     "kernel",
     [make_zboot(pack_gzip(make_elf())), make_zboot(b"LZ4" + bytes(100))],
     ids=["x86", "lz4"],

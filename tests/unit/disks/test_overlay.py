@@ -165,7 +165,7 @@ def test_the_longest_name_that_qemu_opens_is_the_longest_we_write(
     assert not path.exists()
 
 
-@pytest.mark.parametrize("call", ["pwrite", "ftruncate"])
+@each("call", ["pwrite", "ftruncate"])
 def test_a_full_disk_leaves_no_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:

@@ -44,7 +44,7 @@ async def wait(display: Display, timeout: Any = 1, quiet: Any = 1) -> None:
     await display.wait("stable", timeout, quiet, None, None)
 
 
-@pytest.mark.parametrize("name", WRONG)
+@each("name", WRONG)
 async def test_wrong_arguments_are_told(name: str) -> None:
     call, why, hint = WRONG[name]
     # There is no machine that could be asked.
@@ -53,7 +53,7 @@ async def test_wrong_arguments_are_told(name: str) -> None:
     assert hint in caught.value.hint
 
 
-@pytest.mark.parametrize(
+@each(
     ("changes", "hint"),
     [
         ({"seconds": 0}, "lasts at most"),

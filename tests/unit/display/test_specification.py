@@ -61,7 +61,7 @@ class Clicked:
         self.clicks.append((button, count, place))
 
 
-@pytest.mark.parametrize(
+@each(
     ("words", "keywords", "expected"),
     [
         ((), {}, ("left", 1, None)),
@@ -84,7 +84,7 @@ async def test_a_click_is_where_the_pointer_is_or_at_a_place(
     assert display.clicks == [expected]
 
 
-@pytest.mark.parametrize(
+@each(
     ("words", "keywords"),
     [((400,), {}), ((), {"x": 1}), ((), {"pixels": True}), ((1, 2, 3), {}), ((1, 2), {"x": 1})],
 )

@@ -13,6 +13,7 @@ from quicksand.display import waiting
 from quicksand.display.place import RfbClient
 from quicksand.display.waiting import Until, check_text, wait_for, wait_for_text
 
+from tests.each import each
 from tests.unit.vnc.fake_vnc import FakeVnc, Script, filled, resized, serve, update
 
 RED, GREEN = b"\xff\0\0\0", b"\0\xff\0\0"
@@ -217,7 +218,7 @@ async def test_a_text(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(answers) == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("found", "is_driven", "why"),
     [
         (["login:"], always, "did not show 'Firefox'"),

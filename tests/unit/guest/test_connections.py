@@ -19,6 +19,7 @@ from quicksand.guest.agent.session import Session
 from quicksand.guest.agent.wire import Stream
 from quicksand.guest.connections import address, dial, listen
 
+from tests.each import each
 from tests.unit.guest.agent.fake_agent import FakeAgent, session_with
 
 
@@ -50,7 +51,7 @@ async def test_each_direction_ends_on_its_own() -> None:
         await asyncio.wait_for(found.finish(), 60)
 
 
-@pytest.mark.parametrize("after_eof", [False, True])
+@each("after_eof", [False, True])
 async def test_who_writes_to_a_connection_that_has_ended_does_not_wait_for_ever(
     after_eof: bool,
 ) -> None:

@@ -16,6 +16,7 @@ from quicksand.guest.agent.session import Session
 from quicksand.guest.agent.wire import Stream
 from quicksand.guest.connections import DATAGRAM_MAX, Splitter, dial_udp
 
+from tests.each import each
 from tests.unit.guest.agent.fake_agent import FakeAgent, session_with
 
 PLACE = {"host": "127.0.0.1", "port": 53}
@@ -85,7 +86,7 @@ async def test_one_that_is_not_sent_yet_is_given_up_as_a_whole() -> None:
         await asyncio.wait_for(found.send(b"next"), 60)
 
 
-@pytest.mark.parametrize(
+@each(
     "stream, expected",
     [(b"\xff\xff", AgentProtocolError), (None, AgentRefusedError)],
 )

@@ -22,6 +22,8 @@ from quicksand.guest.fitness import (
 )
 from quicksand.records.config import NetworkMode
 
+from tests.each import each
+
 SAID = """256
 MemTotal:         490000 kB
 MemFree:          300000 kB
@@ -54,14 +56,14 @@ class Guest:
         return cast("Session", self)
 
 
-@pytest.mark.parametrize("rate", [1.0, 0.99, 1.01])
+@each("rate", [1.0, 0.99, 1.01])
 async def test_a_guest_that_is_what_it_must_be_is_fit(rate: float) -> None:
     guest = Guest(rate)
     clock = await read_clock(guest.session)
     await require_fit(guest.session, clock, NetworkMode.FULL, window_s=0.05)
 
 
-@pytest.mark.parametrize("rate", [2596 / 925, 0.3, 1.2, 0.92])
+@each("rate", [2596 / 925, 0.3, 1.2, 0.92])
 async def test_a_clock_that_runs_wrong_is_not_fit(rate: float) -> None:
     guest = Guest(rate)
     clock = await read_clock(guest.session)
@@ -69,7 +71,7 @@ async def test_a_clock_that_runs_wrong_is_not_fit(rate: float) -> None:
         await require_fit(guest.session, clock, NetworkMode.FULL, window_s=0.05)
 
 
-@pytest.mark.parametrize(
+@each(
     ("said", "why"),
     [
         (SAID.replace("256\n", "12\n"), "has been given 12 bits"),

@@ -104,7 +104,7 @@ def files(code: AgentCode, errno: int | None) -> GuestFiles:
     return GuestFiles(find)
 
 
-@pytest.mark.parametrize(
+@each(
     ("code", "errno", "expected"),
     [
         ("not_found", 2, FileNotFoundError),

@@ -13,8 +13,10 @@ from quicksand.base.errors import StateError
 from quicksand.hosted import remote_parts
 from quicksand.hosted.remote_parts import FarForwarding
 
+from tests.each import each
 
-@pytest.mark.parametrize("rounds", range(6))
+
+@each("rounds", range(6))
 async def test_no_connection_begins_after_its_forward_has_ended(
     rounds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -49,7 +49,7 @@ def delegated() -> list[str]:
     )
 
 
-@pytest.mark.parametrize("name", delegated())
+@each("name", delegated())
 async def test_what_a_sandbox_delegates_its_far_part_has(there: Sandbox, name: str) -> None:
     """With the same parameters, where they are not passed on as they come."""
     method = inspect.getattr_static(Sandbox, name)
@@ -75,7 +75,7 @@ def _part_with(sandbox: Sandbox, name: str) -> Any:
     return found[0]
 
 
-@pytest.mark.parametrize("name", NOT_THERE)
+@each("name", NOT_THERE)
 def test_what_is_not_there_says_what_to_do(there: Sandbox, name: str) -> None:
     arguments: dict[str, tuple[Any, ...]] = {"save_on_stop": ("x", None)}
     with pytest.raises(StateError, match="another machine") as refused:

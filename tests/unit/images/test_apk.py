@@ -439,7 +439,7 @@ async def test_a_package_that_another_key_has_signed_is_refused_and_one_in_the_c
     assert names(await mirror.fetch("probe", keys=keys)) == ["below", "probe"]
 
 
-@pytest.mark.parametrize("count", [1, 17])
+@each("count", [1, 17])
 def test_what_stands_beside_a_signature_is_not_taken_for_what_is_signed(
     tmp_path: Path, count: int
 ) -> None:
@@ -476,7 +476,7 @@ def test_an_index_of_usual_size_without_a_signature_is_called_unsigned(tmp_path:
         TrustedKeys(AlpineSigner(tmp_path).public).require_signed(path, "it")
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "why"),
     [
         ("", "no keys"),

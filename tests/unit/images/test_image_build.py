@@ -361,7 +361,7 @@ async def test_an_image_of_an_earlier_form_is_built_anew_by_setup_and_stays_for_
     assert old.kernel.is_file()
 
 
-@pytest.mark.parametrize("way", [build.build_image, build.ensure_image])
+@each("way", [build.build_image, build.ensure_image])
 async def test_no_start_waits_for_what_is_made_of_a_new_images_kernel(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: Callable[..., Awaitable[StoredImage]]
 ) -> None:
@@ -381,7 +381,7 @@ async def test_an_image_is_built_though_nothing_can_be_kept_of_its_kernel(
     assert "make the kernel for starts" in places.engine_log.read_text()
 
 
-@pytest.mark.parametrize("is_whole", [True, False])
+@each("is_whole", [True, False])
 def test_the_kernel_of_a_package_gets_into_the_image_as_it_is_if_it_is_whole(
     tmp_path: Path, is_whole: bool
 ) -> None:
@@ -405,7 +405,7 @@ def test_the_kernel_of_a_package_gets_into_the_image_as_it_is_if_it_is_whole(
         build._make_boot_files(recipe, tmp_path / "tree", staging)
 
 
-@pytest.mark.parametrize("failure", [ToolError("no"), asyncio.CancelledError()])
+@each("failure", [ToolError("no"), asyncio.CancelledError()])
 async def test_a_build_that_ends_early_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: BaseException
 ) -> None:

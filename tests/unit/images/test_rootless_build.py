@@ -98,7 +98,7 @@ def test_an_unpacked_package_is_the_same_to_dpkg(tmp_path: Path, pack: str) -> N
         assert answers[0] == answers[1]
 
 
-@pytest.mark.parametrize("mask", [0o002, 0o077])
+@each("mask", [0o002, 0o077])
 async def test_what_goes_into_an_image_has_its_modes_whatever_the_umask(
     tmp_path: Path, mask: int
 ) -> None:
@@ -270,7 +270,7 @@ def test_a_package_that_wants_gigabytes_to_be_unpacked_is_refused(tmp_path: Path
     assert "memory usage limit" in str(caught.value.__cause__).lower()
 
 
-@pytest.mark.parametrize(("pack", "suffix"), [(lzma.compress, ".xz"), (gzip.compress, ".gz")])
+@each(("pack", "suffix"), [(lzma.compress, ".xz"), (gzip.compress, ".gz")])
 def test_a_package_that_grows_a_hundredfold_is_refused(
     tmp_path: Path, pack: Callable[[bytes], bytes], suffix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

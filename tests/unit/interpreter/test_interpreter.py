@@ -17,6 +17,8 @@ from quicksand_interpreter.contexts import Contexts, KernelGoneError
 from quicksand_interpreter.messages import DATA, Line, line_of
 from quicksand_interpreter.service import Service
 
+from tests.each import each
+
 
 class FakeKernel:
     """Knows a few words as code."""
@@ -252,7 +254,7 @@ async def talk(port: int, data: bytes) -> bytes:
 CHUNKED = b"PUT /variables HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
-@pytest.mark.parametrize(
+@each(
     ("request_", "status"),
     [
         (b"GET /contexts HTTP/1.1\r\n\r\n", b"200"),

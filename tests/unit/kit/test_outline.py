@@ -116,7 +116,7 @@ def test_a_signal_meanwhile_gives_the_terminal_back(tmp_path: Path, number: sign
         ends_by(terminal, number)
 
 
-@pytest.mark.parametrize(
+@each(
     "where",
     [
         "application.QuicksandApp.__init__ = lambda *a, **k: fail(None)",

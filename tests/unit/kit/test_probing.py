@@ -60,8 +60,8 @@ def delays() -> list[Any]:
     return [0, 0.15, 1.0, *seldom]
 
 
-@pytest.mark.parametrize("delay_s", delays())
-@pytest.mark.parametrize("env", [{}, {"SSH_TTY": "/dev/pts/0"}], ids=["local", "ssh"])
+@each("delay_s", delays())
+@each("env", [{}, {"SSH_TTY": "/dev/pts/0"}], ids=["local", "ssh"])
 def test_answers_are_no_keys_however_late_they_come(
     tmp_path: Path, delay_s: float, env: dict[str, str]
 ) -> None:
@@ -78,7 +78,7 @@ def test_answers_are_no_keys_however_late_they_come(
     check_keys(log, "a", "b", "c", "up", "d", "ä")
 
 
-@pytest.mark.parametrize("answers", [{}, GARBAGE], ids=["mute", "garbage"])
+@each("answers", [{}, GARBAGE], ids=["mute", "garbage"])
 def test_terminals_that_say_nothing_of_use_are_no_harm(
     tmp_path: Path, answers: Mapping[bytes, bytes]
 ) -> None:
@@ -173,8 +173,8 @@ def test_a_signal_while_the_app_is_loaded(tmp_path: Path, number: signal.Signals
         ends_by(terminal, number)
 
 
-@pytest.mark.parametrize("number", SIGNALS)
-@pytest.mark.parametrize("is_running", [False, True], ids=["first paint", "running"])
+@each("number", SIGNALS)
+@each("is_running", [False, True], ids=["first paint", "running"])
 def test_a_signal_while_the_app_runs(number: signal.Signals, is_running: bool) -> None:
     with PtyTerminal(APP, answers=WHOLE) as terminal:
         if is_running:
@@ -288,7 +288,7 @@ sys.exit(run_app())
 """
 
 
-@pytest.mark.parametrize("name", ["SIGTSTP", "SIGCONT"])
+@each("name", ["SIGTSTP", "SIGCONT"])
 def test_a_signal_while_something_is_written_is_no_end(name: str) -> None:
     script = [sys.executable, "-c", BUSY.format(signal=name)]
     with PtyTerminal(script, answers=WHOLE) as terminal:

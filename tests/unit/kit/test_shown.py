@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from quicksand_driver.shown import Shown, erases_in_colour
 from quicksand_vt import Attribute, Style, Terminal
+
+from tests.each import each
 
 COLUMNS, ROWS = 24, 4
 STYLES = (
@@ -112,7 +113,7 @@ def test_after_output_that_is_not_understood_all_is_written() -> None:
     assert shown.slim(frame, COLUMNS, ROWS) == frame
 
 
-@pytest.mark.parametrize("size", [(COLUMNS - 1, ROWS), (COLUMNS, ROWS + 1)])
+@each("size", [(COLUMNS - 1, ROWS), (COLUMNS, ROWS + 1)])
 def test_at_another_size_all_is_written(size: tuple[int, int]) -> None:
     shown = Shown()
     frame = "\x1b[1;1Hword\x1b[1;1H"

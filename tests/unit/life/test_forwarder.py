@@ -17,6 +17,8 @@ from quicksand.life.guest import InGuest
 from quicksand.records.config import GUEST_IP, NetworkMode
 from quicksand.records.dialled import ForwarderFiles
 
+from tests.each import each
+
 
 async def test_one_that_cannot_see_the_end_of_its_sandbox_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -54,7 +56,7 @@ class Guest:
         return host
 
 
-@pytest.mark.parametrize(
+@each(
     ("guest", "network", "dialled"),
     [
         (Guest(LOOPBACK, GUEST_IP), NetworkMode.FULL, [LOOPBACK]),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
 from quicksand_panes.guest_terminal import LinkState, Said
 
 from quicksand_tui.door.typed import TypedQueue
 from quicksand_tui.model.jobs import Job, JobVerb
+from tests.each import each
 from tests.unit.app.fakes import NOW, WEB, FakeService, app_of, screen_text, until
 from tests.unit.panes.test_panes_screen import command, opened, opens, says
 
@@ -42,7 +42,7 @@ async def test_a_program_that_asks_is_told_the_name_of_the_app() -> None:
         assert guest.typed == b"\x1bP>|quicksand-tui\x1b\\"
 
 
-@pytest.mark.parametrize("cut", range(1, len(b"\x1b]11;?\x07")))
+@each("cut", range(1, len(b"\x1b]11;?\x07")))
 async def test_a_question_is_of_when_it_ends(cut: int) -> None:
     question = b"\x1b]11;?\x07"
     service = FakeService()

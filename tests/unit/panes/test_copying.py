@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
 from quicksand_panes.guest_terminal import TYPED_MAX, LinkState
 from quicksand_panes.widgets import Pane, Workspace
 from textual import events
 from textual.pilot import Pilot
 
 from quicksand_tui.screens.confirm import ConfirmScreen
+from tests.each import each
 from tests.unit.app.fakes import FakeService, FakeTerminal, app_of, screen_text, toasts, until
 from tests.unit.panes.test_panes_screen import command, in_shells, opened, opens, says
 
@@ -169,7 +169,7 @@ async def test_another_width_drops_what_is_selected() -> None:
         await until(lambda: pane.copy_mode is None)
 
 
-@pytest.mark.parametrize("state", [LinkState.LOST, LinkState.ENDED])
+@each("state", [LinkState.LOST, LinkState.ENDED])
 async def test_what_a_dead_guest_showed_can_still_be_copied(state: LinkState) -> None:
     service = FakeService()
     async with opened(service) as (pilot, workspace):
@@ -242,7 +242,7 @@ async def test_dragging_selects_and_the_release_copies() -> None:
         assert guest.typed == b""
 
 
-@pytest.mark.parametrize("change", [b"\x1b[2;1HSECOND", b"\x1b[2J", b"\x1b[?1049h", b"\x1bc"])
+@each("change", [b"\x1b[2;1HSECOND", b"\x1b[2J", b"\x1b[?1049h", b"\x1bc"])
 async def test_the_mark_goes_when_what_was_marked_changes(change: bytes) -> None:
     service = FakeService()
     async with opened(service) as (pilot, workspace):
@@ -267,7 +267,7 @@ async def test_typing_clears_the_mark_and_reaches_the_guest() -> None:
         assert guest.typed == b"x"
 
 
-@pytest.mark.parametrize(("times", "text"), [(2, "path/to-it"), (3, "see path/to-it, and more")])
+@each(("times", "text"), [(2, "path/to-it"), (3, "see path/to-it, and more")])
 async def test_clicks_select_words_and_lines(times: int, text: str) -> None:
     service = FakeService()
     async with opened(service) as (pilot, workspace):
@@ -414,7 +414,7 @@ async def test_several_lines_are_pasted_after_a_question() -> None:
         assert guest.typed == b"echo one\r[red]rm -rf /[/red][2J\r" + b"x\r" * 20
 
 
-@pytest.mark.parametrize(
+@each(
     ("mode", "text", "typed"),
     [
         (b"", "echo one", b"echo one"),

@@ -24,6 +24,7 @@ from quicksand_tui.screens.confirm import ConfirmScreen
 from quicksand_tui.screens.form import FormScreen
 from quicksand_tui.screens.help import HelpScreen
 from quicksand_tui.ui.app import QuicksandApp
+from tests.each import each
 from tests.unit.app.fakes import (
     NOW,
     SIZE,
@@ -456,7 +457,7 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("data", HOSTILE, ids=lambda data: repr(data[:12]))
+@each("data", HOSTILE, ids=lambda data: repr(data[:12]))
 async def test_whatever_a_guest_says_the_app_stands(data: bytes) -> None:
     service = FakeService()
     async with opened(service) as (pilot, _):

@@ -16,6 +16,7 @@ from textual import events
 from textual.geometry import Region, Size
 from textual.pilot import Pilot
 
+from tests.each import each
 from tests.unit.app.fakes import WEB, FakeService, app_of, screen_text, toasts, until
 from tests.unit.panes.test_panes_screen import command, opened, opens, says
 
@@ -100,7 +101,7 @@ async def test_what_comes_from_a_guest_after_its_pane_is_gone_is_nothing() -> No
         assert service.terminals[0].typed == b"x"
 
 
-@pytest.mark.parametrize("state", [LinkState.ENDED, LinkState.LOST])
+@each("state", [LinkState.ENDED, LinkState.LOST])
 async def test_a_guest_that_dies_in_a_flood(state: LinkState) -> None:
     service = FakeService()
     async with opened(service) as (pilot, workspace):

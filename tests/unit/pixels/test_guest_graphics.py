@@ -91,7 +91,7 @@ def test_a_picture_is_cut_at_the_edge_and_in_a_narrower_terminal() -> None:
     check_sound(drawing.terminal)
 
 
-@pytest.mark.parametrize(
+@each(
     ("erasing", "left"),
     [
         (b"\x1b[1;1Hxyz", "xyz##\n  ###"),
@@ -492,7 +492,7 @@ def test_a_thin_picture_in_one_column_takes_no_memory_for_what_is_not_there(
     drawing.kitty("a=T,s=1,v=1,C=1", bytes(4))
 
 
-@pytest.mark.parametrize("is_later", [False, True])
+@each("is_later", [False, True])
 def test_a_picture_much_larger_than_its_cells_is_reduced_once(*, is_later: bool) -> None:
     later = Later()
     drawing = Drawing(80, 30, elsewhere=later)

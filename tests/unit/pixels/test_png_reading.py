@@ -12,6 +12,7 @@ from quicksand_pixels.decoding import kitty_reading, png_reading
 from quicksand_pixels.decoding.guest_graphics import Decode, Decoded
 from quicksand_pixels.decoding.png_reading import CHUNKS_MAX, DamagedError, read_png
 
+from tests.each import each
 from tests.unit.pixels.guest import Drawing, chunked, idat, ihdr, noise, png, png_of
 
 END = (b"IEND", b"")
@@ -71,7 +72,7 @@ def test_a_png_that_is_not_sound_is_refused(data: bytes, opened: list[int]) -> N
     assert b";EINVAL:" in Drawing().feed(chunked("a=T,f=100,i=5", data, 4096))
 
 
-@pytest.mark.parametrize(
+@each(
     ("control", "data"),
     [
         ("f=100,o=z", zlib.compress(png_of(ihdr(1, 1), *[PROFILE] * 100, idat(1, 1), END))),

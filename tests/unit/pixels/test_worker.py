@@ -22,6 +22,7 @@ from quicksand_vnc import Framebuffer, Rect
 from quicksand_tui.door import screen_worker
 from quicksand_tui.door.screen_messages import TILES, Drawn, Kind, Order
 from quicksand_tui.door.screen_worker import Worker
+from tests.each import each
 from tests.unit.pixels.decoders import KittyImages
 from tests.unit.pixels.fake_desktop import FakeDesktop
 from tests.unit.pixels.screens import desktop
@@ -94,7 +95,7 @@ def sized(size: tuple[int, int]) -> Callable[[MachineDir], object]:
     return take_size
 
 
-@pytest.mark.parametrize(
+@each(
     ("frame", "size", "width"),
     [
         ((1408, 900), (1400, 900), 1400),

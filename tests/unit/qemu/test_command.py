@@ -401,9 +401,7 @@ def test_without_a_network_there_is_no_card_and_no_address() -> None:
     assert not [w for w in kernel_words(arguments) if w.startswith("quicksand.ip")]
 
 
-@pytest.mark.parametrize(
-    ("mode", "restricted"), [(NetworkMode.MOUNTS_ONLY, True), (NetworkMode.FULL, False)]
-)
+@each(("mode", "restricted"), [(NetworkMode.MOUNTS_ONLY, True), (NetworkMode.FULL, False)])
 def test_only_the_full_network_reaches_out(mode: NetworkMode, restricted: bool) -> None:
     arguments = plan(replace(PLAIN, network=mode), INHERITED)
     assert value(arguments, "-netdev") == {
@@ -443,7 +441,7 @@ def test_the_agents_http_is_served_and_forwarded_only_if_asked_for() -> None:
 # The display
 
 
-@pytest.mark.parametrize("arch", Architecture)
+@each("arch", Architecture)
 def test_a_display_is_added_behind_all_other_devices(arch: Architecture) -> None:
     plain = replace(PLAIN, arch=arch)
     without, arguments = plan(plain, INHERITED), plan(replace(plain, display=True), INHERITED)

@@ -12,6 +12,8 @@ from quicksand.base.hypervisor import Hypervisor
 from quicksand.qemu.qemu_hypervisor import Qemu, monitor_of
 from quicksand.qemu.qmp import Monitor
 
+from tests.each import each
+
 STARTED = (
     "qemu-system-x86_64",
     "-blockdev",
@@ -77,7 +79,7 @@ async def test_a_pause_is_one_command_and_so_is_each_step_within_it() -> None:
     ]
 
 
-@pytest.mark.parametrize(("node", "layer"), [("disk", "0000000a"), ("disk-0000000b", "0000000b")])
+@each(("node", "layer"), [("disk", "0000000a"), ("disk-0000000b", "0000000b")])
 async def test_a_layer_is_known_whether_it_was_there_at_the_start_or_added(
     node: str, layer: str
 ) -> None:

@@ -11,6 +11,8 @@ import pytest
 from quicksand.base.errors import MachineError, QemuDiedError, StateError
 from quicksand.qemu.qmp import Monitor, run_job
 
+from tests.each import each
+
 STEPS = ("created", "running", "waiting", "pending", "concluded")
 
 
@@ -119,7 +121,7 @@ async def test_a_job_that_failed_is_an_error_in_qemu_s_words_and_dismissed() -> 
     assert qemu.jobs == ["somebody else's"]
 
 
-@pytest.mark.parametrize("command", ["snapshot-save", "query-jobs", "job-dismiss"])
+@each("command", ["snapshot-save", "query-jobs", "job-dismiss"])
 async def test_the_end_of_qemu_at_any_step_is_told(command: str) -> None:
     qemu = FakeQemu(fails={command: QemuDiedError("QEMU ended")})
     with pytest.raises(QemuDiedError):

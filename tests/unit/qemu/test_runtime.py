@@ -24,6 +24,8 @@ from quicksand.base.paths import paths
 from quicksand.qemu import runtime
 from quicksand.qemu.binaries import QemuBinaries
 
+from tests.each import each
+
 QEMU = QemuBinaries(
     system=Path("/opt/qemu/usr/bin/qemu-system-x86_64"),
     img=Path("/opt/qemu/usr/bin/qemu-img"),
@@ -34,9 +36,7 @@ QEMU = QemuBinaries(
 )
 
 
-@pytest.mark.parametrize(
-    ("platform", "os"), [("linux", OS.LINUX), ("darwin", OS.MACOS), ("win32", OS.WINDOWS)]
-)
+@each(("platform", "os"), [("linux", OS.LINUX), ("darwin", OS.MACOS), ("win32", OS.WINDOWS)])
 def test_the_kind_of_the_system_has_the_specifications_name(
     monkeypatch: pytest.MonkeyPatch, platform: str, os: OS
 ) -> None:
@@ -62,7 +62,7 @@ def test_the_specifications_names_of_systems_and_architectures_mean_ours() -> No
         Architecture.from_str("sparc")
 
 
-@pytest.mark.parametrize(("arch", "kind"), [("amd64", "q35"), ("aarch64", "virt")])
+@each(("arch", "kind"), [("amd64", "q35"), ("aarch64", "virt")])
 def test_each_architecture_has_its_machine_type(arch: str, kind: str) -> None:
     assert get_machine_type(arch) is MachineType(kind)
     assert get_platform_config(arch).machine_type is MachineType(kind)
@@ -107,7 +107,7 @@ def test_a_platform_has_its_directories() -> None:
     assert (config.cache_dir, config.images_dir) == (paths().cache, paths().images)
 
 
-@pytest.mark.parametrize("is_in_a_loop", [False, True])
+@each("is_in_a_loop", [False, True])
 def test_a_qemu_is_made_sure_of_and_told(
     monkeypatch: pytest.MonkeyPatch, is_in_a_loop: bool
 ) -> None:

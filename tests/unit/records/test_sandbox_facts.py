@@ -16,6 +16,7 @@ from quicksand_tui.cli.main import run
 from quicksand_tui.model.shown_sandboxes import CheckpointView, SandboxView
 from quicksand_tui.model.world import World
 from quicksand_tui.views.overview import overview
+from tests.each import each
 from tests.unit.cli.run_cli import make_stopped
 from tests.unit.records.making import RECORD, RUN
 
@@ -87,7 +88,7 @@ def test_the_records_of_the_app_repeat_no_field_but_what_they_need() -> None:
         assert again <= {"id", "name", "tag", "state"}, view
 
 
-@pytest.mark.parametrize("states", [Status, MountState])
+@each("states", [Status, MountState])
 def test_states_are_found_by_their_words_and_have_signs(states: type[Status]) -> None:
     for state in states:
         assert states(state.value) is state and state == state.value

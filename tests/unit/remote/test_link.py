@@ -144,7 +144,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("frames", BAD.values(), ids=BAD.keys())
+@each("frames", BAD.values(), ids=BAD.keys())
 async def test_a_far_end_that_breaks_the_rules_loses_the_connection(frames: bytes) -> None:
     here, (_, writer) = await two_ends()
     link = Link(*here, name="box")

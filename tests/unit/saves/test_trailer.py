@@ -29,6 +29,7 @@ from quicksand.saves.portable import (
 from quicksand_disks.qcow2.writing import CLUSTER
 
 from tests.conftest import examples
+from tests.each import each
 from tests.faults import Fault, fault
 from tests.unit.disks.diff.disks import write_clusters
 from tests.unit.disks.test_overlay import QemuImg, qemu_img
@@ -266,7 +267,7 @@ def test_a_file_beside_it_is_read_only_if_it_is_one(image: Path, tmp_path: Path)
         read_metadata(image)
 
 
-@pytest.mark.parametrize("call", [read_metadata, lambda path: write_metadata(path, VALUE)])
+@each("call", [read_metadata, lambda path: write_metadata(path, VALUE)])
 def test_what_is_no_image_is_refused_by_name(
     tmp_path: Path, call: Callable[[Path], object]
 ) -> None:

@@ -16,6 +16,7 @@ from quicksand_tui.screens import ssh_question
 from quicksand_tui.screens.form import FormScreen
 from quicksand_tui.screens.ssh_question import SshQuestions, SshQuestionScreen
 from quicksand_tui.ui.app import QuicksandApp
+from tests.each import each
 from tests.unit.app.fakes import FakeService, SlowHands, screen_text, shown, toasts, until
 
 PROMPT = "Enter passphrase for key '/home/me/.ssh/id_ed25519':"
@@ -127,7 +128,7 @@ async def test_a_host_key_is_answered_in_words_of_several_lines() -> None:
         assert answer.result() == "yes"
 
 
-@pytest.mark.parametrize(("key", "expected"), [("ctrl+y", "yes"), ("n", "no"), ("escape", None)])
+@each(("key", "expected"), [("ctrl+y", "yes"), ("n", "no"), ("escape", None)])
 async def test_a_confirmation_is_yes_or_no(key: str, expected: str | None) -> None:
     question = SshQuestion(host="box", prompt="Allow it?", kind=SshQuestionKind.CONFIRM)
     async with asking() as (app, pilot, ssh):

@@ -7,7 +7,6 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
 from pytest import CaptureFixture
 
 from quicksand_tui.door.service_protocol import ShellView
@@ -17,6 +16,7 @@ from quicksand_tui.model.world import MachineView
 from quicksand_tui.screens.reports import FailureScreen
 from quicksand_tui.screens.terminal_loan import Ended, Loan, ShellsScreen, shell_argv
 from quicksand_tui.ui.app import QuicksandApp
+from tests.each import each
 from tests.unit.app.fakes import (
     FULL,
     NOW,
@@ -108,7 +108,7 @@ async def test_a_shell_that_was_left_is_offered() -> None:
         await until(lambda: "$ quicksand-tui shell web --session p1" in screen_text(app))
 
 
-@pytest.mark.parametrize(("key", "lent"), [("n", [shell_argv(WEB.id)]), ("escape", [])])
+@each(("key", "lent"), [("n", [shell_argv(WEB.id)]), ("escape", [])])
 async def test_a_new_shell_or_none_can_be_had_instead(key: str, lent: list[list[str]]) -> None:
     service = FakeService()
     service.left_shells = LEFT

@@ -17,6 +17,8 @@ from unittest import mock
 import pytest
 from quicksand_smb import confine, seccomp
 
+from tests.each import each
+
 USERS = [os.getuid(), 65534] if os.getuid() == 0 else [os.getuid()]
 
 
@@ -140,7 +142,7 @@ def run(program: bytes, arch: int, number: int, *arguments: int) -> int:
             at += on_true if holds[operation] else on_false
 
 
-@pytest.mark.parametrize(("machine", "column"), [("x86_64", 0), ("aarch64", 1)])
+@each(("machine", "column"), [("x86_64", 0), ("aarch64", 1)])
 def test_the_filter_refuses_its_list_and_allows_the_rest(machine: str, column: int) -> None:
     program, arch = seccomp.program(machine), ARCHITECTURES[machine]
     refused = {numbers[column] for numbers in seccomp._REFUSED.values()} - {-1}

@@ -12,6 +12,7 @@ from quicksand_smb import directory_numbers, dispatch, posix
 from quicksand_smb.directory_numbers import MOST_PLACES, DirectoryNumbers
 from quicksand_smb.ledger import Ledger
 
+from tests.each import each
 from tests.unit.smb_protocol import client as c
 from tests.unit.smb_protocol.client import Client
 
@@ -137,7 +138,7 @@ def test_what_a_client_removes_leaves_no_trace(client: Client, tmp_path: Path) -
     assert not share.directory_numbers._places
 
 
-@pytest.mark.parametrize("path", ["", "a"])
+@each("path", ["", "a"])
 def test_what_is_mounted_at_two_places_of_a_share_has_stable_numbers(path: str) -> None:
     known = DirectoryNumbers(Ledger())
     for _ in range(3):

@@ -8,7 +8,6 @@ import struct
 import sys
 from pathlib import Path
 
-import pytest
 from quicksand_smb import ciphers
 from quicksand_smb.signing import Algorithm
 
@@ -127,7 +126,7 @@ def test_the_right_secret_is_let_in_and_the_answer_is_signed(tmp_path: Path) -> 
     assert client.connect().status == 0
 
 
-@pytest.mark.parametrize("dialect", [0x300, 0x311])
+@each("dialect", [0x300, 0x311])
 def test_a_request_with_a_wrong_signature_is_refused(tmp_path: Path, dialect: int) -> None:
     client = Client(c.server(tmp_path, secret="s"))
     client.negotiate(dialect)

@@ -10,8 +10,10 @@ from quicksand.base.errors import CheckpointNotFoundError, HistoryError
 from quicksand.base.remedies import Remedy, Words
 from quicksand.snapshots import comparison
 
+from tests.each import each
 
-@pytest.mark.parametrize(
+
+@each(
     ("error", "said"),
     [
         (

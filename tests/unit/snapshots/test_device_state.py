@@ -28,6 +28,8 @@ from quicksand.snapshots.device_state import (
     wakings,
 )
 
+from tests.each import each
+
 
 def section(number: int, name: str, fields: bytes, *, instance: int = 0, version: int = 1) -> bytes:
     head = struct.pack(">BIB", 4, number, len(name)) + name.encode()
@@ -154,7 +156,7 @@ def test_a_second_processor_that_ran_is_woken() -> None:
     assert wakings([processor(), second]) == [(1, RESCHEDULE)]
 
 
-@pytest.mark.parametrize(
+@each(
     "how",
     [
         {"interrupts": 0x4},

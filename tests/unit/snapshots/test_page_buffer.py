@@ -15,6 +15,7 @@ from quicksand.snapshots import page_buffer
 from quicksand.snapshots.guest_ram import PAGE, GuestRam, count_pages
 from quicksand.snapshots.page_buffer import PageBuffer
 
+from tests.each import each
 from tests.unit.snapshots.test_storing import filled, runs_of
 
 PAGES = 24
@@ -104,7 +105,7 @@ def test_a_host_without_memory_is_an_error_that_says_so(monkeypatch: pytest.Monk
     buffer.close()
 
 
-@pytest.mark.parametrize("is_old", [False, True])
+@each("is_old", [False, True])
 def test_prefaulting_leaves_the_contents(monkeypatch: pytest.MonkeyPatch, is_old: bool) -> None:
     """Also in a kernel that cannot do it."""
     if is_old:

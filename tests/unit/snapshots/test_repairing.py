@@ -15,6 +15,7 @@ from quicksand.records.sandboxes import Record
 from quicksand.snapshots import restore
 from quicksand.snapshots.restore import repair_guest
 
+from tests.each import each
 from tests.unit.snapshots.test_shape import node
 
 RECORD = Record(
@@ -84,7 +85,7 @@ async def test_a_desktop_is_told_its_new_name_and_no_other_guest_is(
     assert told == [guest]
 
 
-@pytest.mark.parametrize("at", [TEMPLATE, OWN], ids=["template", "own"])
+@each("at", [TEMPLATE, OWN], ids=["template", "own"])
 async def test_an_older_agent_is_asked_for_the_same_one_by_one(at: Any) -> None:
     old, new = Guest("exec", ["renew"]), Guest("renew")
     token = await old.repair(at)
@@ -95,7 +96,7 @@ async def test_an_older_agent_is_asked_for_the_same_one_by_one(at: Any) -> None:
     assert token == old.asked.get("rotate_token", {"token": at.token})["token"]
 
 
-@pytest.mark.parametrize(
+@each(
     "clock",
     [lambda: 0, lambda: time.time_ns() + 10**9, lambda: None, lambda: 2**70, lambda: "now"],
     ids=["late", "ahead", "none", "endless", "text"],

@@ -23,6 +23,7 @@ from quicksand.snapshots.rewriting import Rewriting
 from quicksand.snapshots.tracking import Level
 
 from tests.conftest import examples
+from tests.each import each
 from tests.unit.snapshots.test_storing import PAGES, STEPS, Sandbox, runs_of, small
 
 __all__ = ["small"]
@@ -196,7 +197,7 @@ def test_what_does_not_hit_the_guests_memory_is_noticed(tmp_path: Path) -> None:
         work.close()
 
 
-@pytest.mark.parametrize("tracked", [False, True])
+@each("tracked", [False, True])
 def test_the_guest_finds_an_identity_that_was_never_there(tmp_path: Path, tracked: bool) -> None:
     """QEMU writes its own, which the guest may have had before."""
     box = Sandbox(SandboxDir(tmp_path / "box"), tracked=tracked)

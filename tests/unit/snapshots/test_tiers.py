@@ -17,6 +17,8 @@ from quicksand.snapshots.guest_ram import GuestRam
 from quicksand.snapshots.paged import why_not_readable
 from quicksand.snapshots.tier_choice import VARIABLE, choose_tier
 
+from tests.each import each
+
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 
 
@@ -71,7 +73,7 @@ def test_where_memory_cannot_be_read_qemu_s_own_snapshots_are_used(
         choose_tier(asked="pages")
 
 
-@pytest.mark.parametrize("platform", ["darwin", "win32"])
+@each("platform", ["darwin", "win32"])
 def test_other_systems_have_qemu_s_own_snapshots(
     monkeypatch: pytest.MonkeyPatch, platform: str
 ) -> None:

@@ -38,7 +38,7 @@ def osc(text: str) -> bytes:
 # Titles
 
 
-@pytest.mark.parametrize("number", ["0", "2"])
+@each("number", ["0", "2"])
 def test_a_title(number: str) -> None:
     assert events_of(osc(f"{number};name; and more")) == (TitleChanged("name; and more"),)
 
@@ -59,7 +59,7 @@ def test_a_title_is_fit_to_be_shown() -> None:
     assert "\u202e" not in terminal.title
 
 
-@pytest.mark.parametrize("end", [b"\x07", b"\x1b\\"])
+@each("end", [b"\x07", b"\x1b\\"])
 def test_a_title_of_megabytes_is_cut(end: bytes) -> None:
     terminal = make_terminal()
     terminal.feed(b"\x1b]2;" + b"t" * 3_000_000 + end + b"x")

@@ -16,7 +16,7 @@ from tests.each import each
 EVERY = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]
 
 
-@pytest.mark.parametrize(("ranges", "width"), [(NARROW, 1), (WIDE, 2)])
+@each(("ranges", "width"), [(NARROW, 1), (WIDE, 2)])
 def test_the_ranges_hold_what_they_say(ranges: str, width: int) -> None:
     inside = re.compile(f"[{ranges}]")
     assert {char for char in EVERY if inside.match(char) and char_width(char) != width} == set()

@@ -80,9 +80,7 @@ async def test_a_verb_opens_a_sandbox_acts_and_closes_it(
     assert box.calls == [opens, "shown", does, "close"]
 
 
-@pytest.mark.parametrize(
-    "verb", [halting.stop(), halting.kill(), halting.pause(), halting.resume()]
-)
+@each("verb", [halting.stop(), halting.kill(), halting.pause(), halting.resume()])
 async def test_a_verb_that_fails_closes_the_sandbox_too(
     monkeypatch: pytest.MonkeyPatch, verb: Call[None]
 ) -> None:

@@ -32,7 +32,7 @@ def test_a_ppm_is_read() -> None:
         assert Picture.read_ppm(descriptor) == RANDOM
 
 
-@pytest.mark.parametrize("form", Format)
+@each("form", Format)
 def test_others_read_what_is_written(form: Format) -> None:
     with Image.open(io.BytesIO(RANDOM.encode(form))) as image:
         assert (image.size, image.mode) == ((37, 23), "RGB")

@@ -12,6 +12,8 @@ from quicksand.base.progress import COLD, BootTiming
 from quicksand.qemu.process import StartedMachine
 from quicksand.warm.template_maker import READY, with_desktop
 
+from tests.each import each
+
 
 @dataclass
 class Guest:
@@ -53,9 +55,7 @@ async def test_it_is_waited_for_and_told() -> None:
     assert found.timing.post_boot_s > 0
 
 
-@pytest.mark.parametrize(
-    ("display", "mode"), [(False, COLD), (True, "template"), (True, "checkpoint")]
-)
+@each(("display", "mode"), [(False, COLD), (True, "template"), (True, "checkpoint")])
 async def test_others_do_not_wait(display: bool, mode: str) -> None:
     guest, stages = Guest(), []
     before = machine(guest, display=display, mode=mode)
@@ -63,7 +63,7 @@ async def test_others_do_not_wait(display: bool, mode: str) -> None:
     assert (guest.asked, stages) == ([], [])
 
 
-@pytest.mark.parametrize(
+@each(
     ("reply", "why"),
     [
         ({"exit_code": 124, "timed_out": True}, "the desktop was not there after 7 s"),

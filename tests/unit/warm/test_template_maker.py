@@ -18,6 +18,7 @@ from quicksand.warm.template_maker import READY, WARM, _wait_until_ready, _warm_
 from quicksand.warm.templates import UNFIT_FOR_S, TemplateOrder, Templates, make_in_background
 
 from tests.conftest import blank_record
+from tests.each import each
 
 
 class FakeSession:
@@ -40,7 +41,7 @@ async def test_the_image_is_asked_and_has_its_time() -> None:
     assert timeout > 7
 
 
-@pytest.mark.parametrize(
+@each(
     ("reply", "why"),
     [
         ({"exit_code": 124, "timed_out": True}, "not ready after 7 s"),
@@ -54,7 +55,7 @@ async def test_a_guest_that_does_not_become_ready_is_no_template(
         await _wait_until_ready(cast("Session", FakeSession(**reply)), 7)
 
 
-@pytest.mark.parametrize(
+@each(
     ("reply", "why"),
     [
         ({"exit_code": 124, "timed_out": True}, "not warm after 7 s"),

@@ -13,6 +13,7 @@ from quicksand_disks.comparing.guest_packages import PackageChange, package_chan
 from quicksand_disks.comparing.versions import FileVersions, Version, VersionReader
 from quicksand_disks.ext4.filesystem import FileSystem
 
+from tests.each import each
 from tests.unit.disks.diff.disks import Maker, MemoryDisk, diff_bytes, fill
 
 DPKG, APK = "/var/lib/dpkg/status", "/lib/apk/db/installed"
@@ -99,7 +100,7 @@ def test_those_of_several_architectures_are_told_apart() -> None:
     ]
 
 
-@pytest.mark.parametrize("path", [APK, "/usr/lib/apk/db/installed"])
+@each("path", [APK, "/usr/lib/apk/db/installed"])
 def test_apk_has_a_database_of_its_own(path: str) -> None:
     before = b"C:Q1=\nP:musl\nV:1.2.5-r0\nA:x86_64\nF:lib\nR:libc.so\n\n"
     after = b"P:musl\nV:1.2.5-r1\nA:x86_64\n\nP:curl\nV:8.1-r0\nA:x86_64\n\n"

@@ -71,7 +71,7 @@ def test_another_architecture_is_refused_and_both_are_named() -> None:
         find_image(files, AGENT, X86)
 
 
-@pytest.mark.parametrize("suffix", [".kernel", ".initrd"])
+@each("suffix", [".kernel", ".initrd"])
 def test_an_incomplete_image_is_refused(suffix: str) -> None:
     files = {name: data for name, data in base_files().items() if not name.endswith(suffix)}
     with pytest.raises(ImageError, match=f"it has no alpine-3.23-amd64{suffix}"):

@@ -122,7 +122,7 @@ def test_the_same_name_twice_is_refused(tmp_path: Path) -> None:
     refused(path, "twice")
 
 
-@pytest.mark.parametrize("way", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+@each("way", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_a_compression_that_no_wheel_has_is_refused(tmp_path: Path, way: int) -> None:
     refused(make_wheel(tmp_path, compression=way), "compressed in a way that no wheel is")
 
@@ -201,7 +201,7 @@ def claiming(path: Path, name: str, size: int) -> Path:
     return path
 
 
-@pytest.mark.parametrize(("change", "words"), [(-10, "digest|CRC|longer"), (10, "shorter|digest")])
+@each(("change", "words"), [(-10, "digest|CRC|longer"), (10, "shorter|digest")])
 def test_a_size_that_lies_is_noticed_and_not_exceeded(
     tmp_path: Path, change: int, words: str
 ) -> None:

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from quicksand.base.errors import AgentProtocolError
 from quicksand.guest.agent.extents import HOLE, Extent, decode, encode, with_zeros, without_zeros
 
+from tests.each import each
+
 END = struct.pack(">QI", 100, 0)
 
 
@@ -54,7 +56,7 @@ async def test_records_cut_anywhere_make_the_file(
     )
 
 
-@pytest.mark.parametrize(
+@each(
     "records",
     [
         b"",

@@ -27,6 +27,7 @@ from quicksand.guest.guest_files import GuestFiles
 from quicksand.guest.shell import ShellInfo
 from quicksand.life.sandbox_stats import parse_processes
 
+from tests.each import each
 from tests.unit.guest.agent.fake_agent import FakeAgent, session_with
 
 FILL_S = 60.0
@@ -105,7 +106,7 @@ async def test_one_channel_that_nobody_reads() -> None:
     assert held <= CHANNEL_MAX
 
 
-@pytest.mark.parametrize("size", [20, 1000, wire.SMALL_MAX - 1024, wire.JSON_MAX - 1024])
+@each("size", [20, 1000, wire.SMALL_MAX - 1024, wire.JSON_MAX - 1024])
 async def test_a_flood_of_events_ends_the_session_and_not_the_memory(size: int) -> None:
     async def flood(agent: FakeAgent, request: dict[str, Any]) -> None:
         agent.reply(request, {"pid": 1})
@@ -182,7 +183,7 @@ async def test_what_is_closed_or_read_makes_room_again() -> None:
             assert not any(channel.unread for channel in channels)
 
 
-@pytest.mark.parametrize("stream", [Stream.STDOUT, Stream.STDERR])
+@each("stream", [Stream.STDOUT, Stream.STDERR])
 async def test_output_that_was_not_asked_for_ends_the_session(stream: Stream) -> None:
     async def handler(agent: FakeAgent, request: dict[str, Any]) -> None:
         agent.send(wire.encode_data(request["id"], stream, b"x"))
@@ -261,7 +262,7 @@ def test_texts_of_processes_and_terminals_are_cut() -> None:
     assert sum(map(len, shell.argv)) < 200_000
 
 
-@pytest.mark.parametrize(
+@each(
     "number",
     [10**4000, -(10**30), float("inf"), float("nan"), "1", None, True, [1]],
     ids=["huge", "below", "infinite", "nan", "text", "none", "true", "list"],

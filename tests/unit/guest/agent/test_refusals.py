@@ -68,9 +68,7 @@ def test_what_is_no_object_breaks_the_protocol() -> None:
         decode("busy", tells=True)
 
 
-@pytest.mark.parametrize(
-    ("capabilities", "errno"), [([TELLS], None), (["exec"], 112), ("errors", 112), (None, 112)]
-)
+@each(("capabilities", "errno"), [([TELLS], None), (["exec"], 112), ("errors", 112), (None, 112)])
 async def test_the_handshake_decides_whether_messages_are_read(
     capabilities: object, errno: int | None
 ) -> None:

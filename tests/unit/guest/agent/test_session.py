@@ -171,7 +171,7 @@ async def test_input_waits_for_credit() -> None:
         writing.cancel()
 
 
-@pytest.mark.parametrize(
+@each(
     "junk",
     [
         (2**31 - 1).to_bytes(4),
@@ -242,9 +242,7 @@ async def test_crumbs_are_joined() -> None:
         assert len(pieces) <= 2
 
 
-@pytest.mark.parametrize(
-    "event", [{"event": "started"}, {"event": "closed", "error": "broken frame"}], ids=str
-)
+@each("event", [{"event": "started"}, {"event": "closed", "error": "broken frame"}], ids=str)
 async def test_an_agent_that_starts_anew_or_gives_up_ends_the_session(
     event: dict[str, Any],
 ) -> None:
@@ -262,7 +260,7 @@ async def test_a_connection_that_is_refused_says_where() -> None:
         await connect("/nonexistent/x.sock", "token", timeout=1)
 
 
-@pytest.mark.parametrize(
+@each(
     ("method", "params", "named"),
     [
         ("execute_stream", {"user": HALF}, "'user' of 'execute_stream'"),
@@ -291,7 +289,7 @@ async def test_a_text_that_is_not_utf8_is_refused_by_name_and_the_session_goes_o
         assert asked == ["ping"]
 
 
-@pytest.mark.parametrize(
+@each(
     "command",
     [
         {"command": "echo \udcff"},
@@ -336,7 +334,7 @@ def test_a_command_that_no_bytes_stand_for_is_a_fault_of_the_caller(
     assert str(caught.value).isascii()
 
 
-@pytest.mark.parametrize("source", [HALF, ["a", HALF], [5]], ids=ascii)
+@each("source", [HALF, ["a", HALF], [5]], ids=ascii)
 async def test_input_that_no_bytes_stand_for_is_a_fault_of_the_caller(source: Any) -> None:
     with pytest.raises(ConfigError):
         [chunk async for chunk in iterate_chunks(source)]

@@ -10,6 +10,7 @@ from quicksand.guest.agent import wire
 from quicksand.guest.agent.wire import Stream
 from quicksand.guest.shell import REPLAY_MAX, Shell
 
+from tests.each import each
 from tests.unit.guest.agent.fake_agent import FakeAgent, session_with
 
 EXIT = {"event": "exit", "exit_code": 0, "signal": None, "timed_out": False, "canceled": False}
@@ -34,7 +35,7 @@ async def pieces(reply: dict[str, Any], *chunks: bytes | str) -> list[tuple[byte
         return [(data, replayed) async for data, replayed in shell.pieces()]
 
 
-@pytest.mark.parametrize("told", [3, 5, 8])
+@each("told", [3, 5, 8])
 async def test_the_first_bytes_are_repeated(told: int) -> None:
     found = await pieces({"replay": told}, b"abc", b"defgh")
     assert b"".join(data for data, replayed in found if replayed) == b"abcdefgh"[:told]
@@ -51,7 +52,7 @@ async def test_what_was_left_out_ends_the_repetition() -> None:
     assert found == [(b"abc", True), (b"", False)]
 
 
-@pytest.mark.parametrize("replay", [None, -1, True, "9", 1 << 60])
+@each("replay", [None, -1, True, "9", 1 << 60])
 async def test_an_agent_that_does_not_say_or_lies_has_nothing_answered_at_once(replay: Any) -> None:
     reply = {} if replay is None else {"replay": replay}
     found = await pieces(reply, b"abc", b"def")

@@ -65,13 +65,13 @@ def test_leftovers_before_the_marker_are_skipped(leftovers: bytes, step: int) ->
     ]
 
 
-@pytest.mark.parametrize("length", [wire.JSON_MAX + 1, 2**31 - 1])
+@each("length", [wire.JSON_MAX + 1, 2**31 - 1])
 def test_a_json_frame_over_the_limit_is_refused_before_it_is_read(length: int) -> None:
     with pytest.raises(AgentProtocolError, match="frame of"):
         list(wire.FrameDecoder().feed(length.to_bytes(4)))
 
 
-@pytest.mark.parametrize("length", [wire.DATA_MAX + wire.DATA_HEADER + 1, 2**31 - 1])
+@each("length", [wire.DATA_MAX + wire.DATA_HEADER + 1, 2**31 - 1])
 def test_a_data_frame_over_the_limit_is_refused_before_it_is_read(length: int) -> None:
     with pytest.raises(AgentProtocolError, match="frame of"):
         list(wire.FrameDecoder().feed((length | wire.DATA_FLAG).to_bytes(4)))

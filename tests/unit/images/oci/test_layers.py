@@ -233,7 +233,7 @@ def test_layers_are_unpacked_whatever_they_are_packed_with(tmp_path: Path, packi
     assert node.content.read_bytes() == b"hello" * 100_000
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, zstd_packed])
+@each("pack", [gzip.compress, zstd_packed])
 def test_layers_of_many_compressed_pieces_are_unpacked(
     tmp_path: Path, pack: Callable[[bytes], bytes]
 ) -> None:
@@ -246,7 +246,7 @@ def test_layers_of_many_compressed_pieces_are_unpacked(
     assert len(writer.tree.root.children) == 40
 
 
-@pytest.mark.parametrize("packing", ["+gzip", "+zstd"])
+@each("packing", ["+gzip", "+zstd"])
 def test_a_layer_that_unpacks_to_too_much_is_refused_soon(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packing: str
 ) -> None:
@@ -259,7 +259,7 @@ def test_a_layer_that_unpacks_to_too_much_is_refused_soon(
     assert time.process_time() - started < 5
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, zstd_packed])
+@each("pack", [gzip.compress, zstd_packed])
 def test_a_layer_of_countless_empty_pieces_is_refused(
     tmp_path: Path, pack: Callable[[bytes], bytes]
 ) -> None:
@@ -269,7 +269,7 @@ def test_a_layer_of_countless_empty_pieces_is_refused(
             pass
 
 
-@pytest.mark.parametrize("packing", ["+gzip", "+zstd"])
+@each("packing", ["+gzip", "+zstd"])
 def test_a_compressed_layer_that_is_damaged_or_cut_off_is_refused(
     tmp_path: Path, packing: str
 ) -> None:
@@ -395,7 +395,7 @@ def test_a_cancelled_build_ends_while_a_digest_is_computed(tmp_path: Path) -> No
         require_digest(blob(tmp_path, data), sha256(data), "the layer", stop=stop_after(2))
 
 
-@pytest.mark.parametrize("packing", ["", "+gzip"])
+@each("packing", ["", "+gzip"])
 def test_a_cancelled_build_ends_while_an_archive_is_opened(tmp_path: Path, packing: str) -> None:
     path = tmp_path / "archive.tar"
     noise = random.Random(1).randbytes(2 * 1024 * 1024)

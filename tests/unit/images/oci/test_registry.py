@@ -357,7 +357,7 @@ async def test_a_missing_image_is_said_to_be_missing(server: Registry, tmp_path:
         await get(server, tmp_path / "l")
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "answer", "why"),
     [
         ("manifests", (200, {"Content-Type": MANIFEST}, b"[" * 300_000), "no JSON"),

@@ -27,6 +27,7 @@ from quicksand_images.toolbox import Tool
 
 from tests.container_images import Entry, directory, file, hardlink, sha256, symlink, tar
 from tests.debugfs import list_tree
+from tests.each import each
 
 Tools = tuple[Tool, Tool]
 UUID_7 = UUID(int=7)
@@ -219,7 +220,7 @@ async def test_too_many_names_with_line_breaks_are_refused(tmp_path: Path, tools
         await write(tmp_path, tools, layer)
 
 
-@pytest.mark.parametrize("name", ["a\ndump /p /x\nb", "a\0b"])
+@each("name", ["a\ndump /p /x\nb", "a\0b"])
 def test_a_record_whose_name_would_be_a_command_is_an_error(tmp_path: Path, name: str) -> None:
     tree = Tree()
     tree.root.children[name] = Node(Kind.DIRECTORY)

@@ -178,7 +178,7 @@ def test_packed_data_with_nothing_in_them_come_to_an_end(there: Home, tmp_path: 
     thread.join()
 
 
-@pytest.mark.parametrize("brings", [0, 1], ids=["nothing", "next-to-nothing"])
+@each("brings", [0, 1], ids=["nothing", "next-to-nothing"])
 def test_a_pipe_that_brings_nothing_is_given_up(
     monkeypatch: pytest.MonkeyPatch, brings: int
 ) -> None:

@@ -14,6 +14,7 @@ from quicksand.saves.bundle.exporting import export_image
 from quicksand.saves.bundle.manifest import BundleKind
 
 from quicksand_tui.model.remedy_words import hint_of
+from tests.each import each
 from tests.unit.disks.test_qcow2 import header
 from tests.unit.saves.bundles.disks import backed
 from tests.unit.saves.bundles.making import Home, contents, members, pack, sign
@@ -27,7 +28,7 @@ def image(manifest: dict[str, Any] | None = None, **files: bytes) -> dict[str, b
     return {"manifest.json": json.dumps(GOOD if manifest is None else manifest).encode(), **parts}
 
 
-@pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0), (1, 2, 3, 0)])
+@each("order", [(0, 1, 2, 3), (3, 2, 1, 0), (1, 2, 3, 0)])
 def test_an_image_arrives(there: Home, order: tuple[int, ...]) -> None:
     files = list(image().items())
     done = there.import_(pack(dict(files[n] for n in order)))
@@ -103,7 +104,7 @@ def test_a_bundle_of_ours_for_another_processor_lies_beside_the_image_in_use(
     assert alone is not None and alone.arch == "x86_64"
 
 
-@pytest.mark.parametrize(
+@each(
     ("files", "said"),
     [
         (image(image_qcow2=backed(b"/etc/passwd.qcow2")), "backing file"),
@@ -130,7 +131,7 @@ def test_what_is_not_right_is_refused(
     assert contents(tmp_path) == before
 
 
-@pytest.mark.parametrize("name", ["image.qcow2", "image.kernel", "image.initrd", "manifest.json"])
+@each("name", ["image.qcow2", "image.kernel", "image.initrd", "manifest.json"])
 def test_each_of_its_files_is_needed(there: Home, tmp_path: Path, name: str) -> None:
     before = contents(tmp_path)
     with pytest.raises(BundleError, match=name.replace(".", r"\.")):

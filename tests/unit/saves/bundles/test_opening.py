@@ -551,7 +551,7 @@ def test_a_bundle_says_what_it_holds(here: Home, tmp_path: Path) -> None:
     assert told.files["image.kernel"] == (len(b"kernel"), "")
 
 
-@pytest.mark.parametrize("name", ["image.kernel", "extra"])
+@each("name", ["image.kernel", "extra"])
 def test_info_refuses_what_an_import_would_refuse(tmp_path: Path, name: str) -> None:
     files = image()
     files[name if name == "extra" else "again"] = b"x"

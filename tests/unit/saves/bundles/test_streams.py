@@ -62,7 +62,7 @@ def test_the_program_zstd_reads_ours_and_we_read_its(tmp_path: Path) -> None:
     assert read_all(theirs) == TEXT
 
 
-@pytest.mark.parametrize("packer", [gzip.compress, pack])
+@each("packer", [gzip.compress, pack])
 def test_packed_streams_that_are_damaged_are_refused(packer: object) -> None:
     assert callable(packer)
     packed = packer(TEXT)
