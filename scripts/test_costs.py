@@ -113,8 +113,10 @@ class Watch:
         return self._ours[key]
 
     def _is_marked(self, pid: int) -> bool:
+        """Whether its arguments or its variables name a directory of the test's process."""
+        texts = (Path(f"/proc/{pid}/{name}") for name in ("cmdline", "environ"))
         try:
-            return self._mark in Path(f"/proc/{pid}/cmdline").read_bytes()
+            return any(self._mark in text.read_bytes() for text in texts)
         except OSError:
             return False
 
@@ -190,7 +192,7 @@ def report(directory: Path) -> None:
 
 
 def _room(name: str) -> str:
-    parts = name.split("::")[0].split("/")
+    parts = name.split("::", maxsplit=1)[0].split("/")
     return "/".join(parts[: min(3, len(parts) - 1)])
 
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,6 +23,7 @@ from quicksand_tui.cli.click_commands import cli, load
 from quicksand_tui.verbs.call import AS_JSON, command_line
 from quicksand_tui.verbs.index import all_verbs, find_verb
 from quicksand_tui.verbs.verb import AnyVerb, Kind, Parameter
+from tests.conftest import examples
 from tests.each import each
 
 if TYPE_CHECKING:
@@ -136,9 +136,8 @@ def given_to(record: AnyVerb, draw: Callable[[st.SearchStrategy[Any]], Any]) -> 
     return {one.name: draw(values_of(one)) for one in order}
 
 
-@pytest.mark.parametrize("record", ALL, ids=lambda record: record.name)
-@settings(max_examples=25)
-@given(data=st.data())
+@settings(max_examples=examples(1800))
+@given(record=st.sampled_from(ALL), data=st.data())
 def test_a_shown_command_says_to_click_what_it_was_made_of(
     record: AnyVerb, data: st.DataObject
 ) -> None:

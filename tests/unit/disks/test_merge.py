@@ -146,7 +146,7 @@ def expected_kinds(layers: list[Made]) -> dict[int, str]:
     return {number: kind for number, kind in kinds.items() if number < last}
 
 
-@pytest.mark.parametrize("seed", range(12))
+@each("seed", range(12))
 def test_qemu_finds_it_whole_and_reads_the_same(
     tmp_path: Path, qemu_img: QemuImg, seed: int
 ) -> None:
@@ -217,7 +217,7 @@ def test_compressed_clusters_lie_one_after_the_other(tmp_path: Path, qemu_img: Q
     assert read_disk(target) == read_disk(*layers)
 
 
-@pytest.mark.parametrize("size", [L2_COVERS, L2_COVERS + 1, 4 * 1024 * GIB + 1, VIRTUAL_SIZE_MAX])
+@each("size", [L2_COVERS, L2_COVERS + 1, 4 * 1024 * GIB + 1, VIRTUAL_SIZE_MAX])
 def test_large_disks(tmp_path: Path, qemu_img: QemuImg, size: int) -> None:
     low, target = tmp_path / "low", tmp_path / "target"
     write_layer(low, Made(4 * CLUSTER, 16, {1: b"start"}))

@@ -102,9 +102,7 @@ def test_a_disk_of_its_own_has_no_backing_file(qemu_img: QemuImg, tmp_path: Path
     assert qemu_img.check(path)["check-errors"] == 0
 
 
-@pytest.mark.parametrize(
-    "name", ["a,b=c", "-rf", 'it\'s "it"', "new\nline", " ", "json:{}", "nbd:host:1", "é\u202e"]
-)
+@each("name", ["a,b=c", "-rf", 'it\'s "it"', "new\nline", " ", "json:{}", "nbd:host:1", "é\u202e"])
 def test_odd_names_are_kept_as_they_are(qemu_img: QemuImg, tmp_path: Path, name: str) -> None:
     base, path = tmp_path / name, tmp_path / f"{name}.disk"
     create_overlay(base, backing=Path("/nowhere"), size=GIB)

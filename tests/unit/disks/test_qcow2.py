@@ -19,6 +19,7 @@ from quicksand.disks.images.resolve import ImageResolver
 from quicksand_disks.qcow2_header import VIRTUAL_SIZE_MAX
 
 from tests.conftest import examples
+from tests.each import each
 
 GIB = 1024**3
 
@@ -85,14 +86,14 @@ def test_our_own_overlays_are_taken_where_they_may_have_a_base(image: Path) -> N
         check_qcow2(image)
 
 
-@pytest.mark.parametrize("name", [b"/etc/shadow", b'json:{"driver":"file"}', b"nbd://host/x"])
+@each("name", [b"/etc/shadow", b'json:{"driver":"file"}', b"nbd://host/x"])
 def test_every_kind_of_backing_file_is_refused_for_a_base(image: Path, name: bytes) -> None:
     content = header(backing_offset=512, backing_size=len(name))
     content = content[:512] + name + content[512 + len(name) :]
     assert "backing file" in refusal(image, content)
 
 
-@pytest.mark.parametrize(
+@each(
     ("changes", "why"),
     [
         ({"magic": b"QFI\xfa"}, "does not begin"),
@@ -148,13 +149,13 @@ def test_an_external_data_file_is_refused_without_its_feature_bit(image: Path) -
     assert "external data file" in refusal(image, header(extensions=extension))
 
 
-@pytest.mark.parametrize("length", [8, 2**31, 2**32 - 1])
+@each("length", [8, 2**31, 2**32 - 1])
 def test_extensions_without_an_end_are_refused(image: Path, length: int) -> None:
     endless = struct.pack(">II", 0x12345678, length) + bytes(8)
     assert "extensions" in refusal(image, header(extensions=endless * 4000))
 
 
-@pytest.mark.parametrize("size", [0, 3, 4, 71, 72, 100, 111, 65536, 3 * 65536, 3 * 65536 + 15])
+@each("size", [0, 3, 4, 71, 72, 100, 111, 65536, 3 * 65536, 3 * 65536 + 15])
 def test_a_truncated_image_is_refused(image: Path, size: int) -> None:
     refusal(image, header()[:size])
 

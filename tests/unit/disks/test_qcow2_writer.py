@@ -7,9 +7,9 @@ import struct
 import zlib
 from pathlib import Path
 
-import pytest
 from quicksand_disks.qcow2.writing import Qcow2Writer, new_file
 
+from tests.each import each
 from tests.unit.disks.test_overlay import QemuImg, qemu_img
 from tests.unit.qcow2_layers import check, noise, read_disk
 
@@ -18,7 +18,7 @@ __all__ = ["qemu_img"]
 MIB = 1024 * 1024
 
 
-@pytest.mark.parametrize("compress", [False, True])
+@each("compress", [False, True])
 def test_tables_that_outgrow_a_cluster(tmp_path: Path, qemu_img: QemuImg, compress: bool) -> None:
     """With clusters of 512 bytes, of which 256 are counted by a block and 64 blocks are named by a
     cluster of their table."""
@@ -47,7 +47,7 @@ def _deflated(data: bytes) -> bytes:
     return packer.compress(data) + packer.flush()
 
 
-@pytest.mark.parametrize("seed", range(16))
+@each("seed", range(16))
 def test_refcounts_are_right_however_compressed_clusters_lie(
     tmp_path: Path, qemu_img: QemuImg, seed: int
 ) -> None:

@@ -86,7 +86,7 @@ def test_a_script_beside_the_recipe_comes_before_its_steps(write: Write, tmp_pat
     assert recipe.script.split("\n") == ["echo first", "", "echo last"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("old", "new", "line", "field", "why"),
     [
         ('"htop"', '"htop; reboot"', 3, "packages", "'htop; reboot'"),
@@ -185,7 +185,7 @@ def test_the_recipe_of_alpine_has_its_mirror_and_keys_and_its_kernel_boots_witho
     assert read_packages(facts).keys == recipe.system.keys
 
 
-@pytest.mark.parametrize(
+@each(
     ("old", "new", "why"),
     [
         (

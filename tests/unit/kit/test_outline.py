@@ -17,7 +17,6 @@ from quicksand_tui.kit.outline import Looks, looks_of, outline, terminal_name
 from quicksand_tui.ui.themes import THEMES
 from quicksand_tui.views.main_layout import Shape, Tab
 from tests.conftest import wait_for
-from tests.each import each
 from tests.pty_terminal import WHOLE, PtyTerminal
 from tests.unit.kit.test_probing import APP, RAISING, SIGNALS, ends_by, given_back, recording
 
@@ -108,7 +107,7 @@ def test_what_a_run_looked_like_is_kept_for_the_next(remembered: Path) -> None:
     assert looks.terminal == terminal_name(ENVIRON)
 
 
-@each("number", SIGNALS)
+@pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal_meanwhile_gives_the_terminal_back(tmp_path: Path, number: signal.Signals) -> None:
     with recording(tmp_path / "keys", env={"WAIT_FOR": str(tmp_path / "never")}) as terminal:
         terminal.sees("Sandboxes")
@@ -116,7 +115,7 @@ def test_a_signal_meanwhile_gives_the_terminal_back(tmp_path: Path, number: sign
         ends_by(terminal, number)
 
 
-@each(
+@pytest.mark.parametrize(
     "where",
     [
         "application.QuicksandApp.__init__ = lambda *a, **k: fail(None)",
@@ -138,7 +137,7 @@ def test_a_theme_for_this_run_begins_without() -> None:
         assert b"1049" not in terminal.output and b"nonsense" in terminal.output
 
 
-@each(
+@pytest.mark.parametrize(
     "change",
     [{"NO_COLOR": "1"}, {"COLORTERM": ""}, {"TERM_PROGRAM": "another"}, {"TERM": "screen"}],
     ids=str,

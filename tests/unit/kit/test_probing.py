@@ -20,7 +20,6 @@ from quicksand_vt import Modes
 from textual.drivers import linux_driver
 
 from tests.conftest import wait_for
-from tests.each import each
 from tests.pty_terminal import WHOLE, PtyTerminal
 
 RECORDER = str(Path(__file__).with_name("key_recorder.py"))
@@ -60,8 +59,8 @@ def delays() -> list[Any]:
     return [0, 0.15, 1.0, *seldom]
 
 
-@each("delay_s", delays())
-@each("env", [{}, {"SSH_TTY": "/dev/pts/0"}], ids=["local", "ssh"])
+@pytest.mark.parametrize("delay_s", delays())
+@pytest.mark.parametrize("env", [{}, {"SSH_TTY": "/dev/pts/0"}], ids=["local", "ssh"])
 def test_answers_are_no_keys_however_late_they_come(
     tmp_path: Path, delay_s: float, env: dict[str, str]
 ) -> None:
@@ -78,7 +77,7 @@ def test_answers_are_no_keys_however_late_they_come(
     check_keys(log, "a", "b", "c", "up", "d", "ä")
 
 
-@each("answers", [{}, GARBAGE], ids=["mute", "garbage"])
+@pytest.mark.parametrize("answers", [{}, GARBAGE], ids=["mute", "garbage"])
 def test_terminals_that_say_nothing_of_use_are_no_harm(
     tmp_path: Path, answers: Mapping[bytes, bytes]
 ) -> None:
@@ -165,7 +164,7 @@ def ends_by(terminal: PtyTerminal, number: signal.Signals) -> None:
 SIGNALS = {signal.SIGTERM: 143, signal.SIGHUP: 129, signal.SIGINT: 130}
 
 
-@each("number", SIGNALS)
+@pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal_while_the_app_is_loaded(tmp_path: Path, number: signal.Signals) -> None:
     gate = tmp_path / "gate"  # never made
     with recording(tmp_path / "keys", env={"WAIT_FOR": str(gate)}) as terminal:
@@ -173,8 +172,8 @@ def test_a_signal_while_the_app_is_loaded(tmp_path: Path, number: signal.Signals
         ends_by(terminal, number)
 
 
-@each("number", SIGNALS)
-@each("is_running", [False, True], ids=["first paint", "running"])
+@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("is_running", [False, True], ids=["first paint", "running"])
 def test_a_signal_while_the_app_runs(number: signal.Signals, is_running: bool) -> None:
     with PtyTerminal(APP, answers=WHOLE) as terminal:
         if is_running:
@@ -184,7 +183,7 @@ def test_a_signal_while_the_app_runs(number: signal.Signals, is_running: bool) -
         ends_by(terminal, number)
 
 
-@each(
+@pytest.mark.parametrize(
     "where",
     [
         "application.QuicksandApp.compose = fail",
@@ -223,7 +222,7 @@ sys.exit(run_app())
 """
 
 
-@each("number", [None, *SIGNALS])
+@pytest.mark.parametrize("number", [None, *SIGNALS])
 def test_the_mouse_pointer_has_its_usual_shape_again(number: signal.Signals | None) -> None:
     with PtyTerminal([sys.executable, "-c", POINTING], answers=WHOLE) as terminal:
         terminal.sees("Sandboxes")
@@ -288,7 +287,7 @@ sys.exit(run_app())
 """
 
 
-@each("name", ["SIGTSTP", "SIGCONT"])
+@pytest.mark.parametrize("name", ["SIGTSTP", "SIGCONT"])
 def test_a_signal_while_something_is_written_is_no_end(name: str) -> None:
     script = [sys.executable, "-c", BUSY.format(signal=name)]
     with PtyTerminal(script, answers=WHOLE) as terminal:
@@ -384,7 +383,7 @@ def in_a_pane(log: Path) -> Iterator[PtyTerminal]:
         yield terminal
 
 
-@each("number", SIGNALS)
+@pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal_while_a_pane_has_the_keys(tmp_path: Path, number: signal.Signals) -> None:
     with in_a_pane(tmp_path / "typed") as terminal:
         ends_by(terminal, number)

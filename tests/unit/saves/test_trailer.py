@@ -102,8 +102,8 @@ def test_writing_again_replaces_both(image: Path) -> None:
     assert b"xxxx" not in image.read_bytes()
 
 
-@pytest.mark.parametrize("options", ["", "refcount_bits=1,", "refcount_bits=64,", "compat=0.10,"])
-@pytest.mark.parametrize("cluster", ["512", "64k", "2M"])
+@each("options", ["", "refcount_bits=1,", "refcount_bits=64,", "compat=0.10,"])
+@each("cluster", ["512", "64k", "2M"])
 def test_qemu_takes_every_kind_of_image_with_a_trailer(
     tmp_path: Path, qemu_img: QemuImg, options: str, cluster: str
 ) -> None:
@@ -212,7 +212,7 @@ HOSTILE = [
 IDS = [text[:12].decode("latin-1") for text, _ in HOSTILE]
 
 
-@pytest.mark.parametrize(("text", "said"), HOSTILE, ids=IDS)
+@each(("text", "said"), HOSTILE, ids=IDS)
 def test_a_trailer_that_is_no_metadata_is_refused_by_name(
     image: Path, text: bytes, said: str
 ) -> None:
@@ -222,7 +222,7 @@ def test_a_trailer_that_is_no_metadata_is_refused_by_name(
         read_metadata(image)
 
 
-@pytest.mark.parametrize(("text", "said"), HOSTILE, ids=IDS)
+@each(("text", "said"), HOSTILE, ids=IDS)
 def test_a_file_beside_it_that_is_no_metadata_is_refused_by_name(
     image: Path, text: bytes, said: str
 ) -> None:
@@ -231,7 +231,7 @@ def test_a_file_beside_it_that_is_no_metadata_is_refused_by_name(
         read_metadata(image)
 
 
-@pytest.mark.parametrize("length", [TRAILER_MAX, 2**31, 2**63, 2**64 - 1])
+@each("length", [TRAILER_MAX, 2**31, 2**63, 2**64 - 1])
 def test_a_length_that_cannot_be_is_refused_by_name(image: Path, length: int) -> None:
     lay_trailer(image, b"{}", length=length)
     with pytest.raises(ImageError, match=rf"snapshot\.qcow2 is damaged: .*{length} bytes"):
@@ -280,7 +280,7 @@ def test_what_is_no_image_is_refused_by_name(
     assert not sidecar(path).exists()
 
 
-@pytest.mark.parametrize(
+@each(
     "value",
     [
         [],

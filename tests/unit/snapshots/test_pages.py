@@ -173,8 +173,8 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pages, "CHUNK", SMALL)
 
 
-@pytest.mark.parametrize("size", [0, 1, SMALL - 1, SMALL, SMALL + 1, 2 * SMALL, 5 * SMALL + 3])
-@pytest.mark.parametrize("piece", [1, 3, SMALL, 100])
+@each("size", [0, 1, SMALL - 1, SMALL, SMALL + 1, 2 * SMALL, 5 * SMALL + 3])
+@each("piece", [1, 3, SMALL, 100])
 def test_checksums_are_those_of_the_chunks_however_it_was_cut(
     small_chunks: None, tmp_path: Path, size: int, piece: int
 ) -> None:
@@ -265,7 +265,7 @@ def test_a_missing_file_is_named(whole: tuple[Path, File]) -> None:
     refused(path, file, "No such file")
 
 
-@pytest.mark.parametrize("size", [0, 1, 19, 21])
+@each("size", [0, 1, 19, 21])
 def test_a_file_of_another_length_is_named(whole: tuple[Path, File], size: int) -> None:
     path, file = whole
     os.truncate(path, size)
@@ -281,7 +281,7 @@ def test_a_flipped_bit_is_named_with_its_chunk(whole: tuple[Path, File], at: int
     refused(path, file, f"checksum at byte {at // SMALL * SMALL} is wrong")
 
 
-@pytest.mark.parametrize("crcs", [(), (1, 2), (1, 2, 3, 4)])
+@each("crcs", [(), (1, 2), (1, 2, 3, 4)])
 def test_checksums_that_are_too_few_or_too_many_are_refused(
     whole: tuple[Path, File], crcs: tuple[int, ...]
 ) -> None:
