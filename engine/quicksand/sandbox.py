@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, Unpack
 
+from quicksand.base.arguments import checked_methods
 from quicksand.base.delegation import Attribute, Delegation
 from quicksand.base.files import map_os_errors
 from quicksand.base.paths import paths
@@ -66,6 +67,7 @@ _to_directories: Delegation[Sandbox, HostDirectories] = Delegation(
 _to_desktop: Delegation[Sandbox, Desktop] = Delegation(lambda sandbox: sandbox.desktop)
 
 
+@checked_methods
 class Sandbox:
     """A Linux VM in which untrusted code runs.
 
@@ -465,6 +467,7 @@ class Sandbox:
     notices = _to_facts.attribute(Facts.notices)
 
 
+@checked_methods
 class Snapshot:
     """A portable qcow2 file with a sandbox's disk, made by `Sandbox.snapshot`. Any number of new
     sandboxes can start with it; they never change it."""

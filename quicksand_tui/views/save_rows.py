@@ -243,7 +243,7 @@ def empty_saves_text(saves: SavesView, query: str) -> str:
     if query and saves.saves:
         return nothing_matches(query)
     return (
-        "No saves yet.\nV keeps a sandbox's disk as one, among the sandboxes.\n"
+        "No saves yet.\nS keeps a sandbox's disk as one, among the sandboxes.\n"
         "i takes one from a file."
     )
 

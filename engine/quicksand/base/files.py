@@ -253,8 +253,9 @@ def tail(path: Path, *, limit: int = 4096) -> str:
     for piece in (path, path.with_name(path.name + ".1")):
         with contextlib.suppress(FileNotFoundError), open_file(piece) as file:
             size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - (limit - len(data))))
-            data = file.read(limit - len(data)) + data
+            wanted = min(size, limit - len(data))
+            file.seek(size - wanted)
+            data = file.read(wanted) + data
         if len(data) >= limit:
             break
     return data.decode("utf-8", "replace")

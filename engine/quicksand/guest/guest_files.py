@@ -11,6 +11,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, I
 from dataclasses import dataclass, field
 from typing import Any
 
+from quicksand.base.arguments import checked_methods
 from quicksand.base.errors import (
     AgentProtocolError,
     AgentRefusedError,
@@ -112,6 +113,7 @@ class GuestFile:
             ) from error
 
 
+@checked_methods
 class GuestFiles:
     """The files of one guest (`Sandbox.files`). Paths are absolute.
 

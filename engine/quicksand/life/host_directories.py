@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from quicksand.base.errors import ConfigError
 from quicksand.life.guest import InGuest
 from quicksand.life.sandbox_life import Life
 from quicksand.records.mount import CIFS, Mount
@@ -58,7 +59,9 @@ class HostDirectories:
         even if programs use it; they get errors. A mount that could not be made is no longer listed
         as missing. Raises ConfigError if nothing is mounted there, MountError if it is in use,
         StateError."""
-        guest = handle if isinstance(handle, str) else handle.guest
+        guest = getattr(handle, "guest", handle)
+        if not isinstance(guest, str):
+            raise ConfigError(f"{handle!r:.80} is neither a mount nor a path of the guest")
         await self.mounts.remove(guest, force=force)
 
     def active_mounts(self) -> list[MountHandle]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from quicksand.base.effort import best_effort
-from quicksand.base.errors import StateError
+from quicksand.base.errors import ConfigError, StateError
 from quicksand.base.files import tail
 from quicksand.base.paths import paths
 from quicksand.base.remedies import Remedy, Words
@@ -152,7 +152,9 @@ class Facts:
 
     def logs(self, *, limit: int = 64 * 1024) -> str:
         """The last ``limit`` bytes of the guest's console, "" if there are none. Raises
-        OSError."""
+        OSError, and ConfigError for a limit below 0."""
+        if limit < 0:
+            raise ConfigError(f"limit must be 0 or more bytes, not {limit}")
         return tail(sandbox_dir(self._life.registry.paths, self._life.id).console_log, limit=limit)
 
     async def look(self) -> None:

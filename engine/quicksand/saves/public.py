@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Unpack, cast
 
 from quicksand.base.arch import Architecture
+from quicksand.base.arguments import checked
 from quicksand.base.errors import QuicksandError, SaveNotFoundError, StateError
 from quicksand.base.paths import Paths, paths
 from quicksand.base.progress import Progress
@@ -165,12 +166,14 @@ async def find_reasons(registry: Registry, record: Record) -> Sequence[str]:
     return [*reasons()]
 
 
+@checked
 def list(*, everywhere: bool = False) -> builtins.list[SaveInfo]:  # noqa: A001 - saves.list()
     """All saves with their sizes, images, parents and problems; with ``everywhere`` also those of
     other workspaces. A damaged save is listed with its problem, not raised."""
     return builtins.list(Census(paths()).list(everywhere=everywhere))
 
 
+@checked
 def delete(name: str | Path, *, now: bool = False) -> Removed:
     """Move a save to the trash, where it is kept for a week, or with ``now`` remove it for good.
     Saves and sandboxes made from it are not affected.
@@ -183,6 +186,7 @@ def delete(name: str | Path, *, now: bool = False) -> Removed:
     return removed
 
 
+@checked
 def restore(name: str, *, new_name: str | None = None) -> Save:
     """Bring a save back from the trash: the one with that id there, or the most recently removed
     one with that name. ``new_name`` renames it.
@@ -195,6 +199,7 @@ def restore(name: str, *, new_name: str | None = None) -> Save:
     return restored
 
 
+@checked
 async def verify(
     name: str | Path, *, deep: bool = False, progress: Report | None = None
 ) -> Verdict:
@@ -208,6 +213,7 @@ async def verify(
     return (await verify_saves([save], paths(), deep=deep, progress=progress))[0]
 
 
+@checked
 async def export(
     name: str | Path,
     file: str | Path | BinaryIO,
@@ -233,6 +239,7 @@ async def export(
     )
 
 
+@checked
 async def import_(
     file: str | Path | BinaryIO,
     *,

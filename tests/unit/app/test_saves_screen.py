@@ -59,7 +59,7 @@ async def test_nothing_yet_says_what_comes_next_and_a_new_one_appears() -> None:
     service = FakeService()
     service.kept = NOTHING
     async with saves_shown(service) as (app, pilot):
-        await until(lambda: "V keeps a sandbox's disk as one" in screen_text(app))
+        await until(lambda: "S keeps a sandbox's disk as one" in screen_text(app))
         await pilot.press("d", "e")
         await until(lambda: toasts(app)[-1] == "no save is selected")
         service.kept = view_of(DEV)

@@ -236,7 +236,7 @@ def test_counts_and_empty_words() -> None:
         NO_SAVES, ""
     )
     assert "“x”" in empty_saves_text(SAVES, "x") and "“x”" in empty_trash_text(SAVES, "x")
-    assert "V keeps" in empty_saves_text(NOTHING, "x")
+    assert "S keeps" in empty_saves_text(NOTHING, "x")
     assert "no permission" in empty_saves_text(SavesView(error="no permission"), "")
     assert "for a week" in empty_trash_text(NOTHING, "")
     assert marked_text([]) == ""
