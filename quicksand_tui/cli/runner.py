@@ -319,7 +319,7 @@ async def opened(name: str, *, hint: str, with_display: bool = False) -> AsyncIt
             entry = _find(name, with_display=with_display)
             sandbox, is_live = Sandbox.open(entry.id), entry.is_live
         else:
-            sandbox = Sandbox.open(name, host=host)
+            sandbox, is_live = Sandbox.open(name, host=host), False  # until it is looked at
         try:
             if host is not None:
                 await sandbox.look()

@@ -352,7 +352,7 @@ class EngineService:
         returns after that has undone what it began. Raises OperationError for every exception."""
         engine = self._engine_loop()
         here = asyncio.get_running_loop()
-        ended: asyncio.Future[None] = here.create_future()
+        ended: asyncio.Future[asyncio.Task[T]] = here.create_future()
 
         async def carry_out() -> T:
             return await work()
@@ -362,7 +362,7 @@ class EngineService:
             if not task.cancelled():
                 task.exception()  # retrieved, or asyncio logs it if nobody awaits it any more
             with contextlib.suppress(RuntimeError):  # the UI's loop is closed
-                here.call_soon_threadsafe(_resolve, ended)
+                here.call_soon_threadsafe(_resolve, ended, task)
 
         task: asyncio.Task[T] | None = None
 
@@ -374,20 +374,19 @@ class EngineService:
 
         engine.call_soon_threadsafe(begin)
         try:
-            await asyncio.shield(ended)
+            done = await asyncio.shield(ended)
         except asyncio.CancelledError:
             engine.call_soon_threadsafe(lambda: task and task.cancel())
             await _until_done(ended)
             raise
-        assert task is not None
-        if task.cancelled():
+        if done.cancelled():
             raise OperationError(Failure(title=title, message="it was cancelled"))
-        error = task.exception()
+        error = done.exception()
         if isinstance(error, OperationError):
             raise error
         if error is not None:
             raise OperationError(describe_failure(title, error)) from error
-        return task.result()
+        return done.result()
 
     def _engine_loop(self) -> asyncio.AbstractEventLoop:
         with self._beginning:  # the reading thread and the UI's may call at once
@@ -434,12 +433,12 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
         loop.close()
 
 
-def _resolve(ended: asyncio.Future[None]) -> None:
+def _resolve(ended: asyncio.Future[asyncio.Task[T]], task: asyncio.Task[T]) -> None:
     if not ended.done():
-        ended.set_result(None)
+        ended.set_result(task)
 
 
-async def _until_done(ended: asyncio.Future[None]) -> None:
+async def _until_done(ended: asyncio.Future[Any]) -> None:
     """Waits until the work has ended, ignoring further cancellations."""
     while not ended.done():
         with contextlib.suppress(asyncio.CancelledError):
