@@ -146,6 +146,13 @@ def complain_of(name: str, error: object) -> None:
     complain(error, about="" if name in text_of(error) else name)
 
 
+def complain_of_fault(error: BaseException) -> None:
+    """Writes a fault of the program to its log, and to stderr that there was one, and where."""
+    from quicksand.base.faults import FAULT, note_fault  # noqa: PLC0415
+
+    complain(FAULT, hint=note_fault(error))
+
+
 def explain_os_error(error: OSError) -> str:
     """Returns the system's message, with the name of the file if there is one."""
     reason = error.strerror or str(error)

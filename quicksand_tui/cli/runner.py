@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from quicksand.base.errors import (
     AgentUnreachableError,
@@ -23,6 +23,7 @@ from quicksand.base.errors import (
     RevertedError,
     StateError,
 )
+from quicksand.base.faults import FAULT, note_unhandled
 from quicksand.base.paths import paths
 from quicksand.display.sought import no_display
 from quicksand.records.layout import runtime_dir
@@ -188,10 +189,16 @@ def _telling() -> Iterator[None]:
         logger.removeHandler(teller)
 
 
+def _unhandled(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    if hint := note_unhandled(context):
+        complain(FAULT, hint=hint)
+
+
 async def _watch(main: Callable[[Signals], Awaitable[int]]) -> int:
     task = asyncio.current_task()
     assert task is not None
     signals = Signals(task)
+    asyncio.get_running_loop().set_exception_handler(_unhandled)
     with signals.installed(), _telling():
         try:
             return await main(signals)

@@ -39,13 +39,13 @@ def describe_failure(title: str, error: BaseException) -> Failure:
         )
     if isinstance(error, OSError) and error.strerror:
         return Failure(title=sanitise(title), message=error_text(error))
-    log_file = lazy_door.paths().engine_log
-    lazy_door.note_fault(error, log_file)
-    return Failure(
-        title=sanitise(title),
-        message="quicksand-tui has made a mistake",
-        hint=sanitise(f"please report it, with the last lines of {log_file}"),
-    )
+    return describe_fault(title, error)
+
+
+def describe_fault(title: str, error: BaseException) -> Failure:
+    """Writes a fault of ours to the log, and returns what the user reads."""
+    hint = sanitise(lazy_door.note_fault(error))
+    return Failure(title=sanitise(title), message=lazy_door.FAULT, hint=hint)
 
 
 def _last_lines(log: str) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from quicksand_tui.door.failures import describe_failure, reading
 from quicksand_tui.door.service_protocol import LogKind
 from quicksand_tui.door.silence import Silences, TrafficWatch, with_silences, with_traffic
 from quicksand_tui.model.jobs import Failure, OperationError
-from quicksand_tui.model.text import error_text
+from quicksand_tui.model.text import error_text, sanitise
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -60,6 +60,7 @@ class EngineService:
     """The other machines; None as long as none were met."""
     _told: Callable[[], None] = staticmethod(lambda: None)
     _saves_told: Callable[[], None] = staticmethod(lambda: None)
+    _faulty: Callable[[Failure], None] = staticmethod(lambda _: None)
     _askpass: Callable[[], Askpass | None] = staticmethod(lambda: None)
     """Makes the object that asks the user; None if nobody is asked."""
 
@@ -161,6 +162,21 @@ class EngineService:
     def when_told(self, tell: Callable[[], None]) -> None:
         """Has ``tell`` called, on the engine's loop, when another machine has told something."""
         self._told = tell
+
+    def when_faulty(self, tell: Callable[[Failure], None]) -> None:
+        """``tell`` gets the faults of work that nobody waits for, on any thread."""
+        self._faulty = tell
+
+    def thread_failed(self, failed: threading.ExceptHookArgs) -> None:
+        """Handles the exception that has ended a thread."""
+        name = failed.thread.name if failed.thread is not None else "a thread"
+        self.unhandled(None, {"message": f"{name} has failed", "exception": failed.exc_value})
+
+    def unhandled(self, _: object, context: Mapping[str, Any]) -> None:
+        """Handles what nobody has waited for in a loop, the engine's or the UI's: asyncio would
+        write it across the screen."""
+        if hint := lazy_door.note_unhandled(context):
+            self._faulty(Failure(title="", message=lazy_door.FAULT, hint=sanitise(hint)))
 
     def when_saves_told(self, tell: Callable[[], None]) -> None:
         """Has ``tell`` called, on the engine's loop, when another machine has told of its saves."""
@@ -392,6 +408,7 @@ class EngineService:
         with self._beginning:  # the reading thread and the UI's may call at once
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
+                self._loop.set_exception_handler(self.unhandled)
                 self._thread = threading.Thread(
                     target=_serve, args=(self._loop,), name="quicksand-engine", daemon=True
                 )

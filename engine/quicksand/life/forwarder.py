@@ -23,6 +23,7 @@ from typing import Any
 from quicksand.base.background import receive
 from quicksand.base.effort import best_effort
 from quicksand.base.errors import AgentRefusedError, QuicksandError, StateError
+from quicksand.base.faults import noting_faults
 from quicksand.base.listening import RESET, Acceptor, bind_private, listen
 from quicksand.base.paths import paths
 from quicksand.guest.agent.refusals import LinuxErrno
@@ -468,4 +469,5 @@ def main() -> int:
 
 if __name__ == "__main__":
     no_core_files()
-    sys.exit(main())
+    with noting_faults():
+        sys.exit(main())
