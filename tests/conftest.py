@@ -21,7 +21,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
-from quicksand.base.faults import faults_in
+from quicksand.base.faults import MARK
 from quicksand.base.paths import Paths, paths
 from quicksand.base.processes import MONITOR, Process
 from quicksand.qemu.command import machine_name
@@ -245,6 +245,12 @@ def places(prepared: Paths) -> Iterator[Paths]:
     """Every test has its own; a module with a VM for all its tests overrides this."""
     with fresh_places(prepared) as found:
         yield found
+
+
+def faults_in(log: Path, start: int = 0) -> str:
+    """What a log has from its first fault on, looked for from the byte ``start`` on."""
+    text = log.read_bytes()[start:].decode("utf-8", "replace") if log.exists() else ""
+    return text[text.index(MARK) :] if MARK in text else ""
 
 
 @pytest.fixture

@@ -6,12 +6,16 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from quicksand.extending import FAULT, describe_error, is_fault, note_fault
+from quicksand.extending import describe_error, is_fault, note_fault
 
 
 def words_of(error: BaseException) -> str:
     """Returns what is told of an error that nobody has waited for. A fault of ours is noted."""
-    return f"{FAULT}; {note_fault(error)}" if is_fault(error) else describe_error(error)
+    return (
+        f"the server has made a mistake; {note_fault(error)}"
+        if is_fault(error)
+        else describe_error(error)
+    )
 
 
 class Tasks:

@@ -23,7 +23,7 @@ from quicksand.base.errors import (
     RevertedError,
     StateError,
 )
-from quicksand.base.faults import FAULT, note_unhandled
+from quicksand.base.faults import note_unhandled
 from quicksand.base.paths import paths
 from quicksand.display.sought import no_display
 from quicksand.records.layout import runtime_dir
@@ -33,7 +33,7 @@ from quicksand.sandbox import Sandbox
 from quicksand.things.status import ENDED, Status
 
 from quicksand_tui.cli.output import BY_SIGNAL, Exit, complain, explain_os_error, say
-from quicksand_tui.model.remedy_words import hint_of, text_of, worded
+from quicksand_tui.model.remedy_words import FAULT, hint_of, text_of, worded
 from quicksand_tui.model.text import clean
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from quicksand_tui.door import lazy_door
 from quicksand_tui.model.jobs import Failure, OperationError
-from quicksand_tui.model.remedy_words import hint_of, text_of
+from quicksand_tui.model.remedy_words import FAULT, hint_of, text_of
 from quicksand_tui.model.text import error_text, sanitise, sanitise_lines
 
 LOG_LINES = 40
@@ -45,7 +45,7 @@ def describe_failure(title: str, error: BaseException) -> Failure:
 def describe_fault(title: str, error: BaseException) -> Failure:
     """Writes a fault of ours to the log, and returns what the user reads."""
     hint = sanitise(lazy_door.note_fault(error))
-    return Failure(title=sanitise(title), message=lazy_door.FAULT, hint=hint)
+    return Failure(title=sanitise(title), message=FAULT, hint=hint)
 
 
 def _last_lines(log: str) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from quicksand_tui.door.failures import describe_failure, reading
 from quicksand_tui.door.service_protocol import LogKind
 from quicksand_tui.door.silence import Silences, TrafficWatch, with_silences, with_traffic
 from quicksand_tui.model.jobs import Failure, OperationError
+from quicksand_tui.model.remedy_words import FAULT
 from quicksand_tui.model.text import error_text, sanitise
 
 if TYPE_CHECKING:
@@ -176,7 +177,7 @@ class EngineService:
         """Handles what nobody has waited for in a loop, the engine's or the UI's: asyncio would
         write it across the screen."""
         if hint := lazy_door.note_unhandled(context):
-            self._faulty(Failure(title="", message=lazy_door.FAULT, hint=sanitise(hint)))
+            self._faulty(Failure(title="", message=FAULT, hint=sanitise(hint)))
 
     def when_saves_told(self, tell: Callable[[], None]) -> None:
         """Has ``tell`` called, on the engine's loop, when another machine has told of its saves."""

@@ -21,9 +21,6 @@ from quicksand.base.paths import paths
 MARK = "a fault of ours: "
 """What a fault's first line in the log has behind the time and the process."""
 
-FAULT = "quicksand-tui has made a mistake"
-"""The sentence for the user."""
-
 MESSAGE_MAX = 300
 """The most characters that are noted of a fault's message."""
 
@@ -75,19 +72,6 @@ def noting_faults() -> Iterator[None]:
         if is_fault(error):
             note_fault(error)
         raise
-
-
-def faults_in(log: Path, start: int = 0) -> str:
-    """Return what a log has from its first fault on, looked for from the byte ``start`` on; "" if
-    there is none."""
-    try:
-        with log.open("rb") as file:
-            file.seek(start)
-            text = file.read().decode("utf-8", "replace")
-    except FileNotFoundError:
-        return ""
-    found = text.find(MARK)
-    return text[found:] if found >= 0 else ""
 
 
 def _find_log() -> Path | None:

@@ -14,11 +14,11 @@ from itertools import pairwise
 
 import click
 from quicksand import QuicksandError, Sandbox
-from quicksand.base.faults import FAULT, is_fault, note_fault
+from quicksand.base.faults import is_fault, note_fault
 
 from quicksand_tui.cli.click_commands import command_of
 from quicksand_tui.model.amounts import pause_text, seconds_text
-from quicksand_tui.model.remedy_words import hint_of, text_of
+from quicksand_tui.model.remedy_words import FAULT, hint_of, text_of
 
 WORK = "/root/work"
 """The directory of the guest that the demo destroys."""

@@ -13,7 +13,6 @@ from quicksand.base.errors import StateError
 from quicksand.base.faults import (
     FRAMES_MAX,
     SIZE_MAX,
-    faults_in,
     note_fault,
     note_unhandled,
     noting_faults,
@@ -24,6 +23,7 @@ from quicksand_tui.cli import main
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
 from quicksand_tui.cli.runner import run_async
+from tests.conftest import faults_in
 
 
 def fail(depth: int) -> None:
