@@ -38,6 +38,9 @@ PACKAGES_ALONE = (
     "quicksand_vt",
     "quicksand_wheels",
 )
+TYPED_TWICE = ("engine/", "extras/", "images/", "quicksand_tui/", "smb3/", "terminal/")
+"""What basedpyright checks (`include` in pyproject.toml): each file by itself here, all in a minute
+by `make check`."""
 NOTES = ROOT / ".pytest_cache" / "v" / "quicksand" / "seconds"
 """Test files and the seconds that they took, as JSON."""
 UNKNOWN_S = 4.0
@@ -58,6 +61,8 @@ def main() -> int:
         [bin_ / "lint-imports"],
         [bin_ / "mypy"],
     ]
+    if twice := [path for path in python if path.startswith(TYPED_TWICE)]:
+        steps.append([bin_ / "basedpyright", *twice])
     for step in steps:
         if code := _run(step):
             return code

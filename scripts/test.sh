@@ -16,6 +16,7 @@ $bin/deptry .
 
 step "types"
 $bin/mypy
+$bin/basedpyright
 
 step "guest agent: the binary fits its sources"
 sh guest-agent/build.sh --check

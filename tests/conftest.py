@@ -21,6 +21,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from quicksand.base.faults import MARK
 from quicksand.base.paths import Paths, paths
 from quicksand.base.processes import MONITOR, Process
 from quicksand.qemu.command import machine_name
@@ -244,6 +245,29 @@ def places(prepared: Paths) -> Iterator[Paths]:
     """Every test has its own; a module with a VM for all its tests overrides this."""
     with fresh_places(prepared) as found:
         yield found
+
+
+def faults_in(log: Path, start: int = 0) -> str:
+    """What a log has from its first fault on, looked for from the byte ``start`` on."""
+    text = log.read_bytes()[start:].decode("utf-8", "replace") if log.exists() else ""
+    return text[text.index(MARK) :] if MARK in text else ""
+
+
+@pytest.fixture
+def faults(places: Paths) -> Callable[[], str]:
+    """For a test that has the program make mistakes: what the log has from the first one on."""
+    return lambda: faults_in(places.engine_log)
+
+
+@pytest.fixture(autouse=True)
+def no_faults(places: Paths, request: pytest.FixtureRequest) -> Iterator[None]:
+    """After each test that does not use `faults`: the program has noted no fault of its own."""
+    log = places.engine_log
+    before = log.stat().st_size if log.exists() else 0
+    yield
+    if "faults" not in request.fixturenames and log.exists():
+        found = faults_in(log, before if log.stat().st_size >= before else 0)
+        assert not found, f"the program has made mistakes:\n{found}"
 
 
 @pytest.fixture(scope="session", autouse=True)

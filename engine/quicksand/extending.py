@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from quicksand.base.effort import best_effort, note
     from quicksand.base.effort import describe as describe_error
     from quicksand.base.error_text import printable, size_text
+    from quicksand.base.faults import is_fault, note_fault, noting_faults
     from quicksand.base.fields import Fields
     from quicksand.base.files import (
         give_back,

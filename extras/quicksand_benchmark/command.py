@@ -338,6 +338,7 @@ async def clones(image: str, runs: int) -> list[Figure]:
     disk = Figure("own disk of each clone", "MiB")
     memory = Figure("PSS of each clone, with its keeper", "MiB")
     listing = Figure(f"`ps` beside {CLONES} clones, the whole process", "s")
+    modes: set[str] = set()
     async with warm_sandbox(image) as sandbox:
         for _ in range(min(runs, CLONE_RUNS)):
             started = time.perf_counter()
@@ -347,7 +348,7 @@ async def clones(image: str, runs: int) -> list[Figure]:
                 time_taken.values.append(time.perf_counter() - started)
                 disk.values += [own_disk(clone) / MIB for clone in made]
                 memory.values += [pss(clone) / MIB for clone in made]
-                modes = {clone.boot_timing.mode for clone in made if clone.boot_timing}
+                modes |= {clone.boot_timing.mode for clone in made if clone.boot_timing}
                 seconds, table = await run_process("ps")
                 listing.values.append(seconds)
                 listing.facts["sandboxes"] = len(table.splitlines()) - 1

@@ -298,6 +298,7 @@ async def measure_cold(
     start = Figure("cold start to the first command's output", "s")
     phases: dict[str, list[float]] = {}
     facts: dict[str, Any] = {}
+    rest: list[Figure] = []
     for number in range(runs):
         say(f"start {number + 1} of {runs}")
         sandbox = Sandbox(image=image, warm=False)

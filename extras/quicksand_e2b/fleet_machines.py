@@ -47,7 +47,7 @@ from quicksand_e2b.machines import (
     network_mode,
 )
 from quicksand_e2b.records import SandboxRecord
-from quicksand_e2b.tasks import Tasks
+from quicksand_e2b.tasks import Tasks, words_of
 
 WAIT_S = 45.0
 """Seconds for which a new sandbox waits for a place. The SDK gives a request 60; a host that has
@@ -67,7 +67,7 @@ class FleetMachines:
         self._fleet = fleet
         self._here = here
         self._tell = tell
-        self._tasks = Tasks(lambda name, error: tell(f"{name}: {error!r}"))
+        self._tasks = Tasks(lambda name, error: tell(f"{name}: {words_of(error)}"))
         self._tables: dict[str, StandingTable] = {}
         self._told_away: set[str] = set()
 

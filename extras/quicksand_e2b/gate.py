@@ -21,6 +21,7 @@ from quicksand_e2b.keys import Keys
 from quicksand_e2b.live import Live
 from quicksand_e2b.records import State
 from quicksand_e2b.sandboxes import Sandboxes
+from quicksand_e2b.tasks import words_of
 
 T = TypeVar("T")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -84,7 +85,7 @@ def middleware(names: frozenset[str], to_port: ToPort, tell: Callable[[str], Non
         except (ConnectionError, asyncio.CancelledError):
             raise
         except Exception as error:  # noqa: BLE001 - a fault of ours ends one request only
-            tell(f"{request.method} {request.path}: {error!r}")
+            tell(f"{request.method} {request.path}: {words_of(error)}")
             return answer_error(ApiError(500, "a fault of the server; its stderr has more"))
 
     return gate

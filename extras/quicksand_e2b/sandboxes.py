@@ -18,7 +18,7 @@ from quicksand_e2b.errors import ApiError, HostAwayError, RpcError, no_such_sand
 from quicksand_e2b.live import Live
 from quicksand_e2b.machines import Machines
 from quicksand_e2b.records import Records, SandboxRecord, SnapshotRecord, State
-from quicksand_e2b.tasks import Tasks
+from quicksand_e2b.tasks import Tasks, words_of
 
 AGAIN_S = 60.0
 """Seconds after which a failed end or pause is tried again."""
@@ -59,7 +59,7 @@ class Sandboxes:
     def _tell_of(self, name: str, error: BaseException) -> None:
         """Tells of a fault of ours; any other was told to the client that asked."""
         if not isinstance(error, ApiError | RpcError | QuicksandError):
-            self._tell(f"{name}: {error!r}")
+            self._tell(f"{name}: {words_of(error)}")
 
     # Finding
 

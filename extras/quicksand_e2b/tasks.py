@@ -6,6 +6,17 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from quicksand.extending import describe_error, is_fault, note_fault
+
+
+def words_of(error: BaseException) -> str:
+    """Returns what is told of an error that nobody has waited for. A fault of ours is noted."""
+    return (
+        f"the server has made a mistake; {note_fault(error)}"
+        if is_fault(error)
+        else describe_error(error)
+    )
+
 
 class Tasks:
     """Tasks of one owner. A failure is passed to ``failed``, and ends no other."""

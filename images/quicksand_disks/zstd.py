@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 
 if sys.version_info >= (3, 14):
-    from compression import zstd
+    from compression import zstd  # pyright: ignore[reportUnreachable]  # checked as 3.11
 else:
     from backports import zstd
 

@@ -388,11 +388,11 @@ def _tls(files: Sequence[str]) -> ssl.SSLContext:
     has_own = places.cafile is not None or places.capath is not None
     # Python of python.org on macOS has none; then httpx uses those of the package certifi.
     context = ssl.create_default_context() if has_own else httpx.create_ssl_context()
-    try:
-        for file in files:
+    for file in files:
+        try:
             context.load_verify_locations(file)
-    except OSError as error:
-        raise CertificatesError(
-            f"the certificates in {file} cannot be read: {error.strerror}"
-        ) from error
+        except OSError as error:
+            raise CertificatesError(
+                f"the certificates in {file} cannot be read: {error.strerror}"
+            ) from error
     return context

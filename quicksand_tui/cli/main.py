@@ -17,6 +17,7 @@ from quicksand_tui.cli.output import (
     Exit,
     abandon_stdout,
     complain,
+    complain_of_fault,
     explain_os_error,
 )
 from quicksand_tui.model.text import similar
@@ -28,7 +29,7 @@ SIMILAR = "quicksand-similar"
 
 def run(argv: Sequence[str]) -> int:
     """Runs one command line and returns its exit code. Errors of the engine and of the system are
-    reported on stderr; only errors of the program itself are raised."""
+    reported on stderr; those of the program itself are in its log, and stderr names that."""
     _open_standard_streams()
     _make_writable()
     # The engine warns for the sake of scripts; the commands and the app say the same in their own
@@ -44,6 +45,9 @@ def run(argv: Sequence[str]) -> int:
         if error.errno == errno.EPIPE:
             return Exit.READER_GONE
         complain(explain_os_error(error))
+        return Exit.FAILURE
+    except Exception as error:  # noqa: BLE001 - a fault of ours
+        complain_of_fault(error)
         return Exit.FAILURE
     finally:
         _settle_stderr()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from quicksand.things.fact import Shown
 
 from quicksand_tui.model.amounts import age_text, date_text, fact_text, size_text
-from quicksand_tui.model.remedy_words import hint_of, text_of
+from quicksand_tui.model.remedy_words import FAULT, hint_of, text_of
 from quicksand_tui.model.text import cells, clean_lines
 
 
@@ -144,6 +144,13 @@ def complain_of(name: str, error: object) -> None:
     """Writes an error about ``name``, which begins with the name if the message does not have
     it."""
     complain(error, about="" if name in text_of(error) else name)
+
+
+def complain_of_fault(error: BaseException) -> None:
+    """Writes a fault of the program to its log, and to stderr that there was one, and where."""
+    from quicksand.base.faults import note_fault  # noqa: PLC0415
+
+    complain(FAULT, hint=note_fault(error))
 
 
 def explain_os_error(error: OSError) -> str:

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from quicksand.base.errors import (
     AgentUnreachableError,
@@ -23,6 +23,7 @@ from quicksand.base.errors import (
     RevertedError,
     StateError,
 )
+from quicksand.base.faults import note_unhandled
 from quicksand.base.paths import paths
 from quicksand.display.sought import no_display
 from quicksand.records.layout import runtime_dir
@@ -32,7 +33,7 @@ from quicksand.sandbox import Sandbox
 from quicksand.things.status import ENDED, Status
 
 from quicksand_tui.cli.output import BY_SIGNAL, Exit, complain, explain_os_error, say
-from quicksand_tui.model.remedy_words import hint_of, text_of, worded
+from quicksand_tui.model.remedy_words import FAULT, hint_of, text_of, worded
 from quicksand_tui.model.text import clean
 
 if TYPE_CHECKING:
@@ -188,10 +189,16 @@ def _telling() -> Iterator[None]:
         logger.removeHandler(teller)
 
 
+def _unhandled(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    if hint := note_unhandled(context):
+        complain(FAULT, hint=hint)
+
+
 async def _watch(main: Callable[[Signals], Awaitable[int]]) -> int:
     task = asyncio.current_task()
     assert task is not None
     signals = Signals(task)
+    asyncio.get_running_loop().set_exception_handler(_unhandled)
     with signals.installed(), _telling():
         try:
             return await main(signals)
@@ -319,7 +326,7 @@ async def opened(name: str, *, hint: str, with_display: bool = False) -> AsyncIt
             entry = _find(name, with_display=with_display)
             sandbox, is_live = Sandbox.open(entry.id), entry.is_live
         else:
-            sandbox = Sandbox.open(name, host=host)
+            sandbox, is_live = Sandbox.open(name, host=host), False  # until it is looked at
         try:
             if host is not None:
                 await sandbox.look()

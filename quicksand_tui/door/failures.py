@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from quicksand_tui.door import lazy_door
 from quicksand_tui.model.jobs import Failure, OperationError
-from quicksand_tui.model.remedy_words import hint_of, text_of
+from quicksand_tui.model.remedy_words import FAULT, hint_of, text_of
 from quicksand_tui.model.text import error_text, sanitise, sanitise_lines
 
 LOG_LINES = 40
@@ -39,13 +39,13 @@ def describe_failure(title: str, error: BaseException) -> Failure:
         )
     if isinstance(error, OSError) and error.strerror:
         return Failure(title=sanitise(title), message=error_text(error))
-    log_file = lazy_door.paths().engine_log
-    lazy_door.note_fault(error, log_file)
-    return Failure(
-        title=sanitise(title),
-        message="quicksand-tui has made a mistake",
-        hint=sanitise(f"please report it, with the last lines of {log_file}"),
-    )
+    return describe_fault(title, error)
+
+
+def describe_fault(title: str, error: BaseException) -> Failure:
+    """Writes a fault of ours to the log, and returns what the user reads."""
+    hint = sanitise(lazy_door.note_fault(error))
+    return Failure(title=sanitise(title), message=FAULT, hint=hint)
 
 
 def _last_lines(log: str) -> tuple[str, ...]:

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from quicksand.base.on_demand import on_demand
 
 if TYPE_CHECKING:
-    from quicksand.base.effort import note_fault
     from quicksand.base.errors import QuicksandError
+    from quicksand.base.faults import note_fault, note_unhandled
     from quicksand.base.paths import paths
     from quicksand.records.fleet_files import look_at_nodes
     from quicksand.records.registry import Registry

@@ -17,7 +17,8 @@ from quicksand_tui.door.failures import describe_failure, reading
 from quicksand_tui.door.service_protocol import LogKind
 from quicksand_tui.door.silence import Silences, TrafficWatch, with_silences, with_traffic
 from quicksand_tui.model.jobs import Failure, OperationError
-from quicksand_tui.model.text import error_text
+from quicksand_tui.model.remedy_words import FAULT
+from quicksand_tui.model.text import error_text, sanitise
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -60,6 +61,7 @@ class EngineService:
     """The other machines; None as long as none were met."""
     _told: Callable[[], None] = staticmethod(lambda: None)
     _saves_told: Callable[[], None] = staticmethod(lambda: None)
+    _faulty: Callable[[Failure], None] = staticmethod(lambda _: None)
     _askpass: Callable[[], Askpass | None] = staticmethod(lambda: None)
     """Makes the object that asks the user; None if nobody is asked."""
 
@@ -161,6 +163,21 @@ class EngineService:
     def when_told(self, tell: Callable[[], None]) -> None:
         """Has ``tell`` called, on the engine's loop, when another machine has told something."""
         self._told = tell
+
+    def when_faulty(self, tell: Callable[[Failure], None]) -> None:
+        """``tell`` gets the faults of work that nobody waits for, on any thread."""
+        self._faulty = tell
+
+    def thread_failed(self, failed: threading.ExceptHookArgs) -> None:
+        """Handles the exception that has ended a thread."""
+        name = failed.thread.name if failed.thread is not None else "a thread"
+        self.unhandled(None, {"message": f"{name} has failed", "exception": failed.exc_value})
+
+    def unhandled(self, _: object, context: Mapping[str, Any]) -> None:
+        """Handles what nobody has waited for in a loop, the engine's or the UI's: asyncio would
+        write it across the screen."""
+        if hint := lazy_door.note_unhandled(context):
+            self._faulty(Failure(title="", message=FAULT, hint=sanitise(hint)))
 
     def when_saves_told(self, tell: Callable[[], None]) -> None:
         """Has ``tell`` called, on the engine's loop, when another machine has told of its saves."""
@@ -352,7 +369,7 @@ class EngineService:
         returns after that has undone what it began. Raises OperationError for every exception."""
         engine = self._engine_loop()
         here = asyncio.get_running_loop()
-        ended: asyncio.Future[None] = here.create_future()
+        ended: asyncio.Future[asyncio.Task[T]] = here.create_future()
 
         async def carry_out() -> T:
             return await work()
@@ -362,7 +379,7 @@ class EngineService:
             if not task.cancelled():
                 task.exception()  # retrieved, or asyncio logs it if nobody awaits it any more
             with contextlib.suppress(RuntimeError):  # the UI's loop is closed
-                here.call_soon_threadsafe(_resolve, ended)
+                here.call_soon_threadsafe(_resolve, ended, task)
 
         task: asyncio.Task[T] | None = None
 
@@ -374,25 +391,25 @@ class EngineService:
 
         engine.call_soon_threadsafe(begin)
         try:
-            await asyncio.shield(ended)
+            done = await asyncio.shield(ended)
         except asyncio.CancelledError:
             engine.call_soon_threadsafe(lambda: task and task.cancel())
             await _until_done(ended)
             raise
-        assert task is not None
-        if task.cancelled():
+        if done.cancelled():
             raise OperationError(Failure(title=title, message="it was cancelled"))
-        error = task.exception()
+        error = done.exception()
         if isinstance(error, OperationError):
             raise error
         if error is not None:
             raise OperationError(describe_failure(title, error)) from error
-        return task.result()
+        return done.result()
 
     def _engine_loop(self) -> asyncio.AbstractEventLoop:
         with self._beginning:  # the reading thread and the UI's may call at once
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
+                self._loop.set_exception_handler(self.unhandled)
                 self._thread = threading.Thread(
                     target=_serve, args=(self._loop,), name="quicksand-engine", daemon=True
                 )
@@ -434,12 +451,12 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
         loop.close()
 
 
-def _resolve(ended: asyncio.Future[None]) -> None:
+def _resolve(ended: asyncio.Future[asyncio.Task[T]], task: asyncio.Task[T]) -> None:
     if not ended.done():
-        ended.set_result(None)
+        ended.set_result(task)
 
 
-async def _until_done(ended: asyncio.Future[None]) -> None:
+async def _until_done(ended: asyncio.Future[Any]) -> None:
     """Waits until the work has ended, ignoring further cancellations."""
     while not ended.done():
         with contextlib.suppress(asyncio.CancelledError):

@@ -189,8 +189,10 @@ def look_at_source(file: str) -> str:
 def look_at_origin(file: str) -> str:
     """Returns the problem of a file that a sandbox is to start from, as far as its manifest tells;
     "" if there is none. Waits for the disk."""
-    if not file or (problem := look_at_file(file)):
-        return problem if file else ""
+    if not file:
+        return ""
+    if problem := look_at_file(file):
+        return problem
     try:
         if is_bundle(file):
             require_startable(read_head(expand(file).absolute()))

@@ -10,6 +10,9 @@ import shlex
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+FAULT = "quicksand-tui has made a mistake"
+"""All that a user reads of a fault of the program, besides where its log is (base/faults.py)."""
+
 COMMANDS: Mapping[str, str] = {
     "add_host": "hosts add NAME ssh://USER@HOST",
     "build_any_image": "images build",

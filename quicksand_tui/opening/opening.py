@@ -116,6 +116,7 @@ def _run(probe: Probe, theme: str, *, ascii_glyphs: bool, read_only: bool) -> in
     from quicksand_tui.door.service import EngineService  # noqa: PLC0415
 
     service = EngineService()
+    threading.excepthook = service.thread_failed  # Python writes a traceback across the screen
     look = FirstLook(service.read_sandboxes)
     if sketch is not None and not may_have_hosts(config_file(), os.environ):
         _draw_first_list(probe, sketch, look)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from pathlib import Path
@@ -13,6 +14,7 @@ from quicksand_driver.textual_private import (
     RawInput,
     TerminalAnswered,
     TerminalTaken,
+    end_with,
     keep_clipboard,
 )
 from textual import events, on, work
@@ -22,6 +24,7 @@ from textual.driver import Driver
 
 from quicksand_tui.cockpit.area import Area
 from quicksand_tui.cockpit.present_world import Present
+from quicksand_tui.door.failures import describe_fault
 from quicksand_tui.home.config_file import Settings
 from quicksand_tui.home.state import PaneMemory, Remembered, ThemeChoice
 from quicksand_tui.jobs.operations import Operations
@@ -128,6 +131,8 @@ class QuicksandApp(App[int]):
         self._leaving = Leaving(self, self.operations, self.dialogs, self.keys, self.full_shell)
         self.everywhere = self._make_everywhere()
         self._painted_first = painted
+        self.service.when_faulty(self._tell_fault)
+        end_with(self, _words_of)
         self.looks.begin(self.terminal.abilities)
         self.settings.check(self.available_themes)
 
@@ -220,6 +225,7 @@ class QuicksandApp(App[int]):
         return self.settings.keymap.prefix  # panes ask for it
 
     def on_load(self) -> None:
+        asyncio.get_running_loop().set_exception_handler(self.service.unhandled)
         self._leaving.heed_signals()
 
     def on_mount(self) -> None:
@@ -231,6 +237,10 @@ class QuicksandApp(App[int]):
             self.call_after_refresh(self.dialogs.show_config_report, told)
         # This look loads much of the engine, so it comes after the first paint.
         self.call_after_refresh(self._watch)
+
+    def _tell_fault(self, failure: Failure) -> None:
+        """May be called on any thread."""
+        self.call_later(tell, self, f"{failure.message}: {failure.hint}", severity="error")
 
     # Looks
 
@@ -393,3 +403,9 @@ class QuicksandApp(App[int]):
 
     async def action_quit(self) -> None:
         self._leaving.leave()
+
+
+def _words_of(error: BaseException) -> str:
+    """Writes an exception that nobody has handled to the log, and returns the app's last words."""
+    failure = describe_fault("", error)
+    return f"{failure.message}\nhint: {failure.hint}"

@@ -16,6 +16,8 @@ import sys
 
 from quicksand_smb import seccomp  # before Landlock, which keeps Python from writing the bytecode
 
+# What uses it refuses Windows first.
+# pyright: reportPossiblyUnboundVariable=false
 if sys.platform != "win32":
     import resource
 

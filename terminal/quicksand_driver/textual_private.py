@@ -17,10 +17,12 @@ from collections import deque
 from contextvars import copy_context
 from typing import IO, TYPE_CHECKING, Any, cast
 
+from rich.text import Text
 from textual import constants, events
 from textual._xterm_parser import XTermParser
 from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
+from textual.worker import WorkerFailed
 
 from quicksand_driver.input_splitter import ESCAPE, ESCAPE_WAIT_S, InputSplitter, Piece
 from quicksand_driver.line_speed import Line
@@ -386,6 +388,23 @@ def is_batching(app: App[Any]) -> bool:
 def keep_clipboard(app: App[Any], text: str) -> None:
     """Keeps a text for pasting in this app, without sending it to the terminal."""
     app._clipboard = text
+
+
+def end_with(app: App[Any], words: Callable[[BaseException], str]) -> None:
+    """Has the app end with ``words`` for an exception that nobody has handled. Textual writes its
+    traceback with all local variables."""
+    handle = app._handle_exception
+    told: list[str] = []
+
+    def note(error: Exception) -> None:
+        told.append(words(error.error if isinstance(error, WorkerFailed) else error))
+        handle(error)
+
+    def end() -> None:
+        app.panic(*map(Text, told if len(told) == 1 else ()))  # one is enough to read
+
+    app._handle_exception = note  # type: ignore[method-assign]
+    app._fatal_error = end  # type: ignore[method-assign]
 
 
 def action_bound_to(widget: Widget, key: str) -> str | None:

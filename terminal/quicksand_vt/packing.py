@@ -205,7 +205,7 @@ class Packer:
         """Does `cut` for a longer row of ASCII characters without looking at its styles, for speed:
         each cell of a picture has one of its own."""
         attributes, styled, at = packed.attributes, 0, 1
-        last = b""
+        last, count = b"", 0
         while at < len(attributes) and styled < columns:
             (count,) = _LENGTH.unpack_from(attributes, at)
             last = attributes[at + _LENGTH.size : at + _RECORD.size]

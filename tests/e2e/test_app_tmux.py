@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -347,7 +347,9 @@ def test_a_signal_ends_the_app_and_restores_the_terminal(number: signal.Signals)
         left_clean(terminal, 128 + number)
 
 
-def test_a_crash_restores_the_terminal_and_says_what_it_was() -> None:
+def test_a_crash_restores_the_terminal_and_names_the_log_that_has_it(
+    places: Paths, faults: Callable[[], str]
+) -> None:
     code = (
         "from quicksand_tui.door import service\n"
         "from quicksand_tui.opening.opening import run_app\n"
@@ -356,8 +358,10 @@ def test_a_crash_restores_the_terminal_and_says_what_it_was() -> None:
         "raise SystemExit(run_app())"
     )
     with Terminal([sys.executable, "-c", code], rows=50) as terminal:
-        terminal.sees("ZeroDivisionError: a fault of ours")
+        terminal.sees("quicksand-tui has made a mistake", "please report it, with the last lines")
         left_clean(terminal, 1)
+        assert "ZeroDivisionError" not in terminal.text
+    assert "ZeroDivisionError: a fault of ours" in faults()
 
 
 def test_a_line_that_a_script_types_at_once_goes_where_its_first_key_leads() -> None:

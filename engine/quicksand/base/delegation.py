@@ -48,19 +48,15 @@ class Delegation(Generic[Whole, Part]):
         self, method: Callable[Concatenate[Part, P], R]
     ) -> Callable[Concatenate[Whole, P], R]:
         part, name = self._part, method.__name__
-        call: Callable[..., Any]
-        if inspect.iscoroutinefunction(method):
 
-            @functools.wraps(method)
-            async def call(whole: Whole, *args: Any, **kwargs: Any) -> Any:
-                return await getattr(part(whole), name)(*args, **kwargs)
-        else:
+        def call(whole: Whole, *args: Any, **kwargs: Any) -> Any:
+            return getattr(part(whole), name)(*args, **kwargs)
 
-            @functools.wraps(method)
-            def call(whole: Whole, *args: Any, **kwargs: Any) -> Any:
-                return getattr(part(whole), name)(*args, **kwargs)
+        async def await_call(whole: Whole, *args: Any, **kwargs: Any) -> Any:
+            return await call(whole, *args, **kwargs)
 
-        return cast("Callable[Concatenate[Whole, P], R]", call)
+        made = await_call if inspect.iscoroutinefunction(method) else call
+        return cast("Callable[Concatenate[Whole, P], R]", functools.wraps(method)(made))
 
     @overload
     def attribute(self, found: property) -> Attribute[Any]: ...

@@ -24,12 +24,6 @@ LOG_MAX = 64 * 1024
 LINE_MAX = 1000
 """Characters of a line; longer ones are cut off."""
 
-FRAMES = 5
-"""The number of innermost calls of a fault that are noted."""
-
-FAULT_MAX = 300
-"""The most characters that are noted of a fault's message."""
-
 
 class best_effort:  # noqa: N801 - read as contextlib.suppress
     """A block that may fail: an error of the engine or of the host in it is noted in ``log``, and
@@ -64,17 +58,6 @@ def describe(error: BaseException) -> str:
     """An error's class and message, without the log that it may carry."""
     said = error.args[0] if isinstance(error, QuicksandError) and error.args else error
     return f"{type(error).__name__}: {said}".removesuffix(": ")
-
-
-def note_fault(error: BaseException, log: Path) -> None:
-    """Add the place of a fault of ours to a log: it helps nobody else, and no message has it.
-    Raises nothing."""
-    calls, trace = [], error.__traceback__
-    while trace is not None:
-        calls.append(f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}")
-        trace = trace.tb_next
-    where = " ".join(calls[: -FRAMES - 1 : -1])
-    note(log, f"a fault of ours: {describe(error)[:FAULT_MAX]} at {where}")
 
 
 def note(log: Path, text: str) -> None:

@@ -90,7 +90,8 @@ def _usual(variable: str, below_home: str, elsewhere: str) -> Path:
     """Return our directory in that of the XDG base directory specification; on other systems, in
     the one from platformdirs' function ``elsewhere``."""
     if sys.platform != "linux":
-        return Path(getattr(platformdirs, elsewhere)(APP))
+        there = getattr(platformdirs, elsewhere)  # pyright: ignore[reportPossiblyUnboundVariable]  # imported here
+        return Path(there(APP))
     base = os.environ.get(variable, "")
     # The specification says to ignore relative paths.
     return (Path(base) if base.startswith("/") else home() / below_home) / APP

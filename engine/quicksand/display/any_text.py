@@ -191,7 +191,7 @@ def check_text(text: str, limit: int) -> None:
     """Raise ConfigError for a text that cannot be typed: longer than ``limit``, or with control
     characters other than line feed, tab and backspace."""
     if not isinstance(text, str):
-        raise ConfigError(f"text must be a string, not {text!r}")
+        raise ConfigError(f"text must be a string, not {text!r}")  # pyright: ignore[reportUnreachable]  # for callers without types
     if len(text) > limit:
         raise ConfigError(
             f"a text of {len(text)} characters is too long to be typed; {limit} is the most",

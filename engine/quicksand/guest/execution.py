@@ -478,4 +478,4 @@ async def _feeding(command: Command, source: StdinSource | None) -> AsyncIterato
         task.cancel()
         await asyncio.wait((task,))
     if failure is not None:
-        raise failure
+        raise failure  # pyright: ignore[reportUnreachable]  # feed() has set it

@@ -131,7 +131,7 @@ async def _report(channel: Channel, report: Report | None) -> None:
             event = await channel.event()
         except RemoteError:
             await asyncio.Event().wait()  # the answer tells
-        match event:
+        match event:  # pyright: ignore[reportPossiblyUnboundVariable]  # that wait has no end
             case {"event": "progress", "args": list(args)} if report is not None:
                 if all(isinstance(one, str | int) for one in args) and len(args) <= 3:
                     report(*args)

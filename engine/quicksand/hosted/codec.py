@@ -19,7 +19,6 @@ from quicksand_disks.comparing import FileVersions, PackageChange, Patch, Versio
 
 from quicksand.base import errors
 from quicksand.base.arch import Architecture
-from quicksand.base.effort import note_fault
 from quicksand.base.errors import (
     AgentCode,
     AgentRefusedError,
@@ -31,7 +30,7 @@ from quicksand.base.errors import (
     RemoteProtocolError,
     RemoteRefusedError,
 )
-from quicksand.base.paths import paths
+from quicksand.base.faults import note_fault
 from quicksand.base.progress import BootTiming, Progress
 from quicksand.base.remedies import Words
 from quicksand.base.typed_values import DEPTH_MAX, Decoder, ForeignValueError
@@ -80,10 +79,8 @@ def encode_error(error: Exception) -> dict[str, Any]:
     if isinstance(error, OSError) and not isinstance(error, QuicksandError):
         error = HostError(str(error))
     if not isinstance(error, QuicksandError):
-        note_fault(error, paths().engine_log)
         error = RemoteError(
-            "the program there has made a mistake",
-            hint=f"please report it, with the last lines of {paths().engine_log} there",
+            "the program there has made a mistake", hint=f"{note_fault(error)} there"
         )
     advice = error.advice
     return {

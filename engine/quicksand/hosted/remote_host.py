@@ -40,7 +40,7 @@ class RemoteHost:
         this program's sandboxes end if it is gone. ``asks``: ssh may ask for passwords if stdin is
         a terminal. Raises ConfigError, FleetError."""
         if not isinstance(address, str):
-            raise ConfigError(f"{address!r:.80} is no address of a machine")
+            raise ConfigError(f"{address!r:.80} is no address of a machine")  # pyright: ignore[reportUnreachable]  # for callers without types
         if isinstance(grace, bool) or not isinstance(grace, int | float):
             raise ConfigError(f"grace must be a number of seconds, not {grace!r:.80}")
         if not 0 <= grace <= GRACE_MAX_S:

@@ -22,7 +22,9 @@ from typing import Any
 
 from quicksand.base.background import receive
 from quicksand.base.effort import best_effort
+from quicksand.base.error_text import reason_of
 from quicksand.base.errors import AgentRefusedError, QuicksandError, StateError
+from quicksand.base.faults import noting_faults
 from quicksand.base.listening import RESET, Acceptor, bind_private, listen
 from quicksand.base.paths import paths
 from quicksand.guest.agent.refusals import LinuxErrno
@@ -273,7 +275,9 @@ class Forwarder:
                 kind, hint = type(error).__name__, str(error.hint)
                 answer = {"error": {"kind": kind, "message": str(error), "hint": hint}}
             except (ValueError, KeyError, TypeError) as error:
-                answer = {"error": {"kind": "HostError", "message": f"no request: {error}"}}
+                answer = {
+                    "error": {"kind": "HostError", "message": f"no request: {reason_of(error)}"}
+                }
             writer.write(json.dumps(answer).encode() + b"\n")
             await writer.drain()
         if not self._forwards and not self._datagrams.forwards:
@@ -468,4 +472,5 @@ def main() -> int:
 
 if __name__ == "__main__":
     no_core_files()
-    sys.exit(main())
+    with noting_faults():
+        sys.exit(main())

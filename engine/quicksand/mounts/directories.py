@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from quicksand.base.error_text import reason_of
 from quicksand.base.errors import MountError
 from quicksand.base.fields import JsonRecord, read_by
 from quicksand.base.files import read_json, write_json
@@ -307,7 +308,7 @@ class Directories:
             return {}
         except (OSError, ValueError, TypeError) as error:
             raise MountError(
-                f"{self._file} does not say what was mounted: {error}",
+                f"{self._file} does not say what was mounted: {reason_of(error)}",
                 hint="remove that file if the paths of the mounts lead where they should",
             ) from error
 

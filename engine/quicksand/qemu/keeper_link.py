@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
+from quicksand.base.error_text import reason_of
 from quicksand.base.errors import MachineError, StateError
 from quicksand.base.remedies import Remedy, Words
 
@@ -69,7 +70,7 @@ class KeeperLink:
                 raise _gone(op) from error
             except (OSError, ValueError, TypeError) as error:
                 self.close()
-                raise MachineError(f"the keeper did not {op}: {error}") from error
+                raise MachineError(f"the keeper did not {op}: {reason_of(error)}") from error
         if "error" in reply:
             raise MachineError(f"the keeper did not {op}: {reply['error']}")
         return reply

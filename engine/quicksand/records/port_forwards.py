@@ -181,7 +181,7 @@ class Forward(PortForward):
     def __init__(self, src: Host, dst: Guest) -> None:
         """Raises ConfigError."""
         if not isinstance(src, Host) or not isinstance(dst, Guest):
-            raise ConfigError(
+            raise ConfigError(  # pyright: ignore[reportUnreachable]  # for callers without types
                 "a port can be forwarded from the host to the guest only",
                 hint='Forward(Host(8080), Guest(80)); network_mode="full" lets a guest reach hosts',
             )

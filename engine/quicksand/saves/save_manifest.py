@@ -280,7 +280,7 @@ def load_save(root: Path, name: str | None = None) -> Save:
         is_same = identity_of(root) == save.identity
         if is_same and (save.error == "" or look >= _LOOKS - 1):
             break
-    return save
+    return save  # pyright: ignore[reportPossiblyUnboundVariable]  # it was looked at once at least
 
 
 def _load(root: Path, name: str) -> Save:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from quicksand.base.error_text import reason_of
 from quicksand.base.errors import BundleError, PathError, QuicksandError, SaveError, StateError
 from quicksand.base.files import is_locked, lock_within, map_os_errors, try_lock
 from quicksand.base.listing import own_files
@@ -423,4 +424,4 @@ def _damage() -> Iterator[None]:
     except QuicksandError:
         raise
     except (ValueError, OverflowError, KeyError, TypeError) as error:
-        raise BundleError(f"the save cannot be taken: {error}") from error
+        raise BundleError(f"the save cannot be taken: {reason_of(error)}") from error

@@ -15,6 +15,7 @@ import os
 import sys
 
 from quicksand.base.effort import best_effort
+from quicksand.base.faults import noting_faults
 from quicksand.base.files import map_os_errors, write_json
 from quicksand.base.paths import paths
 from quicksand.qemu.keeper_parts.bounds import no_core_files
@@ -87,4 +88,5 @@ def _work(task: str) -> None:
 
 if __name__ == "__main__":
     no_core_files()
-    _work(sys.stdin.read())
+    with noting_faults():
+        _work(sys.stdin.read())

@@ -26,6 +26,7 @@ from quicksand.base.errors import (
     StateError,
     UnfitGuestError,
 )
+from quicksand.base.faults import noting_faults
 from quicksand.base.files import map_os_errors, sync_dir, try_lock
 from quicksand.base.paths import make_private_dir, paths
 from quicksand.base.processes import is_process, process_usage
@@ -408,4 +409,5 @@ def main() -> int:
 
 if __name__ == "__main__":
     no_core_files()
-    sys.exit(main())
+    with noting_faults():
+        sys.exit(main())

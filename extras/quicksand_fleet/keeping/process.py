@@ -15,6 +15,7 @@ from quicksand.extending import (
     make_private_dir,
     map_os_errors,
     no_core_files,
+    noting_faults,
     paths,
     try_lock,
 )
@@ -72,7 +73,7 @@ def main() -> None:
     json.load(sys.stdin)
     os.chdir("/")  # it must keep no directory in use
     ours = paths()
-    with best_effort("coordinate the fleet", ours.engine_log):
+    with noting_faults(), best_effort("coordinate the fleet", ours.engine_log):
         asyncio.run(coordinate(ours))
 
 

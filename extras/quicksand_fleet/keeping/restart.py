@@ -44,7 +44,7 @@ def find_restart(restart: Restart | bool | None, own: Mapping[str, Any]) -> Rest
     if restart is None or restart is False:
         return None
     if restart is not True and not isinstance(restart, Restart):
-        raise ConfigError(f"restart must be a Restart or True, not {restart!r:.80}")
+        raise ConfigError(f"restart must be a Restart or True, not {restart!r:.80}")  # pyright: ignore[reportUnreachable]  # for callers without types
     if own["name"] is None:
         raise ConfigError(
             "a sandbox that is restarted elsewhere needs a name, by which it is found there",

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, NoReturn, TypeGuard
 
 from quicksand.base.arch import Architecture
-from quicksand.base.error_text import size_text
+from quicksand.base.error_text import reason_of, size_text
 from quicksand.base.errors import ImageError
 from quicksand.base.fields import Fields
 
@@ -241,7 +241,7 @@ def parse_config(data: bytes, arch: Architecture, what: str) -> Config:
             created=_time(document.get("created")),
         )
     except (ValueError, TypeError, AttributeError) as error:
-        raise ImageError(f"{what} is refused: {error}") from error
+        raise ImageError(f"{what} is refused: {reason_of(error)}") from error
     if len(json.dumps(config.defaults())) > DEFAULTS_MAX:
         refuse(what, f"its variables and commands take more than {size_text(DEFAULTS_MAX)}")
     return config
@@ -260,7 +260,7 @@ def _descriptor(entry: object, what: str) -> Descriptor:
         variant = "" if platform is None else str(platform.get("variant", ""))
         kind, digest = found.text("mediaType"), digest_of(found.text("digest"), what)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ImageError(f"{what} is refused: {error}") from error
+        raise ImageError(f"{what} is refused: {reason_of(error)}") from error
     if not 0 <= size <= SIZE_MAX:
         refuse(what, f"{digest[:12]}… is said to have {size} bytes")
     return Descriptor(

@@ -208,10 +208,8 @@ def mouse_command(
     scroll up|down N   turn the wheel by N notches (1)
     where              print the pixel under the pointer
     """
-    if action == "scroll":
-        notches = _read_scroll(places)
-    else:
-        notches, path = 0, _read_places(action, places)
+    notches = _read_scroll(places) if action == "scroll" else 0
+    path = _read_places(action, places) if action != "scroll" else []
 
     async def main(signals: Signals) -> int:
         async with attached(name, with_display=True) as sandbox:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
+from collections.abc import Mapping
+from typing import Any
 
 import click
 import quicksand
+from quicksand.base.faults import note_unhandled
 from quicksand.hosted.offering import all_offers, finish_revert
 from quicksand.remote.serving import Offer, serve_stdio
 
@@ -33,8 +36,18 @@ def serve_command(stdio: bool) -> int:
         WatchOffer(),
         SavesOffer(),
     )
-    asyncio.run(serve_stdio(finish_revert, offers))
+    asyncio.run(_serve(offers))
     return Exit.OK
+
+
+def _unhandled(_: object, context: Mapping[str, Any]) -> None:
+    """Asyncio would write it to stderr, which the user reads at the other end."""
+    note_unhandled(context)
+
+
+async def _serve(offers: tuple[Offer, ...]) -> None:
+    asyncio.get_running_loop().set_exception_handler(_unhandled)
+    await serve_stdio(finish_revert, offers)
 
 
 def _is_pipe(descriptor: int) -> bool:

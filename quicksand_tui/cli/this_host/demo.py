@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 import click
-from quicksand import Sandbox
+from quicksand import QuicksandError, Sandbox
+from quicksand.base.faults import is_fault, note_fault
 
 from quicksand_tui.cli.click_commands import command_of
 from quicksand_tui.model.amounts import pause_text, seconds_text
-from quicksand_tui.model.remedy_words import hint_of, text_of
+from quicksand_tui.model.remedy_words import FAULT, hint_of, text_of
 
 WORK = "/root/work"
 """The directory of the guest that the demo destroys."""
@@ -52,7 +53,7 @@ class Report:
             yield step
             step.ok = True
         except Exception as error:
-            step.detail = text_of(error) or type(error).__name__
+            step.detail = _told(error)
             raise
         finally:
             step.seconds = time.perf_counter() - started
@@ -62,10 +63,18 @@ class Report:
             )
 
 
+class UnexpectedError(QuicksandError):
+    """A step has not done what it should."""
+
+
+def _told(error: Exception) -> str:
+    return FAULT if is_fault(error) else text_of(error) or type(error).__name__
+
+
 def expect(condition: bool, message: str) -> None:
-    """Raises RuntimeError with ``message`` unless ``condition`` is true."""
+    """Raises UnexpectedError with ``message`` unless ``condition`` is true."""
     if not condition:
-        raise RuntimeError(message)
+        raise UnexpectedError(message)
 
 
 async def play(report: Report, image: str, say: Callable[[str], None]) -> None:
@@ -205,7 +214,7 @@ async def _clone(report: Report, sandbox: Sandbox) -> None:
 
 
 async def _expect_state(sandbox: Sandbox, *, files: bool, count: int) -> str:
-    """Raises RuntimeError unless files and counter are as expected; otherwise describes them."""
+    """Raises UnexpectedError unless files and counter are as expected; otherwise describes them."""
     there = await sandbox.files.exists(f"{WORK}/numbers")
     expect(there is files, f"the files are {'there' if there else 'gone'}")
     if there:
@@ -251,8 +260,6 @@ def demo_command(image: str, as_json: bool) -> None:
     elif failure is None:
         say(f"all of it happened, in {seconds_text(seconds)}")
     if failure is not None:
-        hint = hint_of(failure)
-        click.echo(
-            f"demo failed: {text_of(failure)}" + (f"\nhint: {hint}" if hint else ""), err=True
-        )
+        hint = note_fault(failure) if is_fault(failure) else hint_of(failure)
+        click.echo(f"demo failed: {_told(failure)}" + (f"\nhint: {hint}" if hint else ""), err=True)
         sys.exit(1)

@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from unittest.mock import AsyncMock, Mock
 
 import pytest
 from quicksand.base.errors import BootTimeoutError, NameTakenError
+from quicksand.base.paths import Paths
 from quicksand.guest.shell import ShellInfo
 from quicksand.snapshots.comparison import Difference
 
 from quicksand_tui.door.diff_reader import losing
 from quicksand_tui.door.failures import LOG_LINES, describe_failure
 from quicksand_tui.door.service import EngineService
-from quicksand_tui.model.jobs import OperationError
+from quicksand_tui.model.jobs import Failure, OperationError
 from quicksand_tui.model.specs import NewSpec
 from quicksand_tui.verbs import launching
 from quicksand_tui.verbs.call import Progress
 from quicksand_tui.verbs.halting import kill, stop
+from tests.conftest import wait_for
 from tests.each import each
 from tests.unit.app.carrying import carry_out
 
@@ -146,19 +148,50 @@ def test_a_failure_of_the_machine_has_its_log_apart_and_harmless() -> None:
 
 
 def test_a_fault_of_ours_is_told_as_one_and_its_text_is_in_the_log_only(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    faults: Callable[[], str], places: Paths
 ) -> None:
-    monkeypatch.setenv("QUICKSAND_DATA_DIR", str(tmp_path))
     try:
         raise NameError("cannot access free variable 'named' \x1b[2J")
     except NameError as error:
         failure = describe_failure("t", error)
-    log = tmp_path / "engine.log"
     assert failure.message == "quicksand-tui has made a mistake"
-    assert failure.hint == f"please report it, with the last lines of {log}"
+    assert failure.hint == f"please report it, with the last lines of {places.engine_log}"
     assert failure.log == ()
-    assert "NameError: cannot access free variable" in log.read_text()
-    assert "test_service.py:" in log.read_text()
+    assert "NameError: cannot access free variable" in faults()
+    assert 'test_service.py", line ' in faults()
+
+
+def test_a_fault_in_work_that_nobody_waits_for_is_told_and_noted(
+    faults: Callable[[], str],
+) -> None:
+    service, told = EngineService(), list[Failure]()
+    service.when_faulty(told.append)
+
+    async def work() -> None:
+        raise NameError("no such name")
+
+    def begin() -> None:
+        asyncio.ensure_future(work())  # noqa: RUF006 - nobody keeps it
+
+    service._engine_loop().call_soon_threadsafe(begin)
+    try:
+        wait_for(lambda: gc.collect() is not None and told, what="the fault to be told")
+    finally:
+        service.close()
+    assert [failure.message for failure in told] == ["quicksand-tui has made a mistake"]
+    assert "NameError: no such name" in faults()
+    assert ", in work\n" in faults()
+
+
+def test_a_thread_that_fails_is_told_and_noted(faults: Callable[[], str]) -> None:
+    service, told = EngineService(), list[Failure]()
+    service.when_faulty(told.append)
+    error = NameError("no such name")
+    service.thread_failed(
+        threading.ExceptHookArgs((NameError, error, None, threading.current_thread()))
+    )
+    assert len(told) == 1
+    assert "NameError: no such name" in faults()
 
 
 def test_an_error_of_the_host_says_what_the_host_says() -> None:

@@ -35,6 +35,8 @@ CANARIES = [
     (App, "_background_screens", "pictures of the app lack the screens below a dialog"),
     (App, "_batch_count", "the app draws over a shell that has the terminal"),
     (App, "_clipboard", "what is too long for a terminal cannot be pasted in the app"),
+    (App, "_handle_exception", "a fault ends the app with a traceback and all local variables"),
+    (App, "_fatal_error", "a fault ends the app with a traceback and all local variables"),
     (Widget, "_bindings", "a line to type in takes keys in another order than they were typed"),
     (Widget, "_forward_event", "keys held back on the wall are lost if it leads nowhere"),
     (Input, "_on_key", "a line to type in takes keys in another order than they were typed"),

@@ -134,8 +134,9 @@ class Wait:
         while True:
             started = loop.time()
             piece = LOOK_S if is_paused or self._left is None else min(LOOK_S, self._left)
+            limit = asyncio.timeout(piece)
             try:
-                async with asyncio.timeout(piece) as limit:
+                async with limit:
                     return await ready()
             except TimeoutError:
                 if not limit.expired():

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from quicksand.base.arch import Architecture
+from quicksand.base.error_text import reason_of
 from quicksand.base.errors import BundleError, ConfigError, QuicksandError
 from quicksand.base.files import sync_dir, write_json
 from quicksand.base.remedies import Words
@@ -225,7 +226,7 @@ def import_bundle(
     except QuicksandError:
         raise
     except (ValueError, OverflowError, KeyError, TypeError) as error:
-        raise BundleError(f"{label} cannot be imported: {error}") from error
+        raise BundleError(f"{label} cannot be imported: {reason_of(error)}") from error
 
 
 def _import(

@@ -29,6 +29,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+from quicksand.base.error_text import reason_of
 from quicksand.base.errors import BundleError, ImageNotFound, PathError, QuicksandError
 from quicksand.base.files import give_back, map_os_errors, read_json, try_named_lock, write_json
 from quicksand.base.listing import own_files
@@ -125,7 +126,7 @@ def opened(path: Path) -> Iterator[tuple[BundleSource, int, os.stat_result]]:
         raise
     except (ValueError, OverflowError, KeyError, TypeError) as error:
         raise BundleError(
-            f"{path} is no bundle that can be used: {error}",
+            f"{path} is no bundle that can be used: {reason_of(error)}",
             hint="get the file again from where it was made; an export makes one",
         ) from error
 

@@ -9,6 +9,7 @@ import json
 import sys
 
 from quicksand.base.errors import QuicksandError
+from quicksand.base.faults import noting_faults
 from quicksand.base.paths import paths
 from quicksand.qemu.keeper_parts.bounds import no_core_files
 from quicksand.records.registry import Registry
@@ -31,4 +32,5 @@ def main() -> int:
 
 if __name__ == "__main__":
     no_core_files()
-    sys.exit(main())
+    with noting_faults():
+        sys.exit(main())
