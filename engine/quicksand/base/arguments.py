@@ -103,21 +103,16 @@ def _shown(value: Any) -> str:
 
 def checked(function: F) -> F:
     """Make a function check its arguments first."""
-    call: Callable[..., Any]
-    if inspect.iscoroutinefunction(function):
 
-        @functools.wraps(function)
-        async def call(*words: Any, **named: Any) -> Any:
-            check_arguments(function, words, named)
-            return await function(*words, **named)
-    else:
+    def call(*words: Any, **named: Any) -> Any:
+        check_arguments(function, words, named)
+        return function(*words, **named)
 
-        @functools.wraps(function)
-        def call(*words: Any, **named: Any) -> Any:
-            check_arguments(function, words, named)
-            return function(*words, **named)
+    async def await_call(*words: Any, **named: Any) -> Any:
+        return await call(*words, **named)
 
-    return cast("F", call)
+    made = await_call if inspect.iscoroutinefunction(function) else call
+    return cast("F", functools.wraps(function)(made))
 
 
 def checked_methods(cls: C) -> C:
