@@ -15,7 +15,7 @@ import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 LONG_S = 1200.0
 """Seconds of a long walk without `QUICKSAND_WALK_S`."""
@@ -106,7 +106,7 @@ def long_seconds() -> float:
 
 class Diary:
     """The steps of a walk, and the faults that it met. It goes on after a fault, since a long walk
-    meets the same one soon; `close` fails if there were any."""
+    meets the same one soon; leaving it fails if there were any."""
 
     FAULTS_MAX = 12
     """After which a walk is given up."""
@@ -114,15 +114,21 @@ class Diary:
     LATEST = 30
     """Steps that are told with a fault."""
 
-    def __init__(self, seed: int, seconds: float) -> None:
+    def __init__(self, seed: int, seconds: float, *, least: int = 0) -> None:
+        """``least`` steps are taken however long they last."""
         self.seed = seed
+        self._seconds, self._least = seconds, least
         self.steps: list[str] = []
         self._faults: dict[str, str] = {}
-        self._end = time.monotonic() + seconds
+        self._end: float | None = None
 
     @property
     def is_over(self) -> bool:
-        return time.monotonic() > self._end or len(self._faults) >= self.FAULTS_MAX
+        """Whether it has lasted long enough since this was first asked, or met too many faults."""
+        now = time.monotonic()
+        self._end = now + self._seconds if self._end is None else self._end
+        is_long = now > self._end and len(self.steps) >= self._least
+        return is_long or len(self._faults) >= self.FAULTS_MAX
 
     def step(self, text: str) -> None:
         """Note a step before it is taken."""
@@ -134,11 +140,17 @@ class Diary:
             latest = "\n".join(f"    {step}" for step in self.steps[-self.LATEST :])
             self._faults[kind] = f"{kind} at step {len(self.steps)}: {text}\n{latest}"
 
-    def close(self) -> None:
-        """Tell the seed and the steps, and fail with all faults."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Tell the seed, after a failure all steps too, and fail with all faults."""
         print(f"seed {self.seed}, {len(self.steps)} steps")
-        again = f"QUICKSAND_WALK_SEED={self.seed} walks it again ({len(self.steps)} steps)"
-        assert not self._faults, "\n\n".join([again, *self._faults.values()])
+        if self._faults or kind is not None:
+            print(*self.steps, sep="\n")
+        if kind is None:
+            again = f"QUICKSAND_WALK_SEED={self.seed} walks it again ({len(self.steps)} steps)"
+            assert not self._faults, "\n\n".join([again, *self._faults.values()])
 
 
 def brief(value: Any) -> str:

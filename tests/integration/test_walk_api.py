@@ -479,15 +479,13 @@ class Walk:
 
 
 async def walk(seed: int, seconds: float, place: Path) -> None:
-    diary = Diary(seed, seconds)
-    with warnings.catch_warnings():
+    with Diary(seed, seconds) as diary, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of saves that are not trusted
         try:
             await Walk(random.Random(seed), diary, place).run()
         finally:
             for entry in Sandbox.list():
                 await Sandbox.open(entry.id, to_end_it=True).kill()
-    diary.close()
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ import functools
 import inspect
 import os
 import re
-from collections.abc import AsyncIterable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar, cast
 
 from quicksand.base.errors import ConfigError
@@ -46,14 +46,21 @@ def _is_mapping(value: Any) -> bool:
     return is_mapping and all(isinstance(one, str) for pair in value.items() for one in pair)
 
 
+def _is_source(value: Any) -> bool:
+    return hasattr(value, "read") or isinstance(value, Iterable | AsyncIterable)
+
+
 _FUNCTION = _Kind("a function", callable)
+_BYTES = _Kind("bytes", lambda value: isinstance(value, bytes | bytearray | memoryview))
 
 _KINDS: Mapping[str, _Kind] = {
     "str": _Kind("a string", lambda value: isinstance(value, str)),
     "bool": _Kind("True or False", lambda value: isinstance(value, bool)),
     "int": _Kind("a whole number", _is_whole),
     "float": _Kind("a number", lambda value: _is_whole(value) or isinstance(value, float)),
-    "bytes": _Kind("bytes", lambda value: isinstance(value, bytes | bytearray | memoryview)),
+    "bytes": _BYTES,
+    "memoryview": _BYTES,
+    "StdinSource": _Kind("text, bytes, a file or what yields them", _is_source),
     "Path": _Kind("a path", lambda value: isinstance(value, os.PathLike)),
     "Sequence[str]": _Kind("a list of strings", lambda value: _is_list(value, str)),
     "Sequence[str | None]": _Kind(
@@ -90,7 +97,7 @@ def check_arguments(
     for name, value in (*zip(parameters, words, strict=False), *named.items()):
         kinds = parameters.get(name, ())
         if kinds and not any(kind.fits(value) for kind in kinds):
-            wanted = " or ".join(kind.words for kind in kinds)
+            wanted = " or ".join(dict.fromkeys(kind.words for kind in kinds))
             raise ConfigError(f"{name} must be {wanted}, not {_shown(value)}")
 
 

@@ -7,6 +7,7 @@ import contextlib
 import struct
 from typing import TYPE_CHECKING, Any, Final
 
+from quicksand.base.arguments import checked_methods
 from quicksand.base.errors import AgentProtocolError, AgentRefusedError, ConfigError
 from quicksand.guest.agent import values
 from quicksand.guest.agent.channel import ALL_OUTPUT
@@ -24,6 +25,7 @@ CAPABILITY = "dial"
 PORT_MAX = 65535
 
 
+@checked_methods
 class GuestConnection(Carried):
     """A connection to or from a program in the guest. Bytes are read and written at the other
     side's pace. One task may read while another one writes.
@@ -169,6 +171,7 @@ _LENGTH = struct.Struct("!H")
 """The header of each datagram in the stream (docs/internals/agent-protocol.md)."""
 
 
+@checked_methods
 class GuestDatagrams(Carried):
     """A UDP socket in the guest that is connected to a service, made by `Sandbox.dial_udp`. As on a
     network, datagrams may be lost silently: if nobody listens, if the guest cannot send them, or if

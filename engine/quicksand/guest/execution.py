@@ -11,6 +11,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Ma
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
+from quicksand.base.arguments import checked_methods
 from quicksand.base.error_text import printable
 from quicksand.base.errors import (
     AgentProtocolError,
@@ -176,6 +177,7 @@ class ExitStatus:
             ) from error
 
 
+@checked_methods
 class Command:
     """A command that runs in the guest, made by `Sandbox.spawn`. Leaving ``async with`` ends it.
 

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from quicksand.base.arguments import checked_methods
 from quicksand.base.errors import AgentProtocolError, StateError
 from quicksand.guest.agent import values
 from quicksand.guest.agent.channel import Channel
@@ -93,6 +94,7 @@ class ShellInfo:
             raise AgentProtocolError("the agent lists a terminal that makes no sense") from error
 
 
+@checked_methods
 class Shell:
     """A connection to a terminal. `detach` leaves the terminal running; `close` ends it.
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
+from quicksand.base.arguments import checked_methods
 from quicksand.base.errors import AgentProtocolError
 from quicksand.guest.agent import values
 from quicksand.guest.execution import ExecuteResult, StdinSource
@@ -58,6 +59,7 @@ class Login:
             raise AgentProtocolError("the agent describes a user that makes no sense") from error
 
 
+@checked_methods
 class SandboxUser:
     """A user of a sandbox's guest, and commands that run as this user."""
 

@@ -11,6 +11,9 @@ import pytest
 from quicksand import ConfigError, Sandbox, Snapshot, saves
 from quicksand.base.arguments import checked, checked_methods
 from quicksand.base.paths import Paths
+from quicksand.guest.connections import GuestConnection, GuestDatagrams
+from quicksand.guest.execution import Command
+from quicksand.guest.shell import Shell
 
 
 class Thing:
@@ -128,7 +131,10 @@ async def test_public_functions_refuse_what_is_of_another_type(places: Paths) ->
         *(lambda: sandbox.save(None), lambda: sandbox.fork(count=1, at=0.5)),
         *(lambda: sandbox.clone(None), lambda: sandbox.files.list(3)),
         *(lambda: sandbox.pin_checkpoint("a", "no"), lambda: sandbox.stop(grace="1")),
-        lambda: sandbox.files.write_extents("/f", chunks),
+        *(
+            lambda: sandbox.files.write_extents("/f", chunks),
+            lambda: sandbox.files.write("/f", None),
+        ),
     )
     for call in calls:
         with pytest.raises(ConfigError, match=" must be "):
@@ -142,6 +148,18 @@ async def test_public_functions_refuse_what_is_of_another_type(places: Paths) ->
         Sandbox(image="debian", progress_callback="loud")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="is neither a mount nor a path of the guest"):
         await sandbox.unmount(8080)
+
+
+@pytest.mark.parametrize(
+    ("owner", "method"),
+    [
+        *((Command, "write"), (Command, "feed"), (Shell, "write"), (Shell, "resize")),
+        *((GuestConnection, "write"), (GuestDatagrams, "send")),
+    ],
+)
+async def test_what_is_open_in_a_guest_refuses_them_too(owner: type, method: str) -> None:
+    with pytest.raises(ConfigError, match=" must be "):
+        await getattr(owner, method)(object(), 3.5)
 
 
 def test_the_last_bytes_of_a_log_may_be_more_than_there_are(places: Paths) -> None:

@@ -45,7 +45,7 @@ def delegated() -> list[str]:
         if not name.startswith("_")
         and not isinstance(method, staticmethod | classmethod)
         and callable(getattr(method, "fget", method))
-        and hasattr(getattr(method, "fget", method), "__wrapped__")
+        and inspect.unwrap(getattr(method, "fget", method)).__module__ != Sandbox.__module__
     )
 
 
