@@ -27,7 +27,6 @@ from quicksand.saves.store import SaveStore
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
 from tests.conftest import fake_qemu
-from tests.each import each
 from tests.unit.base.test_files import locked_elsewhere
 from tests.unit.cli.run_cli import make_stopped
 from tests.unit.cli.test_templates import make_template
@@ -197,7 +196,7 @@ def test_clean_asks_and_does_nothing_where_nobody_can_answer(capsys: Output) -> 
     assert run(["clean", "--json"]) == Exit.USAGE
 
 
-@each(("answer", "code"), [(True, Exit.OK), (False, Exit.FAILURE)])
+@pytest.mark.parametrize(("answer", "code"), [(True, Exit.OK), (False, Exit.FAILURE)])
 def test_clean_does_what_it_is_told(
     monkeypatch: pytest.MonkeyPatch, capsys: Output, answer: bool, code: Exit
 ) -> None:
