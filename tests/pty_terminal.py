@@ -22,6 +22,8 @@ from quicksand_vt import Terminal as Emulator
 from tests.conftest import wait_for
 
 QUIT_AGAIN_S = 0.5
+QUESTION_MAX = 4096
+"""Bytes of the longest question of `answers`."""
 METERED, METERED_S = 256, 0.05
 """Bytes of one read from a slow line, and how much of its time may be made up for."""
 ON_ITS_TERMINAL = 'exec <>"$0" >&0 2>&0; exec "$@"'
@@ -244,7 +246,9 @@ class PtyTerminal:
         self.output += data
         self.times.append((now, len(self.output)))
         self._screen.feed(data)
-        unseen = bytes(self.output[self._answered_to :])
+        # Of a long output only what may hold the end of a question.
+        begin = max(self._answered_to, len(self.output) - len(data) - QUESTION_MAX)
+        unseen = bytes(self.output[begin:])
         found = [
             (match.start(), match.end(), answer)
             for question, answer in self._answers
