@@ -77,25 +77,39 @@ _KINDS: Mapping[str, _Kind] = {
 }
 
 
+class _Declared(NamedTuple):
+    kinds: Mapping[str, tuple[_Kind, ...]]
+    """The kinds that each parameter takes; none where it is not checked."""
+    places: tuple[str, ...]
+    """The parameters that take arguments without a name, in order."""
+    rest: str
+    """The one that takes all further ones; "" if there is none."""
+
+
 @functools.cache
-def _parameters(function: Callable[..., Any]) -> Mapping[str, tuple[_Kind, ...]]:
-    """Return the kinds that each parameter takes, in order; none where it is not checked."""
+def _declared(function: Callable[..., Any]) -> _Declared:
     found: dict[str, tuple[_Kind, ...]] = {}
+    places, rest = [], ""
     for name, one in inspect.signature(function).parameters.items():
         declared = _BARS_OUTSIDE.split(str(one.annotation))
         kinds = [_FUNCTION if d.startswith("Callable[") else _KINDS.get(d) for d in declared]
-        is_checked = None not in kinds and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+        is_checked = None not in kinds and one.kind is not one.VAR_KEYWORD
         found[name] = tuple(kind for kind in kinds if kind) if is_checked else ()
-    return found
+        if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD):
+            places.append(name)
+        elif one.kind is one.VAR_POSITIONAL:
+            rest = name
+    return _Declared(found, tuple(places), rest)
 
 
 def check_arguments(
     function: Callable[..., Any], words: Sequence[Any], named: Mapping[str, Any]
 ) -> None:
     """Raise ConfigError for an argument that is of no type that ``function`` declares for it."""
-    parameters = _parameters(function)
-    for name, value in (*zip(parameters, words, strict=False), *named.items()):
-        kinds = parameters.get(name, ())
+    kinds_of, places, rest = _declared(function)
+    given = zip((*places, *[rest] * (len(words) - len(places))), words, strict=False)
+    for name, value in (*given, *named.items()):
+        kinds = kinds_of.get(name, ())
         if kinds and not any(kind.fits(value) for kind in kinds):
             wanted = " or ".join(dict.fromkeys(kind.words for kind in kinds))
             raise ConfigError(f"{name} must be {wanted}, not {_shown(value)}")

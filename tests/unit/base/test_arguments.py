@@ -167,3 +167,15 @@ def test_the_last_bytes_of_a_log_may_be_more_than_there_are(places: Paths) -> No
     assert sandbox.logs(limit=2**70) == ""
     with pytest.raises(ConfigError, match="limit must be 0 or more bytes, not -1"):
         sandbox.logs(limit=-1)
+
+
+def test_further_arguments_are_those_of_the_parameter_that_takes_them() -> None:
+    @checked
+    def press(first: str, *keys: str, hold: float = 0.0) -> tuple[str, ...]:
+        return (first, *keys)
+
+    assert press("ctrl", "alt", "t", hold=0.5) == ("ctrl", "alt", "t")
+    with pytest.raises(ConfigError, match="keys must be a string, not 3"):
+        press("ctrl", "alt", 3)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="hold must be a number, not 't'"):
+        press("ctrl", hold="t")  # type: ignore[arg-type]
