@@ -8,16 +8,12 @@ from collections.abc import Callable
 import pytest
 
 from quicksand_tui.ui.app import QuicksandApp
-from tests.unit.app.fakes import FULL, FakeService, until
+from tests.unit.app.fakes import FULL, FakeService, toasts, until
 
 
 def fail() -> None:
     secret = "of a local variable"
     raise NameError(f"no such name in {len(secret)} characters")
-
-
-def told(app: QuicksandApp) -> list[str]:
-    return [notification.message for notification in app._notifications]
 
 
 async def test_a_fault_of_work_that_nobody_waits_for_is_a_toast_and_the_app_goes_on(
@@ -26,8 +22,8 @@ async def test_a_fault_of_work_that_nobody_waits_for_is_a_toast_and_the_app_goes
     app = QuicksandApp(FakeService(FULL))
     async with app.run_test(size=(120, 40)):
         asyncio.get_running_loop().call_soon(fail)
-        await until(lambda: told(app))
-        assert told(app)[0].startswith("quicksand-tui has made a mistake: please report it, with")
+        await until(lambda: toasts(app))
+        assert toasts(app)[0].startswith("quicksand-tui has made a mistake: please report it, with")
     assert "a fault of ours: NameError: no such name in 19 characters" in faults()
 
 
