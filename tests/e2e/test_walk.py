@@ -493,7 +493,8 @@ class Walk:
     def _shown(self) -> dict[str, str] | None:
         """Go to the two lists, and return what they show; None if they do not come."""
         # Where there is no pane, the second key would ask whether to delete a sandbox.
-        if "ctrl-]" in self._line.text:
+        text = self._line.text
+        if "ctrl-]" in text or "1 Sandboxes" not in text:
             self._send(PREFIX_KEY, "d")
         self._send("\x1b", "\x1b", "\x1b", "\x1b", "2")
         saves = self._rows(_SAVE)
