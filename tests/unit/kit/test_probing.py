@@ -9,7 +9,7 @@ import re
 import signal
 import sys
 import termios
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -194,7 +194,7 @@ def test_a_signal_while_the_app_runs(number: signal.Signals, is_running: bool) -
         "t.RawDriver.stop_application_mode = fail",
     ],
 )
-def test_an_exception_anywhere(where: str) -> None:
+def test_an_exception_anywhere(where: str, faults: Callable[[], str]) -> None:
     with PtyTerminal(
         [sys.executable, "-c", RAISING.format(where=where)], answers=WHOLE
     ) as terminal:
@@ -206,7 +206,11 @@ def test_an_exception_anywhere(where: str) -> None:
             terminal.type(b"q")
         assert terminal.ends() == 1
         given_back(terminal)
-        assert b"this is a test" in terminal.output
+        if "__init__" in where:  # raised to the command, which notes it
+            assert b"this is a test" in terminal.output
+        else:
+            assert b"has made a mistake" in terminal.output
+            assert "RuntimeError: this is a test" in faults()
 
 
 POINTING = """
