@@ -41,6 +41,9 @@ python_use_unqualified_type_names = True
 FROM_ROOT = {"index": "README.md", "changes": "CHANGELOG.md", "contributing": "CONTRIBUTING.md"}
 """Pages that are files of the root directory. What is in a page's own file follows."""
 
+_PACKAGE = re.compile(r"\[([^\]]+)\]\((?!https?:)[^)\s]*/README\.md\)")
+"""A link to a package's own page, which is none of the site: its words stay."""
+
 _LINK = re.compile(r"\]\((?!https?:|#)([^)\s]+)\)")
 
 
@@ -49,8 +52,12 @@ def _fill(app: Any, name: str, source: list[str]) -> None:
     if name == "reference/commands":
         source[0] = manual.markdown()
     elif name in FROM_ROOT:
-        text = (ROOT / FROM_ROOT[name]).read_text(encoding="utf-8")
+        text = _PACKAGE.sub(r"\1", (ROOT / FROM_ROOT[name]).read_text(encoding="utf-8"))
         source[0] = f"{_LINK.sub(_moved, text)}\n{source[0]}"
+    else:
+        source[0] = _PACKAGE.sub(r"\1", source[0])
+        for page, file in FROM_ROOT.items():
+            source[0] = source[0].replace(f"](../../{file}", f"](/{page}.md")
 
 
 def _moved(link: re.Match[str]) -> str:
