@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from quicksand.base.effort import note, note_fault
+from quicksand.base.effort import note
+from quicksand.base.faults import MARK
 
 from tests.walks import FAULT, Diary, Logs
 
@@ -32,7 +33,7 @@ def test_only_faults_of_ours_are_read_in_logs_and_only_once(tmp_path: Path) -> N
     (tmp_path / "sandboxes" / "a").mkdir(parents=True)
     logs = Logs(tmp_path)
     note(tmp_path / "engine.log", "could not ask the guest: FileNotFoundError: no such file")
-    note_fault(NameError("name 'x' is not defined"), tmp_path / "sandboxes" / "a" / "engine.log")
+    note(tmp_path / "sandboxes" / "a" / "engine.log", f"{MARK}NameError: name 'x' is not defined")
     [line] = logs.faults()
     assert "a fault of ours: NameError" in line
     assert not [*logs.faults()]
