@@ -39,8 +39,8 @@ PACKAGES_ALONE = (
     "quicksand_wheels",
 )
 TYPED_TWICE = ("engine/", "extras/", "images/", "quicksand_tui/", "smb3/", "terminal/")
-"""What basedpyright checks (`include` in pyproject.toml): each file by itself here, all in a minute
-by `make check`."""
+"""The directories that basedpyright checks, as in `include` of pyproject.toml. Here it reads only
+files that have changed; `make check` has it read all, in a minute."""
 NOTES = ROOT / ".pytest_cache" / "v" / "quicksand" / "seconds"
 """Test files and the seconds that they took, as JSON."""
 UNKNOWN_S = 4.0

@@ -113,7 +113,7 @@ class Watch:
         return self._ours[key]
 
     def _is_marked(self, pid: int) -> bool:
-        """Whether its arguments or its variables name a directory of the test's process."""
+        """Whether the arguments or the environment of a process name a directory of our tests."""
         texts = (Path(f"/proc/{pid}/{name}") for name in ("cmdline", "environ"))
         try:
             return any(self._mark in text.read_bytes() for text in texts)

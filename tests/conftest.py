@@ -248,7 +248,8 @@ def places(prepared: Paths) -> Iterator[Paths]:
 
 
 def faults_in(log: Path, start: int = 0) -> str:
-    """What a log has from its first fault on, looked for from the byte ``start`` on."""
+    """The text of a log from its first fault on; "" if there is none. The first ``start`` bytes are
+    passed over."""
     text = log.read_bytes()[start:].decode("utf-8", "replace") if log.exists() else ""
     return text[text.index(MARK) :] if MARK in text else ""
 

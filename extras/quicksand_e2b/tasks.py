@@ -10,7 +10,8 @@ from quicksand.extending import describe_error, is_fault, note_fault
 
 
 def words_of(error: BaseException) -> str:
-    """Returns what is told of an error that nobody has waited for. A fault of ours is noted."""
+    """Returns words for an error of work in the background. A fault of ours goes to the log, and
+    the words say only that there was one, and where."""
     return (
         f"the server has made a mistake; {note_fault(error)}"
         if is_fault(error)

@@ -2,7 +2,7 @@
 
 Loading takes some tenths of a second, mostly for Textual; with the outline, the screen changes
 once and early. It has the looks of the last run, so the first run has none. Rows of sandboxes are
-drawn apart, in `first_list`, whose imports take three times as long as this takes to be drawn.
+drawn in `first_list`, which is imported later: its imports take 17 ms, and the outline 3.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ import sys
 
 from quicksand_smb import seccomp  # before Landlock, which keeps Python from writing the bytecode
 
-# What uses it refuses Windows first.
+# On Windows the functions that need this module are never reached: they refuse before.
 # pyright: reportPossiblyUnboundVariable=false
 if sys.platform != "win32":
     import resource

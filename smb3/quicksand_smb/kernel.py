@@ -13,7 +13,8 @@ import struct
 import sys
 from _thread import _local
 
-# What uses it refuses Windows first, or has a descriptor that only Linux gives.
+# On Windows the functions that need this module are never reached: they refuse before, or need a
+# descriptor that only Linux gives.
 # pyright: reportPossiblyUnboundVariable=false
 if sys.platform != "win32":
     import fcntl

@@ -24,7 +24,7 @@ from quicksand.things.status import Status
 
 from quicksand_tui.actions.all_actions import ACTIONS, Scope
 from quicksand_tui.actions.line import verbs_of
-from tests.conftest import Patience
+from tests.conftest import wait_for
 from tests.e2e.test_app_tmux import nothing_runs_on
 from tests.e2e.tmux import Terminal
 from tests.pty_terminal import WHOLE, PtyTerminal
@@ -164,6 +164,15 @@ PASTES = (
     "\x9b2J",
     "line\n" * 400,
 )
+
+
+def comes(condition: Callable[[], bool], seconds: float) -> bool:
+    """Whether a condition is true within that time."""
+    try:
+        wait_for(condition, what="what may also not come", timeout=seconds)
+    except AssertionError:
+        return False
+    return True
 
 
 class Line(Protocol):
@@ -418,10 +427,7 @@ class Walk:
         key, command = self._draws.choice("sf"), self._draws.choice(COMMANDS)
         self._diary.step(f"shell {key!r}: {command!r}")
         self._send(key)
-        with contextlib.suppress(AssertionError):
-            patience = Patience(4)
-            while "# " not in self._line.text and not patience.is_over():
-                time.sleep(0.1)
+        comes(lambda: "# " in self._line.text, 4)
         self._send(command, "\r")
 
     def _paste(self) -> None:
@@ -508,23 +514,23 @@ class Walk:
     def _rows(self, row: re.Pattern[str]) -> list[re.Match[str]] | None:
         """The rows of the list of sandboxes, of which there always are, or of the other one, once
         it is shown."""
-        patience = Patience(PAINTED_S)
-        while not patience.is_over():
-            shown = rows_of(self._line.text, "1 Sandboxes")
-            is_read = shown and not any("Reading" in line for line in shown)
-            if shown and is_read and any(map(_SANDBOX.match, shown)) is (row is _SANDBOX):
-                return [found for line in shown if (found := row.match(line))]
-            time.sleep(0.1)
-        return None
+        shown: list[str] = []
+
+        def is_shown() -> bool:
+            shown[:] = rows_of(self._line.text, "1 Sandboxes") or ()
+            is_read = bool(shown) and not any("Reading" in line for line in shown)
+            return is_read and any(map(_SANDBOX.match, shown)) is (row is _SANDBOX)
+
+        if not comes(is_shown, PAINTED_S):
+            return None
+        return [found for line in shown if (found := row.match(line))]
 
     def _leave(self) -> None:
         """Quit. A dialog whose key was pressed before may still be on its way."""
         deadline = time.monotonic() + ANSWER_S
         while self._line.has_ended() is None and time.monotonic() < deadline:
             self._send("\x1b", "\x1b", "q")
-            patience = Patience(PAINTED_S)
-            while self._line.has_ended() is None and not patience.is_over():
-                time.sleep(0.1)
+            comes(lambda: self._line.has_ended() is not None, PAINTED_S)
         if (status := self._line.has_ended()) != 0:
             self._diary.fault(f"quits with {status}", self._line.text)
         self._stack.pop_all().close()

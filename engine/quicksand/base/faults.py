@@ -19,7 +19,7 @@ from quicksand.base.errors import PathError, QuicksandError
 from quicksand.base.paths import paths
 
 MARK = "a fault of ours: "
-"""What a fault's first line in the log has behind the time and the process."""
+"""Begins the text of a fault in the log, after the time and the process's id."""
 
 MESSAGE_MAX = 300
 """The most characters that are noted of a fault's message."""
@@ -35,8 +35,8 @@ SIZE_MAX = LOG_MAX // 4
 
 
 def is_fault(error: BaseException) -> bool:
-    """Whether an exception that nobody has handled is a fault of the program: errors of the engine
-    and of the host are not, nor is the end of a task or of the program."""
+    """Whether an unhandled exception is a fault of the program. Errors of the engine and the host
+    are none, and neither is the end of a task or of the program."""
     return isinstance(error, Exception) and not isinstance(error, QuicksandError | OSError)
 
 
