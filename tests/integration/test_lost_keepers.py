@@ -69,6 +69,11 @@ def root_of(places: Paths, sandbox: Sandbox) -> Path:
     return sandbox_dir(places, sandbox.id).root
 
 
+def has_ended(root: Path) -> bool:
+    """Whether nothing of a sandbox runs, and nobody is about to write how it ended."""
+    return not processes_of(root) and Sandbox.list()[0].status is not Status.STOPPING
+
+
 def pids(root: Path, kind: ProcessKind) -> list[int]:
     return [process.pid for process in processes_of(root) if process.kind is kind]
 
@@ -172,7 +177,7 @@ async def test_a_child_of_its_owner_keeps_nothing_alive_under_an_adopted_keeper(
         assert pids(root, ProcessKind.QEMU), "its owner lives"
         owner.kill()
         await asyncio.to_thread(owner.wait)
-        await asyncio.to_thread(wait_for, lambda: not processes_of(root), what="the end of all")
+        await asyncio.to_thread(wait_for, lambda: has_ended(root), what="the end of all")
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(owner.pid, signal.SIGKILL)
@@ -202,7 +207,7 @@ async def test_killing_owner_and_keeper_leaves_nothing_that_runs(places: Paths, 
         assert pids(root, ProcessKind.QEMU), "its owner lives"
         owner.kill()
     await owner.wait()
-    wait_for(lambda: not processes_of(root), what="the end of all")
+    wait_for(lambda: has_ended(root), what="the end of all")
     wait_for(lambda: not is_locked(root / "lock"), what="the lock")
     await Sandbox.open("owned").stop()
     wait_for(lambda: not list(places.runtime.glob("*")), what="its files to go")
@@ -255,7 +260,7 @@ async def test_a_sandbox_without_its_runtime_files_can_be_ended(
     assert "kill box" in hint_of(caught.value)
     await Sandbox.open("box", to_end_it=True).kill()
     assert Sandbox.list()[0].status is Status.STOPPED
-    wait_for(lambda: not processes_of(root), what="the end of all")
+    wait_for(lambda: has_ended(root), what="the end of all")
     again = Sandbox.open("box")
     await again.start()
     assert (await again.execute("echo again")).stdout == "again\n"
