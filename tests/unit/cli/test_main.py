@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import redirect_stdout
+from io import BytesIO, TextIOWrapper
 
 import click
 import pytest
@@ -12,7 +14,7 @@ from quicksand.base.paths import Paths
 
 from quicksand_tui.cli.click_commands import cli, load
 from quicksand_tui.cli.main import run
-from quicksand_tui.cli.output import MEANINGS, Exit
+from quicksand_tui.cli.output import COMPLETE_VARIABLE, MEANINGS, Exit
 from quicksand_tui.verbs.index import all_verbs
 from quicksand_tui.verbs.verb import AnyVerb
 from tests.each import each
@@ -234,15 +236,15 @@ def test_completions_for_bash_are_valid_bash() -> None:
 
 
 def complete(words: str, position: int) -> list[str]:
-    result = quicksand(
-        env={
-            "_QUICKSAND_TUI_COMPLETE": "bash_complete",
-            "COMP_WORDS": words,
-            "COMP_CWORD": str(position),
-        }
-    )
-    assert result.returncode == 0, result.stderr
-    return [line.partition(",")[2] for line in result.stdout.decode().splitlines()]
+    """What bash is given for the word at a position (the program is 0)."""
+    asked = {"COMP_WORDS": words, "COMP_CWORD": str(position)}
+    told = BytesIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(TextIOWrapper(told)) as stdout:
+        for name, value in {COMPLETE_VARIABLE: "bash_complete", **asked}.items():
+            patch.setenv(name, value)
+        assert run([]) == Exit.OK
+        stdout.flush()
+    return [line.partition(",")[2] for line in told.getvalue().decode().splitlines()]
 
 
 def test_names_are_completed(places: Paths) -> None:

@@ -47,7 +47,7 @@ def there(
     )
 
 
-@pytest.fixture(params=["sshd", "no sshd"])
+@pytest.fixture(params=["no sshd", pytest.param("sshd", marks=pytest.mark.soak)])
 def far(request: pytest.FixtureRequest, places: Paths) -> Iterator[FarHost]:
     """A machine that is reached over ssh. Nothing of it is left at the end."""
     if request.param == "sshd" and find_sshd() is None:
@@ -88,6 +88,7 @@ def test_ssh_asks_on_the_terminal_of_a_command(places: Paths, tmp_path: Path) ->
         assert b"cannot connect to" in refused.stderr
 
 
+@pytest.mark.parametrize("far", ["sshd", "no sshd"], indirect=True)
 def test_exit_codes_errors_and_streams_are_those_of_the_other_machine(far: FarHost) -> None:
     found = there(far, "logs", "web")
     assert found.returncode == 1
@@ -96,24 +97,17 @@ def test_exit_codes_errors_and_streams_are_those_of_the_other_machine(far: FarHo
     assert there(far, "exec", "web", "--", "true").returncode == 125
 
 
-@pytest.mark.parametrize(
-    "line",
-    ["checkpoint web x", "stop nope", "checkpoint rm web x y", "clone web -n 2 --name a"],
-)
-def test_what_is_wrong_with_a_sandbox_is_told_as_of_one_here(
-    far: FarHost, places: Paths, line: str
-) -> None:
+def test_what_is_wrong_with_a_sandbox_is_told_as_of_one_here(far: FarHost, places: Paths) -> None:
     make_stopped(places, "web")
-    here = subprocess.run(
-        [*MODULE, *line.split()], capture_output=True, env=far.environ(), timeout=60, check=False
-    )
-    found = there(far, *line.split())
-    assert here.returncode > 0
-    assert (found.returncode, found.stdout, found.stderr) == (
-        here.returncode,
-        here.stdout,
-        here.stderr,
-    )
+    for line in ("checkpoint web x", "stop nope", "clone web -n 2 --name a"):
+        here = quicksand(*line.split())
+        found = there(far, *line.split())
+        assert here.returncode > 0
+        assert (found.returncode, found.stdout, found.stderr) == (
+            here.returncode,
+            here.stdout,
+            here.stderr,
+        ), line
 
 
 def test_a_change_is_made_there(far: FarHost, places: Paths) -> None:
