@@ -6,6 +6,7 @@ import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -13,36 +14,46 @@ from _pytest.mark import ParameterSet
 
 Test = Callable[..., Any]
 Names = Callable[[Any], object] | Iterable[object] | None
+NAME_MAX = 2000
+"""Characters of what is told of a case."""
 
 
 def each(
     names: str | Sequence[str],
-    values: Iterable[object],
+    values: Iterable[object] | Callable[[], Iterable[object]],
     *,
     ids: Names = None,
 ) -> Callable[[Test], Test]:
     """Does what `pytest.mark.parametrize` does, within one test: all values are tried, and those
     with which it failed are named. It is for tests that take a moment and nothing from a fixture
-    but what all values may share; `tmp_path`, `monkeypatch` and `capsys` are new for each."""
+    but what all values may share; `tmp_path`, `monkeypatch` and `capsys` are new for each. Values
+    of megabytes are made by a function as the test runs: a fork takes longer the more there is."""
     words = [name.strip() for name in names.split(",")] if isinstance(names, str) else [*names]
-    cases = [*_cases(words, values, ids)]
+    if callable(values):
+        made = values
+    else:
+        made = partial(iter, [*values])
+        for _ in _cases(words, made(), ids):
+            pass  # what is wrong with one is told as the file is read
 
     def loop(test: Test) -> Test:
         @functools.wraps(test)
         def tried(**given: Any) -> None:
             failed: list[Exception] = []
-            for number, (name, case) in enumerate(cases):
+            number = -1
+            for number, (name, case) in enumerate(_cases(words, made(), ids)):
                 with _noted(failed, words, name), _own(given, number) as own:
                     test(**own, **case)
-            _tell(failed, len(cases))
+            _tell(failed, number + 1)
 
         @functools.wraps(test)
         async def tried_async(**given: Any) -> None:
             failed: list[Exception] = []
-            for number, (name, case) in enumerate(cases):
+            number = -1
+            for number, (name, case) in enumerate(_cases(words, made(), ids)):
                 with _noted(failed, words, name), _own(given, number) as own:
                     await test(**own, **case)
-            _tell(failed, len(cases))
+            _tell(failed, number + 1)
 
         whole: Any = tried_async if inspect.iscoroutinefunction(test) else tried
         known = inspect.signature(test)
@@ -54,11 +65,11 @@ def each(
 
 
 @contextlib.contextmanager
-def _noted(failed: list[Exception], words: list[str], name: str) -> Iterator[None]:
+def _noted(failed: list[Exception], words: list[str], name: Callable[[], str]) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # noqa: BLE001
-        error.add_note(f"with {', '.join(words)}: {name}")
+        error.add_note(f"with {', '.join(words)}: {name()}")
         failed.append(error)
 
 
@@ -84,12 +95,17 @@ def _own(given: dict[str, Any], number: int) -> Iterator[dict[str, Any]]:
 
 def _cases(
     words: list[str], values: Iterable[object], ids: Names
-) -> Iterator[tuple[str, dict[str, Any]]]:
+) -> Iterator[tuple[Callable[[], str], dict[str, Any]]]:
     name = ids if callable(ids) else repr
     given = iter(()) if ids is None or callable(ids) else iter(ids)
     for one in values:
         row = ParameterSet.extract_from(one, force_tuple=len(words) == 1)
         assert not row.marks, "a mark is for all cases: use pytest.mark.parametrize"
         assert len(row.values) == len(words), (words, row.values)
-        told = ", ".join(str(name(value)) for value in row.values)
-        yield str(row.id or next(given, told)), dict(zip(words, row.values, strict=True))
+        known = row.id or next(given, None)
+        yield partial(_name, known, name, row.values), dict(zip(words, row.values, strict=True))
+
+
+def _name(known: object, name: Callable[[Any], object], values: Sequence[object]) -> str:
+    told = known or ", ".join(str(name(value)) for value in values)
+    return str(told)[:NAME_MAX]

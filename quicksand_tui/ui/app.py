@@ -368,8 +368,8 @@ class QuicksandApp(App[int]):
     # Shells in panes
 
     @on(LineInput.Settled)
-    async def _settle(self) -> None:
-        await self.key_routing.settle()
+    async def _settle(self, event: LineInput.Settled) -> None:
+        await self.key_routing.settled(event.field)
 
     @on(RawInput)
     async def _type_raw(self, event: RawInput) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 HELD_S = 2.0
-"""Seconds after which held keys go on in any case: the input may have been removed meanwhile."""
+"""Seconds after which held keys go on in any case."""
 
 
 class KeyRouting:
@@ -39,6 +39,8 @@ class KeyRouting:
         self._held: list[events.Key] | None = None
         """Keys that were read behind one that may end an input; None if there is none on its
         way."""
+        self._ending: LineInput | None = None
+        """The input that the one before them may end."""
         self._patience: Timer | None = None
 
     def drops(self, event: events.Key) -> bool:
@@ -55,14 +57,19 @@ class KeyRouting:
         """Holds the keys behind one that was sent to an input which it may end: they are for
         whatever has the focus then."""
         if event.is_forwarded and isinstance(to, LineInput) and event.key in to.ENDING:
-            self._held = []
+            self._held, self._ending = [], to
             self._patience = self._app.set_timer(HELD_S, self.settle)
+
+    async def settled(self, field: LineInput) -> None:
+        """Lets the held keys go on if they wait for that input."""
+        if field is self._ending:
+            await self.settle()
 
     async def settle(self) -> None:
         """Lets the held keys go on, in their order."""
         if self._patience is not None:
             self._patience.stop()
-        held, self._held, self._patience = self._held or [], None, None
+        held, self._held, self._patience, self._ending = self._held or [], None, None, None
         for key in held:
             await self._app.on_event(key)
 

@@ -25,13 +25,18 @@ if TYPE_CHECKING:
 class LineInput(Input):
     """An input that keeps the order of fast typing. Textual sends bound keys such as Backspace to
     the app and back, while later letters are already inserted; this input handles them at once.
-    Keys behind one that may end it wait until the app has handled that (`Settled`)."""
+    Keys behind one that may end it wait until the app has handled that, or it is gone (`Settled`).
+    """
 
     ENDING: ClassVar = frozenset({"enter", "escape"})
     """Keys that may end it."""
 
     class Settled(Message):
         """All that a key has led to so far has come up to whoever gets this message."""
+
+        def __init__(self, field: LineInput) -> None:
+            super().__init__()
+            self.field = field
 
     def takes(self, event: events.Key) -> bool:
         """Whether a key has an effect here. The app sees such a key only if it was on its way to
@@ -41,7 +46,11 @@ class LineInput(Input):
     async def _on_key(self, event: events.Key) -> None:
         await self._take_key(event)
         if event.key in self.ENDING:
-            self.post_message(self.Settled())
+            self.post_message(self.Settled(self))
+
+    def on_unmount(self) -> None:
+        # What it has posted just before it was removed comes up to nobody.
+        self.app.post_message(self.Settled(self))
 
     async def _take_key(self, event: events.Key) -> None:
         action = None if event.is_printable else action_bound_to(self, event.key)

@@ -19,7 +19,14 @@ from quicksand_tui.widgets.inputs import LineInput
 from tests.each import each
 from tests.unit.app.fakes import KEPT, FakeService, shown, toasts, until
 
-NAMES = {" ": "space", ":": "colon", ".": "full_stop", "\x1b": "escape", "\r": "enter"}
+NAMES = {
+    " ": "space",
+    ":": "colon",
+    "?": "question_mark",
+    ".": "full_stop",
+    "\x1b": "escape",
+    "\r": "enter",
+}
 
 
 def type_at_once(app: QuicksandApp, text: str) -> None:
@@ -129,6 +136,23 @@ async def test_keys_behind_the_command_for_many_are_no_part_of_it() -> None:
         await until(lambda: app.focused is not field)
         await pilot.pause()
         assert field.value == "make"
+
+
+@each("line", ["", "theme nord", "new debian"])
+@each("ending", ["\x1b", "\r"], ids=["escape", "enter"])
+async def test_keys_behind_a_command_line_wait_for_no_deadline(
+    ending: str, line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(key_routing, "HELD_S", 600.0)
+    async with shown(FakeService(KEPT), size=(120, 36)) as (app, pilot):
+        await pilot.press("colon")
+        await until(lambda: isinstance(app.focused, LineInput))
+        type_at_once(app, f"{line}{ending}")
+        if ending == "\r" and line.startswith("new"):
+            await until(lambda: isinstance(app.screen, FormScreen))
+            type_at_once(app, "\x1b")
+        type_at_once(app, "?")
+        await until(lambda: isinstance(app.screen, HelpScreen))
 
 
 async def test_held_keys_go_on_if_their_input_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,7 +33,10 @@ def test_values_are_there_in_the_next_run(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-@each("text", ["", "[]", "{", '"x"', "\0", "[" * 100_000, "\udcff", " " * 20_000_000])
+@each(
+    "text",
+    lambda: ["", "[]", "{", '"x"', "\0", "[" * 100_000, "\udcff", " " * 20_000_000],
+)
 def test_a_file_that_makes_no_sense_is_forgotten(tmp_path: Path, text: str) -> None:
     path = tmp_path / "app.json"
     path.write_bytes(text.encode("utf-8", "surrogateescape"))

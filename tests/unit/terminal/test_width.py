@@ -6,6 +6,7 @@ import ctypes
 import locale
 import re
 import unicodedata
+from collections.abc import Iterator
 
 import pytest
 from quicksand_vt.width import EMOJI_MAX, NARROW, NOT_SHOWN, WIDE, Widths, char_width, cluster_width
@@ -13,13 +14,18 @@ from rich.cells import cell_len
 
 from tests.each import each
 
-EVERY = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]
+
+def every_char() -> Iterator[str]:
+    """A list of them would take 90 MB for as long as the tests run."""
+    return (chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000)
 
 
 @each(("ranges", "width"), [(NARROW, 1), (WIDE, 2)])
 def test_the_ranges_hold_what_they_say(ranges: str, width: int) -> None:
     inside = re.compile(f"[{ranges}]")
-    assert {char for char in EVERY if inside.match(char) and char_width(char) != width} == set()
+    assert {
+        char for char in every_char() if inside.match(char) and char_width(char) != width
+    } == set()
 
 
 @each(
@@ -53,7 +59,7 @@ def test_characters_take_the_columns_that_the_c_library_gives_them() -> None:
     locale.setlocale(locale.LC_CTYPE, "C.UTF-8")
     try:
         libc.wcwidth.argtypes = [ctypes.c_wchar]
-        theirs = {char: libc.wcwidth(char) for char in EVERY}
+        theirs = {char: libc.wcwidth(char) for char in every_char()}
     finally:
         locale.setlocale(locale.LC_CTYPE, before)
     known = [
@@ -103,6 +109,6 @@ def test_a_skin_tone_makes_a_symbol_an_emoji() -> None:
 
 def test_only_some_thousand_widths_are_remembered() -> None:
     widths = Widths()
-    for char in EVERY[:20_000]:
+    for char in map(chr, range(20_000)):
         assert widths[char] == char_width(char)
         assert len(widths) <= Widths.MAX

@@ -359,7 +359,7 @@ async def test_a_missing_image_is_said_to_be_missing(server: Registry, tmp_path:
 
 @each(
     ("path", "answer", "why"),
-    [
+    lambda: [
         ("manifests", (200, {"Content-Type": MANIFEST}, b"[" * 300_000), "no JSON"),
         ("manifests", (200, {"Content-Type": "text/html"}, b"<html>"), "no JSON"),
         ("manifests", (200, {}, b" " * (5 * 1024 * 1024)), "MiB|MB"),
