@@ -51,8 +51,6 @@ async def test_progressive_saves_of_a_running_sandbox(
     assert found == manifest
     async with Sandbox(image="base-tools") as sb:
         assert await say(sb, "ls /root") == "base-tools"
-    async with Sandbox(image="python-env") as sb:
-        assert await say(sb, "ls /root") == "base-tools\npython-env"
 
 
 async def test_a_save_of_a_paused_sandbox_says_what_it_may_lack(
@@ -61,7 +59,6 @@ async def test_a_save_of_a_paused_sandbox_says_what_it_may_lack(
     """Its guest cannot write out what it has in memory."""
     monkeypatch.chdir(tmp_path)
     async with Sandbox(image="debian", name="still") as sb:
-        await say(sb, "echo fresh > /root/file")
         await sb.pause()
         assert (await sb.save("paused")).unsynced
         snapshot = await sb.snapshot(tmp_path / "disk.qcow2")
@@ -69,8 +66,6 @@ async def test_a_save_of_a_paused_sandbox_says_what_it_may_lack(
         await sb.resume()
         assert not (await sb.save("running")).unsynced
     assert Sandbox.validate_save(".quicksand/sandboxes/paused").unsynced
-    async with Sandbox(image="running") as sb:
-        assert await say(sb, "cat /root/file") == "fresh"
 
 
 async def test_a_save_on_stop_also_after_an_error(
@@ -88,12 +83,18 @@ async def test_a_save_on_stop_also_after_an_error(
         assert await say(sb, "cat /root/file") == "again"
 
 
-@pytest.mark.parametrize("mib", [2, pytest.param(64, marks=pytest.mark.soak)])
-async def test_three_generations_with_all_their_bytes(workspace: Path, mib: int) -> None:
+@pytest.mark.parametrize(
+    ("names", "mib"),
+    [(["one", "two"], 2), pytest.param(["one", "two", "three"], 64, marks=pytest.mark.soak)],
+    ids=["two", "three"],
+)
+async def test_generations_have_all_their_bytes(
+    workspace: Path, names: list[str], mib: int
+) -> None:
     sums: dict[str, str] = {}
     first: dict[str, str] = {}
     image = "debian"
-    for generation in ("one", "two", "three"):
+    for generation in names:
         async with Sandbox(image=image, workspace=workspace) as sb:
             for name, known in sums.items():
                 assert await say(sb, f"sha256sum < /root/{name}") == known
@@ -102,17 +103,17 @@ async def test_three_generations_with_all_their_bytes(workspace: Path, mib: int)
         image = generation
         first = first or digests(workspace / "one")
     assert manifest.parent is not None
-    assert manifest.parent.name == "two"
+    assert manifest.parent.name == names[-2]
     assert digests(workspace / "one") == first
-    async with Sandbox(image="three", workspace=workspace) as sb:
-        assert await say(sb, "ls /root") == "one\nthree\ntwo"
+    async with Sandbox(image=names[-1], workspace=workspace) as sb:
+        assert (await say(sb, "ls /root")).split() == sorted(names)
         for name, known in sums.items():
             assert await say(sb, f"sha256sum < /root/{name}") == known
-    one, three = (
+    oldest, newest = (
         {path.stat().st_ino for path in (workspace / name / "overlays").iterdir()}
-        for name in ("one", "three")
+        for name in (names[0], names[-1])
     )
-    assert one < three, "layers are shared, not copied"
+    assert oldest < newest, "layers are shared, not copied"
 
 
 async def test_saves_are_read_by_many_and_changed_by_nobody(workspace: Path) -> None:
