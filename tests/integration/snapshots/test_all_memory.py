@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from quicksand import Sandbox
@@ -22,7 +22,10 @@ from quicksand.snapshots.tracking import ANONYMOUS, LEVELS, VARIABLE, find_level
 from quicksand.snapshots.verified import Verified
 from quicksand.warm import templates
 
+from tests.integration.shared.conftest import places, vm, vm_name
 from tests.kernel import promised_level
+
+__all__ = ["places", "vm", "vm_name"]
 
 pytestmark = pytest.mark.vm
 
@@ -39,11 +42,10 @@ LOADS = (
 BUSY = "while :; do head -c 300k /dev/urandom > /dev/shm/busy; done"
 
 
-@pytest.fixture
-async def vm(places: Paths) -> AsyncIterator[Sandbox]:
-    """With little memory, since all of it is compared each time."""
-    async with Sandbox(image="debian", name="box", memory="256M") as sandbox:
-        yield sandbox
+@pytest.fixture(scope="module")
+def vm_options() -> dict[str, Any]:
+    """Little memory, since all of it is compared each time."""
+    return {"memory": "256M"}
 
 
 @pytest.fixture(autouse=True)
@@ -123,7 +125,7 @@ async def test_a_present_that_is_overwritten_after_its_pause_is_kept_whole(
         await load(
             vm, f"head -c {mib}M /dev/urandom > /dev/shm/a; sha256sum /dev/shm/a > /root/sum"
         )
-        record = registry.find("box").record
+        record = registry.find(vm.id).record
         assert record is not None
         async with working_on(registry, record) as live:
             shape = await find_shape(live)

@@ -54,8 +54,6 @@ async def test_what_is_there_already_is_not_kept_again(stopped: Sandbox) -> None
     kept = [made for made in vm.checkpoints() if made.auto]
     assert 1 <= len(kept) <= 2
     await vm.start(at=kept[0].id)
-    await vm.kill()
-    await vm.start(at=kept[0].id)
     assert await say(vm, "cat /root/f") == "later"
 
 
@@ -89,5 +87,4 @@ async def test_a_start_that_is_cancelled_or_cannot_keep_it_changes_nothing(
         with pytest.raises(DiskSpaceError):
             await vm.start(at="a")
     assert [made.tag for made in vm.checkpoints()] == ["a"]
-    await vm.start()
-    assert await say(vm, "cat /root/f") == "later"
+    assert "/root/f" in [change.path for change in await vm.diff("a")]

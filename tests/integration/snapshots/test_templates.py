@@ -109,42 +109,6 @@ async def test_each_start_is_somebody_else_with_the_hosts_clock(
         assert await is_on_time(two)
 
 
-async def test_a_guest_from_a_template_reboots(places: Paths) -> None:
-    async with Sandbox(image="debian", name="again") as vm:
-        before = await say(vm, "echo kept > /root/f; sync; cat /proc/sys/kernel/random/boot_id")
-        await vm.request("shutdown", {"mode": "reboot", "grace": 1})
-        async with asyncio.timeout(60):
-            while True:
-                try:
-                    now = await say(vm, "cat /proc/sys/kernel/random/boot_id; hostname")
-                except Exception:  # noqa: BLE001 - it is on its way down or up
-                    await asyncio.sleep(0.1)
-                    continue
-                if before not in now:
-                    break
-        assert now.endswith("again")
-        assert await say(vm, "cat /root/f") == "kept"
-
-
-async def test_checkpoints_and_stops_work_as_after_a_boot(places: Paths) -> None:
-    async with Sandbox(image="debian", name="warm") as vm:
-        await say(vm, "echo one > /root/f; echo one > /dev/shm/f")
-        made = await vm.checkpoint("one")
-        assert made.parent is None
-        assert made.bytes_written < 40 * 2**20
-        assert [c.tag for c in vm.checkpoints()] == ["one"]
-        await say(vm, "echo two > /root/f; echo two > /dev/shm/f")
-        await vm.revert("one")
-        assert await say(vm, "cat /root/f /dev/shm/f; hostname") == "one\none\nwarm"
-        await say(vm, "echo three > /root/f")
-        await vm.stop()
-        await vm.start()
-        assert await say(vm, "cat /root/f") == "three"
-        await vm.stop()
-        await vm.start(at="one")
-        assert await say(vm, "cat /root/f /dev/shm/f") == "one\none"
-
-
 @pytest.fixture
 def own_template(prepared: Paths, places: Paths, tmp_path: Path) -> Iterator[Origin]:
     """A copy of the template, to be damaged."""
@@ -196,13 +160,6 @@ async def test_a_damaged_template_is_not_used(
         assert await say(vm, "echo fine") == "fine"
         assert vm.boot_timing.note
     assert not list(place.root.glob("checkpoints/*/node.json")) or part == "node"
-
-
-async def test_other_machines_have_other_templates(places: Paths) -> None:
-    async with Sandbox(image="debian", memory="300M") as vm:
-        assert vm.boot_timing is not None
-        assert vm.boot_timing.mode == "cold boot"
-        assert "no template" in vm.boot_timing.note
 
 
 @pytest.fixture

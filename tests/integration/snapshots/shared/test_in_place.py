@@ -28,7 +28,13 @@ from tests.conftest import wait_for
 from tests.integration.guests import say
 from tests.integration.snapshots.shared.conftest import IN_PLACE
 
-pytestmark = [pytest.mark.vm, pytest.mark.usefixtures("template"), pytest.mark.in_any_form]
+pytestmark = [pytest.mark.vm, pytest.mark.in_any_form]
+
+
+@pytest.fixture(scope="module")
+def vm_options() -> dict[str, Any]:
+    """Little memory, since all of it is compared each time."""
+    return {"memory": "256M"}
 
 
 @pytest.fixture(autouse=True)

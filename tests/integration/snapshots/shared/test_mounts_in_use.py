@@ -14,7 +14,8 @@ from tests.integration.guests import say
 
 pytestmark = pytest.mark.vm
 
-MIB = 1024 * 1024
+SIZE = 512 * 1024
+"""Bytes of a file."""
 
 
 @pytest.fixture
@@ -34,7 +35,7 @@ def digest(path: Path) -> str:
 
 async def write(vm: Sandbox, path: str) -> str:
     """Write a file that has no pattern, and tell nobody to write it to the host."""
-    await say(vm, f"head -c {3 * MIB} /dev/urandom > /dev/shm/source && cp /dev/shm/source {path}")
+    await say(vm, f"head -c {SIZE} /dev/urandom > /dev/shm/source && cp /dev/shm/source {path}")
     return (await say(vm, "sha256sum < /dev/shm/source")).split()[0]
 
 
