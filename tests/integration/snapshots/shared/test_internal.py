@@ -1,5 +1,4 @@
-"""The tier "internal": QEMU's own snapshots. (What ends a VM, and longer ones: the same file
-above.)"""
+"""The tier "internal": QEMU's own snapshots, of a VM that outlives these tests."""
 
 from __future__ import annotations
 
