@@ -83,6 +83,16 @@ async def test_they_diverge_and_outlive_their_source(vm: Sandbox, places: Paths)
     await end(old, new)
 
 
+async def test_a_stopped_sandbox_that_is_cloned_keeps_its_disk(vm: Sandbox) -> None:
+    """What the clone is then: tests/e2e/commands/test_clones.py."""
+    await vm.checkpoint("one")
+    await say(vm, "echo later > /root/f")
+    await vm.stop()
+    (clone,) = await vm.clone()
+    await end(clone)
+    assert "/root/f" in [change.path for change in await vm.diff("one")]
+
+
 async def test_all_or_none(vm: Sandbox, places: Paths) -> None:
     (taken,) = await vm.clone(names=["taken"])
     with pytest.raises(NameTakenError, match="taken"):

@@ -18,7 +18,7 @@ from tests.integration.guests import say
 
 pytestmark = pytest.mark.vm
 
-LENGTH = 14
+LENGTH = 10
 
 
 async def layers_in_qemu(vm: Sandbox, places: Paths) -> int:

@@ -195,7 +195,7 @@ async def test_the_first_start_has_a_template_made_for_the_next(own_cache: Path)
         assert "no template" in vm.boot_timing.note
         # It does not compete with a guest that is at work, as a desktop is after its start.
         await vm.spawn("while :; do :; done", detach=True)
-        for _ in range(50):
+        for _ in range(40):
             assert makers(own_cache)
             assert not list(own_cache.glob("templates/.making-*")), "it boots beside the first one"
             await asyncio.sleep(0.1)
