@@ -25,6 +25,7 @@ from quicksand.saves.save_manifest import check_save
 from quicksand.saves.save_places import HOUSE
 
 from tests.conftest import our_processes, wait_for
+from tests.integration.disks import file_of_save, file_of_stopped
 from tests.integration.saves.test_saves import say
 
 CLIENT = Path(__file__).with_name("accidents_client.py")
@@ -91,8 +92,7 @@ async def test_kill_9_of_the_client_at_any_step(workspace: Path, points: int) ->
     assert check_whole(workspace / "env") == "last"
     left = {path.name for path in (*workspace.iterdir(), *(workspace / HOUSE).iterdir())}
     assert left == {"env", HOUSE, ".lock", ".trash"}
-    async with Sandbox(image="env", workspace=workspace) as sb:
-        assert await say(sb, "cat /root/n") == str(points - 1)
+    assert file_of_save(workspace / "env", "/root/n") == f"{points - 1}\n".encode()
 
 
 @pytest.mark.parametrize("step", [5, pytest.param(30, marks=pytest.mark.soak)])
@@ -122,13 +122,12 @@ async def test_sigterm_saves_first(places: Paths, tmp_path: Path) -> None:
     assert await asyncio.wait_for(process.stdout.readline(), 60) == b"up\n"
     process.terminate()
     assert await asyncio.wait_for(process.wait(), 60) == -signal.SIGTERM
-    async with Sandbox(image=str(tmp_path / ".quicksand/sandboxes/term")) as sb:
-        assert await say(sb, "cat /root/file") == "term"
+    assert file_of_save(tmp_path / ".quicksand/sandboxes/term", "/root/file") == b"term\n"
     wait_for(lambda: not our_processes(str(places.data)), what="all to end")
 
 
 async def test_what_cannot_be_saved_on_stop_is_kept(
-    workspace: Path, monkeypatch: pytest.MonkeyPatch
+    places: Paths, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
         raise DiskSpaceError("no space left")
@@ -143,19 +142,17 @@ async def test_what_cannot_be_saved_on_stop_is_kept(
     assert "is kept" in str(caught.value.__notes__)
     assert not sb.is_running
     (entry,) = Sandbox.list()
-    kept = Sandbox.open(entry.name)
-    await kept.start()
-    assert await say(kept, "cat /root/file") == "kept"
-    await kept.kill()
+    assert file_of_stopped(places, Sandbox.open(entry.name), "/root/file") == b"kept\n"
     assert [p.name for p in (workspace / HOUSE).iterdir()] == [".lock"]
 
 
 @pytest.mark.parametrize("failure", ["OSError", "cancelled"])
 async def test_whatever_ends_a_save_on_stop_its_sandbox_is_kept(
-    workspace: Path, monkeypatch: pytest.MonkeyPatch, failure: str
+    places: Paths, workspace: Path, monkeypatch: pytest.MonkeyPatch, failure: str
 ) -> None:
     sb = Sandbox(image="debian", save="env", workspace=workspace)
     await sb.start()
+    await say(sb, "echo kept > /root/file")
     begun, cancelled = threading.Event(), threading.Event()
 
     def trouble(*_: object) -> None:
@@ -175,6 +172,7 @@ async def test_whatever_ends_a_save_on_stop_its_sandbox_is_kept(
     assert "is kept" in str(caught.value.__notes__)
     (entry,) = Sandbox.list()
     assert (entry.id, entry.status) == (sb.id, Status.STOPPED)
+    assert file_of_stopped(places, Sandbox.open(entry.name), "/root/file") == b"kept\n"
 
 
 @pytest.fixture
@@ -198,8 +196,6 @@ async def test_a_full_disk_elsewhere(elsewhere: Path, monkeypatch: pytest.Monkey
         await sb.save("env", workspace=elsewhere)
         assert check_whole(root / "env") == ""
         assert (root / "env" / "overlays" / "0.qcow2").stat().st_nlink == 1
-        async with Sandbox(image="env", workspace=elsewhere) as other:
-            assert await say(other, "echo here") == "here"
         hog = elsewhere / "hog"
         found = os.statvfs(elsewhere)
         with hog.open("wb") as file:

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from quicksand import EventKind, PortForward, Sandbox
 from quicksand.base.errors import (
-    CheckpointNotFoundError,
     ConfigError,
     HistoryError,
     RevertedError,
@@ -34,24 +33,6 @@ while True:
     connection.sendall(str(count).encode())
     connection.close()
 """
-
-
-async def test_a_stopped_sandbox_starts_at_any_checkpoint_with_its_processes(
-    vm: Sandbox,
-) -> None:
-    await say(vm, "echo 1 > /dev/shm/f; echo 1 > /root/f; sleep 7777 >&- 2>&- &")
-    await vm.checkpoint("one")
-    await say(vm, "echo 2 > /root/f")
-    await vm.stop()
-    with pytest.raises(CheckpointNotFoundError, match="no checkpoint"):
-        await vm.start(at="onne")
-    await vm.start(at="one")
-    assert await say(vm, "cat /root/f /dev/shm/f; pgrep -c -x sleep") == "1\n1\n1"
-    await vm.checkpoint("again")
-    await vm.stop()
-    await vm.start()
-    assert await say(vm, "cat /root/f; ls /dev/shm") == "1"
-    assert [c.tag for c in vm.checkpoints() if not c.auto] == ["one", "again"]
 
 
 async def test_deleting_one_keeps_what_others_need(vm: Sandbox, places: Paths) -> None:

@@ -22,7 +22,9 @@ pytestmark = pytest.mark.vm
 LOOK = "cat /root/f /dev/shm/f"
 
 
-@pytest.fixture(params=["boot", "spare", pytest.param("template", marks=pytest.mark.soak)])
+@pytest.fixture(
+    params=["boot", *(pytest.param(way, marks=pytest.mark.soak) for way in ("spare", "template"))]
+)
 async def any_vm(
     places: Paths, make: Make, request: pytest.FixtureRequest
 ) -> AsyncIterator[Sandbox]:
@@ -103,6 +105,7 @@ async def test_one_that_came_to_be_in_any_way(any_vm: Sandbox) -> None:
 
 
 async def test_one_that_was_stopped_or_started_at_a_checkpoint(vm: Sandbox) -> None:
+    await say(vm, "sleep 7777 >&- 2>&- &")
     await write(vm, "one")
     await vm.checkpoint("one")
     await write(vm, "two")
@@ -110,10 +113,12 @@ async def test_one_that_was_stopped_or_started_at_a_checkpoint(vm: Sandbox) -> N
     await vm.stop()
     await vm.start(at="one")
     await is_at(vm, "one")
+    assert await say(vm, "pgrep -c -x sleep") == "1"
     await vm.revert("two")
     await is_at(vm, "two")
     await vm.stop()
     await vm.start()  # it boots, and has no memory of the checkpoint's
+    assert await say(vm, "cat /root/f; ls /dev/shm") == "two"
     await vm.revert("two")
     await is_at(vm, "two")
     await vm.undo()

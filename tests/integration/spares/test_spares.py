@@ -19,6 +19,7 @@ from quicksand.base.settings import SPARES, TEMPLATES
 from quicksand.qemu.planning import gather_parts
 from quicksand.records.config import SandboxConfig
 from quicksand.records.registry import Registry
+from quicksand.records.sandboxes import Record
 from quicksand.warm.spares import orders
 from quicksand.warm.spares.orders import Orders
 from quicksand.warm.spares.spare import Fit, list_fitting, list_spares
@@ -189,18 +190,30 @@ async def test_what_it_fits(places: Paths, make: Make) -> None:
     assert list_fitting(elsewhere, record, parts) == []
 
 
-async def test_a_start_with_a_save_takes_a_spare_of_that_save(
+async def save_kept() -> Record:
+    """Make the save "kept"; the record of a sandbox that would start with it."""
+    async with Sandbox(image="debian") as sandbox:
+        await sandbox.execute("echo saved > /root/file")
+        await sandbox.save("kept")
+    return Sandbox(image="kept")._parts.life.new_record()
+
+
+async def test_a_start_with_a_save_takes_no_spare_of_its_image(
     places: Paths, make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its disk is another one, so its spares are, too."""
     monkeypatch.chdir(tmp_path)  # where saves go
-    async with Sandbox(image="debian") as sandbox:
-        await sandbox.execute("echo saved > /root/file")
-        await sandbox.save("kept")
+    record = await save_kept()
     await make()
-    registry, record = Registry(places), Sandbox(image="kept")._parts.life.new_record()
-    parts = await gather_parts(registry, record)
-    assert list_fitting(places, record, parts) == [], "that of the image is not taken"
+    assert list_fitting(places, record, await gather_parts(Registry(places), record)) == []
+
+
+@pytest.mark.soak
+async def test_a_start_with_a_save_takes_a_spare_of_that_save(
+    places: Paths, make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    registry, record = Registry(places), await save_kept()
     await make_template(registry, replace(record, committed=True))
     spare = await make_spare(registry, as_next(record), seconds=600)
     shown = await asyncio.to_thread(command, "ps", "--all-processes")
