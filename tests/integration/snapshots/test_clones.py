@@ -160,16 +160,3 @@ async def test_clones_die_with_who_made_them(vm: Sandbox, places: Paths) -> None
 
     wait_for(whole_or_gone, what="the clones to be stopped, or gone")
     assert await say(vm, "echo goes on") == "goes on"
-
-
-async def test_a_larger_machine_has_no_template_and_refuses_the_checkpoints_of_smaller_ones(
-    vm: Sandbox,
-) -> None:
-    await vm.checkpoint("there")
-    async with Sandbox(image="debian", name="bigger", memory="600M") as bigger:
-        assert bigger.boot_timing is not None
-        assert bigger.boot_timing.mode == "cold boot"
-        assert "no template" in bigger.boot_timing.note
-        with pytest.raises(HistoryError, match="memory"):
-            await bigger.revert("box:there")
-        assert bigger.checkpoints() == []
