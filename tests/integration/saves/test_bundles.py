@@ -15,6 +15,7 @@ from quicksand.base.paths import Paths, paths
 from quicksand.disks.images.image_store import ImageStore
 
 from tests.conftest import PREFIX, link_images
+from tests.integration.disks import file_of_stopped
 from tests.integration.saves.test_saves import say, write_random
 
 Move = Callable[..., Paths]
@@ -126,20 +127,15 @@ async def test_checkpoints_move_and_go_on_where_they_were(move: Move, tmp_path: 
         await sandbox.revert("second")
         assert await say(sandbox, "ls /root/data 2>/dev/null || echo gone") == "gone"
         await sandbox.checkpoint("third")
+        await say(sandbox, "echo left > /root/left; sync")
     finally:
         await sandbox.kill()
         sandbox.close()
     # And on to the next home, stopped this time: the disk as it is goes along.
     await saves.export("moved", tmp_path / "again", tree=True)
-    move(images=True)
+    home = move(images=True)
     await saves.import_(tmp_path / "again")
-    sandbox = Sandbox.open("moved")
-    try:
-        await sandbox.start()
-        assert await say(sandbox, "ls /root/data 2>/dev/null || echo gone") == "gone"
-    finally:
-        await sandbox.kill()
-        sandbox.close()
+    assert file_of_stopped(home, Sandbox.open("moved"), "/root/left") == b"left\n"
 
 
 async def test_a_checkpoint_of_qemus_own_kind_moves_too(move: Move, tmp_path: Path) -> None:

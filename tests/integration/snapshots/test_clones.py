@@ -93,18 +93,16 @@ async def test_a_stopped_sandbox_that_is_cloned_keeps_its_disk(vm: Sandbox, plac
     assert file_of_stopped(places, vm, "/root/f") == b"kept\n"
 
 
-async def test_all_or_none(vm: Sandbox, places: Paths) -> None:
-    (taken,) = await vm.clone(names=["taken"])
-    with pytest.raises(NameTakenError, match="taken"):
-        await vm.clone(2, names=["free", "taken"])
+async def test_all_or_none(vm: Sandbox) -> None:
+    with pytest.raises(NameTakenError, match="box"):
+        await vm.clone(2, names=["free", "box"])
     with pytest.raises(CheckpointNotFoundError):
         await vm.clone(at="nowhere")
     with pytest.raises(ConfigError):
         await vm.clone(0)
     with pytest.raises(ConfigError):
         await vm.clone(2, names=["one"])
-    assert {entry.name for entry in Sandbox.list()} == {"box", "taken"}
-    await end(taken)
+    assert [entry.name for entry in Sandbox.list()] == ["box"]
 
 
 async def test_a_damaged_checkpoint_has_no_clones(vm: Sandbox, places: Paths) -> None:
@@ -112,7 +110,7 @@ async def test_a_damaged_checkpoint_has_no_clones(vm: Sandbox, places: Paths) ->
     devices = sandbox_dir(places, vm.id).checkpoints / made.id / "devices"
     devices.write_bytes(devices.read_bytes()[:-1])
     with pytest.raises(HistoryError, match="devices"):
-        await vm.clone(2, at="bad")
+        await vm.clone(at="bad")
     results = await vm.fork(2, at="bad")
     assert [type(result) for result in results] == [HistoryError, HistoryError]
     assert [entry.name for entry in Sandbox.list()] == ["box"]

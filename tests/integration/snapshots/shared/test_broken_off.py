@@ -97,7 +97,7 @@ async def test_a_client_killed_as_memory_is_copied_leaves_the_sandbox_running(
     assert len(list(place.checkpoints.iterdir())) == len(vm.checkpoints())
 
 
-@pytest.mark.parametrize("at", ["begin", "end"])
+@pytest.mark.parametrize("at", [pytest.param("begin", marks=pytest.mark.soak), "end"])
 @pytest.mark.parametrize("half", [(Pivot, "prepare"), (PagesCapture, "_prepare_memory")])
 async def test_disk_and_memory_are_prepared_at_once_and_what_one_did_goes_if_the_other_fails(
     vm: Sandbox, places: Paths, half: tuple[type, str], at: str, monkeypatch: pytest.MonkeyPatch

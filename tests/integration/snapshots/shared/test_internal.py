@@ -34,6 +34,7 @@ async def test_a_damaged_one_is_refused_by_name_and_the_present_goes_on(
     assert await say(vm, "cat /dev/shm/now") == "present"
 
 
+@pytest.mark.soak
 async def test_clients_are_told_of_a_revert_and_a_paused_sandbox_stays_paused(vm: Sandbox) -> None:
     await say(vm, "echo 1 > /dev/shm/f")
     await vm.pause()

@@ -40,19 +40,6 @@ async def test_memory_processes_and_disk_are_as_they_were(vm: Sandbox) -> None:
     assert Sandbox.list()[0].status is Status.RUNNING
 
 
-async def test_a_paused_sandbox_stays_paused(vm: Sandbox) -> None:
-    await say(vm, "echo 1 > /dev/shm/f")
-    await vm.pause()
-    await vm.checkpoint("paused")
-    assert Sandbox.list()[0].status is Status.PAUSED
-    with pytest.raises(StateError, match="is paused"):
-        await vm.execute("echo 2 > /dev/shm/f")
-    await vm.resume()
-    await say(vm, "echo 2 > /dev/shm/f")
-    await vm.revert("paused")
-    assert await say(vm, "cat /dev/shm/f") == "1"
-
-
 async def test_another_client_pauses_and_resumes_before_a_checkpoint_or_after_it(
     vm: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
