@@ -45,7 +45,7 @@ BUSY = "while :; do head -c 300k /dev/urandom > /dev/shm/busy; done"
 @pytest.fixture(scope="module")
 def vm_options() -> dict[str, Any]:
     """Little memory, since all of it is compared each time."""
-    return {"memory": "256M"}
+    return {"memory": "192M"}
 
 
 @pytest.fixture(autouse=True)

@@ -41,6 +41,7 @@ from quicksand_tui.model.specs import NewSpec
 from quicksand_tui.verbs import launching, trashing
 from quicksand_tui.verbs.call import Progress
 from tests.conftest import share_findings, wait_for
+from tests.integration.disks import file_of_stopped
 from tests.integration.spares.conftest import PATIENT, Make, mode_of, started
 from tests.unit.app.carrying import carry_out
 
@@ -64,11 +65,9 @@ async def test_the_second_start_takes_what_the_first_had_made(
         async with Sandbox(image="debian", name="second") as second:
             assert mode_of(second) == "spare"
             assert list_spares(places) == []
-            assert (await second.execute("echo ready")).stdout == "ready\n"
+            assert (await second.execute("echo ready | tee /root/file")).stdout == "ready\n"
         assert [entry.status for entry in Sandbox.list()] == [Status.RUNNING, Status.STOPPED]
-        await second.start()
-        assert (await second.execute("hostname")).stdout == "second\n"
-        await second.stop()
+        assert file_of_stopped(places, second, "/root/file") == b"ready\n"
 
 
 SERVER = """

@@ -34,7 +34,7 @@ pytestmark = [pytest.mark.vm, pytest.mark.in_any_form]
 @pytest.fixture(scope="module")
 def vm_options() -> dict[str, Any]:
     """Little memory, since all of it is compared each time."""
-    return {"memory": "256M"}
+    return {"memory": "192M"}
 
 
 @pytest.fixture(autouse=True)
