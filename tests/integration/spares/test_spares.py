@@ -211,8 +211,11 @@ async def test_a_start_with_a_save_takes_no_spare_of_its_image(
     """Its disk is another one, so its spares are, too."""
     monkeypatch.chdir(tmp_path)  # where saves go
     record = await save_kept()
-    await make()
+    spare = await make()
     assert list_fitting(places, record, await gather_parts(Registry(places), record)) == []
+    assert as_next(replace(record, committed=True)) == record
+    shown = await asyncio.to_thread(command, "ps", "--all-processes")
+    assert f"{spare.id} (debian)" in shown
 
 
 @pytest.mark.soak
