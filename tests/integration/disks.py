@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from quicksand import Sandbox
+from quicksand.base.files import read_json
 from quicksand.base.paths import Paths, paths
 from quicksand.disks.images.image_store import ImageStore
 from quicksand.records.layout import sandbox_dir
@@ -22,6 +23,8 @@ def file_of_stopped(places: Paths, sandbox: Sandbox, path: str) -> bytes | None:
     assert record is not None
     place = sandbox_dir(places, sandbox.id)
     head = History(place).head()
+    if head.previous is not None and head.machine != read_json(place.exit)["machine"]:
+        head = head.previous  # what has run last decides
     layers = [place.layer(name) for name in (*head.layers, head.top)]
     return read_from_disk([*map(Path, record.chain), *layers], path, most=MOST)
 
