@@ -99,7 +99,12 @@ COUNTER = "sh -c 'while :; do echo >> /run/count; sleep 0.05; done'"
 
 
 @pytest.mark.timeout(600)
-async def test_checkpoints_move_and_go_on_where_they_were(move: Move, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "full", [False, pytest.param(True, marks=pytest.mark.soak)], ids=["thin", "full"]
+)
+async def test_checkpoints_move_and_go_on_where_they_were(
+    move: Move, tmp_path: Path, full: bool
+) -> None:
     """Memory, processes and disk; the running source goes on meanwhile."""
     async with Sandbox(image="debian", name="box") as sb:
         digest = await write_random(sb, "/root/data", 1)
@@ -107,11 +112,11 @@ async def test_checkpoints_move_and_go_on_where_they_were(move: Move, tmp_path: 
         await sb.checkpoint("first")
         await say(sb, "rm /root/data; sync")
         await sb.checkpoint("second")
-        told = await saves.export("box", tmp_path / "box", tree=True, full=True, compress=True)
+        told = await saves.export("box", tmp_path / "box", tree=True, full=full, compress=True)
         machine_id = await say(sb, "cat /etc/machine-id")
         assert told.checkpoints == 2
         assert await say(sb, "cat /run/memory") == "secret"
-    move()
+    move(images=not full)
     imported = await saves.import_(tmp_path / "box", name="moved")
     assert imported.notes == (), "it can be gone on from here"
     sandbox = Sandbox.open("moved")
