@@ -143,6 +143,7 @@ async def test_checkpoints_move_and_go_on_where_they_were(
     assert file_of_stopped(home, Sandbox.open("moved"), "/root/left") == b"left\n"
 
 
+@pytest.mark.soak
 async def test_a_checkpoint_of_qemus_own_kind_moves_too(move: Move, tmp_path: Path) -> None:
     async with Sandbox(image="debian", name="box") as sb:
         await say(sb, "echo secret > /run/memory")

@@ -47,8 +47,8 @@ async def test_a_save_is_rebased_on_a_new_version_of_its_image(
     store: ImageStore, places: Paths, workspace: Path
 ) -> None:
     async with Sandbox(image="debian") as sb:
-        await say(sb, "echo kept > /root/n; rm -r /usr/share/doc")
-        before = await say(sb, "find /usr /etc -type f | sort | sha256sum")
+        await say(sb, "echo kept > /root/n; rm -r /etc/apt")
+        before = await say(sb, "find /etc -type f | sort | sha256sum")
         old = (await sb.save("env", workspace=workspace)).base
     saves = store_at(workspace, places)
     assert old is not None
@@ -62,7 +62,7 @@ async def test_a_save_is_rebased_on_a_new_version_of_its_image(
     async with Sandbox(image="env", workspace=workspace) as sb:
         assert sb._parts.life.require_record().image_digest == new
         assert await say(sb, "cat /root/n") == "kept"
-        assert await say(sb, "find /usr /etc -type f | sort | sha256sum") == before
+        assert await say(sb, "find /etc -type f | sort | sha256sum") == before
     with pytest.raises(SaveError, match="already"):
         rebase(saves.find("env"), "debian", places)
     saves.remove("env")

@@ -34,7 +34,7 @@ LOADS = (
     "head -c 9M /dev/urandom > /dev/shm/a",
     # The host's kernel writes to the guest's memory: O_DIRECT reads of virtio-blk.
     "dd if=/dev/vda of=/dev/null bs=1M count=24 iflag=direct status=none",
-    "echo 3 > /proc/sys/vm/drop_caches; find /usr -xdev -type f | head -n 500 | xargs cat | wc -c",
+    "echo 3 > /proc/sys/vm/drop_caches; find /usr -xdev -type f | head -n 200 | xargs cat | wc -c",
     "head -c 6M /dev/urandom > /root/f; sync",
     "for n in $(seq 20); do sh -c true; done",
     "rm /dev/shm/a; head -c 8M /dev/zero > /dev/shm/b",

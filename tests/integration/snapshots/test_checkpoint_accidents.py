@@ -103,8 +103,8 @@ async def test_a_full_disk_during_a_checkpoint_costs_only_the_checkpoint(
         async with Sandbox(image="debian", name="box") as vm:
             await say(vm, "echo here > /dev/shm/f")
             await vm.checkpoint("one")
-            (small.data / "ballast").write_bytes(bytes(40 * MIB))
-            await say(vm, "head -c 60M /dev/urandom > /dev/shm/r")
+            (small.data / "ballast").write_bytes(bytes(60 * MIB))
+            await say(vm, "head -c 12M /dev/urandom > /dev/shm/r")
             with pytest.raises(DiskSpaceError):
                 await vm.checkpoint("two")
             assert await say(vm, "cat /dev/shm/f") == "here"

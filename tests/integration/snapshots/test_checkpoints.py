@@ -59,6 +59,7 @@ async def test_deleting_one_keeps_what_others_need(vm: Sandbox, places: Paths) -
     assert list(place.memory.iterdir()) == []
 
 
+@pytest.mark.soak
 async def test_cycles_keep_memory_disk_and_a_server_in_step(places: Paths) -> None:
     """R: a counter in memory, one on disk and a TCP server agree after every revert."""
     async with Sandbox(image="debian", port_forwards=[PortForward(0, 7000)]) as vm:
@@ -68,7 +69,7 @@ async def test_cycles_keep_memory_disk_and_a_server_in_step(places: Paths) -> No
             "setsid python3 /root/server.py > /dev/shm/log 2>&1 < /dev/null &"
             " until grep -q up /dev/shm/log; do sleep 0.05; done",
         )
-        for cycle in range(2):
+        for cycle in range(4):
             assert await visit(vm) == 2 * cycle + 1
             await vm.checkpoint(f"cycle {cycle}")
             for _ in range(3):

@@ -23,7 +23,7 @@ LOOK = "cat /root/f /dev/shm/f"
 
 
 @pytest.fixture(
-    params=["boot", *(pytest.param(way, marks=pytest.mark.soak) for way in ("spare", "template"))]
+    params=["template", *(pytest.param(way, marks=pytest.mark.soak) for way in ("spare", "boot"))]
 )
 async def any_vm(
     places: Paths, make: Make, request: pytest.FixtureRequest

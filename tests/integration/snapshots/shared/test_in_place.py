@@ -1,5 +1,6 @@
 """Reverts in the QEMU that runs: which form they have, and what becomes of a sandbox if one fails
-at the worst moment. All checkpoints here are compared with all of the guest's memory."""
+at the worst moment. After failures with which it goes on, checkpoints are compared with all of the
+guest's memory."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ def vm_options() -> dict[str, Any]:
     return {"memory": "192M"}
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def checked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QUICKSAND_CHECK_MEMORY", "on")
 
@@ -126,6 +127,7 @@ async def test_all_translations_go_where_a_processor_was_in_the_middle_of_someth
     ],
     ids=lambda value: getattr(value, "__name__", value),
 )
+@pytest.mark.usefixtures("checked")
 async def test_a_new_qemu_goes_on_after_a_failure_and_the_present_is_kept(
     vm: Sandbox, monkeypatch: pytest.MonkeyPatch, owner: type, method: str
 ) -> None:
@@ -316,6 +318,7 @@ async def test_who_waits_meanwhile_does_not_resume_one_that_stays_unfinished(
     [(in_place.InPlace, "_tidy"), (Present, "kept")],
     ids=["tidying", "storing"],
 )
+@pytest.mark.usefixtures("checked")
 async def test_a_cancellation_after_the_guest_has_answered_loses_nothing(
     vm: Sandbox, monkeypatch: pytest.MonkeyPatch, owner: type, method: str
 ) -> None:
