@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from quicksand import Sandbox, Status
+from quicksand.base import capacity
 from quicksand.base.errors import DiskSpaceError, QuicksandError
 from quicksand.base.paths import Paths
 from quicksand.saves.finding import workspace_store
@@ -24,6 +25,7 @@ from quicksand.saves.save_manifest import check_save
 from quicksand.saves.save_places import HOUSE
 
 from tests.conftest import our_processes, wait_for
+from tests.integration.disks import file_of_save, file_of_stopped
 from tests.integration.saves.test_saves import say
 
 CLIENT = Path(__file__).with_name("accidents_client.py")
@@ -90,8 +92,7 @@ async def test_kill_9_of_the_client_at_any_step(workspace: Path, points: int) ->
     assert check_whole(workspace / "env") == "last"
     left = {path.name for path in (*workspace.iterdir(), *(workspace / HOUSE).iterdir())}
     assert left == {"env", HOUSE, ".lock", ".trash"}
-    async with Sandbox(image="env", workspace=workspace) as sb:
-        assert await say(sb, "cat /root/n") == str(points - 1)
+    assert file_of_save(workspace / "env", "/root/n") == f"{points - 1}\n".encode()
 
 
 @pytest.mark.parametrize("step", [5, pytest.param(30, marks=pytest.mark.soak)])
@@ -121,13 +122,12 @@ async def test_sigterm_saves_first(places: Paths, tmp_path: Path) -> None:
     assert await asyncio.wait_for(process.stdout.readline(), 60) == b"up\n"
     process.terminate()
     assert await asyncio.wait_for(process.wait(), 60) == -signal.SIGTERM
-    async with Sandbox(image=str(tmp_path / ".quicksand/sandboxes/term")) as sb:
-        assert await say(sb, "cat /root/file") == "term"
+    assert file_of_save(tmp_path / ".quicksand/sandboxes/term", "/root/file") == b"term\n"
     wait_for(lambda: not our_processes(str(places.data)), what="all to end")
 
 
 async def test_what_cannot_be_saved_on_stop_is_kept(
-    workspace: Path, monkeypatch: pytest.MonkeyPatch
+    places: Paths, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
         raise DiskSpaceError("no space left")
@@ -142,16 +142,13 @@ async def test_what_cannot_be_saved_on_stop_is_kept(
     assert "is kept" in str(caught.value.__notes__)
     assert not sb.is_running
     (entry,) = Sandbox.list()
-    kept = Sandbox.open(entry.name)
-    await kept.start()
-    assert await say(kept, "cat /root/file") == "kept"
-    await kept.kill()
+    assert file_of_stopped(places, Sandbox.open(entry.name), "/root/file") == b"kept\n"
     assert [p.name for p in (workspace / HOUSE).iterdir()] == [".lock"]
 
 
 @pytest.mark.parametrize("failure", ["OSError", "cancelled"])
-async def test_whatever_ends_a_save_on_stop_it_is_kept(
-    workspace: Path, monkeypatch: pytest.MonkeyPatch, failure: str
+async def test_whatever_ends_a_save_on_stop_its_sandbox_is_kept(
+    places: Paths, workspace: Path, monkeypatch: pytest.MonkeyPatch, failure: str
 ) -> None:
     sb = Sandbox(image="debian", save="env", workspace=workspace)
     await sb.start()
@@ -174,11 +171,8 @@ async def test_whatever_ends_a_save_on_stop_it_is_kept(
         await stopping
     assert "is kept" in str(caught.value.__notes__)
     (entry,) = Sandbox.list()
-    assert entry.status is Status.STOPPED
-    kept = Sandbox.open(entry.name)
-    await kept.start()
-    assert await say(kept, "cat /root/file") == "kept"
-    await kept.kill()
+    assert (entry.id, entry.status) == (sb.id, Status.STOPPED)
+    assert file_of_stopped(places, Sandbox.open(entry.name), "/root/file") == b"kept\n"
 
 
 @pytest.fixture
@@ -195,29 +189,24 @@ def elsewhere(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", at], check=True)
 
 
-@pytest.mark.parametrize("noticed", ["before", "while it is copied"])
-async def test_a_full_disk_elsewhere(
-    elsewhere: Path, monkeypatch: pytest.MonkeyPatch, noticed: str
-) -> None:
-    """The layers must be copied there."""
+async def test_a_full_disk_elsewhere(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The layers must be copied there. It is noticed before that, and while they are copied."""
     root, house = elsewhere, elsewhere / HOUSE
     async with Sandbox(image="debian") as sb:
         await sb.save("env", workspace=elsewhere)
         assert check_whole(root / "env") == ""
         assert (root / "env" / "overlays" / "0.qcow2").stat().st_nlink == 1
-        async with Sandbox(image="env", workspace=elsewhere) as other:
-            assert await say(other, "echo here") == "here"
-        if noticed != "before":
-            monkeypatch.setattr("quicksand.base.capacity.DISK_RESERVE", -(2**40))
         hog = elsewhere / "hog"
         found = os.statvfs(elsewhere)
         with hog.open("wb") as file:
             os.posix_fallocate(file.fileno(), 0, found.f_bavail * found.f_frsize - 2**20)
-        with pytest.raises(DiskSpaceError):
-            await sb.save("env", workspace=elsewhere)
-        assert check_whole(root / "env") == ""
-        assert {path.name for path in root.iterdir()} == {"env", "hog", HOUSE}
-        assert {path.name for path in house.iterdir()} == {".lock"}
+        for reserve in (capacity.DISK_RESERVE, -(2**40)):
+            monkeypatch.setattr(capacity, "DISK_RESERVE", reserve)
+            with pytest.raises(DiskSpaceError):
+                await sb.save("env", workspace=elsewhere)
+            assert check_whole(root / "env") == ""
+            assert {path.name for path in root.iterdir()} == {"env", "hog", HOUSE}
+            assert {path.name for path in house.iterdir()} == {".lock"}
         hog.unlink()
         await say(sb, "echo on > /root/on")
         await sb.save("env", workspace=elsewhere, note="again")

@@ -15,6 +15,7 @@ from quicksand.base.paths import Paths, paths
 from quicksand.disks.images.image_store import ImageStore
 
 from tests.conftest import PREFIX, link_images
+from tests.integration.disks import file_of_stopped
 from tests.integration.saves.test_saves import say, write_random
 
 Move = Callable[..., Paths]
@@ -42,9 +43,10 @@ def move(prepared: Paths, monkeypatch: pytest.MonkeyPatch) -> Iterator[Move]:
         monkeypatch.undo()
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("compress", [pytest.param(False, marks=pytest.mark.soak), True])
-async def test_a_full_bundle_boots_where_nothing_else_is(
+@pytest.mark.parametrize("compress", [False, True])
+async def test_a_full_bundle_boots_where_nothing_else_is_and_a_save_of_that_moves_on(
     move: Move, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compress: bool
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -97,19 +99,24 @@ COUNTER = "sh -c 'while :; do echo >> /run/count; sleep 0.05; done'"
 
 
 @pytest.mark.timeout(600)
-async def test_checkpoints_move_and_go_on_where_they_were(move: Move, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "full", [False, pytest.param(True, marks=pytest.mark.soak)], ids=["thin", "full"]
+)
+async def test_checkpoints_move_and_go_on_where_they_were(
+    move: Move, tmp_path: Path, full: bool
+) -> None:
     """Memory, processes and disk; the running source goes on meanwhile."""
     async with Sandbox(image="debian", name="box") as sb:
-        digest = await write_random(sb, "/root/data", 4)
+        digest = await write_random(sb, "/root/data", 1)
         await say(sb, f"setsid {COUNTER} >/dev/null 2>&1 & sleep 1; echo secret > /run/memory")
         await sb.checkpoint("first")
         await say(sb, "rm /root/data; sync")
         await sb.checkpoint("second")
-        told = await saves.export("box", tmp_path / "box", tree=True, full=True, compress=True)
+        told = await saves.export("box", tmp_path / "box", tree=True, full=full, compress=True)
         machine_id = await say(sb, "cat /etc/machine-id")
         assert told.checkpoints == 2
         assert await say(sb, "cat /run/memory") == "secret"
-    move()
+    move(images=not full)
     imported = await saves.import_(tmp_path / "box", name="moved")
     assert imported.notes == (), "it can be gone on from here"
     sandbox = Sandbox.open("moved")
@@ -125,28 +132,24 @@ async def test_checkpoints_move_and_go_on_where_they_were(move: Move, tmp_path: 
         await sandbox.revert("second")
         assert await say(sandbox, "ls /root/data 2>/dev/null || echo gone") == "gone"
         await sandbox.checkpoint("third")
+        await say(sandbox, "echo left > /root/left; sync")
     finally:
         await sandbox.kill()
         sandbox.close()
     # And on to the next home, stopped this time: the disk as it is goes along.
-    await saves.export("moved", tmp_path / "again", tree=True, full=True)
-    move()
+    await saves.export("moved", tmp_path / "again", tree=True)
+    home = move(images=True)
     await saves.import_(tmp_path / "again")
-    sandbox = Sandbox.open("moved")
-    try:
-        await sandbox.start()
-        assert await say(sandbox, "ls /root/data 2>/dev/null || echo gone") == "gone"
-    finally:
-        await sandbox.kill()
-        sandbox.close()
+    assert file_of_stopped(home, Sandbox.open("moved"), "/root/left") == b"left\n"
 
 
+@pytest.mark.soak
 async def test_a_checkpoint_of_qemus_own_kind_moves_too(move: Move, tmp_path: Path) -> None:
     async with Sandbox(image="debian", name="box") as sb:
         await say(sb, "echo secret > /run/memory")
         await sb.checkpoint("one", tier="internal")
-        await saves.export("box", tmp_path / "box", tree=True, full=True)
-    move()
+        await saves.export("box", tmp_path / "box", tree=True)
+    move(images=True)
     await saves.import_(tmp_path / "box")
     sandbox = Sandbox.open("box")
     try:
@@ -157,35 +160,44 @@ async def test_a_checkpoint_of_qemus_own_kind_moves_too(move: Move, tmp_path: Pa
         sandbox.close()
 
 
-@pytest.mark.timeout(600)
-async def test_a_sandbox_starts_from_a_bundle_as_it_is(
+async def test_a_sandbox_starts_from_a_save_in_a_bundle_and_the_bundle_can_be_imported(
     move: Move, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A save, and an image, where nothing else is; the second time nothing is unpacked."""
     monkeypatch.chdir(tmp_path)
     async with Sandbox(image="debian") as sb:
         await say(sb, "echo here > /root/file")
         await sb.save("env")
     await saves.export("env", tmp_path / "env.quicksand", full=True)
-    await saves.export("debian", tmp_path / "base.quicksand", image=True)
     home = move()
     stages: list[str] = []
-    for expected in (["unpacking env.quicksand"], []):
-        async with Sandbox(
-            image=str(tmp_path / "env.quicksand"),
-            progress_callback=lambda stage, *_: stages.append(stage),
-        ) as sb:
-            assert await say(sb, "cat /root/file") == "here"
-        seen = dict.fromkeys(stage for stage in stages if "unpacking" in stage)
-        assert list(seen) == expected
-        stages.clear()
-    (image,) = ImageStore(home.images).unpacked()
-    async with Sandbox(image=str(tmp_path / "base.quicksand"), name="box") as sb:
-        assert sb.config.image == image.versioned, "it is the image that came with the save"
-        assert await say(sb, "ls /root/file 2>/dev/null || echo none") == "none"
+    async with Sandbox(
+        image=str(tmp_path / "env.quicksand"),
+        progress_callback=lambda stage, *_: stages.append(stage),
+    ) as sb:
+        assert await say(sb, "cat /root/file") == "here"
+    assert {stage for stage in stages if "unpacking" in stage} == {"unpacking env.quicksand"}
+    assert ImageStore(home.images).get("debian") is None
+    imported = await saves.import_(tmp_path / "env.quicksand")
+    assert not imported.image_added, "the start has unpacked it"
+    assert (await saves.verify("env", deep=True)).problems == {}
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+async def test_a_sandbox_starts_from_an_image_in_a_bundle(
+    move: Move, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "base.quicksand"
+    await saves.export("debian", file, image=True)
+    home = move()
+    async with Sandbox(image=str(file), name="box") as sb:
+        (image,) = ImageStore(home.images).unpacked()
+        assert sb.config.image == image.versioned
+        await say(sb, "echo here > /root/file")
         await sb.save("mine")
         (clone,) = await sb.clone()
         await clone.kill()
     async with Sandbox(image="mine") as sb:
-        assert await say(sb, "echo up") == "up"
+        assert await say(sb, "cat /root/file") == "here"
     assert ImageStore(home.images).get("debian") is None

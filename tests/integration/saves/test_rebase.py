@@ -43,20 +43,17 @@ def publish_anew(store: ImageStore) -> str:
     return store.publish(staging, {**manifest, "recipe": "0" * 64, "version": "14"}).digest
 
 
-async def test_a_new_version_leaves_saves_on_the_old_one_until_they_are_rebased(
+async def test_a_save_is_rebased_on_a_new_version_of_its_image(
     store: ImageStore, places: Paths, workspace: Path
 ) -> None:
     async with Sandbox(image="debian") as sb:
-        await say(sb, "echo kept > /root/n; rm -r /usr/share/doc")
-        before = await say(sb, "find /usr /etc -type f | sort | sha256sum")
+        await say(sb, "echo kept > /root/n; rm -r /etc/apt")
+        before = await say(sb, "find /etc -type f | sort | sha256sum")
         old = (await sb.save("env", workspace=workspace)).base
     saves = store_at(workspace, places)
     assert old is not None
     new = publish_anew(store)
     assert new != old.digest
-    async with Sandbox(image="env", workspace=workspace) as sb:
-        assert sb._parts.life.require_record().image_digest == old.digest
-        assert await say(sb, "cat /root/n") == "kept"
     made = rebase(saves.find("env"), "debian", places).require()
     assert made.base is not None
     assert (made.base.digest, made.base.version) == (new, "14")
@@ -65,7 +62,7 @@ async def test_a_new_version_leaves_saves_on_the_old_one_until_they_are_rebased(
     async with Sandbox(image="env", workspace=workspace) as sb:
         assert sb._parts.life.require_record().image_digest == new
         assert await say(sb, "cat /root/n") == "kept"
-        assert await say(sb, "find /usr /etc -type f | sort | sha256sum") == before
+        assert await say(sb, "find /etc -type f | sort | sha256sum") == before
     with pytest.raises(SaveError, match="already"):
         rebase(saves.find("env"), "debian", places)
     saves.remove("env")

@@ -71,7 +71,7 @@ async def test_much_goes_both_ways_at_once(vm: Sandbox) -> None:
     async with await start_echo(vm, "8081"), await vm.dial(8081) as connection:
 
         async def send() -> None:
-            for _ in range(16):
+            for _ in range(4):
                 sent.update(block)
                 await connection.write(block)
             connection.write_eof()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from quicksand import Sandbox
+from quicksand.base.paths import Paths
 from quicksand.base.removal import MARK
-from quicksand.records.layout import SandboxDir
+from quicksand.records.layout import SandboxDir, sandbox_dir
 from quicksand.records.nodes import Node
 from quicksand.snapshots.history import LAYER_FILES, History
 from quicksand.snapshots.layers import read_seal
@@ -47,6 +49,11 @@ def check_litter(place: SandboxDir) -> None:
     assert {p.name for p in place.memory.iterdir()} <= memory
     dots = [p.name for p in place.root.iterdir() if p.name.startswith(".")]
     assert dots == [MARK], f"left in the sandbox's directory: {dots}"
+
+
+def memory_of(vm: Sandbox, places: Paths) -> set[str]:
+    """The names of the files of a sandbox's memory."""
+    return {path.name for path in sandbox_dir(places, vm.id).memory.iterdir()}
 
 
 def flip_bit(path: Path, at: int) -> None:

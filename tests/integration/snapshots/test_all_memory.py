@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from quicksand import Sandbox
@@ -22,28 +22,30 @@ from quicksand.snapshots.tracking import ANONYMOUS, LEVELS, VARIABLE, find_level
 from quicksand.snapshots.verified import Verified
 from quicksand.warm import templates
 
+from tests.integration.shared.conftest import places, vm, vm_name
 from tests.kernel import promised_level
+
+__all__ = ["places", "vm", "vm_name"]
 
 pytestmark = pytest.mark.vm
 
 LOADS = (
     "true",
-    "head -c 30M /dev/urandom > /dev/shm/a",
+    "head -c 9M /dev/urandom > /dev/shm/a",
     # The host's kernel writes to the guest's memory: O_DIRECT reads of virtio-blk.
-    "dd if=/dev/vda of=/dev/null bs=1M count=48 iflag=direct status=none",
-    "echo 3 > /proc/sys/vm/drop_caches; find /usr -xdev -type f | head -n 1500 | xargs cat | wc -c",
-    "head -c 12M /dev/urandom > /root/f; sync",
-    "for n in $(seq 40); do sh -c true; done",
+    "dd if=/dev/vda of=/dev/null bs=1M count=24 iflag=direct status=none",
+    "echo 3 > /proc/sys/vm/drop_caches; find /usr -xdev -type f | head -n 200 | xargs cat | wc -c",
+    "head -c 6M /dev/urandom > /root/f; sync",
+    "for n in $(seq 20); do sh -c true; done",
     "rm /dev/shm/a; head -c 8M /dev/zero > /dev/shm/b",
 )
 BUSY = "while :; do head -c 300k /dev/urandom > /dev/shm/busy; done"
 
 
-@pytest.fixture
-async def vm(places: Paths) -> AsyncIterator[Sandbox]:
-    """With little memory, since all of it is compared each time."""
-    async with Sandbox(image="debian", name="box", memory="256M") as sandbox:
-        yield sandbox
+@pytest.fixture(scope="module")
+def vm_options() -> dict[str, Any]:
+    """Little memory, since all of it is compared each time."""
+    return {"memory": "192M"}
 
 
 @pytest.fixture(autouse=True)
@@ -123,7 +125,7 @@ async def test_a_present_that_is_overwritten_after_its_pause_is_kept_whole(
         await load(
             vm, f"head -c {mib}M /dev/urandom > /dev/shm/a; sha256sum /dev/shm/a > /root/sum"
         )
-        record = registry.find("box").record
+        record = registry.find(vm.id).record
         assert record is not None
         async with working_on(registry, record) as live:
             shape = await find_shape(live)

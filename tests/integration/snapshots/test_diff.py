@@ -87,9 +87,7 @@ def facts(
     }
 
 
-async def test_exactly_what_was_changed_is_found(
-    vm: Sandbox, places: Paths, tmp_path: Path
-) -> None:
+async def test_exactly_what_was_changed_is_found(vm: Sandbox) -> None:
     await do(vm, PREPARE)
     await vm.checkpoint("before")
     await do(vm, CHANGE)
@@ -114,6 +112,16 @@ async def test_exactly_what_was_changed_is_found(
     await vm.stop()
     assert facts(await vm.diff("before")) == {"again": ("added", None, 6, ())}
     assert facts(await vm.diff("before", "after")) == CHANGES
+
+
+@pytest.mark.soak
+async def test_the_disk_of_a_checkpoint_is_what_debugfs_makes_of_its_journal(
+    vm: Sandbox, places: Paths, tmp_path: Path
+) -> None:
+    await do(vm, PREPARE)
+    await do(vm, CHANGE)
+    await vm.checkpoint("after")
+    await vm.stop()
     await asyncio.to_thread(check_journal, vm, places, tmp_path)
 
 

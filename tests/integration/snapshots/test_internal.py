@@ -13,11 +13,8 @@ from quicksand import Sandbox, Status
 from quicksand.base.capacity import check_space
 from quicksand.base.errors import (
     AgentUnreachableError,
-    ConfigError,
     DiskSpaceError,
-    HistoryError,
     QemuDiedError,
-    RevertedError,
 )
 from quicksand.base.paths import Paths
 from quicksand.qemu import qemu_hypervisor, qmp
@@ -29,7 +26,7 @@ from quicksand.snapshots.tier_choice import VARIABLE
 from tests.conftest import wait_for
 from tests.integration.guests import say
 from tests.integration.small_disks import MIB, small_disk
-from tests.integration.snapshots.files import flip_bit
+from tests.integration.snapshots.files import memory_of
 
 pytestmark = pytest.mark.vm
 
@@ -54,10 +51,6 @@ async def block_nodes(vm: Sandbox, places: Paths) -> list[dict[str, Any]]:
         return nodes
     finally:
         await monitor.close()
-
-
-def memory_of(vm: Sandbox, places: Paths) -> set[str]:
-    return {path.name for path in sandbox_dir(places, vm.id).memory.iterdir()}
 
 
 @pytest.mark.soak
@@ -159,42 +152,6 @@ async def test_a_start_and_clones_go_on_from_one_and_deleting_removes_its_memory
     assert memory_of(vm, places) == set()
     await vm.start()
     assert await say(vm, "cat /root/f") == "1"
-
-
-async def test_a_damaged_one_is_refused_by_name_and_the_present_goes_on(
-    vm: Sandbox, places: Paths
-) -> None:
-    made = await vm.checkpoint("bad")
-    damaged = sandbox_dir(places, vm.id).memory / f"{made.id}.state"
-    flip_bit(damaged, damaged.stat().st_size // 2)
-    await say(vm, "echo present > /dev/shm/now")
-    with pytest.raises(HistoryError, match=damaged.name):
-        await vm.revert("bad")
-    assert await say(vm, "cat /dev/shm/now") == "present"
-
-
-async def test_clients_are_told_of_a_revert_and_a_paused_sandbox_stays_paused(vm: Sandbox) -> None:
-    await say(vm, "echo 1 > /dev/shm/f")
-    await vm.pause()
-    await vm.checkpoint("here")
-    assert Sandbox.list()[0].status is Status.PAUSED
-    await vm.resume()
-    other = Sandbox.attach("box")
-    call = asyncio.create_task(other.execute("echo 2 > /dev/shm/f; sleep 600", timeout=None))
-    while not (await vm.execute(["pgrep", "-x", "sleep"])).stdout:
-        pass
-    await vm.revert("here")
-    async with asyncio.timeout(60):
-        with pytest.raises(RevertedError, match="'here'"):
-            await call
-    assert await say(other, "cat /dev/shm/f") == "1"
-    other.close()
-
-
-async def test_a_tier_that_there_is_not_is_refused(vm: Sandbox) -> None:
-    with pytest.raises(ConfigError, match="'fast'"):
-        await vm.checkpoint("x", tier="fast")
-    assert await say(vm, "echo alive") == "alive"
 
 
 # Failing
@@ -314,17 +271,3 @@ async def test_a_client_killed_during_the_job_leaves_the_sandbox_running(
     assert await say(vm, "cat /dev/shm/f /root/f") == "here\nhere"
     await vm.revert("two", keep_now=False)
     assert await say(vm, "cat /dev/shm/f /root/f") == "there\nthere"
-
-
-async def test_a_cancelled_checkpoint_is_none_and_the_vm_runs_on(
-    vm: Sandbox, places: Paths
-) -> None:
-    taking = asyncio.create_task(vm.checkpoint("never"))
-    while not any(name.endswith(".state") for name in memory_of(vm, places)):
-        await asyncio.sleep(0)
-    taking.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await taking
-    assert await say(vm, "echo alive") == "alive"
-    assert vm.checkpoints() == []
-    assert not any(name.endswith(".state") for name in memory_of(vm, places))

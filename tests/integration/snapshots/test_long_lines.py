@@ -14,11 +14,12 @@ from quicksand.snapshots import layers
 from quicksand.snapshots.history import History
 from quicksand.snapshots.layers import Pivot
 
+from tests.integration.disks import file_of_stopped
 from tests.integration.guests import say
 
 pytestmark = pytest.mark.vm
 
-LENGTH = 14
+LENGTH = 10
 
 
 async def layers_in_qemu(vm: Sandbox, places: Paths) -> int:
@@ -101,7 +102,8 @@ async def test_each_checkpoint_of_a_long_line_has_its_disk(
     for number in range(LENGTH - 1):
         await vm.delete_checkpoint(str(number))
     await vm.stop()
-    await vm.start()
+    assert file_of_stopped(places, vm, "/root/side") == b"side\n"
+    await vm.start(at="side")
     assert await say(vm, "cat /root/side /root/f5; ls /root | grep -c ^f") == "side\n5\n5"
     await vm.checkpoint("again")
     await vm.revert(str(LENGTH - 1), keep_now=False)

@@ -36,7 +36,7 @@ def qemus(places: Paths) -> int:
     return sum("keeper.py" not in line for line in lines)
 
 
-@pytest.mark.parametrize("count", [5, pytest.param(16, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("count", [3, pytest.param(16, marks=pytest.mark.soak)])
 async def test_clones_have_nothing_of_their_own_in_common(
     places: Paths, patient: None, count: int
 ) -> None:

@@ -22,7 +22,9 @@ pytestmark = pytest.mark.vm
 LOOK = "cat /root/f /dev/shm/f"
 
 
-@pytest.fixture(params=["boot", "spare", pytest.param("template", marks=pytest.mark.soak)])
+@pytest.fixture(
+    params=["template", *(pytest.param(way, marks=pytest.mark.soak) for way in ("spare", "boot"))]
+)
 async def any_vm(
     places: Paths, make: Make, request: pytest.FixtureRequest
 ) -> AsyncIterator[Sandbox]:
@@ -103,6 +105,7 @@ async def test_one_that_came_to_be_in_any_way(any_vm: Sandbox) -> None:
 
 
 async def test_one_that_was_stopped_or_started_at_a_checkpoint(vm: Sandbox) -> None:
+    await say(vm, "sleep 7777 >&- 2>&- &")
     await write(vm, "one")
     await vm.checkpoint("one")
     await write(vm, "two")
@@ -110,10 +113,12 @@ async def test_one_that_was_stopped_or_started_at_a_checkpoint(vm: Sandbox) -> N
     await vm.stop()
     await vm.start(at="one")
     await is_at(vm, "one")
+    assert await say(vm, "pgrep -c -x sleep") == "1"
     await vm.revert("two")
     await is_at(vm, "two")
     await vm.stop()
     await vm.start()  # it boots, and has no memory of the checkpoint's
+    assert await say(vm, "cat /root/f; ls /dev/shm") == "two"
     await vm.revert("two")
     await is_at(vm, "two")
     await vm.undo()
@@ -127,6 +132,11 @@ async def test_to_a_checkpoint_of_another_sandbox_and_a_clone_of_that(vm: Sandbo
         own = (await say(other, IDENTITY)).splitlines()
         await write(other, "other")
         await other.checkpoint("here")
+        await other.revert("box:there")
+        assert await say(other, "hostname") == "other"
+        assert {c.tag for c in other.checkpoints() if not c.auto} == {"here", "box:there"}
+        await other.undo()
+        await is_at(other, "other")
         for goal, word in (("box:there", "box"), ("here", "other"), ("box:there", "box")):
             await other.revert(goal)
             await is_at(other, word)
@@ -135,7 +145,7 @@ async def test_to_a_checkpoint_of_another_sandbox_and_a_clone_of_that(vm: Sandbo
         (clone,) = await other.clone(at="box:there")
         try:
             found = [(await say(one, IDENTITY)).splitlines() for one in (vm, other, clone)]
-            assert found[1][3:5] == own[3:5]
+            assert (found[1][0], found[1][3:5]) == (own[0], own[3:5])
             for line in zip(*found, strict=True):
                 assert len(set(line)) == len(line)
             await write(clone, "clone")
@@ -191,7 +201,8 @@ async def test_a_guest_that_was_reverted_reboots_and_can_be_reverted_again(vm: S
     await write(vm, "one")
     await vm.checkpoint("one")
     await write(vm, "two")
-    await vm.revert("one")
+    for _ in range(2):  # the first one after a start may need another QEMU
+        await vm.revert("one", keep_now=False)
     boot = await reboot(vm)
     assert await say(vm, "cat /root/f; ls /dev/shm") == "one"
     await write(vm, "three")
@@ -201,7 +212,4 @@ async def test_a_guest_that_was_reverted_reboots_and_can_be_reverted_again(vm: S
     await vm.revert("three")
     await is_at(vm, "three")
     assert await say(vm, "cat /proc/sys/kernel/random/boot_id") == boot
-    await reboot(vm)
-    assert await say(vm, "cat /root/f; ls /dev/shm; dmesg | grep -ci 'call trace' || true") == (
-        "three\n0"
-    )
+    assert await say(vm, "dmesg | grep -ci 'call trace' || true") == "0"

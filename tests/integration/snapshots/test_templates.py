@@ -57,7 +57,7 @@ facts["resolver"] = open("/etc/resolv.conf").read()
 facts["root"] = sorted(os.listdir("/"))
 # A template has the SMB client's modules and ciphers already, so that no mount waits for them.
 ciphers = re.findall(r"^module +: (\S+)", open("/proc/crypto").read(), re.M)
-names = ("cifs", "nls_utf8", "algif_hash", *ciphers)
+names = {"cifs", "nls_utf8", "algif_hash", *ciphers} - {"kernel"}
 needed = "".join(run("modprobe", "-D", name) for name in names)
 client = {re.sub("-", "_", name) for name in re.findall(r"([^/]+)\.ko", needed)}
 facts["modules"] = sorted({line.split()[0] for line in open("/proc/modules")} - client)
@@ -107,42 +107,6 @@ async def test_each_start_is_somebody_else_with_the_hosts_clock(
             assert mine != other
         assert one.agent_token != two.agent_token
         assert await is_on_time(two)
-
-
-async def test_a_guest_from_a_template_reboots(places: Paths) -> None:
-    async with Sandbox(image="debian", name="again") as vm:
-        before = await say(vm, "echo kept > /root/f; sync; cat /proc/sys/kernel/random/boot_id")
-        await vm.request("shutdown", {"mode": "reboot", "grace": 1})
-        async with asyncio.timeout(60):
-            while True:
-                try:
-                    now = await say(vm, "cat /proc/sys/kernel/random/boot_id; hostname")
-                except Exception:  # noqa: BLE001 - it is on its way down or up
-                    await asyncio.sleep(0.1)
-                    continue
-                if before not in now:
-                    break
-        assert now.endswith("again")
-        assert await say(vm, "cat /root/f") == "kept"
-
-
-async def test_checkpoints_and_stops_work_as_after_a_boot(places: Paths) -> None:
-    async with Sandbox(image="debian", name="warm") as vm:
-        await say(vm, "echo one > /root/f; echo one > /dev/shm/f")
-        made = await vm.checkpoint("one")
-        assert made.parent is None
-        assert made.bytes_written < 40 * 2**20
-        assert [c.tag for c in vm.checkpoints()] == ["one"]
-        await say(vm, "echo two > /root/f; echo two > /dev/shm/f")
-        await vm.revert("one")
-        assert await say(vm, "cat /root/f /dev/shm/f; hostname") == "one\none\nwarm"
-        await say(vm, "echo three > /root/f")
-        await vm.stop()
-        await vm.start()
-        assert await say(vm, "cat /root/f") == "three"
-        await vm.stop()
-        await vm.start(at="one")
-        assert await say(vm, "cat /root/f /dev/shm/f") == "one\none"
 
 
 @pytest.fixture
@@ -198,13 +162,6 @@ async def test_a_damaged_template_is_not_used(
     assert not list(place.root.glob("checkpoints/*/node.json")) or part == "node"
 
 
-async def test_other_machines_have_other_templates(places: Paths) -> None:
-    async with Sandbox(image="debian", memory="300M") as vm:
-        assert vm.boot_timing is not None
-        assert vm.boot_timing.mode == "cold boot"
-        assert "no template" in vm.boot_timing.note
-
-
 @pytest.fixture
 def own_cache(prepared: Paths, places: Paths) -> Iterator[Path]:
     """A cache without templates, to make them in; in the end nobody is at it and
@@ -238,7 +195,7 @@ async def test_the_first_start_has_a_template_made_for_the_next(own_cache: Path)
         assert "no template" in vm.boot_timing.note
         # It does not compete with a guest that is at work, as a desktop is after its start.
         await vm.spawn("while :; do :; done", detach=True)
-        for _ in range(50):
+        for _ in range(40):
             assert makers(own_cache)
             assert not list(own_cache.glob("templates/.making-*")), "it boots beside the first one"
             await asyncio.sleep(0.1)

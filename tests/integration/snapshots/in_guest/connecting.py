@@ -32,7 +32,7 @@ def main() -> None:
     said = ""
     rounds = 0
     while True:
-        for key, _ in ready.select(0.01):
+        for key, _ in ready.select(0.05):
             if key.fileobj is server:
                 connection, _ = server.accept()
                 ready.register(connection, selectors.EVENT_READ)

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 
 PAGE = 4096
-PAGES = 24
+PAGES = 8
 FUNCTION = ctypes.CFUNCTYPE(ctypes.c_uint32)
 INSIDE, CALLER, ACROSS = 100, 200, PAGE - 3
 """Where a page has its functions: one as it is, one that calls it, and one that ends on the next

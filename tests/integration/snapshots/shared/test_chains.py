@@ -32,7 +32,7 @@ def compared() -> Iterator[None]:
 @pytest.fixture(scope="module", params=[1, pytest.param(2, marks=pytest.mark.soak)])
 def vm_options(request: pytest.FixtureRequest) -> dict[str, Any]:
     """Little memory, since all of it is compared each time."""
-    return {"cpus": request.param, "memory": "256M"}
+    return {"cpus": request.param, "memory": "192M"}
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """Reverts in the QEMU that runs: which form they have, and what becomes of a sandbox if one fails
-at the worst moment. All checkpoints here are compared with all of the guest's memory."""
+at the worst moment. After failures with which it goes on, checkpoints are compared with all of the
+guest's memory."""
 
 from __future__ import annotations
 
@@ -28,10 +29,16 @@ from tests.conftest import wait_for
 from tests.integration.guests import say
 from tests.integration.snapshots.shared.conftest import IN_PLACE
 
-pytestmark = [pytest.mark.vm, pytest.mark.usefixtures("template"), pytest.mark.in_any_form]
+pytestmark = [pytest.mark.vm, pytest.mark.in_any_form]
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module")
+def vm_options() -> dict[str, Any]:
+    """Little memory, since all of it is compared each time."""
+    return {"memory": "192M"}
+
+
+@pytest.fixture
 def checked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QUICKSAND_CHECK_MEMORY", "on")
 
@@ -101,13 +108,12 @@ async def test_all_translations_go_where_a_processor_was_in_the_middle_of_someth
 ) -> None:
     pid = await begin(vm)
     monkeypatch.setattr(device_load, "wakings", lambda _: None)
-    for _ in range(2):
-        done = await vm.revert("one")
-        assert done.revert_form == Form.FLUSHED
-        assert "a processor was waiting" in done.revert_why
-        assert await got(vm) == "one\none"
-        assert (await vm.undo()).revert_form == Form.FLUSHED
-        assert await got(vm) == "two\ntwo"
+    done = await vm.revert("one")
+    assert done.revert_form == Form.FLUSHED
+    assert "a processor was waiting" in done.revert_why
+    assert await got(vm) == "one\none"
+    assert (await vm.undo()).revert_form == Form.FLUSHED
+    assert await got(vm) == "two\ntwo"
     assert pid_of(vm) == pid
 
 
@@ -121,6 +127,7 @@ async def test_all_translations_go_where_a_processor_was_in_the_middle_of_someth
     ],
     ids=lambda value: getattr(value, "__name__", value),
 )
+@pytest.mark.usefixtures("checked")
 async def test_a_new_qemu_goes_on_after_a_failure_and_the_present_is_kept(
     vm: Sandbox, monkeypatch: pytest.MonkeyPatch, owner: type, method: str
 ) -> None:
@@ -183,6 +190,14 @@ async def test_a_keeper_of_an_earlier_version_has_a_new_qemu_started(
     assert pid_of(vm) != pid
     await vm.undo()
     assert await got(vm) == "two\ntwo"
+
+
+async def test_the_checkpoint_of_a_machine_with_more_memory_is_refused(vm: Sandbox) -> None:
+    async with Sandbox(image="debian", name="larger") as larger:
+        await larger.checkpoint("there")
+        with pytest.raises(HistoryError, match="memory"):
+            await vm.revert("larger:there")
+    assert vm.checkpoints() == []
 
 
 async def test_what_fails_before_the_pause_leaves_the_present_alone(
@@ -303,6 +318,7 @@ async def test_who_waits_meanwhile_does_not_resume_one_that_stays_unfinished(
     [(in_place.InPlace, "_tidy"), (Present, "kept")],
     ids=["tidying", "storing"],
 )
+@pytest.mark.usefixtures("checked")
 async def test_a_cancellation_after_the_guest_has_answered_loses_nothing(
     vm: Sandbox, monkeypatch: pytest.MonkeyPatch, owner: type, method: str
 ) -> None:

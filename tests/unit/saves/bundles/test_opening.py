@@ -17,9 +17,10 @@ from quicksand.base.paths import Paths
 from quicksand.base.threads import Stopped
 from quicksand.disks.images.image_store import ImageStore
 from quicksand.disks.images.resolve import ImageResolver, is_bundle
-from quicksand.life.basis import find_basis
+from quicksand.life.basis import find_basis, unpack_basis
 from quicksand.life.cleaning import Cleaner, Waste
 from quicksand.life.image_users import find_unneeded
+from quicksand.records.config import SandboxConfig
 from quicksand.saves.bundle import unpacked
 from quicksand.saves.bundle.exporting import export_image, export_tree
 from quicksand.saves.bundle.importing import import_bundle
@@ -190,6 +191,15 @@ def test_a_start_changes_what_no_name_means(here: Home, there: Home, tmp_path: P
     assert name != "debian"
     there.images.withdraw(own)
     assert there.images.get("debian") is None, "no file from elsewhere takes the place"
+
+
+async def test_what_starts_with_an_image_has_the_unpacked_one_in_its_config(
+    here: Home, there: Home, tmp_path: Path
+) -> None:
+    path = image_bundle(here, tmp_path / "d.quicksand")
+    config = SandboxConfig(image=str(path))
+    config, save = await unpack_basis(read_head(path), config, there.paths, None)
+    assert (config.image, save) == (opened(path, there.paths).image, None)
 
 
 def test_an_unpacked_image_is_listed_and_named(here: Home, there: Home, tmp_path: Path) -> None:

@@ -291,6 +291,8 @@ async def test_the_public_functions(here: Home, there: Home, tmp_path: Path) -> 
     file = tmp_path / "mine.quicksand"
     done = await saves.export("mine", file, full=True)
     assert (done.kind, done.name, done.full) == (BundleKind.SAVE, "mine", True)
+    image = await saves.export("debian", tmp_path / "image.quicksand", image=True)
+    assert (image.kind, image.name) == (BundleKind.IMAGE, "debian")
     again = await saves.import_(str(file), name="yours")
     assert again.root == there.paths.saves / "yours"
     with pytest.raises(SaveNotFoundError, match="nobody"):
