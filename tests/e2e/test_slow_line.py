@@ -54,11 +54,10 @@ def shell(terminal: PtyTerminal) -> None:
     terminal.rests(0.5)
 
 
-def test_the_first_paint_is_small(terminal: PtyTerminal) -> None:
+def test_the_first_paint_is_small_and_a_key_is_seen_at_once_although_its_pane_floods(
+    terminal: PtyTerminal,
+) -> None:
     assert len(terminal.output) < FIRST_PAINT_MAX
-
-
-def test_a_key_is_seen_at_once_although_its_pane_floods(terminal: PtyTerminal) -> None:
     shell(terminal)
     terminal.type(b"\x1dz")
     terminal.rests(0.5)
