@@ -167,7 +167,9 @@ async def test_the_images_own_command_is_run_if_asked(vm: Sandbox, vm_name: str)
     assert command("exec", vm_name, "--entrypoint", "-e", "GREETING=hi").startswith("hi world")
 
 
-@pytest.mark.parametrize("how", [("exec", "box"), ("run", "app", "--cold")])
+@pytest.mark.parametrize(
+    "how", [("exec", "box"), pytest.param(("run", "app", "--cold"), marks=pytest.mark.soak)]
+)
 def test_a_command_can_end_well_after_sigterm(vm_name: str, how: tuple[str, ...]) -> None:
     """As with containers: it gets the signal, and its exit code counts."""
     script = "trap 'echo bye; exit 5' TERM; echo ready; while :; do sleep 0.1; done"
@@ -223,8 +225,7 @@ async def test_checkpoints_and_reverts_work(vm: Sandbox) -> None:
     assert done.stdout == "1000\n"
 
 
-def test_an_image_of_one_program_runs_it_cold_and_from_a_template(places: Paths) -> None:
-    assert command("run", "alone", "--cold", "--", "/program", "--version").startswith("quicksand")
+def test_an_image_of_one_program_runs_it_from_a_template(places: Paths) -> None:
     command("images", "warm", "alone")
     assert command("run", "alone", "--entrypoint").startswith("quicksand-agent")
     assert "not found" in command("run", "alone", "--", "sh", code=127)

@@ -82,8 +82,7 @@ asyncio.run(main(sys.argv[1]))
 
 def copy_of_the_package(place: Path) -> Path:
     for part in PARTS:
-        ignore = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / part, place / part, ignore=ignore)
+        shutil.copytree(ROOT / part, place / part)
     return place
 
 

@@ -286,6 +286,7 @@ async def test_mounts_and_unmounts_leave_nothing(
     assert await say(vm, "grep -c /mnt/again /proc/mounts || true") == "0"
 
 
+@pytest.mark.usefixtures("warm_without_network")
 async def test_without_a_network_card_there_are_no_mounts(tmp_path: Path) -> None:
     with pytest.raises((ConfigError, StateError), match="mount"):
         async with Sandbox(image="debian", network_mode="none", mounts=[Mount(str(tmp_path), AT)]):

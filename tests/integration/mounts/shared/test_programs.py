@@ -98,7 +98,8 @@ async def test_a_real_repository_is_cloned_and_clean_on_both_sides(both: Both) -
     assert git(clone, "rev-parse", "HEAD") == git(ROOT, "rev-parse", "HEAD")
     await both.run(
         "cd clone && git mv README.md moved && git reset -q --hard"
-        " && git checkout -q -b other HEAD~2 && git checkout -q @{-1} && git gc -q && git fsck --strict",
+        " && git checkout -q -b other HEAD~2 && git checkout -q @{-1}"
+        " && git gc -q && git fsck --strict",
         within=600,
     )
     assert git(clone, "status", "--porcelain") == ""
