@@ -71,7 +71,6 @@ def test_variables_go_there_and_streams_and_the_exit_code_come_back(
     found = there(far, "exec", *names, web, "--", "sh", "-c", script)
     assert (found.returncode, found.stderr) == (7, b"err\n")
     assert found.stdout.decode() == "sécret word one unset unset\n"
-    assert there(far, "exec", web, "--", "no-such-command").returncode == 127
 
 
 def test_a_sandbox_that_is_run_there_ends_with_its_command(
@@ -81,7 +80,7 @@ def test_a_sandbox_that_is_run_there_ends_with_its_command(
     script = "cat; echo $TOKEN; exit 9"
     found = there(far, "run", IMAGE, "-i", "-e", "TOKEN", "--", "sh", "-c", script, stdin=b"in\n")
     assert (found.returncode, found.stdout) == (9, b"in\nsecret\n"), found.stderr
-    assert set(there(far, "ps", "-aq").stdout.split()) <= {b"web"}
+    assert set(succeed("ps", "-aq").split()) <= {"web"}
 
 
 def test_why_a_command_there_has_ended_is_told(far: FarHost) -> None:
@@ -100,18 +99,16 @@ def test_why_a_command_there_has_ended_is_told(far: FarHost) -> None:
     succeed("rm", "short")
 
 
+@pytest.mark.soak
 def test_stdin_and_stdout_carry_bytes_of_any_size(far: FarHost, web: str) -> None:
-    data = os.urandom(2_000_000)
+    data = os.urandom(5_000_000)
     found = there(far, "exec", "-i", web, "--", "cat", stdin=data)
     assert found.stdout == data
 
 
 def test_a_command_takes_no_input_that_it_was_not_given(far: FarHost, web: str) -> None:
     """Or it would eat that of the script that calls it."""
-    script = (
-        f"while read word; do {' '.join(PROGRAM)} --host {far.address} exec {web} -- echo $word; "
-        "done"
-    )
+    script = f"read word; {' '.join(PROGRAM)} --host {far.address} exec {web} -- echo $word; cat"
     found = subprocess.run(
         ["sh", "-c", script],
         input=b"one\ntwo\n",
