@@ -98,14 +98,13 @@ def archives(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def places(
     prepared: Paths, archives: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Paths]:
-    """An image store of their own, with the images "app", "alone" and "served" in it."""
+    """An image store of their own, with the images "app" and "alone" in it."""
     cache = tmp_path_factory.mktemp("cache")
     share_findings(prepared, cache)
     with fresh_places(prepared) as found, pytest.MonkeyPatch.context() as patch:
         patch.setenv("QUICKSAND_CACHE_DIR", str(cache))
         app = str(archives / "app.tar")
         command("images", "build", "--from-oci", app)
-        command("images", "build", "served", "--from-oci", app, "--init")
         command("images", "build", "alone", "--from-oci", str(archives / "alone.tar"))
         yield found
 
@@ -231,7 +230,9 @@ def test_an_image_of_one_program_runs_it_from_a_template(places: Paths) -> None:
     assert "not found" in command("run", "alone", "--", "sh", code=127)
 
 
-def test_the_images_own_init_runs_if_asked(places: Paths) -> None:
+@pytest.mark.soak
+def test_the_images_own_init_runs_if_asked(places: Paths, archives: Path) -> None:
+    command("images", "build", "served", "--from-oci", str(archives / "app.tar"), "--init")
     wait = "while ! [ -e /run/services ]; do :; done; cat /proc/1/comm"
     said = command("run", "served", "--cold", "--timeout", "60", "--", "sh", "-c", wait)
     assert said == "init\n"
