@@ -312,21 +312,6 @@ async def test_the_guest_can_power_itself_off(places: Paths) -> None:
     await sandbox.stop()
 
 
-async def test_a_reboot_ends_the_session_and_not_the_sandbox(places: Paths) -> None:
-    sandbox = Sandbox(image="debian", name="reboots")
-    await sandbox.start()
-    before = (await sandbox.request("info"))["boot_id"]
-    await sandbox.request("shutdown", {"mode": "reboot", "grace": 1})
-    async with asyncio.timeout(60):
-        while True:
-            try:
-                if (await sandbox.request("info"))["boot_id"] != before:
-                    break
-            except AgentUnreachableError:
-                await asyncio.sleep(0.1)
-    await sandbox.stop()
-
-
 async def test_the_machine_is_as_large_as_was_asked_for_and_tells_how_long_it_has_booted(
     places: Paths,
 ) -> None:

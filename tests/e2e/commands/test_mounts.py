@@ -105,7 +105,9 @@ def test_clones_have_mounts_if_asked_and_keep_them(vm: str, src: Path, removed: 
     succeed("unmount", vm, "/mnt/src")
 
 
-def test_run_mounts_at_each_start(src: Path, removed: list[str]) -> None:
+def test_run_mounts_directories_and_has_them_at_its_next_start(
+    src: Path, removed: list[str]
+) -> None:
     removed.append("own")
     succeed(
         "run", IMAGE, "-d", "--name", "own", "-v", f"{src}:/mnt/src:ro", "-v", f"{src}:/root/src"
@@ -117,5 +119,4 @@ def test_run_mounts_at_each_start(src: Path, removed: list[str]) -> None:
     stopped = invoke("mount", "own", f"{src}:/mnt/x")
     assert stopped.returncode == 1
     assert b"`quicksand-tui start own`" in stopped.stderr
-    succeed("start", "own")
-    assert in_vm("own", "cat /mnt/src/file") == "from the hostmore"
+    assert {one[4] for one in mounts("own")} == {"at its start"}
