@@ -13,6 +13,7 @@ from quicksand.records.registry import Registry
 
 from tests.e2e.test_app_tmux import (
     APP,
+    BOOT_S,
     left_clean,
     nothing_runs_on,
     start_sandbox,
@@ -109,6 +110,10 @@ def test_panes_come_back_as_they_lay_in_two_apps_at_once_and_end_with_their_gues
         again.sees("(lost)", "ctrl-] d, a starts it")
         again.prefixed("d")
         again.sees("✗ debian-1")
+        again.press("a")
+        again.sees("● debian-1", timeout=BOOT_S)
+        again.press("s")
+        again.sees("root@debian-1:~#", timeout=BOOT_S)
 
 
 def enum(text: str) -> list[tuple[int, str]]:

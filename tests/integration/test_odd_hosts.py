@@ -87,6 +87,7 @@ async def test_a_line_feed_no_umask_and_few_descriptors_are_in_nobodys_way(odd: 
     await quicksand("revert", "a", "one", cwd=work)
     assert await quicksand("exec", "a", "--", "cat", "/root/file", cwd=work) == "before\n"
     await quicksand("save", "a", "kept", cwd=work)
+    await quicksand("save", "a", "small", "--compress", cwd=work)
     await quicksand("clone", "a", "--name", "b", cwd=work)
     told = json.loads(await quicksand("doctor", "--json", cwd=work))
     # Of all processes of this user: other tests may have some whose sandbox is gone.
