@@ -211,7 +211,7 @@ def test_programs_for_ssh_reach_it_by_its_name_and_that_of_its_machine(
     (tmp_path / "sent").write_bytes(os.urandom(300_000))
     done("scp", *ours, str(tmp_path / "sent"), f"{web}.box.qs:sent")
     digest = hashlib.sha256((tmp_path / "sent").read_bytes()).hexdigest()
-    assert in_vm(web, "sha256sum < sent").split()[0] == digest
+    assert in_vm(web, "sha256sum < /root/sent").split()[0] == digest
     assert done(*PROGRAM, "ssh", f"{web}.box", "hostname") == "web\n"
     # A machine that is only an address, and one that the variable chooses.
     assert done(*PROGRAM, "ssh", web, "hostname", QUICKSAND_HOST=far.address) == "web\n"
