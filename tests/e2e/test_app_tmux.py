@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -90,13 +89,11 @@ def test_a_sandboxs_life_by_keys(places: Paths) -> None:
         terminal.sees("○ debian-1", "$ quicksand-tui stop debian-1")
         terminal.press("x")
         terminal.sees("debian-1 does not run")
-        terminal.press("Enter")
-        terminal.sees("● debian-1", timeout=BOOT_S)
 
         terminal.press("d")
-        terminal.sees("Delete debian-1?", "It is stopped at once", "It goes to the trash")
+        terminal.sees("Delete debian-1?", "It goes to the trash")
         terminal.answer("Enter", "Delete debian-1?")
-        assert states(places) == [Status.RUNNING]
+        assert states(places) == [Status.STOPPED]
         terminal.press("d")
         terminal.sees("Delete debian-1?")
         terminal.answer("C-y", "Delete debian-1?")
@@ -140,14 +137,11 @@ def test_a_shell_that_is_left_runs_on_and_can_be_come_back_to() -> None:
         terminal.type("exit")
         terminal.press("Enter")
         terminal.sees("━ 1 Sandboxes ")
-        terminal.press("d")
-        terminal.sees("Delete debian-1?")
-        terminal.answer("C-y", "Delete debian-1?")
-        terminal.sees("n starts your first sandbox")
 
 
+@pytest.mark.soak
 @pytest.mark.vm
-def test_checkpoint_revert_undo_and_start_at_by_keys() -> None:
+def test_checkpoint_revert_and_undo_by_keys() -> None:
     with Terminal(APP, columns=120, rows=36) as terminal:
         start_sandbox(terminal)
         terminal.sees("c takes one", "No checkpoints yet")
@@ -338,7 +332,9 @@ def test_two_apps_see_each_others_work_and_sandboxes_outlive_both(places: Paths)
         three.sees("stopped   debian-1")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number", [pytest.param(signal.SIGTERM, marks=pytest.mark.soak), signal.SIGHUP]
+)
 def test_a_signal_ends_the_app_and_restores_the_terminal(number: signal.Signals) -> None:
     with Terminal(APP) as terminal:
         terminal.sees("n starts your first sandbox")
@@ -399,6 +395,7 @@ def test_without_colour_and_without_utf8_it_can_be_used() -> None:
         left_clean(terminal, 0)
 
 
+@pytest.mark.soak
 def test_help_names_what_a_newcomer_needs() -> None:
     with Terminal(APP, rows=120) as terminal:
         terminal.sees("? help")
@@ -417,8 +414,7 @@ def test_what_is_typed_where_no_shell_is_loses_nothing_and_undo_brings_a_delete_
 ) -> None:
     with Terminal(APP) as terminal:
         start_sandbox(terminal)
-        in_guest = [sys.executable, "-m", "quicksand_tui", "exec", "debian-1", "--"]
-        subprocess.run([*in_guest, "sh", "-c", "echo kept >/dev/shm/f"], check=True)
+        in_guest("echo kept >/dev/shm/f")
         for text in ("ready to delete yes", "quit undo exit next six kill"):
             terminal.type(text)
             terminal.sees("That was typed text")
@@ -436,11 +432,4 @@ def test_what_is_typed_where_no_shell_is_loses_nothing_and_undo_brings_a_delete_
         terminal.press("U")
         terminal.sees("$ quicksand-tui restore --start debian-1  ✓")
         assert states(places) == [Status.RUNNING]
-        kept = subprocess.run(
-            [*in_guest, "cat", "/dev/shm/f"], check=True, capture_output=True, text=True
-        )
-        assert kept.stdout == "kept\n"
-        terminal.press("K")
-        terminal.sees("Kill debian-1?")
-        terminal.answer("C-y", "Kill debian-1?")
-        terminal.sees("○ debian-1")
+        assert in_guest("cat /dev/shm/f") == "kept\n"

@@ -27,7 +27,16 @@ def copied(terminal: Terminal, text: str) -> None:
     wait_for(lambda: terminal.clipboard == text, what=f"{text!r} on the clipboard")
 
 
-def test_what_scrolled_off_is_found_copied_and_pasted(terminal: Terminal) -> None:
+def test_texts_are_found_copied_pasted_after_a_yes_and_selected_by_the_mouse(
+    terminal: Terminal,
+) -> None:
+    find_and_paste(terminal)
+    paste_several_lines(terminal)
+    select_and_scroll(terminal)
+
+
+def find_and_paste(terminal: Terminal) -> None:
+    """What has scrolled off is found, copied and pasted."""
     terminal.type("for n in $(seq 500); do echo line-$n; done")
     terminal.press("Enter")
     terminal.sees("line-500")
@@ -43,8 +52,9 @@ def test_what_scrolled_off_is_found_copied_and_pasted(terminal: Terminal) -> Non
     terminal.press("C-c")
 
 
-def test_several_lines_are_no_commands_without_a_yes(terminal: Terminal) -> None:
-    terminal.type("PS1='dash> ' exec dash")
+def paste_several_lines(terminal: Terminal) -> None:
+    """They are no commands without a yes."""
+    terminal.type("clear; PS1='dash> ' exec dash")
     terminal.press("Enter")
     # The border before it tells the prompt from the command that is echoed: a text that is pasted
     # before bash has ended its line goes to bash.
@@ -59,7 +69,8 @@ def test_several_lines_are_no_commands_without_a_yes(terminal: Terminal) -> None
     terminal.sees("one-42", "two-42")
 
 
-def test_the_mouse_selects_and_scrolls(terminal: Terminal) -> None:
+def select_and_scroll(terminal: Terminal) -> None:
+    """By the mouse, in the shell alone."""
     terminal.prefixed("z")
     terminal.until(lambda text: "Sandboxes" not in text, what="the shell alone")
     terminal.type("clear; echo hello brave new world")

@@ -14,7 +14,6 @@ from quicksand.records.registry import Registry
 from tests.e2e.test_app_tmux import (
     APP,
     BOOT_S,
-    in_guest,
     left_clean,
     nothing_runs_on,
     start_sandbox,
@@ -42,36 +41,6 @@ def split(terminal: Terminal, key: str, number: int) -> None:
     terminal.until(lambda text: text.count("root@debian-1") >= 1, what="a prompt")
 
 
-def test_vi_is_as_it_was_after_a_checkpoint_and_a_revert_by_keys(terminal: Terminal) -> None:
-    terminal.type("stty size; TERM=xterm-256color vi /root/poem")
-    terminal.press("Enter")
-    terminal.sees('"~/poem" [New File]')
-    terminal.type("iroses are red")
-    terminal.press("Escape")
-    terminal.sees("roses are red")
-    terminal.prefixed("c")
-    terminal.sees("Checkpoint of debian-1")
-    terminal.type("in vi")
-    terminal.press("Enter")
-    terminal.sees("checkpoint in vi: paused for")
-
-    terminal.type(":q!")
-    terminal.press("Enter")
-    terminal.sees("31 80", "root@debian-1")
-    terminal.type("rm -rf /usr/bin/vi* /home; echo wrecked")
-    terminal.press("Enter")
-    terminal.sees("wrecked")
-    terminal.prefixed("u")
-    terminal.sees("● in vi", "enter reverts")
-    terminal.press("Enter")
-    terminal.sees("roses are red", "reverted to 'in vi'")
-    terminal.until(lambda text: "wrecked" not in text, what="the past")
-    terminal.type(":wq")
-    terminal.press("Enter")
-    terminal.until(lambda text: "roses" not in text, what="the end of vi")
-    assert in_guest("cat /root/poem") == "roses are red\n"
-
-
 def test_keys_reach_the_guest_byte_for_byte(terminal: Terminal) -> None:
     terminal.type("stty raw -echo; echo go-$((6 * 7)); head -c 16 | od -An -tx1; stty sane")
     terminal.press("Enter")
@@ -81,45 +50,15 @@ def test_keys_reach_the_guest_byte_for_byte(terminal: Terminal) -> None:
     terminal.sees("1b 62 08 7f 11 10 1a 1b 0d 1b 4f 50 1b 5b 31 3b")
 
 
-def test_panes_are_split_left_and_found_again(terminal: Terminal, places: Paths) -> None:
-    split(terminal, "%", 2)
-    terminal.type("echo right-$((6 * 7))")
-    terminal.press("Enter")
-    terminal.sees("right-42")
-    split(terminal, '"', 3)
-    terminal.type("echo below-$((6 * 7)); sleep 600")
-    terminal.press("Enter")
-    terminal.sees("below-42")
-    terminal.prefixed("d")
-    terminal.sees("━ 1 Sandboxes ")
-    terminal.press("q")
-    left_clean(terminal, 0)
-    # The app is gone, the shells are not.
-    with Terminal(APP, columns=120, rows=36) as again:
-        again.sees("● debian-1")
-        again.press("s")
-        again.sees("right-42", "below-42", " 3 sleep 600")
-        again.prefixed("z")
-        again.until(lambda text: " 2 bash" not in text, what="one pane alone")
-        again.prefixed("z")
-        again.sees(" 2 bash")
-        os.kill(Registry(places).list()[0].run.qemu_pid, signal.SIGKILL)  # type: ignore[union-attr]
-        again.sees("(lost)", "ctrl-] d, a starts it")
-        again.prefixed("d")
-        again.sees("✗ debian-1")
-        again.press("a")
-        again.sees("● debian-1", timeout=BOOT_S)
-        again.press("s")
-        again.sees("root@debian-1:~#", timeout=BOOT_S)
-
-
 def places_of(text: str) -> list[tuple[int, int]]:
     """Where the titles of the panes are."""
     found = ((row, line.find(f" {n} bash")) for n in range(1, 4) for row, line in enum(text))
     return [(row, column) for row, column in found if column >= 0]
 
 
-def test_panes_come_back_as_they_lay_and_in_two_apps_at_once(terminal: Terminal) -> None:
+def test_panes_come_back_as_they_lay_in_two_apps_at_once_and_end_with_their_guest(
+    terminal: Terminal, places: Paths
+) -> None:
     split(terminal, "%", 2)
     split(terminal, '"', 3)
     terminal.type("echo third-$((6 * 7))")
@@ -167,6 +106,14 @@ def test_panes_come_back_as_they_lay_and_in_two_apps_at_once(terminal: Terminal)
         again.press("s")
         again.until(lambda text: places_of(text) == before, what=f"{before}")
         again.sees("both-42", "third-42")
+        os.kill(Registry(places).list()[0].run.qemu_pid, signal.SIGKILL)  # type: ignore[union-attr]
+        again.sees("(lost)", "ctrl-] d, a starts it")
+        again.prefixed("d")
+        again.sees("✗ debian-1")
+        again.press("a")
+        again.sees("● debian-1", timeout=BOOT_S)
+        again.press("s")
+        again.sees("root@debian-1:~#", timeout=BOOT_S)
 
 
 def enum(text: str) -> list[tuple[int, str]]:

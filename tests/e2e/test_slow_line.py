@@ -19,7 +19,7 @@ FIRST_PAINT_MAX = 16_000
 KEYS = 12
 
 
-@pytest.fixture(params=["near", "far"])
+@pytest.fixture
 def terminal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[PtyTerminal]:
     is_far = request.param == "far"
     env = {"QUICKSAND_STATE_DIR": str(tmp_path), **({"SSH_TTY": "/dev/pts/0"} if is_far else {})}
@@ -54,11 +54,13 @@ def shell(terminal: PtyTerminal) -> None:
     terminal.rests(0.5)
 
 
-def test_the_first_paint_is_small(terminal: PtyTerminal) -> None:
+@pytest.mark.parametrize(
+    "terminal", [pytest.param("near", marks=pytest.mark.soak), "far"], indirect=True
+)
+def test_the_first_paint_is_small_and_a_key_is_seen_at_once_although_its_pane_floods(
+    terminal: PtyTerminal,
+) -> None:
     assert len(terminal.output) < FIRST_PAINT_MAX
-
-
-def test_a_key_is_seen_at_once_although_its_pane_floods(terminal: PtyTerminal) -> None:
     shell(terminal)
     terminal.type(b"\x1dz")
     terminal.rests(0.5)
@@ -74,6 +76,9 @@ def test_a_key_is_seen_at_once_although_its_pane_floods(terminal: PtyTerminal) -
     assert seconds_until(terminal, "Sandboxes") < 3.0
 
 
+@pytest.mark.parametrize(
+    "terminal", ["near", pytest.param("far", marks=pytest.mark.soak)], indirect=True
+)
 def test_keys_typed_beside_a_flood_are_echoed_at_once(terminal: PtyTerminal) -> None:
     shell(terminal)
     terminal.type(b"\x1d%")

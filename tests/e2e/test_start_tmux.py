@@ -15,7 +15,14 @@ from tests.e2e.tmux import Terminal
 from tests.unit.app.test_reader import make
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 36), (200, 50)])
+@pytest.mark.parametrize(
+    "size",
+    [
+        pytest.param((80, 24), marks=pytest.mark.soak),
+        (120, 36),
+        pytest.param((200, 50), marks=pytest.mark.soak),
+    ],
+)
 def test_keys_that_are_typed_at_once_act_on_the_list(size: tuple[int, int], places: Paths) -> None:
     for number in range(3):
         make(places, number)

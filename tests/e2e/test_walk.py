@@ -35,8 +35,8 @@ __all__ = ["nothing_runs_on"]
 pytestmark = pytest.mark.vm
 
 SHORT_SEED = 5
-SHORT_S = 18.0
-LEAST_STEPS = 14
+SHORT_S = 10.0
+LEAST_STEPS = 8
 COLUMNS, ROWS = 120, 36
 SLOW_BYTES_PER_S = 20_000
 PERSON_S = 0.25

@@ -9,15 +9,22 @@ import pytest
 from quicksand.base.paths import Paths
 from quicksand.display import hands
 from quicksand.qemu import guest_resume
+from quicksand.records.config import SandboxConfig
 from quicksand.snapshots import recognition
 from quicksand.warm.spares import claiming, handover
 
-from tests.conftest import fresh_places, our_processes, wait_for
+from tests.conftest import fresh_places, make_template, our_processes, wait_for
 
 
 @pytest.fixture(scope="session", autouse=True)
 def start_warm(template: None) -> None:
     """Booting is what few of these tests are about."""
+
+
+@pytest.fixture(scope="session")
+def warm_without_network(prepared: Paths) -> None:
+    """The user's template of a machine without a network card, which is another one."""
+    make_template(SandboxConfig.parse({"image": "debian", "network_mode": "none"}), prepared)
 
 
 @pytest.fixture(autouse=True)

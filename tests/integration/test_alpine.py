@@ -65,17 +65,20 @@ def places(prepared: Paths, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         (found.data / "images").unlink()
         (found.data / "images").mkdir()
         assert "alpine" in command("install", "alpine")
+        assert "made in" in command("images", "warm", "alpine")
         yield found
 
 
 @pytest.fixture(scope="module")
 def vm_name(places: Paths) -> Iterator[str]:
-    """A running, detached sandbox."""
+    """A running, detached sandbox that has started from a template."""
 
     async def start() -> None:
         forwards = [PortForward(host=0, guest=PORT)]
         sandbox = Sandbox(image="alpine", name="box", port_forwards=forwards)
         await sandbox.start()
+        assert sandbox.boot_timing is not None
+        assert sandbox.boot_timing.mode == "template"
         sandbox.detach()
         sandbox.close()
 
@@ -159,6 +162,7 @@ async def test_a_port(vm: Sandbox) -> None:
     await writer.wait_closed()
 
 
+@pytest.mark.soak
 async def test_a_save_begins_another(
     vm: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -167,14 +171,6 @@ async def test_a_save_begins_another(
     await vm.save("kept")
     async with Sandbox(image="kept") as other:
         assert await say(other, "cat /root/kept") == "kept"
-
-
-async def test_a_warm_start(places: Paths) -> None:
-    assert "made in" in command("images", "warm", "alpine")
-    async with Sandbox(image="alpine") as vm:
-        assert vm.boot_timing is not None
-        assert vm.boot_timing.mode == "template"
-        assert "ID=alpine" in await say(vm, "cat /etc/os-release")
 
 
 async def test_it_is_not_uninstalled_below_a_sandbox(places: Paths, vm: Sandbox) -> None:

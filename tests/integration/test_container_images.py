@@ -98,14 +98,13 @@ def archives(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def places(
     prepared: Paths, archives: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Paths]:
-    """An image store of their own, with the images "app", "alone" and "served" in it."""
+    """An image store of their own, with the images "app" and "alone" in it."""
     cache = tmp_path_factory.mktemp("cache")
     share_findings(prepared, cache)
     with fresh_places(prepared) as found, pytest.MonkeyPatch.context() as patch:
         patch.setenv("QUICKSAND_CACHE_DIR", str(cache))
         app = str(archives / "app.tar")
         command("images", "build", "--from-oci", app)
-        command("images", "build", "served", "--from-oci", app, "--init")
         command("images", "build", "alone", "--from-oci", str(archives / "alone.tar"))
         yield found
 
@@ -167,7 +166,9 @@ async def test_the_images_own_command_is_run_if_asked(vm: Sandbox, vm_name: str)
     assert command("exec", vm_name, "--entrypoint", "-e", "GREETING=hi").startswith("hi world")
 
 
-@pytest.mark.parametrize("how", [("exec", "box"), ("run", "app", "--cold")])
+@pytest.mark.parametrize(
+    "how", [("exec", "box"), pytest.param(("run", "app", "--cold"), marks=pytest.mark.soak)]
+)
 def test_a_command_can_end_well_after_sigterm(vm_name: str, how: tuple[str, ...]) -> None:
     """As with containers: it gets the signal, and its exit code counts."""
     script = "trap 'echo bye; exit 5' TERM; echo ready; while :; do sleep 0.1; done"
@@ -223,14 +224,15 @@ async def test_checkpoints_and_reverts_work(vm: Sandbox) -> None:
     assert done.stdout == "1000\n"
 
 
-def test_an_image_of_one_program_runs_it_cold_and_from_a_template(places: Paths) -> None:
-    assert command("run", "alone", "--cold", "--", "/program", "--version").startswith("quicksand")
+def test_an_image_of_one_program_runs_it_from_a_template(places: Paths) -> None:
     command("images", "warm", "alone")
     assert command("run", "alone", "--entrypoint").startswith("quicksand-agent")
     assert "not found" in command("run", "alone", "--", "sh", code=127)
 
 
-def test_the_images_own_init_runs_if_asked(places: Paths) -> None:
+@pytest.mark.soak
+def test_the_images_own_init_runs_if_asked(places: Paths, archives: Path) -> None:
+    command("images", "build", "served", "--from-oci", str(archives / "app.tar"), "--init")
     wait = "while ! [ -e /run/services ]; do :; done; cat /proc/1/comm"
     said = command("run", "served", "--cold", "--timeout", "60", "--", "sh", "-c", wait)
     assert said == "init\n"

@@ -39,6 +39,7 @@ def test_a_tree_is_searched_and_the_steps_are_measured() -> None:
     assert steps["go back to a state"] >= 4
 
 
+@pytest.mark.soak
 def test_the_report_is_for_people() -> None:
     words = ["--nodes", "4", "--mib", "1", "--sandboxes", "1"]
     done = subprocess.run(
@@ -58,6 +59,7 @@ def test_the_report_is_for_people() -> None:
     ]
 
 
+@pytest.mark.soak
 def test_a_guest_that_is_full_is_an_error() -> None:
     words = ["--nodes", "2", "--mib", "150", "--memory", "256M", "--sandboxes", "1"]
     done = subprocess.run(

@@ -24,7 +24,7 @@ from quicksand.records.registry import Registry
 from tests.conftest import free_port, listens, wait_for
 from tests.integration.guests import forwarders, say
 
-pytestmark = pytest.mark.vm
+pytestmark = [pytest.mark.vm, pytest.mark.usefixtures("warm_without_network")]
 
 AT_ONCE = 400
 """More than one client of the agent has channels for."""

@@ -59,7 +59,7 @@ async def boot_again(vm: Sandbox) -> None:
                 await asyncio.sleep(0.1)
 
 
-@pytest.mark.parametrize("display", [False, True])
+@pytest.mark.parametrize("display", [False, pytest.param(True, marks=pytest.mark.soak)])
 async def test_a_guest_boots_from_the_elf_file_and_after_a_revert_from_the_bzimage(
     image: StoredImage, display: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -149,7 +149,7 @@ def archive_of(files: dict[str, bytes]) -> bytes:
     )
 
 
-@pytest.mark.parametrize("make", [usual, booster])
+@pytest.mark.parametrize("make", [pytest.param(usual, marks=pytest.mark.soak), booster])
 async def test_modules_are_found_in_an_initramfs_that_has_no_modprobe(
     image: StoredImage, tmp_path: Path, make: Callable[[str, dict[str, bytes]], bytes]
 ) -> None:

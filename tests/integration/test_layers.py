@@ -109,13 +109,21 @@ async def output(image: StoredImage, command: str) -> str:
 
 
 @pytest.mark.timeout(300)
-async def test_a_recipe_of_ones_own_becomes_an_image_on_its_base(
-    store: ImageStore, tmp_path: Path
+async def test_a_recipe_of_ones_own_that_is_built_twice_at_once_becomes_one_image_on_its_base(
+    store: ImageStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for module in ("quicksand.disks.images.recipes", "quicksand_images.recipe"):
+        monkeypatch.setattr(f"{module}.recipe_places", lambda: (tmp_path,))
     stages: list[str] = []
-    first = await build_image(
-        tmp_path / "mine.toml", store=store, progress=lambda stage, *_: stages.append(stage)
-    )
+
+    async def build() -> StoredImage:
+        return await ensure_image("mine", lambda stage, *_: stages.append(stage), store=store)
+
+    first, second = await asyncio.gather(build(), build())
+    assert first == second
+    assert len(store.versions("mine")) == 1
+    # Neither its recipe nor its base has changed.
+    assert (await build()).root == first.root
     base = store.get("base")
     assert base is not None
     assert [path.name for path in first.chain] == ["disk.qcow2", "layer1.qcow2"]
@@ -223,24 +231,6 @@ async def check_kills(store: ImageStore, recipe: Path, stages: Sequence[str]) ->
     assert not store.verify(image)
     assert sorted(found.name for found in store.root.iterdir()) == ["mine"]
     assert await output(image, "cat /srv/probe/said") == "py3-none-any\n"
-
-
-@pytest.mark.timeout(300)
-async def test_two_builds_at_once_make_one_image(
-    store: ImageStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    place = tmp_path / "recipes"
-    place.mkdir()
-    (place / "mine.toml").write_text('base = "base"\nsteps = ["echo made >/srv/made"]\n')
-    for module in ("quicksand.disks.images.recipes", "quicksand_images.recipe"):
-        monkeypatch.setattr(f"{module}.recipe_places", lambda: (place,))
-    first, second = await asyncio.gather(
-        ensure_image("mine", store=store), ensure_image("mine", store=store)
-    )
-    assert first == second
-    assert len(store.versions("mine")) == 1
-    # Neither its recipe nor its base has changed.
-    assert (await ensure_image("mine", store=store)).root == first.root
 
 
 # Where the host lacks apt and e2fsprogs

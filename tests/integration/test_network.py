@@ -94,7 +94,7 @@ class Service:
     ("mode", "card"), [(NetworkMode.NONE, "no"), (NetworkMode.MOUNTS_ONLY, "yes")]
 )
 async def test_without_the_full_network_nothing_is_reached(
-    places: Paths, mode: NetworkMode, card: str
+    places: Paths, warm_without_network: None, mode: NetworkMode, card: str
 ) -> None:
     async with Service() as here, Sandbox(image="debian", network_mode=mode) as sandbox:
         found = await probes(sandbox, here.port)
@@ -165,35 +165,6 @@ async def test_nothing_of_ours_listens_but_the_ports_that_were_asked_for(places:
         )
     await asyncio.to_thread(wait_for, lambda: not processes_of(place), what="its processes to end")
     assert listening(place) - before == set()
-
-
-SERVER = """
-import socket
-listener = socket.create_server(("", 8080))
-print("up", flush=True)
-connection, _ = listener.accept()
-connection.send(b"hello")
-"""
-
-
-async def ask(port: int) -> bytes:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    try:
-        return await reader.read()
-    finally:
-        writer.close()
-
-
-async def test_a_port_forward_leads_into_the_guest(places: Paths) -> None:
-    sandbox = Sandbox(image="debian", port_forwards=[PortForward(0, 8080)])
-    async with sandbox, await sandbox.spawn(["python3", "-c", SERVER]) as command:
-        async for _, data in command.output():
-            if b"up" in data:
-                break
-        reader, writer = await asyncio.open_connection("127.0.0.1", sandbox.port_forwards[8080])
-        assert await reader.read() == b"hello"
-        writer.close()
-        await writer.wait_closed()
 
 
 ECHO = """

@@ -81,12 +81,11 @@ async def test_a_line_feed_no_umask_and_few_descriptors_are_in_nobodys_way(odd: 
     work.mkdir(mode=0o755)
     await quicksand("run", "debian", "-d", "--name", "a", cwd=work)
     await quicksand("exec", "a", "--", "sh", "-c", "echo before > /root/file", cwd=work)
-    assert "running" in await quicksand("ps", cwd=work)
     await quicksand("checkpoint", "a", "one", cwd=work)
     await quicksand("exec", "a", "--", "sh", "-c", "echo after > /root/file", cwd=work)
-    for _ in range(2):
-        await quicksand("revert", "a", "one", cwd=work)
-        assert await quicksand("exec", "a", "--", "cat", "/root/file", cwd=work) == "before\n"
+    await quicksand("revert", "a", "one", cwd=work)
+    await quicksand("revert", "a", "one", cwd=work)
+    assert await quicksand("exec", "a", "--", "cat", "/root/file", cwd=work) == "before\n"
     await quicksand("save", "a", "kept", cwd=work)
     await quicksand("save", "a", "small", "--compress", cwd=work)
     await quicksand("clone", "a", "--name", "b", cwd=work)

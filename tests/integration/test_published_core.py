@@ -18,6 +18,7 @@ from tests.unit.compat.shims import CORE, PROJECT, install
 
 pytestmark = [
     pytest.mark.vm,
+    pytest.mark.soak,
     pytest.mark.timeout(600),
     pytest.mark.skipif(
         Architecture.host() is not Architecture.X86_64, reason="the image is for x86_64"

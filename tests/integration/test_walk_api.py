@@ -25,7 +25,7 @@ from tests.walks import ODD_NUMBERS, ODD_TEXTS, WRONG, Diary, Logs, brief, long_
 pytestmark = pytest.mark.vm
 
 SHORT_SEED = 7
-SHORT_S = 20.0
+SHORT_S = 10.0
 ANSWER_S = 180.0
 """After which a call that waits for nothing is stuck, on the busiest host."""
 WAITING_S = 0.3

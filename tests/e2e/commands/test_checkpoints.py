@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conftest import wait_for
-from tests.e2e.commands.conftest import in_vm, pipe_of, quicksand, start_quicksand, succeed
+from tests.e2e.commands.conftest import in_vm, invoke, pipe_of, start_quicksand, succeed
 from tests.e2e.commands.test_shell_tmux import HERE, Person
 from tests.e2e.tmux import Terminal
 
@@ -66,7 +66,7 @@ def test_what_is_discarded_is_told(vm: str) -> None:
 
 def test_a_taken_tag_is_replaced_only_when_asked(vm: str) -> None:
     before = json.loads(succeed("checkpoint", "--json", vm, "taken"))
-    refused = quicksand("checkpoint", vm, "taken")
+    refused = invoke("checkpoint", vm, "taken")
     assert refused.returncode == 2
     assert b"there is a checkpoint 'taken' already" in refused.stderr
     after = json.loads(succeed("checkpoint", "--json", "--replace", vm, "taken"))
@@ -74,7 +74,7 @@ def test_a_taken_tag_is_replaced_only_when_asked(vm: str) -> None:
     assert after["id"] in ids
     assert before["id"] not in ids
     assert succeed("checkpoint", "rm", vm, "taken") == "taken\n"
-    missing = quicksand("revert", vm, "taken")
+    missing = invoke("revert", vm, "taken")
     assert missing.returncode == 1
     assert b"there is no checkpoint 'taken'" in missing.stderr
 
@@ -122,9 +122,9 @@ def test_a_stopped_one_shows_its_tree_and_starts_at_a_checkpoint(vm: str) -> Non
     succeed("stop", vm)
     try:
         assert "then" in succeed("tree", vm)
-        refused = quicksand("revert", vm, "then")
+        refused = invoke("revert", vm, "then")
         assert (refused.returncode, b"--at TAG" in refused.stderr) == (1, True)
-        missing = quicksand("start", vm, "--at", "them")
+        missing = invoke("start", vm, "--at", "them")
         assert missing.returncode == 1
         assert b"did you mean 'then'?" in missing.stderr
     finally:

@@ -12,7 +12,7 @@ from quicksand.base.paths import Paths
 from quicksand.records.host_sockets import ssh_masters
 
 from tests.conftest import free_port, wait_for
-from tests.e2e.commands.conftest import in_vm, quicksand, succeed
+from tests.e2e.commands.conftest import in_vm, invoke, succeed
 
 pytestmark = pytest.mark.vm
 
@@ -96,10 +96,10 @@ def through_socks(proxy: int, port: int) -> bytes:
 
 
 def test_the_command_says_what_is_missing_and_what_it_would_run(vm: str) -> None:
-    done = quicksand("code", vm, "--check")
+    done = invoke("code", vm, "--check")
     assert done.stdout.decode() == f"code --remote ssh-remote+{vm}.qs /root\n"
     assert b"the sandbox has 512M of memory" in done.stderr
-    assert quicksand("code", vm, "/src", "--check", "--editor", "zed").stdout.decode() == (
+    assert invoke("code", vm, "/src", "--check", "--editor", "zed").stdout.decode() == (
         f"zed ssh://{vm}.qs/src\n"
     )
-    assert quicksand("code", "no-such").returncode == 1
+    assert invoke("code", "no-such").returncode == 1

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.commands.conftest import quicksand, start_quicksand, succeed
+from tests.e2e.commands.conftest import execute, start_quicksand, succeed
 
 pytestmark = pytest.mark.vm
 
@@ -41,7 +41,7 @@ def test_what_other_processes_do_is_told_as_it_happens(vm: str) -> None:
             return following(kind)
 
         assert json.loads(process.stdout.readline())["event"] == "watching"
-        assert quicksand("exec", vm, "--", "sh", "-c", "exit 3").returncode == 3
+        assert execute(vm, ["sh", "-c", "exit 3"]).exit_code == 3
         ended = until("command")
         assert (ended["name"], ended["command"], ended["exit_code"]) == (vm, "sh -c exit 3", 3)
         succeed("checkpoint", vm, "one")

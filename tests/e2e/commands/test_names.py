@@ -11,7 +11,7 @@ import pytest
 from quicksand.base.paths import Paths
 
 from tests.conftest import free_port
-from tests.e2e.commands.conftest import IMAGE, in_vm, quicksand
+from tests.e2e.commands.conftest import IMAGE, in_vm, invoke, quicksand
 
 pytestmark = pytest.mark.vm
 
@@ -31,7 +31,7 @@ def test_a_cloned_save_does_not_stand_in_for_an_image(
 ) -> None:
     in_vm(vm, "echo the save > /root/which")
     mine = tmp_path / "mine"
-    made = quicksand("save", vm, "box", "--workspace", str(mine))
+    made = invoke("save", vm, "box", "--workspace", str(mine))
     assert made.returncode == 0, made.stderr
     assert (mine / "box" / "manifest.json").is_file()
 
@@ -59,9 +59,9 @@ def test_a_cloned_save_does_not_stand_in_for_an_image(
     own = quicksand("run", str(mine / "box"), "--", *WHICH)
     assert (own.returncode, own.stdout) == (0, b"the save\n"), own.stderr
     assert b"not made here" not in own.stderr
-    listed = json.loads(quicksand("saves", "--json").stdout)
+    listed = json.loads(invoke("saves", "--json").stdout)
     assert [(save["name"], save["made_here"]) for save in listed] == [(IMAGE, False)]
-    exported = quicksand("export", "./debian", str(tmp_path / "file"))
+    exported = invoke("export", "./debian", str(tmp_path / "file"))
     assert exported.returncode == 0, exported.stderr
-    verified = quicksand("saves", "verify", "./debian", str(mine / "box"))
+    verified = invoke("saves", "verify", "./debian", str(mine / "box"))
     assert verified.returncode == 0, verified.stderr

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conftest import wait_for
-from tests.e2e.commands.conftest import IMAGE, PROGRAM, execute, quicksand
+from tests.e2e.commands.conftest import IMAGE, PROGRAM, execute, in_vm, invoke, quicksand
 from tests.e2e.tmux import Terminal
 from tests.unit.terminal.touching import EVERY
 
@@ -63,22 +63,18 @@ def person() -> Iterator[Person]:
         yield Person(terminal)
 
 
-def test_a_shell_has_our_size_and_kind_and_its_exit_code_is_ours(vm: str, person: Person) -> None:
+def test_a_shell_has_our_kind_and_size_also_later_and_its_exit_code_is_ours(
+    vm: str, person: Person
+) -> None:
     person.open_shell(vm, COLORTERM="truecolor")
     person.enter("stty size; echo $TERM $COLORTERM; tty")
     person.terminal.sees("30 100", "xterm-256color truecolor", "/dev/pts/")
-    person.enter("exit 9")
-    person.terminal.sees(HERE)
-    person.is_back(9)
-
-
-def test_the_shell_follows_when_the_terminal_is_resized(vm: str, person: Person) -> None:
-    person.open_shell(vm)
     person.terminal.resize(77, 21)
     person.enter("stty size")
     person.terminal.sees("21 77")
-    person.enter("exit")
+    person.enter("exit 9")
     person.terminal.sees(HERE)
+    person.is_back(9)
 
 
 def test_a_kind_of_terminal_that_the_guest_does_not_know_becomes_a_usual_one(
@@ -108,10 +104,10 @@ def test_vi_edits_a_file_and_gives_the_screen_back(vm: str, person: Person) -> N
     person.enter("exit")
     person.terminal.sees(HERE)
     person.is_back(0)
-    shown = quicksand("exec", vm, "--", "cat", "/tmp/edited").stdout
-    assert shown == b"first line\nsecond line\n"
+    assert in_vm(vm, "cat /tmp/edited") == "first line\nsecond line"
 
 
+@pytest.mark.soak
 def test_less_pages_and_follows_a_resize(vm: str, person: Person) -> None:
     person.open_shell(vm)
     person.enter("seq 1000 | less")
@@ -128,6 +124,7 @@ def test_less_pages_and_follows_a_resize(vm: str, person: Person) -> None:
     person.is_back(0)
 
 
+@pytest.mark.soak
 def test_htop_draws_itself_anew_in_the_new_size(vm: str, person: Person) -> None:
     person.open_shell(vm)
     person.enter("htop")
@@ -177,7 +174,7 @@ def test_one_can_leave_a_shell_and_come_back(vm: str, person: Person) -> None:
     person.is_back(5)
 
 
-def test_the_keys_that_leave_can_be_chosen_and_the_usual_ones_typed(
+def test_the_keys_that_leave_can_be_chosen_and_the_first_twice_is_sent_once(
     vm: str, person: Person
 ) -> None:
     person.run("shell", vm, "--detach-keys", "ctrl-p,q")
@@ -185,19 +182,11 @@ def test_the_keys_that_leave_can_be_chosen_and_the_usual_ones_typed(
     person.enter("cat -v")
     person.terminal.press("C-]", "d", "Enter")
     person.terminal.sees("^]d")
+    person.terminal.press("C-p", "C-p", "x", "Enter")
+    person.terminal.until(lambda text: "\n^Px" in text, what="one control character")
     person.terminal.press("C-p", "q")
     person.terminal.sees("detached; ", HERE)
     person.is_back(0)
-
-
-def test_the_first_key_twice_is_sent_once(vm: str, person: Person) -> None:
-    person.open_shell(vm)
-    person.enter("cat -v")
-    person.terminal.press("C-]", "C-]", "x", "Enter")
-    person.terminal.until(lambda text: "\n^]x" in text, what="one control character")
-    person.terminal.press("C-d")
-    person.enter("exit")
-    person.terminal.sees(HERE)
 
 
 def test_a_client_that_is_ended_puts_the_terminal_right_and_leaves_the_shell(
@@ -210,19 +199,19 @@ def test_a_client_that_is_ended_puts_the_terminal_right_and_leaves_the_shell(
     os.kill(person.terminal.pid_of(f"shell {vm}"), signal.SIGTERM)
     person.terminal.sees("detached; ", HERE)
     person.is_back(128 + signal.SIGTERM)
-    assert quicksand("exec", vm, "--", "pkill", "vi").returncode == 0
+    in_vm(vm, "pkill vi")
 
 
 def test_a_command_may_have_a_terminal(vm: str, person: Person) -> None:
     person.run("exec", "-t", vm, "--cwd", "/usr", "--", "sh", "-c", "tty; pwd; stty size; exit 6")
     person.terminal.sees("/dev/pts/", "/usr", "30 100", HERE)
     person.is_back(6)
-    person.run("exec", "-t", vm, "--", "no-such-program")
-    person.terminal.sees("not found", HERE)
-    person.is_back(127)
     person.run("exec", "-t", vm, "--timeout", "0.5", "--", "sleep", "60")
     person.terminal.sees("timed out after 0.5 s", HERE)
     person.is_back(124)
+    person.run("exec", "-t", vm, "--", "no-such-program")
+    person.terminal.sees("not found", HERE)
+    person.is_back(127)
 
 
 def test_without_a_terminal_a_shell_is_refused(vm: str) -> None:
@@ -240,7 +229,7 @@ def test_run_without_a_command_is_a_shell_and_the_sandbox_ends_with_it(person: P
     person.enter("hostname; exit 3")
     person.terminal.sees("brief", HERE)
     person.is_back(3)
-    assert quicksand("ps", "-aq").stdout.split().count(b"brief") == 0
+    assert invoke("ps", "-aq").stdout.split().count(b"brief") == 0
 
 
 def test_leaving_the_shell_of_run_leaves_the_sandbox_running(person: Person) -> None:
@@ -251,19 +240,27 @@ def test_leaving_the_shell_of_run_leaves_the_sandbox_running(person: Person) -> 
     person.terminal.press("C-]", "d")
     person.terminal.sees("detached; ", HERE)
     person.is_back(0)
-    assert b"stays" in quicksand("ps", "-q").stdout
+    assert b"stays" in invoke("ps", "-q").stdout
 
     # A guest that dies under an editor: why is told, the terminal is put right.
     person.open_shell("stays")
     person.enter("vi /tmp/doomed")
     person.terminal.until(lambda _: person.terminal.alternate, what="the alternate screen")
-    assert quicksand("kill", "stays").returncode == 0
+    assert invoke("kill", "stays").returncode == 0
     person.terminal.sees("the sandbox 'stays' was stopped", HERE)
     person.is_back(125)
-    assert quicksand("rm", "stays").returncode == 0
+    assert invoke("rm", "stays").returncode == 0
 
 
-@pytest.mark.parametrize("ending", ["detached", "SIGTERM", "SIGHUP", "the guest is gone"])
+@pytest.mark.parametrize(
+    "ending",
+    [
+        "detached",
+        pytest.param("SIGTERM", marks=pytest.mark.soak),
+        "SIGHUP",
+        pytest.param("the guest is gone", marks=pytest.mark.soak),
+    ],
+)
 def test_a_terminal_that_a_guests_program_left_changed_is_put_right(
     vm: str, person: Person, ending: str
 ) -> None:
@@ -279,10 +276,10 @@ def test_a_terminal_that_a_guests_program_left_changed_is_put_right(
         person.terminal.press("C-]")
         person.terminal.type("d")
     elif ending == "the guest is gone":
-        assert quicksand("kill", vm).returncode == 0
+        assert invoke("kill", vm).returncode == 0
     else:
         os.kill(person.terminal.pid_of(f"quicksand_tui shell {vm}"), signal.Signals[ending])
     person.terminal.sees(HERE)
     wait_for(lambda: person.terminal.facts == before, what="a terminal as before")
     if ending == "the guest is gone":
-        assert quicksand("start", vm).returncode == 0
+        assert invoke("start", vm).returncode == 0

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import wait_for
-from tests.e2e.commands.conftest import PROGRAM, in_vm, quicksand, succeed
+from tests.e2e.commands.conftest import PROGRAM, in_vm, invoke, succeed
 
 pytestmark = pytest.mark.vm
 
@@ -157,7 +157,7 @@ def test_keys_that_others_could_write_or_whose_limits_are_not_known_are_refused(
     keys = tmp_path / "keys"
 
     def refusal() -> str:
-        done = quicksand("ssh-gateway", "--listen", "0", "--keys", str(keys))
+        done = invoke("ssh-gateway", "--listen", "0", "--keys", str(keys))
         assert done.returncode == 2, done
         return done.stderr.decode()
 
@@ -170,5 +170,5 @@ def test_keys_that_others_could_write_or_whose_limits_are_not_known_are_refused(
     keys.chmod(0o666)
     assert "others can write" in refusal()
     for address in ("", "x", "1:2:3", "127.0.0.1:70000"):
-        done = quicksand("ssh-gateway", "--listen", address, "--keys", str(keys))
+        done = invoke("ssh-gateway", "--listen", address, "--keys", str(keys))
         assert done.returncode == 2 and b"is no address" in done.stderr

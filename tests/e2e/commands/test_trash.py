@@ -44,6 +44,7 @@ def test_a_paused_one_too(vm: str) -> None:
     assert in_vm(vm, "cat /dev/shm/f") == "paused"
 
 
+@pytest.mark.soak
 def test_without_the_instant_its_disk_is_as_it_was(vm: str) -> None:
     in_vm(vm, "echo disk >/root/f")
     succeed("rm", "-f", vm)

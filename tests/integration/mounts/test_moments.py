@@ -83,15 +83,9 @@ async def test_a_mount_is_told_mounted_only_when_it_is(places: Paths, tmp_path: 
         assert [one.guest for one in vm.active_mounts] == [AT]
 
 
-async def test_a_checkpoint_does_not_disturb_who_writes(vm: Sandbox, tmp_path: Path) -> None:
-    for number in range(3):
-        await vm.checkpoint(f"c{number}")
-        await writes_on(tmp_path)
-    found = lines(tmp_path)
-    assert [int(line) for line in found] == list(range(len(found)))
-
-
-async def test_after_a_revert_nothing_is_written_twice(vm: Sandbox, tmp_path: Path) -> None:
+async def test_a_revert_writes_nothing_twice_and_a_stop_loses_nothing(
+    vm: Sandbox, tmp_path: Path
+) -> None:
     await vm.checkpoint("one")
     await writes_on(tmp_path)
     for number in range(2):
@@ -103,11 +97,19 @@ async def test_after_a_revert_nothing_is_written_twice(vm: Sandbox, tmp_path: Pa
     found = lines(tmp_path)
     assert len(found) == len(set(found))
     assert [one.guest for one in vm.active_mounts] == [AT]
+    await say(vm, f"head -c 5000000 /dev/zero > {AT}/unsynced")
+    begin = time.monotonic()
+    await vm.stop()
+    assert time.monotonic() - begin < SOON_S
+    assert (tmp_path / "unsynced").stat().st_size == 5_000_000
 
 
-async def test_a_clone_has_no_mounts_and_the_original_keeps_its_own(
+async def test_checkpoints_and_clones_disturb_no_writer_and_clones_have_no_mounts(
     vm: Sandbox, tmp_path: Path
 ) -> None:
+    for number in range(2):
+        await vm.checkpoint(f"c{number}")
+        await writes_on(tmp_path)
     (clone,) = await vm.clone(1)
     try:
         assert await say(clone, f"grep -c {AT} /proc/mounts || true") == "0"
@@ -118,11 +120,3 @@ async def test_a_clone_has_no_mounts_and_the_original_keeps_its_own(
         await clone.kill()
     found = lines(tmp_path)
     assert [int(line) for line in found] == list(range(len(found)))
-
-
-async def test_what_was_written_is_on_the_host_after_a_stop(vm: Sandbox, tmp_path: Path) -> None:
-    await say(vm, f"head -c 5000000 /dev/zero > {AT}/unsynced")
-    begin = time.monotonic()
-    await vm.stop()
-    assert time.monotonic() - begin < SOON_S
-    assert (tmp_path / "unsynced").stat().st_size == 5_000_000

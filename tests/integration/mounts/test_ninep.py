@@ -9,7 +9,7 @@ from quicksand import Mount, Sandbox
 from quicksand.base.errors import MountError
 from quicksand.base.paths import Paths
 
-pytestmark = pytest.mark.vm
+pytestmark = [pytest.mark.vm, pytest.mark.usefixtures("warm_without_network")]
 
 
 async def test_the_start_names_what_the_kernel_lacks_and_leaves_nothing(

@@ -10,14 +10,15 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 from quicksand import Sandbox
+from quicksand.base.paths import Paths
 from quicksand.guest.execution import ExecuteResult
 
-from tests.conftest import wait_for
+from tests.conftest import fresh_places, wait_for
 from tests.integration.guests import say
 
 pytestmark = pytest.mark.vm
@@ -34,10 +35,28 @@ def quicksand(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def places(prepared: Paths) -> Iterator[Paths]:
+    """Places shared by a module's tests, which have one guest."""
+    with fresh_places(prepared) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def shared(places: Paths, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The directory that the running sandbox "plain", of a plain user, has at AT."""
+    directory = tmp_path_factory.mktemp("shared")
+    started = quicksand("run", "debian", "-d", "--name", "plain", "-v", f"{directory}:{AT}")
+    assert started.returncode == 0, started.stderr
+    yield directory
+    removed = quicksand("rm", "-f", "plain")
+    assert removed.returncode == 0, removed.stderr
+
+
 @pytest.fixture
-def data(tmp_path: Path) -> Path:
-    """What the user may do everything with, and what is somebody else's."""
-    data = tmp_path / "data"
+def data(shared: Path) -> Iterator[Path]:
+    """What the user may do everything with, and what is somebody else's; each test has its own."""
+    data = shared / f"{len(list(shared.iterdir()))}"
     for name in ("", "mine", "fixed", "theirs", "closed", "open"):
         (data / name).mkdir()
         (data / name).chmod(0o755)
@@ -61,25 +80,26 @@ def data(tmp_path: Path) -> Path:
         (data / "theirs").chmod(0o555)
         (data / "closed").chmod(0)
     (data / "fixed").chmod(0o555)
-    return data
-
-
-@pytest.fixture
-async def vm(data: Path) -> AsyncIterator[Sandbox]:
-    """With `data` at AT, of a plain user."""
-    started = quicksand("run", "debian", "-d", "--name", "plain", "-v", f"{data}:{AT}")
-    assert started.returncode == 0, started.stderr
-    vm = Sandbox.attach("plain")
-    yield vm
-    vm.close()
-    removed = quicksand("rm", "-f", "plain")
-    assert removed.returncode == 0, removed.stderr
+    yield data
     for name in ("fixed", "theirs", "closed"):
         (data / name).chmod(0o755)
 
 
-async def try_it(vm: Sandbox, command: str) -> ExecuteResult:
-    return await vm.execute(f"cd {AT} && {command}", timeout=60)
+@pytest.fixture
+def at(data: Path) -> str:
+    """Where the guest has `data`."""
+    return f"{AT}/{data.name}"
+
+
+@pytest.fixture
+async def vm(shared: Path) -> AsyncIterator[Sandbox]:
+    vm = Sandbox.attach("plain")
+    yield vm
+    vm.close()
+
+
+async def try_it(vm: Sandbox, at: str, command: str) -> ExecuteResult:
+    return await vm.execute(f"cd {at} && {command}", timeout=60)
 
 
 def listing(data: Path) -> bytes:
@@ -99,47 +119,51 @@ DENIED = (
 )  # fmt: skip
 
 
-async def test_what_the_user_may_not_the_guest_may_not(vm: Sandbox, data: Path) -> None:
+async def test_what_the_user_may_not_the_guest_may_not(vm: Sandbox, data: Path, at: str) -> None:
     before = listing(data)
     is_root = os.geteuid() == 0
-    for command in DENIED:
-        if not is_root and command in ("chmod 666 private", "rmdir closed"):
-            continue  # whoever denies himself something can take that back
-        result = await try_it(vm, command)
-        assert result.exit_code != 0, command
-        told = result.stderr.strip().splitlines()
+    tried = [
+        command
+        for command in DENIED
+        # Whoever denies himself something can take that back.
+        if is_root or command not in ("chmod 666 private", "rmdir closed")
+    ]
+    script = "; ".join(f"({command}) 2>&1 && echo was done; echo =" for command in tried)
+    answers = (await try_it(vm, at, script)).stdout.split("=\n")[:-1]
+    for command, answer in zip(tried, answers, strict=True):
+        told = answer.strip().splitlines()
         assert told and all(
             "Permission denied" in line or "Operation not permitted" in line for line in told
         ), f"{command}: {told}"
     # Told that this is denied, the guest's client would delete the target and try again.
-    result = await try_it(vm, "mv -f theirs/file mine/file")
+    result = await try_it(vm, at, "mv -f theirs/file mine/file")
     assert "Read-only file system" in result.stderr
     # Nothing has been lost on the way, and the mount is as it was.
     assert listing(data) == before
     assert (data / "theirs" / "file").read_text() == "theirs"
-    assert await say(vm, f"cat {AT}/public {AT}/theirs/file {AT}/mine/file") == "for alltheirsmine"
+    assert await say(vm, f"cd {at} && cat public theirs/file mine/file") == "for alltheirsmine"
 
 
-async def test_what_the_user_may_the_guest_may(vm: Sandbox, data: Path) -> None:
-    listed = await say(vm, f"cd {AT} && stat -c '%n %u %a' *")
+async def test_what_the_user_may_the_guest_may(vm: Sandbox, data: Path, at: str) -> None:
+    listed = await say(vm, f"cd {at} && stat -c '%n %u %a' *")
     owners = {line.split()[0]: tuple(line.split()[1:]) for line in listed.splitlines()}
     assert owners["mine"] == ("0", "755"), "what is the user's is root's in the guest"
     if os.geteuid() == 0:
         assert owners["private"][0] != "0" and owners["private"][1] == "600"
-    await say(vm, f"cd {AT}/mine && echo x > new && chmod 750 new && mkdir d && mv file d/moved")
+    await say(vm, f"cd {at}/mine && echo x > new && chmod 750 new && mkdir d && mv file d/moved")
     new = data / "mine" / "new"
     assert (new.stat().st_mode & 0o7777, new.stat().st_uid) == (0o750, os.geteuid())
     assert (data / "mine" / "d" / "moved").read_text() == "mine"
     # Also what is in a directory of somebody else's that is open to all.
-    await say(vm, f"cd {AT}/open && echo x > new && mv file moved && rm moved")
+    await say(vm, f"cd {at}/open && echo x > new && mv file moved && rm moved")
     assert sorted(os.listdir(data / "open")) == ["new"]
     # Reading a tree goes on behind what may not be read.
-    copied = await try_it(vm, "cp -r . /root/copy")
+    copied = await try_it(vm, at, "cp -r . /root/copy")
     assert copied.exit_code != 0
     assert len(copied.stderr.strip().splitlines()) == 2, copied.stderr
     assert await say(vm, "cat /root/copy/public /root/copy/theirs/file") == "for alltheirs"
     # The guest's root takes its own denial back, as on a disk.
-    await say(vm, f"cd {AT} && chmod 644 read-only && echo more >> read-only")
+    await say(vm, f"cd {at} && chmod 644 read-only && echo more >> read-only")
     assert (data / "read-only").read_text() == "fixedmore\n"
 
 
@@ -154,15 +178,15 @@ touch open/done
 """
 
 
-async def test_rights_that_are_taken_away_meanwhile(vm: Sandbox, data: Path) -> None:
-    await vm.spawn(f"cd {AT} && {WRITER}", detach=True)
+async def test_rights_that_are_taken_away_meanwhile(vm: Sandbox, data: Path, at: str) -> None:
+    await vm.spawn(f"cd {at} && {WRITER}", detach=True)
     await asyncio.to_thread(wait_for, (data / "open" / "ready").exists, what="it to be open")
-    await say(vm, f"cat {AT}/mine/file {AT}/fixed/file")
+    await say(vm, f"cat {at}/mine/file {at}/fixed/file")
     log = (data / "mine" / "log").open()  # who is not root cannot read it later
     (data / "mine" / "log").chmod(0)
     (data / "fixed").chmod(0)
     # The guest has just looked at what it moves, so that it asks for that at once.
-    moved = await try_it(vm, "mv -f fixed/file mine/file")
+    moved = await try_it(vm, at, "mv -f fixed/file mine/file")
     assert moved.exit_code != 0
     assert (data / "mine" / "file").read_text() == "mine"
     (data / "open" / "go").touch()
@@ -170,33 +194,37 @@ async def test_rights_that_are_taken_away_meanwhile(vm: Sandbox, data: Path) -> 
     with log:
         assert log.read() == "first\nsecond\n", "what is open stays open"
     async with asyncio.timeout(60):
-        while (await try_it(vm, "cat mine/log")).exit_code == 0:
+        while (await try_it(vm, at, "cat mine/log")).exit_code == 0:
             await asyncio.sleep(0.1)
     (data / "fixed").chmod(0o755)
     async with asyncio.timeout(60):
-        while (await try_it(vm, "mv -f fixed/file mine/file")).exit_code != 0:
+        while (await try_it(vm, at, "mv -f fixed/file mine/file")).exit_code != 0:
             await asyncio.sleep(0.1)
     assert (data / "mine" / "file").read_text() == "fixed"
 
 
-async def test_an_archive_of_read_only_directories_is_unpacked(vm: Sandbox, data: Path) -> None:
+async def test_an_archive_of_read_only_directories_is_unpacked(
+    vm: Sandbox, data: Path, at: str
+) -> None:
     """By a user of the guest's: its root relies on rights that root has, and this one has not."""
     await say(
         vm,
         "mkdir -p /tmp/t/d && cd /tmp/t && echo a > d/a && chmod 444 d/a && chmod 555 d"
         " && tar cf /tmp/t.tar -C /tmp t && chmod 644 /tmp/t.tar",
     )
-    unpacked = await vm.execute(f"cd {AT}/mine && tar xf /tmp/t.tar", user="nobody")
+    unpacked = await vm.execute(f"cd {at}/mine && tar xf /tmp/t.tar", user="nobody")
     assert unpacked.exit_code == 0, unpacked.stderr
-    assert await say(vm, f"cat {AT}/mine/t/d/a") == "a"
-    refused = await try_it(vm, "cd mine && rm -r t/d")
+    assert await say(vm, f"cat {at}/mine/t/d/a") == "a"
+    refused = await try_it(vm, at, "cd mine && rm -r t/d")
     assert "Permission denied" in refused.stderr
     assert (data / "mine" / "t" / "d").stat().st_mode & 0o777 == 0o555
     assert (data / "mine" / "t" / "d" / "a").stat().st_mode & 0o777 == 0o444
-    await say(vm, f"cd {AT}/mine && chmod 755 t/d && rm -rf t")
+    await say(vm, f"cd {at}/mine && chmod 755 t/d && rm -rf t")
 
 
-async def test_what_the_user_cannot_read_cannot_be_mounted(vm: Sandbox, data: Path) -> None:
+async def test_what_the_user_cannot_read_cannot_be_mounted(
+    vm: Sandbox, data: Path, at: str
+) -> None:
     refused = quicksand("mount", "plain", f"{data / 'closed'}:/mnt/closed")
     assert refused.returncode == 1
     assert f"{data / 'closed'}" in refused.stderr

@@ -22,7 +22,9 @@ def host(tmp_path: Path) -> Path:
     return data
 
 
-@pytest.mark.parametrize("mode", [NetworkMode.MOUNTS_ONLY, NetworkMode.FULL])
+@pytest.mark.parametrize(
+    "mode", [NetworkMode.MOUNTS_ONLY, pytest.param(NetworkMode.FULL, marks=pytest.mark.soak)]
+)
 async def test_its_examples_do_what_it_says(host: Path, mode: NetworkMode) -> None:
     # Boot-time mounts
     sb = Sandbox(

@@ -90,14 +90,13 @@ async def test_lines_that_both_sides_append_are_all_there(both: Both, looks: boo
     large it is."""
     log = both.host / "log"
     log.write_text("")
-    async with program(both) as told, program(both) as other:
+    async with program(both) as told, contextlib.AsyncExitStack() as others:
         await told.do(OPEN)
-        looking = other.do(f"for n in range({LINES}): os.stat('log'); time.sleep(0.005)")
         guest = [asyncio.create_task(append(told, LINES, "g", pause_s=0.005))]
         if looks:
+            other = await others.enter_async_context(program(both))
+            looking = other.do(f"for n in range({LINES}): os.stat('log'); time.sleep(0.005)")
             guest.append(asyncio.create_task(looking))
-        else:
-            looking.close()
         with log.open("a", buffering=1) as file:
             for number in range(LINES):
                 file.write(f"h{number:04}\n")

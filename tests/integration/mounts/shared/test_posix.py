@@ -1,5 +1,7 @@
-"""A slice of pjdfstest and of Connectathon: what a mount does differently from the guest's own disk
-is listed here, each with its reason. (docs/internals/mounts.md, "What is not kept")"""
+"""What programs in the guest may expect of a mounted directory (in_guest/checks.py).
+
+And a slice of pjdfstest and of Connectathon: what a mount does differently from the guest's own
+disk is listed here, each with its reason. (docs/internals/mounts.md, "What is not kept")"""
 
 from __future__ import annotations
 
@@ -60,7 +62,8 @@ FILES: Differences = {
 
 
 async def told(both: Both, program: str, on_disk: bool) -> dict[str, Any]:
-    argv = [sys._base_executable, "-I", "-S", f"/tmp/{program}.py"]  # type: ignore[attr-defined]
+    name, *words = program.split()
+    argv = [sys._base_executable, "-I", "-S", f"/tmp/{name}.py", *words]  # type: ignore[attr-defined]
     where = f"mkdir {DISK} && cd {DISK} && " if on_disk else ""
     text = await both.run(where + shlex.join(argv), within=120)
     if on_disk:
@@ -69,8 +72,17 @@ async def told(both: Both, program: str, on_disk: bool) -> dict[str, Any]:
     return found
 
 
+async def test_programs_find_what_they_expect(both: Both) -> None:
+    await both.python("checks", "all", within=120)
+
+
 @pytest.mark.parametrize(
-    ("program", "known"), [("posix_names", NAMES), ("posix_files", FILES)], ids=["names", "files"]
+    ("program", "known"),
+    [
+        ("posix_names few", NAMES),
+        pytest.param("posix_names", NAMES, marks=pytest.mark.soak),
+        ("posix_files", FILES),
+    ],
 )
 async def test_a_mount_differs_from_a_disk_in_what_is_listed(
     both: Both, program: str, known: Differences

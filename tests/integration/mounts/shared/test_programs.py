@@ -73,10 +73,7 @@ async def test_git_clones_commits_and_is_clean_on_both_sides(both: Both, tmp_pat
     await both.run(
         "cd clone && printf '#!/bin/sh\n' > new.sh && chmod +x new.sh && echo text > text"
         f" && {as_somebody} add -A && {as_somebody} commit -qm 'in the guest'"
-        " && git mv text moved && git reset -q --hard && git checkout -q -b other HEAD~2"
-        " && git checkout -q main && git gc -q"
     )
-    assert await both.run("cd clone && git status --porcelain && git fsck --strict") == ""
     clone = both.host / "clone"
     assert git(clone, "status", "--porcelain") == ""
     assert git(clone, "ls-files", "-s", "new.sh", "text").split()[::4] == ["100755", "100644"]
@@ -99,6 +96,13 @@ async def test_a_real_repository_is_cloned_and_clean_on_both_sides(both: Both) -
     clone = both.host / "clone"
     assert git(clone, "status", "--porcelain") == ""
     assert git(clone, "rev-parse", "HEAD") == git(ROOT, "rev-parse", "HEAD")
+    await both.run(
+        "cd clone && git mv README.md moved && git reset -q --hard"
+        " && git checkout -q -b other HEAD~2 && git checkout -q @{-1}"
+        " && git gc -q && git fsck --strict",
+        within=600,
+    )
+    assert git(clone, "status", "--porcelain") == ""
     assert git(clone, "fsck", "--strict") == ""
 
 
@@ -121,7 +125,7 @@ async def test_random_operations_are_those_of_a_file(both: Both, seed: int) -> N
     await both.python("fsx", str(seed), "700", within=120)
 
 
-@pytest.mark.parametrize("files", [150, pytest.param(700, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("files", [40, pytest.param(700, marks=pytest.mark.soak)])
 async def test_many_files_are_unpacked_as_they_were(both: Both, tmp_path: Path, files: int) -> None:
     make_tree(tmp_path / "t", files=files)
     with tarfile.open(both.host / "t.tar", "w") as archive:
@@ -137,14 +141,14 @@ def _somebody_elses(member: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 async def test_a_tree_is_copied_and_removed(both: Both) -> None:
-    make_tree(both.host / "t", files=60)
+    make_tree(both.host / "t", files=30)
     wanted = tree_of(both.host / "t")
     await both.run("cp -a t copy && diff -r t copy && rm -rf t")
     assert not (both.host / "t").exists()
     assert tree_of(both.host / "copy") == wanted
 
 
-@pytest.mark.parametrize("size", [80, pytest.param(300, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("size", [20, pytest.param(300, marks=pytest.mark.soak)])
 async def test_a_large_file_arrives_whole_both_ways(both: Both, size: int) -> None:
     """So many MiB."""
     block = os.urandom(MIB)
@@ -169,7 +173,7 @@ def hash_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-@pytest.mark.parametrize("count", [1500, pytest.param(5000, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("count", [800, pytest.param(5000, marks=pytest.mark.soak)])
 async def test_a_directory_with_many_entries(both: Both, count: int) -> None:
     for number in range(count):
         (both.host / f"entry-{number:05}").touch()

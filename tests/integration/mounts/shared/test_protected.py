@@ -60,6 +60,7 @@ async def test_git_in_the_guest_works_and_its_hooks_and_config_stay_the_hosts(
         "echo evil >.envrc",
         "ln -s /tmp .vscode",
         f"{GIT} init -q sub",
+        f"{GIT} rebase -f @~1",
     ]
     for command in refused:
         said = await both.run(f"cd repository && if {command}; then echo done; fi 2>&1")
@@ -70,6 +71,7 @@ async def test_git_in_the_guest_works_and_its_hooks_and_config_stay_the_hosts(
     assert not (repository / "sub" / ".git" / "config").exists()
 
 
+@pytest.mark.soak
 async def test_usual_work_with_branches_goes_on_with_two_settings(
     both: Both, repository: Path
 ) -> None:

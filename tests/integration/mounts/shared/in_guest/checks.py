@@ -1,5 +1,7 @@
 """What programs expect of a file system, run in the guest in an empty directory: `checks.py NAME`.
 
+`checks.py all` runs those that need nothing told, each in a directory and a process of its own.
+
 Nothing but the standard library is at hand there.
 """
 
@@ -12,6 +14,7 @@ import signal
 import stat
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -470,7 +473,35 @@ def deep_trees() -> None:
         os.mkdir("x" * 256)
 
 
+ALL = (
+    modes, programs_run, symlinks, hard_links, fifos, renames, directories_move_with_open_files,
+    unlinked_files_live, full_directories_stay, cases, attributes, sizes_and_holes,
+    whole_file_locks, range_locks, shared_memory, appending_together, times, names,
+    copies_in_the_host, owners_do_not_break_programs, deep_trees,
+)  # fmt: skip
+
+
+def try_all() -> None:
+    """All are tried; the traceback of each that fails names it."""
+    failed = 0
+    for check in ALL:
+        os.mkdir(check.__name__)
+        child = os.fork()
+        if not child:
+            os.chdir(check.__name__)
+            try:
+                check()
+            except BaseException:  # noqa: BLE001
+                traceback.print_exc()
+                os._exit(1)
+            os._exit(0)
+        failed += os.waitpid(child, 0)[1] != 0
+    sys.exit(f"{failed} of {len(ALL)} checks failed" if failed else 0)
+
+
 def main() -> None:
+    if sys.argv[1:] == ["all"]:
+        try_all()
     check: Callable[..., None] = globals()[sys.argv[1]]
     check(*sys.argv[2:])
 
