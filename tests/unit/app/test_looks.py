@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from quicksand.things.status import Status
@@ -21,7 +22,7 @@ from quicksand_tui.home.state import StateFile, ThemeChoice, theme_wish
 from quicksand_tui.model.text import plain
 from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.ui.themes import ANSI_THEME, COLOUR_BLIND_THEME, THEMES, fitting_theme
-from tests.each import each
+from tests.each import each, trying
 from tests.unit.app.fakes import (
     KEPT,
     NOW,
@@ -99,7 +100,16 @@ def segments(app: QuicksandApp) -> Iterable[Segment]:
     return itertools.chain.from_iterable(app.screen._compositor.render_strips())
 
 
-@each("theme", [t.name for t in THEMES if not t.ansi])
+def themes(*usual: str) -> Iterator[Any]:
+    """All with colours of their own; ``usual`` outside `make soak`, too. Each of their colours is
+    looked at by `test_every_variable_for_text_is_legible_on_every_ground`."""
+    for theme in THEMES:
+        if not theme.ansi:
+            marks = [] if theme.name in usual else [pytest.mark.soak]
+            yield pytest.param(theme.name, marks=marks)
+
+
+@pytest.mark.parametrize("theme", themes("quicksand-light", "quicksand-contrast"))
 async def test_all_text_of_all_screens_is_legible(theme: str) -> None:
     wanted = 7.0 if "contrast" in theme else 4.5
     app = make_app(FakeService(KEPT))
@@ -162,22 +172,22 @@ def test_states_differ_without_colour_and_in_ascii() -> None:
     assert len({plain(state.text)[0] for state in Status}) >= len({state.role for state in Status})
 
 
-@each("theme", [t.name for t in THEMES])
 async def test_without_colours_none_is_written_in_any_theme(
-    theme: str, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
-    app = make_app(FakeService(KEPT))
-    app.theme = theme
-    async with app.run_test(size=(120, 36)) as pilot:
-        await ready(pilot)
-        styles = [s.style for s in segments(app) if s.style is not None]
-        assert all(s.color is None or s.color.is_default for s in styles)
-        assert all(s.bgcolor is None or s.bgcolor.is_default for s in styles)
-        reverse = "".join(s.text for s in segments(app) if s.style and s.style.reverse)
-        assert "● web" in reverse, "the line of the cursor is to be seen"
-        text = screen_text(app)
-        assert all(word in text for word in ("● web", "○ db", "✗ agent-7"))
+    async with shown(FakeService(KEPT), size=(120, 36)) as (app, pilot):
+        for theme in THEMES:
+            with trying(theme.name):
+                app.theme = theme.name
+                await pilot.pause()
+                styles = [s.style for s in segments(app) if s.style is not None]
+                assert all(s.color is None or s.color.is_default for s in styles)
+                assert all(s.bgcolor is None or s.bgcolor.is_default for s in styles)
+                reverse = "".join(s.text for s in segments(app) if s.style and s.style.reverse)
+                assert "● web" in reverse, "the line of the cursor is to be seen"
+                text = screen_text(app)
+                assert all(word in text for word in ("● web", "○ db", "✗ agent-7"))
 
 
 @each("ascii_glyphs", [False, True])
@@ -245,6 +255,13 @@ async def test_a_theme_that_was_chosen_is_remembered(tmp_path: Path) -> None:
 
 
 @each("content", [b"", b"{", b"[1]", b"\xff\xfe", b"[" * 100_000, b" " * 300_000])
+def test_nonsense_in_a_file_is_read_as_nothing(tmp_path: Path, content: bytes) -> None:
+    file = StateFile(tmp_path / "appearance.json")
+    file.path.write_bytes(content)
+    assert file.read() == {} and file.problem
+
+
+@each("content", [b"{", b"\xff\xfe"])
 async def test_a_file_that_cannot_be_read_is_ignored_and_told(
     tmp_path: Path, content: bytes
 ) -> None:

@@ -8,7 +8,6 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -54,7 +53,7 @@ Drawn = tuple[tuple[int, int], str]
 """A size, and the glyphs."""
 
 
-def drawn_in(*usual: Drawn) -> Any:
+def drawn_in(*usual: Drawn) -> pytest.MarkDecorator:
     """All sizes, in both kinds of glyphs; ``usual`` outside `make soak`, too."""
     return pytest.mark.parametrize(
         ("size", "glyphs"),

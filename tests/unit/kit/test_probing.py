@@ -167,7 +167,7 @@ def ends_by(terminal: PtyTerminal, number: signal.Signals) -> None:
 SIGNALS = {signal.SIGTERM: 143, signal.SIGHUP: 129, signal.SIGINT: 130}
 
 
-def first(number: signal.Signals) -> Any:
+def first(number: signal.Signals) -> pytest.MarkDecorator:
     """All signals, of which that one is tried outside `make soak`, too: each is at some place."""
     seldom = (pytest.param(one, marks=pytest.mark.soak) for one in SIGNALS if one is not number)
     return pytest.mark.parametrize("number", [number, *seldom])
