@@ -19,7 +19,6 @@ from quicksand_tui.screens.confirm import ConfirmScreen
 from quicksand_tui.screens.form import FormScreen
 from quicksand_tui.screens.help import HelpScreen
 from quicksand_tui.screens.saves_and_trash import SavesScreen
-from quicksand_tui.ui import key_routing
 from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.verbs.index import find_verb as find_record
 from quicksand_tui.verbs.verb import Kind
@@ -37,11 +36,7 @@ KEYS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line that is gone tells nobody that its last key was handled, so that the next keys wait
-    until they go on in any case."""
-    monkeypatch.setattr(key_routing, "HELD_S", 0.01)
+pytestmark = pytest.mark.usefixtures("impatient")
 
 
 def kept_service() -> FakeService:
