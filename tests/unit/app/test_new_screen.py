@@ -552,4 +552,3 @@ async def test_a_form_that_opens_at_an_image_has_its_suggestions_unless_it_was_u
         assert declined.machine["enable_display"] == "no"
         assert "--no-display" in run_command(declined)
     assert found == [("2G", "yes"), ("2G", "yes"), ("1G", "")]
-
