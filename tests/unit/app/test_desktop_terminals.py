@@ -166,8 +166,9 @@ def test_kitty_shows_the_screen_in_images_however_late_it_answers(
 @pytest.mark.parametrize(
     ("answers", "env"),
     [
-        pytest.param({}, {}, id="mute"),
+        # How all of them are told apart is in tests/unit/pixels/test_user_input.py.
         pytest.param(WHOLE, {"QUICKSAND_CONFIG": "half.toml"}, id="config"),
+        pytest.param({}, {}, id="mute", marks=pytest.mark.soak),
         pytest.param(NO_IMAGES, {}, id="sixels", marks=pytest.mark.soak),
         pytest.param(WHOLE, {"TMUX": "/tmp/x,1,0"}, id="tmux", marks=pytest.mark.soak),
         pytest.param(WHOLE, {"COLORTERM": ""}, id="few-colours", marks=pytest.mark.soak),

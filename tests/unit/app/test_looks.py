@@ -208,12 +208,14 @@ async def test_the_focus_is_seen_without_colour(ascii_glyphs: bool) -> None:
             assert "━ 4 Tree of web" in marks[0] and "─ 1 Sandboxes" in marks[0]
 
 
-async def test_the_terminals_own_colours_are_used_as_they_are() -> None:
-    app = make_app(FakeService(KEPT))
+async def test_on_every_screen_the_terminals_own_colours_and_ascii_are_kept_to_if_wanted() -> None:
+    app = make_app(FakeService(KEPT), ascii_glyphs=True)
     app.theme = ANSI_THEME.name
     async with app.run_test(size=(120, 50)) as pilot:
         await ready(pilot)
         async for word in walk(pilot):
+            lines = [line for line in screen_text(app).splitlines() if not line.isascii()]
+            assert not lines, f"on the screen of {word}"
             for segment in segments(app):
                 style = segment.style
                 for colour in (style.color, style.bgcolor) if style is not None else ():
@@ -221,15 +223,6 @@ async def test_the_terminals_own_colours_are_used_as_they_are() -> None:
                         colour.is_default or colour.is_system_defined
                     )
                     assert not mixed, (word, segment)
-
-
-async def test_every_screen_is_ascii_where_that_is_wanted() -> None:
-    app = make_app(FakeService(KEPT), ascii_glyphs=True)
-    async with app.run_test(size=(120, 50)) as pilot:
-        await ready(pilot)
-        async for word in walk(pilot):
-            lines = [line for line in screen_text(app).splitlines() if not line.isascii()]
-            assert not lines, f"on the screen of {word}"
 
 
 # Which theme

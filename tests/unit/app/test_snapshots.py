@@ -27,7 +27,7 @@ from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.verbs.halting import pause, resume
 from quicksand_tui.verbs.launching import start
 from tests.unit.app.busy_day import RICH
-from tests.unit.app.fake_saves import DEV, LOST, NOTHING
+from tests.unit.app.fake_saves import DEV
 from tests.unit.app.fakes import (
     DB,
     EMPTY,
@@ -395,31 +395,12 @@ def test_details_of_a_checkpoint(snap_compare: Compare) -> None:
     assert snap_compare(app(MEASURED), terminal_size=LARGE, run_before=show("u g j", sees="Taken"))
 
 
-def test_tree_to_start_at(snap_compare: Compare) -> None:
-    async def run(pilot: Pilot[int]) -> None:
-        await ready(pilot)
-        await select(pilot, DB)
-        await show("u", sees="enter starts it there")(pilot)
-
-    assert snap_compare(app(KEPT), terminal_size=SMALL, run_before=run)
-
-
 def test_mounts(snap_compare: Compare) -> None:
     assert snap_compare(
         app(replace(FULL, sandboxes=MOUNTED.sandboxes)),
         terminal_size=LARGE,
         run_before=show("D down", sees="not served"),
     )
-
-
-def test_no_mounts(snap_compare: Compare) -> None:
-    assert snap_compare(
-        app(), terminal_size=SMALL, run_before=show("D", sees="M mounts a directory")
-    )
-
-
-def test_unmount_by_force(snap_compare: Compare) -> None:
-    assert snap_compare(app(MOUNTED), terminal_size=SMALL, run_before=show("D F", sees="by force?"))
 
 
 def test_new_mount(
@@ -467,11 +448,6 @@ def test_shells(snap_compare: Compare) -> None:
     assert snap_compare(app(MEASURED), terminal_size=WIDE, run_before=in_a_shell(*keys))
 
 
-def test_a_zoomed_shell(snap_compare: Compare) -> None:
-    keys = ("ctrl+right_square_bracket", "z")
-    assert snap_compare(app(MEASURED), terminal_size=LARGE, run_before=in_a_shell(*keys))
-
-
 def test_zoomed_lists(snap_compare: Compare) -> None:
     assert snap_compare(
         app(MEASURED), terminal_size=WIDE, run_before=show("z space j space", sees="2 marked")
@@ -481,15 +457,6 @@ def test_zoomed_lists(snap_compare: Compare) -> None:
 def test_without_colours(snap_compare: Compare, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     assert snap_compare(app(MEASURED), terminal_size=LARGE, run_before=show("u", sees="enter"))
-
-
-def test_delete_a_checkpoint(snap_compare: Compare) -> None:
-    async def run(pilot: Pilot[int]) -> None:
-        await show("u", sees="enter reverts")(pilot)
-        await show("j j enter", sees="before revert to")(pilot)
-        await show("d", sees="undo reverts to")(pilot)
-
-    assert snap_compare(app(KEPT), terminal_size=SMALL, run_before=run)
 
 
 def test_new_checkpoint(snap_compare: Compare) -> None:
@@ -520,13 +487,6 @@ def test_saves(snap_compare: Compare) -> None:
     assert snap_compare(app(), terminal_size=LARGE, run_before=run)
 
 
-def test_saves_in_the_light_theme(snap_compare: Compare) -> None:
-    light = app()
-    light.theme = "quicksand-light"
-    run = open_saves(LOST.key, "space", sees="1 marked: 900M")
-    assert snap_compare(light, terminal_size=SMALL, run_before=run)
-
-
 def test_saves_that_are_verified_and_filtered(snap_compare: Compare) -> None:
     service = FakeService()
 
@@ -536,18 +496,6 @@ def test_saves_that_are_verified_and_filtered(snap_compare: Compare) -> None:
         await show("j e enter", sees="◐ exporting: writing 46%")(pilot)
 
     assert snap_compare(make_app(service), terminal_size=LARGE, run_before=run)
-
-
-def test_no_saves(snap_compare: Compare) -> None:
-    service = FakeService()
-    service.kept = NOTHING
-    run = open_saves(sees="No saves yet")
-    assert snap_compare(make_app(service), terminal_size=SMALL, run_before=run)
-
-
-def test_delete_saves(snap_compare: Compare) -> None:
-    run = open_saves(DEV.key, "space", "space", "d", sees="Delete 2 saves?")
-    assert snap_compare(app(), terminal_size=SMALL, run_before=run)
 
 
 def test_delete_a_save_in_a_narrow_terminal(snap_compare: Compare) -> None:
@@ -584,8 +532,3 @@ def test_what_an_import_brought(
         await show("enter", sees="Know that its network mode")(pilot)
 
     assert snap_compare(make_app(service), terminal_size=SMALL, run_before=run)
-
-
-def test_help_of_the_saves(snap_compare: Compare) -> None:
-    run = open_saves("", "question_mark", sees="─ Keys ─")
-    assert snap_compare(app(), terminal_size=SMALL, run_before=run)

@@ -160,7 +160,8 @@ def test_a_first_run_and_one_with_a_theme_of_its_own_begin_without(
     make(places)
     with PtyTerminal([*APP, "--theme", "nonsense"], answers=WHOLE) as terminal:
         assert terminal.ends() == 2
-        assert b"box-0" not in terminal.output
+        assert b"box-0" not in terminal.output, "nor an outline"
+        assert b"1049" not in terminal.output and b"nonsense" in terminal.output
     remembered.write_text(json.dumps({"outline": {"ascii": False, "of": "another version"}}))
     gate = tmp_path / "gate"
     with held(gate) as terminal:

@@ -152,12 +152,6 @@ def test_an_exception_meanwhile_is_seen_on_the_usual_screen(where: str) -> None:
         assert output.index(b"\x1b[?1049l") < output.index(b"this is a test")
 
 
-def test_a_theme_for_this_run_begins_without() -> None:
-    with PtyTerminal([*APP, "--theme", "nonsense"], answers=WHOLE) as terminal:
-        assert terminal.ends() == 2
-        assert b"1049" not in terminal.output and b"nonsense" in terminal.output
-
-
 @pytest.mark.parametrize(
     "change",
     [{"NO_COLOR": "1"}, {"COLORTERM": ""}, {"TERM_PROGRAM": "another"}, {"TERM": "screen"}],

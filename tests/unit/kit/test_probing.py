@@ -201,7 +201,10 @@ def test_a_signal_while_the_app_runs(number: signal.Signals) -> None:
         "application.QuicksandApp.compose = fail",
         pytest.param("application.QuicksandApp.on_mount = fail", marks=pytest.mark.soak),
         "from quicksand_tui.ui.everywhere import Everywhere; Everywhere.do_help = fail",
-        "application.QuicksandApp.__init__ = lambda *a, **k: fail(None)",
+        pytest.param(
+            "application.QuicksandApp.__init__ = lambda *a, **k: fail(None)",
+            marks=pytest.mark.soak,
+        ),
         "from quicksand_driver import textual_private as t; "
         "t.RawDriver.stop_application_mode = fail",
     ],
@@ -252,7 +255,8 @@ def test_the_mouse_pointer_has_its_usual_shape_again() -> None:
         given_back(terminal)
 
 
-@first(signal.SIGTERM)
+@pytest.mark.soak
+@pytest.mark.parametrize("number", SIGNALS)
 def test_the_mouse_pointer_has_its_usual_shape_again_after_a_signal(number: signal.Signals) -> None:
     with pointing() as terminal:
         ends_by(terminal, number)
@@ -396,13 +400,15 @@ def in_a_pane(log: Path) -> Iterator[PtyTerminal]:
         yield terminal
 
 
-@first(signal.SIGTERM)
+@pytest.mark.soak
+@pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal_while_a_pane_has_the_keys(tmp_path: Path, number: signal.Signals) -> None:
     with in_a_pane(tmp_path / "typed") as terminal:
         ends_by(terminal, number)
 
 
 def test_a_guest_gets_plain_keys_and_no_late_answers_also_after_a_stop(tmp_path: Path) -> None:
+    """And a signal that ends the app then gives the terminal back."""
     log = tmp_path / "typed"
     with in_a_pane(log) as terminal:
         terminal.type(b"a" + b"".join(WHOLE.values()) + b"b\x1bbc")
@@ -418,20 +424,13 @@ def test_a_guest_gets_plain_keys_and_no_late_answers_also_after_a_stop(tmp_path:
         assert KITTY_PUSH in again and again.rfind(KITTY_POP) > again.rfind(KITTY_PUSH)
         terminal.type(b"\x1bb\x08")
         wait_for(lambda: log.read_bytes() == b"ab\x1bbc\x1bb\x08", what="the keys")
-        terminal.kill(signal.SIGTERM)
-        terminal.ends()
-
-
-def test_the_mouse_is_released_in_a_pane_by_the_prefix_and_m(tmp_path: Path) -> None:
-    with in_a_pane(tmp_path / "typed") as terminal:
         seen = len(terminal.output)
         terminal.type(b"\x1dm")
         terminal.sees("mouse: terminal")
-        assert b"\x1b[?1003l" in terminal.output[seen:]
+        assert b"\x1b[?1003l" in terminal.output[seen:], "the mouse is released"
         terminal.type(b"\x1dm")
         wait_for(lambda: b"\x1b[?1003h" in terminal.output[seen:], what="the mouse")
-        terminal.kill(signal.SIGTERM)
-        terminal.ends()
+        ends_by(terminal, signal.SIGTERM)
 
 
 def test_the_reset_names_all_that_textual_switches_on() -> None:
