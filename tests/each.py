@@ -65,6 +65,17 @@ def each(
 
 
 @contextlib.contextmanager
+def trying(what: object) -> Iterator[None]:
+    """Adds to an error what was tried: for values that are tried one behind the other in the same
+    app."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"with {what}")
+        raise
+
+
+@contextlib.contextmanager
 def _noted(failed: list[Exception], words: list[str], name: Callable[[], str]) -> Iterator[None]:
     try:
         yield

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.each import each
+from tests.each import each, trying
 
 
 def test_every_value_is_tried_and_those_that_fail_are_named() -> None:
@@ -62,6 +62,14 @@ def test_pytest_is_asked_for_the_fixtures_that_are_left() -> None:
     def test(number: int, tmp_path: Path) -> None: ...
 
     assert [*inspect.signature(test).parameters] == ["tmp_path"]
+
+
+def test_a_value_is_named_that_is_tried_behind_others() -> None:
+    with pytest.raises(AssertionError) as found:
+        for word in ("a", "b"):
+            with trying(word):
+                assert word == "a"
+    assert found.value.__notes__ == ["with b"]
 
 
 def test_marks_of_one_value_are_refused() -> None:

@@ -12,7 +12,7 @@ from quicksand_tui.model.world import World
 from quicksand_tui.screens.confirm import ConfirmScreen
 from quicksand_tui.views.main_layout import Part
 from quicksand_tui.widgets.long_table import LongTable
-from tests.each import each
+from tests.each import each, trying
 from tests.unit.app.fakes import (
     DB,
     FULL,
@@ -89,32 +89,28 @@ async def test_a_second_u_asks_before_it_goes_back() -> None:
         await until(lambda: any(call.startswith("revert") for call in service.calls))
 
 
-@each(
-    ("keys", "says"),
-    [
-        (("d",), "ctrl+y: delete, esc: cancel"),
-        (("n",), "esc leaves"),
-        (("J",), "esc closes"),
-        (("at",), "y copies all"),
-        (("question_mark",), "esc"),
-    ],
-    ids=["question", "form", "jobs", "commands", "help"],
-)
-async def test_a_dialog_answers_a_key_that_it_does_not_know(
-    keys: tuple[str, ...], says: str
-) -> None:
+async def test_a_dialog_answers_a_key_that_it_does_not_know() -> None:
     async with shown(FakeService(KEPT)) as (app, pilot):
-        await pilot.press(*keys)
-        await until(lambda: app.screen is not app.main and app.screen.is_mounted)
-        await pilot.press("f9")
-        await until(lambda: any(t.startswith("f9 does nothing here: ") for t in toasts(app)))
-        (told,) = toasts(app)
-        assert says in told
-        await pilot.press("f9", "f8")
-        await pilot.pause()
-        assert len(toasts(app)) == 1, "one answer is enough for now"
-        await pilot.press("escape")
-        await until(lambda: app.screen is app.main)
+        for key, says in {
+            "d": "ctrl+y: delete, esc: cancel",
+            "n": "esc leaves",
+            "J": "esc closes",
+            "at": "y copies all",
+            "question_mark": "esc",
+        }.items():
+            with trying(key):
+                app.clear_notifications()
+                await pilot.press(key)
+                await until(lambda: app.screen is not app.main and app.screen.is_mounted)
+                await pilot.press("f9")
+                await until(lambda: toasts(app))
+                (told,) = toasts(app)
+                assert told.startswith("f9 does nothing here: ") and says in told
+                await pilot.press("f9", "f8")
+                await pilot.pause()
+                assert len(toasts(app)) == 1, "one answer is enough for now"
+                await pilot.press("escape")
+                await until(lambda: app.screen is app.main)
 
 
 async def test_what_a_filter_looks_at_is_seen() -> None:

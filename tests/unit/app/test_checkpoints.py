@@ -20,6 +20,7 @@ from quicksand_tui.screens.form import FormScreen
 from quicksand_tui.screens.main_screen import MainScreen
 from quicksand_tui.screens.reports import FailureScreen
 from quicksand_tui.ui.app import QuicksandApp
+from tests.each import trying
 from tests.unit.app.corpus import HOSTILE
 from tests.unit.app.fakes import (
     DB,
@@ -42,7 +43,7 @@ from tests.unit.app.fakes import (
     until,
 )
 
-SIZES = pytest.mark.parametrize("size", [SIZE, (60, 20), (40, 12)], ids=str)
+SIZES = (SIZE, (60, 20), (40, 12))
 
 
 def last_command(app: QuicksandApp) -> tuple[str, str]:
@@ -84,16 +85,7 @@ async def test_a_checkpoint_is_taken_with_tag_and_note() -> None:
         await until(lambda: drawn(app, "●", "clean"))
 
 
-async def test_without_a_tag_it_is_numbered() -> None:
-    service = FakeService()
-    async with shown(service) as (app, pilot):
-        await pilot.press("c", "enter")
-        await until(lambda: toasts(app))
-        assert service.calls[-1] == f"checkpoint {WEB.id} '' ''"
-        assert last_command(app)[0] == "quicksand-tui checkpoint web"
-
-
-async def test_a_taken_tag_is_said_before_anything_is_done() -> None:
+async def test_a_taken_tag_is_said_before_anything_is_done_and_without_one_it_is_numbered() -> None:
     service = FakeService(KEPT)
     async with shown(service) as (app, pilot):
         await pilot.press("c")
@@ -104,18 +96,16 @@ async def test_a_taken_tag_is_said_before_anything_is_done() -> None:
         assert app.screen.query_one("#tag", Input).has_focus
         await pilot.press("escape")
         await until(lambda: isinstance(app.screen, MainScreen))
-        assert service.calls == []
-
-
-async def test_enter_on_cancel_takes_nothing() -> None:
-    service = FakeService()
-    async with shown(service) as (app, pilot):
         await pilot.press("c")
         await until(lambda: isinstance(app.screen, FormScreen))
         app.screen.query_one("#cancel", Button).focus()
         await pilot.press("enter")
         await until(lambda: isinstance(app.screen, MainScreen))
         assert service.calls == []
+        await pilot.press("c", "enter")
+        await until(lambda: toasts(app))
+        assert service.calls[-1] == f"checkpoint {WEB.id} '' ''"
+        assert last_command(app)[0] == "quicksand-tui checkpoint web"
 
 
 async def test_letters_that_come_before_a_dialog_is_there_do_nothing() -> None:
@@ -320,11 +310,8 @@ async def test_a_checkpoint_can_be_taken_and_undone_within_the_tree() -> None:
         await until(lambda: f"undo {WEB.id}" in service.calls)
 
 
-@SIZES
 @pytest.mark.parametrize("ascii_glyphs", [False, True])
-async def test_foreign_tags_move_nothing_on_any_screen(
-    size: tuple[int, int], ascii_glyphs: bool
-) -> None:
+async def test_foreign_tags_move_nothing_on_any_screen(ascii_glyphs: bool) -> None:
     texts = [*HOSTILE, "[red]x[/]", "[/]", "木" * 128, "🎉" * 64, 'it\'s "quoted"', "\\["]
     made = tuple(
         kept(f"f{n:03}", sanitise(text, limit=128) or "?", note=sanitise(text))
@@ -335,30 +322,38 @@ async def test_foreign_tags_move_nothing_on_any_screen(
             WEB, tree=CheckpointTree(checkpoints=made, head="f003", error=sanitise(HOSTILE[0]))
         ),
     )
-    async with shown(
-        FakeService(replace(FULL, sandboxes=views)), ascii_glyphs=ascii_glyphs, size=size
-    ) as (app, pilot):
-        assert all(char.isprintable() or char == "\n" for char in screen_text(app))
-        screen = await open_tree(pilot)
-        for view in made[-6:]:
-            await go_to(pilot, screen, view.id)
-            assert all(char.isprintable() or char == "\n" for char in screen_text(app))
-        await go_to(pilot, screen, made[-6].id)
-        if not ascii_glyphs:
-            await until(lambda: "[red]x[/]" in screen_text(app))
-        await pilot.press("d")
-        await until(lambda: isinstance(app.screen, ConfirmScreen))
-        assert all(char.isprintable() or char == "\n" for char in screen_text(app))
+    service = FakeService(replace(FULL, sandboxes=views))
+    async with shown(service, ascii_glyphs=ascii_glyphs) as (app, pilot):
+        for size in SIZES:
+            with trying(size):
+                await pilot.resize_terminal(*size)
+                assert all(char.isprintable() or char == "\n" for char in screen_text(app))
+                screen = await open_tree(pilot)
+                for view in made[-6:]:
+                    await go_to(pilot, screen, view.id)
+                    assert all(char.isprintable() or char == "\n" for char in screen_text(app))
+                await go_to(pilot, screen, made[-6].id)
+                if not ascii_glyphs:
+                    await until(lambda: "[red]x[/]" in screen_text(app))
+                await pilot.press("d")
+                await until(lambda: isinstance(app.screen, ConfirmScreen))
+                assert all(char.isprintable() or char == "\n" for char in screen_text(app))
+                await pilot.press("escape", "escape")
+                await until(lambda: app.main.sandboxes.table.has_focus)
 
 
-@SIZES
-async def test_all_of_it_can_be_used_in_small_terminals(size: tuple[int, int]) -> None:
-    async with shown(FakeService(KEPT), size=size) as (app, pilot):
-        await open_tree(pilot)
-        await until(lambda: drawn(app, "●", "upgraded"))
-        await pilot.press("c")
-        await until(lambda: isinstance(app.screen, FormScreen))
-        await until(lambda: "Tag" in screen_text(app) and "Note" in screen_text(app))
+async def test_all_of_it_can_be_used_in_small_terminals() -> None:
+    async with shown(FakeService(KEPT)) as (app, pilot):
+        for size in SIZES:
+            with trying(size):
+                await pilot.resize_terminal(*size)
+                await open_tree(pilot)
+                await until(lambda: drawn(app, "●", "upgraded"))
+                await pilot.press("c")
+                await until(lambda: isinstance(app.screen, FormScreen))
+                await until(lambda: "Tag" in screen_text(app) and "Note" in screen_text(app))
+                await pilot.press("escape", "escape")
+                await until(lambda: app.main.sandboxes.table.has_focus)
 
 
 async def test_in_ascii_details_and_tree_are_there() -> None:

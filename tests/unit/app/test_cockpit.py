@@ -13,21 +13,19 @@ from textual import events
 from textual.events import Key, Resize
 from textual.pilot import Pilot
 
-from quicksand_tui.door.service_protocol import ShellView
 from quicksand_tui.home.state import Remembered, StateFile
 from quicksand_tui.model.world import Selection
 from quicksand_tui.screens.confirm import ConfirmScreen
 from quicksand_tui.screens.saves_and_trash import SavesScreen
 from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.views.main_layout import Part, Tab
-from tests.each import each
+from tests.each import each, trying
 from tests.unit.app.fake_saves import APP
 from tests.unit.app.fakes import (
     AGENT,
     DB,
     FULL,
     KEPT,
-    NOW,
     PAUSED,
     SIZE,
     WEB,
@@ -45,14 +43,17 @@ LARGE, WIDE = (120, 36), (200, 50)
 PREFIX = "ctrl+right_square_bracket"
 
 
-@each("size", [SIZE, LARGE, WIDE], ids=str)
-async def test_tab_goes_round_all_parts(size: tuple[int, int]) -> None:
-    async with shown(FakeService(KEPT), size=size) as (app, pilot):
-        seen = []
-        for _ in range(4):
-            seen.append(app.main.places.part)
-            await pilot.press("tab")
-        assert seen == [Part.LISTS, Part.TREE, Part.AREA, Part.LISTS]
+async def test_tab_goes_round_all_parts() -> None:
+    async with shown(FakeService(KEPT), size=SIZE) as (app, pilot):
+        for size in (SIZE, LARGE, WIDE):
+            with trying(size):
+                await pilot.resize_terminal(*size)
+                await pilot.press("1")
+                seen = []
+                for _ in range(4):
+                    seen.append(app.main.places.part)
+                    await pilot.press("tab")
+                assert seen == [Part.LISTS, Part.TREE, Part.AREA, Part.LISTS]
 
 
 async def test_brackets_go_through_the_tabs_and_clicks_choose_one() -> None:
@@ -274,20 +275,6 @@ async def test_each_sandbox_has_its_own_shells() -> None:
         await until(lambda: service.terminals[0].left)
 
 
-async def test_a_revert_out_of_a_shell_leads_back_to_it() -> None:
-    service = FakeService(KEPT)
-    service.left_shells = (ShellView(session="1", command="sh", created=NOW),)
-    for size in (SIZE, LARGE):
-        async with shown(service, size=size) as (app, pilot):
-            await pilot.press("s")
-            await until(lambda app=app: isinstance(app.focused, Pane))  # type: ignore[misc]
-            app.main.action_do("revert", "panes")
-            await until(lambda app=app: app.main.checkpoints.table.has_focus)  # type: ignore[misc]
-            await pilot.press("enter")
-            await until(lambda app=app: isinstance(app.focused, Pane))  # type: ignore[misc]
-            assert any(call.startswith("revert") for call in service.calls)
-
-
 async def test_a_late_word_of_where_the_focus_was_leads_nowhere() -> None:
     """It made a revert forget where it had been begun."""
     async with shown(FakeService(KEPT), size=SIZE) as (app, pilot):
@@ -373,8 +360,7 @@ async def typing_into_web(app: QuicksandApp, pilot: Pilot[int], service: FakeSer
     return app.focused
 
 
-@each("size", [SIZE, LARGE], ids=str)
-@each("leave", ["x", "d"])
+@each(("size", "leave"), [(SIZE, "x"), (LARGE, "d")])
 async def test_shells_of_a_deleted_sandbox_stay_until_they_are_left(
     size: tuple[int, int], leave: str
 ) -> None:

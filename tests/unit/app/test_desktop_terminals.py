@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from PIL import Image, ImageChops, ImageStat
@@ -143,7 +144,12 @@ def leave(terminal: PtyTerminal) -> None:
     assert terminal.answered
 
 
-@pytest.mark.parametrize("delay_s", [0, 0.05, 0.15, 0.3])
+def delays() -> Iterator[Any]:
+    for delay_s in (0, 0.05, 0.15, 0.3):
+        yield pytest.param(delay_s, marks=[] if delay_s == 0.3 else [pytest.mark.soak])
+
+
+@pytest.mark.parametrize("delay_s", delays())
 def test_kitty_shows_the_screen_in_images_however_late_it_answers(
     screen: FakeDesktop, delay_s: float
 ) -> None:
@@ -160,13 +166,13 @@ def test_kitty_shows_the_screen_in_images_however_late_it_answers(
 @pytest.mark.parametrize(
     ("answers", "env"),
     [
-        (NO_IMAGES, {}),
-        ({}, {}),
-        (WHOLE, {"TMUX": "/tmp/x,1,0"}),
-        (WHOLE, {"COLORTERM": ""}),
-        (WHOLE, {"QUICKSAND_CONFIG": "half.toml"}),
+        # How all of them are told apart is in tests/unit/pixels/test_user_input.py.
+        pytest.param(WHOLE, {"QUICKSAND_CONFIG": "half.toml"}, id="config"),
+        pytest.param({}, {}, id="mute", marks=pytest.mark.soak),
+        pytest.param(NO_IMAGES, {}, id="sixels", marks=pytest.mark.soak),
+        pytest.param(WHOLE, {"TMUX": "/tmp/x,1,0"}, id="tmux", marks=pytest.mark.soak),
+        pytest.param(WHOLE, {"COLORTERM": ""}, id="few-colours", marks=pytest.mark.soak),
     ],
-    ids=["sixels", "mute", "tmux", "few-colours", "config"],
 )
 def test_all_others_show_half_cells(
     screen: FakeDesktop,
@@ -247,7 +253,9 @@ def test_a_toast_over_the_picture_leaves_it_whole(screen: FakeDesktop) -> None:
         leave(terminal)
 
 
-def test_it_follows_the_size_of_the_terminal_and_of_the_screen(screen: FakeDesktop) -> None:
+def test_it_follows_the_size_of_the_terminal_and_of_the_screen_and_is_drawn_anew_after_a_stop(
+    screen: FakeDesktop,
+) -> None:
     with watching(screen) as terminal:
         open_desktop(terminal)
         shows(terminal, desktop())
@@ -260,6 +268,14 @@ def test_it_follows_the_size_of_the_terminal_and_of_the_screen(screen: FakeDeskt
         terminal.type(b"\x1d+\x1d+")
         wait_for(_is_not(terminal, desktop(1000, 300)), what="a part of it")
         terminal.type(b"\x1d0")
+        shows(terminal, desktop(1000, 300))
+        before = len(terminal.output)
+        terminal.kill(signal.SIGTSTP)
+        wait_for(lambda: state_of(terminal.process.pid) == "T", what="it to stop")
+        wait_for(lambda: b"\x1b[?1049l" in terminal.output[before:], what="the usual screen")
+        terminal.restore_modes()
+        terminal.kill(signal.SIGCONT)
+        wait_for(lambda: b"a=T" in terminal.output[before:], what="the images")
         shows(terminal, desktop(1000, 300))
         leave(terminal)
 
@@ -278,23 +294,6 @@ def _fits(terminal: PtyTerminal, size: tuple[int, int]) -> Callable[[], bool]:
         return bool(found) and box_of(found)[2] <= size[0] and box_of(found)[3] <= size[1]
 
     return fits
-
-
-def test_after_a_stop_all_of_it_is_drawn_again(screen: FakeDesktop) -> None:
-    import signal
-
-    with watching(screen) as terminal:
-        open_desktop(terminal)
-        shows(terminal, desktop())
-        before = len(terminal.output)
-        terminal.kill(signal.SIGTSTP)
-        wait_for(lambda: state_of(terminal.process.pid) == "T", what="it to stop")
-        wait_for(lambda: b"\x1b[?1049l" in terminal.output[before:], what="the usual screen")
-        terminal.restore_modes()
-        terminal.kill(signal.SIGCONT)
-        wait_for(lambda: b"a=T" in terminal.output[before:], what="the images")
-        shows(terminal, desktop())
-        leave(terminal)
 
 
 def test_two_viewers_of_a_guest_that_changes_its_mode_all_the_time_until_it_ends(

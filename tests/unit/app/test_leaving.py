@@ -6,12 +6,14 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+import pytest
+
 from quicksand_tui.jobs.run_many import RunMany
 from quicksand_tui.model.jobs import RunState
 from quicksand_tui.screens.run_many_table import RunManyScreen
 from quicksand_tui.verbs.launching import start
 from quicksand_tui.views.main_layout import Part, Tab
-from tests.each import each
+from tests.each import each, trying
 from tests.unit.app.fakes import (
     DB,
     KEPT,
@@ -53,23 +55,26 @@ async def test_escape_on_the_main_screen_cancels_no_job_and_says_what_does(
         assert app.operations.ended[-1].outcome == "done"
 
 
-@each("keys", [*SCREENS.values(), ("exclamation_mark",)])
-async def test_escape_cancels_nothing_on_any_screen(keys: tuple[str, ...]) -> None:
+async def test_escape_cancels_nothing_on_any_screen() -> None:
     service = FakeService(replace(KEPT, sandboxes=(DESKTOP, PAUSED, DB)))
     async with shown(service) as (app, pilot):
         service.hold = asyncio.Event()
         app.operations.do(start(), DB)
         await until(lambda: app.operations.jobs)
-        calls = list(service.calls)
-        for key in keys:
-            await pilot.press(key)
-            await pilot.pause()
-        for _ in range(2):
-            await pilot.press("escape")
-            await pilot.pause()
-        assert service.undone == [] and len(app.operations.jobs) == 1
-        changing = ("delete", "stop", "kill", "revert", "purge", "undo")
-        assert not [call for call in service.calls[len(calls) :] if call.startswith(changing)]
+        service.calls.clear()
+        for name, keys in {**SCREENS, "a command in many": ("exclamation_mark",)}.items():
+            with trying(name):
+                await pilot.press("1")
+                for key in keys:
+                    await pilot.press(key)
+                    await pilot.pause()
+                for _ in range(2):
+                    await pilot.press("escape")
+                    await pilot.pause()
+                assert app.screen is app.main
+                assert service.undone == [] and len(app.operations.jobs) == 1
+                changing = ("delete", "stop", "kill", "revert", "purge", "undo")
+                assert not [call for call in service.calls if call.startswith(changing)]
         service.hold.set()
         await until(lambda: not app.operations.jobs)
 
@@ -150,40 +155,57 @@ async def test_the_key_that_opens_the_tree_does_not_go_back(view: object) -> Non
         await until(lambda: not app.operations.jobs)
 
 
-@each("size", [(80, 24), (160, 45)], ids=str)
-@each("leaves", ["enter", "escape"])
-@each(
-    ("keys", "part", "tab"),
+TO_THE_TREE: dict[tuple[str, ...], tuple[Part, Tab | None]] = {
+    ("w", PREFIX, "u"): (Part.AREA, Tab.DESKTOP),
+    ("s", PREFIX, "u"): (Part.AREA, Tab.SHELLS),
+    ("l", "u"): (Part.AREA, Tab.LOG),
+    ("D", "u"): (Part.AREA, Tab.MOUNTS),
+    ("u",): (Part.LISTS, None),
+    ("4",): (Part.TREE, None),
+}
+"""Keys that lead to the tree, and from where they do."""
+
+
+@pytest.mark.parametrize(
+    ("leaves", "size"),
     [
-        (("w", PREFIX, "u"), Part.AREA, Tab.DESKTOP),
-        (("s", PREFIX, "u"), Part.AREA, Tab.SHELLS),
-        (("l", "u"), Part.AREA, Tab.LOG),
-        (("D", "u"), Part.AREA, Tab.MOUNTS),
-        (("u",), Part.LISTS, None),
-        (("4",), Part.TREE, None),
+        ("enter", (80, 24)),
+        ("escape", (160, 45)),
+        pytest.param("enter", (160, 45), marks=pytest.mark.soak),
+        pytest.param("escape", (80, 24), marks=pytest.mark.soak),
     ],
-    ids=["desktop", "shells", "log", "mounts", "lists", "tree"],
+    ids=str,
 )
 async def test_from_the_tree_one_comes_back_to_where_one_was(
-    size: tuple[int, int], leaves: str, keys: tuple[str, ...], part: Part, tab: Tab | None
+    leaves: str, size: tuple[int, int]
 ) -> None:
-    service = FakeService(replace(KEPT, sandboxes=(DESKTOP,)))
+    world = replace(KEPT, sandboxes=(DESKTOP,))
+    service = FakeService(world)
     async with shown(service, size=size) as (app, pilot):
-        main = app.main
-        for key in keys:
-            if key == PREFIX:
-                await until(lambda: app.keys.panes.pane is not None)
-            await pilot.press(key)
-            await pilot.pause()
-        await until(lambda: main.places.part is Part.TREE)
-        await until(lambda: main.checkpoints.table.has_focus)
-        await pilot.press("k", leaves)
-        if leaves == "enter":
-            await until(lambda: [call for call in service.calls if call.startswith("revert")])
-            await until(lambda: not app.operations.jobs)
-        elif part is Part.TREE:
-            part = Part.LISTS
-        await until(lambda: main.places.part is part)
-        assert tab is None or main.area.tab is tab
-        if tab in (Tab.DESKTOP, Tab.SHELLS):
-            await until(lambda: app.keys.panes.pane is not None)
+        places = app.main.places
+        for keys, (part, tab) in TO_THE_TREE.items():
+            with trying(keys):
+                service.world = world
+                await app.look()
+                service.calls.clear()
+                for key in keys:
+                    if key == PREFIX:
+                        await until(lambda: app.keys.panes.pane is not None)
+                    await pilot.press(key)
+                    await pilot.pause()
+                await until(lambda: places.part is Part.TREE)
+                await until(lambda: app.main.checkpoints.table.has_focus)
+                await pilot.press("k", leaves)
+                if leaves == "enter":
+                    await until(lambda: any(call.startswith("revert") for call in service.calls))
+                    await until(lambda: not app.operations.jobs)
+                is_left = leaves == "escape" and part is Part.TREE
+                back = Part.LISTS if is_left else part
+                await until(lambda back=back: places.part is back)  # type: ignore[misc]
+                assert tab is None or app.main.area.tab is tab
+                if tab in (Tab.DESKTOP, Tab.SHELLS):
+                    await until(lambda: app.keys.panes.pane is not None)
+                    await pilot.press(PREFIX, "d")
+                else:
+                    await pilot.press("escape")
+                await until(lambda: places.part is Part.LISTS)

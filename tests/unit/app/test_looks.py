@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from quicksand.things.status import Status
@@ -21,7 +22,7 @@ from quicksand_tui.home.state import StateFile, ThemeChoice, theme_wish
 from quicksand_tui.model.text import plain
 from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.ui.themes import ANSI_THEME, COLOUR_BLIND_THEME, THEMES, fitting_theme
-from tests.each import each
+from tests.each import each, trying
 from tests.unit.app.fakes import (
     KEPT,
     NOW,
@@ -99,7 +100,16 @@ def segments(app: QuicksandApp) -> Iterable[Segment]:
     return itertools.chain.from_iterable(app.screen._compositor.render_strips())
 
 
-@each("theme", [t.name for t in THEMES if not t.ansi])
+def themes(*usual: str) -> Iterator[Any]:
+    """All with colours of their own; ``usual`` outside `make soak`, too. Each of their colours is
+    looked at by `test_every_variable_for_text_is_legible_on_every_ground`."""
+    for theme in THEMES:
+        if not theme.ansi:
+            marks = [] if theme.name in usual else [pytest.mark.soak]
+            yield pytest.param(theme.name, marks=marks)
+
+
+@pytest.mark.parametrize("theme", themes("quicksand-light", "quicksand-contrast"))
 async def test_all_text_of_all_screens_is_legible(theme: str) -> None:
     wanted = 7.0 if "contrast" in theme else 4.5
     app = make_app(FakeService(KEPT))
@@ -162,22 +172,22 @@ def test_states_differ_without_colour_and_in_ascii() -> None:
     assert len({plain(state.text)[0] for state in Status}) >= len({state.role for state in Status})
 
 
-@each("theme", [t.name for t in THEMES])
 async def test_without_colours_none_is_written_in_any_theme(
-    theme: str, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
-    app = make_app(FakeService(KEPT))
-    app.theme = theme
-    async with app.run_test(size=(120, 36)) as pilot:
-        await ready(pilot)
-        styles = [s.style for s in segments(app) if s.style is not None]
-        assert all(s.color is None or s.color.is_default for s in styles)
-        assert all(s.bgcolor is None or s.bgcolor.is_default for s in styles)
-        reverse = "".join(s.text for s in segments(app) if s.style and s.style.reverse)
-        assert "● web" in reverse, "the line of the cursor is to be seen"
-        text = screen_text(app)
-        assert all(word in text for word in ("● web", "○ db", "✗ agent-7"))
+    async with shown(FakeService(KEPT), size=(120, 36)) as (app, pilot):
+        for theme in THEMES:
+            with trying(theme.name):
+                app.theme = theme.name
+                await pilot.pause()
+                styles = [s.style for s in segments(app) if s.style is not None]
+                assert all(s.color is None or s.color.is_default for s in styles)
+                assert all(s.bgcolor is None or s.bgcolor.is_default for s in styles)
+                reverse = "".join(s.text for s in segments(app) if s.style and s.style.reverse)
+                assert "● web" in reverse, "the line of the cursor is to be seen"
+                text = screen_text(app)
+                assert all(word in text for word in ("● web", "○ db", "✗ agent-7"))
 
 
 @each("ascii_glyphs", [False, True])
@@ -198,12 +208,14 @@ async def test_the_focus_is_seen_without_colour(ascii_glyphs: bool) -> None:
             assert "━ 4 Tree of web" in marks[0] and "─ 1 Sandboxes" in marks[0]
 
 
-async def test_the_terminals_own_colours_are_used_as_they_are() -> None:
-    app = make_app(FakeService(KEPT))
+async def test_on_every_screen_the_terminals_own_colours_and_ascii_are_kept_to_if_wanted() -> None:
+    app = make_app(FakeService(KEPT), ascii_glyphs=True)
     app.theme = ANSI_THEME.name
     async with app.run_test(size=(120, 50)) as pilot:
         await ready(pilot)
         async for word in walk(pilot):
+            lines = [line for line in screen_text(app).splitlines() if not line.isascii()]
+            assert not lines, f"on the screen of {word}"
             for segment in segments(app):
                 style = segment.style
                 for colour in (style.color, style.bgcolor) if style is not None else ():
@@ -211,15 +223,6 @@ async def test_the_terminals_own_colours_are_used_as_they_are() -> None:
                         colour.is_default or colour.is_system_defined
                     )
                     assert not mixed, (word, segment)
-
-
-async def test_every_screen_is_ascii_where_that_is_wanted() -> None:
-    app = make_app(FakeService(KEPT), ascii_glyphs=True)
-    async with app.run_test(size=(120, 50)) as pilot:
-        await ready(pilot)
-        async for word in walk(pilot):
-            lines = [line for line in screen_text(app).splitlines() if not line.isascii()]
-            assert not lines, f"on the screen of {word}"
 
 
 # Which theme
@@ -245,6 +248,13 @@ async def test_a_theme_that_was_chosen_is_remembered(tmp_path: Path) -> None:
 
 
 @each("content", [b"", b"{", b"[1]", b"\xff\xfe", b"[" * 100_000, b" " * 300_000])
+def test_nonsense_in_a_file_is_read_as_nothing(tmp_path: Path, content: bytes) -> None:
+    file = StateFile(tmp_path / "appearance.json")
+    file.path.write_bytes(content)
+    assert file.read() == {} and file.problem
+
+
+@each("content", [b"{", b"\xff\xfe"])
 async def test_a_file_that_cannot_be_read_is_ignored_and_told(
     tmp_path: Path, content: bytes
 ) -> None:

@@ -9,14 +9,13 @@ from quicksand.things.status import Status
 from textual.widgets import Button
 
 from quicksand_tui.model.jobs import Failure, OperationError
-from quicksand_tui.model.shown_sandboxes import SandboxView
 from quicksand_tui.opening.opening import farewell
 from quicksand_tui.screens.confirm import ConfirmScreen
 from quicksand_tui.screens.reports import CommandsScreen, FailureScreen
 from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.verbs.call import Report
 from quicksand_tui.widgets.bars import CommandLine
-from tests.each import each
+from tests.each import each, trying
 from tests.unit.app.fakes import (
     BROKEN,
     DB,
@@ -77,17 +76,22 @@ async def test_enter_starts_a_stopped_sandbox_and_X_cancels_it() -> None:
         assert app.world.sandbox(DB.id) == DB
 
 
-@each("key", ["enter", "d", "escape", "n", "q", "space", "tab"])
-async def test_no_other_key_than_y_deletes(key: str) -> None:
+async def test_no_other_key_than_y_deletes() -> None:
     service = FakeService()
     async with shown(service) as (app, pilot):
-        await select(pilot, DB)
-        await pilot.press("d")
-        await until(lambda: isinstance(app.screen, ConfirmScreen))
-        await until(lambda: app.screen.query_one("#cancel", Button).has_focus)
-        await pilot.press(key, "enter")
-        await pilot.pause()
-        assert not [call for call in service.calls if call.startswith("delete")]
+        for key in ("enter", "d", "escape", "n", "q", "space", "tab"):
+            with trying(key):
+                service.world = FULL
+                await app.look()
+                await select(pilot, DB)
+                await pilot.press("d")
+                await until(lambda: isinstance(app.screen, ConfirmScreen))
+                await until(lambda: app.screen.query_one("#cancel", Button).has_focus)
+                await pilot.press(key, "enter")
+                await pilot.pause()
+                assert not [call for call in service.calls if call.startswith("delete")]
+                await pilot.press("escape")
+                await until(lambda: app.screen is app.main and not app.operations.jobs)
 
 
 async def test_delete_names_where_it_goes_and_the_chord_does_it() -> None:
@@ -130,26 +134,25 @@ async def test_kill_asks_and_may_overtake_a_stop() -> None:
         await until(lambda: not app.operations.jobs)
 
 
-@each(
-    ("view", "key", "says"),
-    [
-        (DB, "x", "db does not run"),
-        (DB, "s", "db does not run: a starts it"),
-        (WEB, "a", "web is already running"),
-        (PAUSED, "s", "builder is paused: P resumes it"),
-        (PAUSED, "a", "builder is paused: P resumes it"),
-        (DB, "P", "db does not run: a starts it"),
-        (BROKEN, "enter", "cc33dd44ee55 is broken"),
-        (WEB, "X", "nothing is under way for web"),
-    ],
-)
-async def test_a_key_that_is_not_possible_says_why(view: SandboxView, key: str, says: str) -> None:
+async def test_a_key_that_is_not_possible_says_why() -> None:
     service = FakeService()
     async with shown(service) as (app, pilot):
-        await select(pilot, view)
-        await pilot.press(key)
-        await until(lambda: says in toasts(app))
-        assert service.calls == []
+        for view, key, says in (
+            (DB, "x", "db does not run"),
+            (DB, "s", "db does not run: a starts it"),
+            (WEB, "a", "web is already running"),
+            (PAUSED, "s", "builder is paused: P resumes it"),
+            (PAUSED, "a", "builder is paused: P resumes it"),
+            (DB, "P", "db does not run: a starts it"),
+            (BROKEN, "enter", "cc33dd44ee55 is broken"),
+            (WEB, "X", "nothing is under way for web"),
+        ):
+            with trying((view.name, key)):
+                app.clear_notifications()
+                await select(pilot, view)
+                await pilot.press(key)
+                await until(lambda says=says: says in toasts(app))  # type: ignore[misc]
+                assert service.calls == []
 
 
 async def test_a_failure_shows_message_hint_and_log_as_plain_text() -> None:

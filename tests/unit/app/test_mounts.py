@@ -33,7 +33,7 @@ from quicksand_tui.screens.reports import FailureScreen
 from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.verbs.launching import start
 from quicksand_tui.views.mount_rows import mount_row, plan_mount_columns
-from tests.each import each
+from tests.each import each, trying
 from tests.unit.app.corpus import HOSTILE
 from tests.unit.app.fakes import (
     DATA,
@@ -130,7 +130,7 @@ def test_the_checks_are_those_of_the_engine(here: Path) -> None:
     assert look_at_directory(replace(good, host="a\0b")) == "", "told without a look"
 
 
-@pytest.mark.parametrize(
+@each(
     ("typed", "found"),
     [
         ("", ("src/", "srv/")),
@@ -282,40 +282,39 @@ def test_a_hostile_path_fits_its_row(text: str) -> None:
 # The `:` line
 
 
-@pytest.mark.parametrize(
-    ("line", "call"),
-    [
-        ("mount web src:/mnt/new:ro", "mount {id} {here}/src /mnt/new ro"),
-        ("unmount web /mnt/data", "unmount {id} /mnt/data"),
-    ],
-)
-async def test_the_line_mounts_and_unmounts(here: Path, line: str, call: str) -> None:
+async def test_the_line_mounts_and_unmounts(here: Path) -> None:
     service = FakeService(MOUNTED)
     async with shown(service) as (app, pilot):
-        await enter(app, pilot, line)
-        await until(lambda: toasts(app))
-        assert service.calls[-1] == call.format(id=WEB.id, here=here)
+        for line, call in (
+            ("mount web src:/mnt/new:ro", f"mount {WEB.id} {here}/src /mnt/new ro"),
+            ("unmount web /mnt/data", f"unmount {WEB.id} /mnt/data"),
+        ):
+            app.clear_notifications()
+            await enter(app, pilot, line)
+            await until(lambda: toasts(app))
+            assert service.calls[-1] == call
 
 
-@pytest.mark.parametrize(
-    ("line", "says"),
-    [
-        ("mount web src", "is not HOST:GUEST"),
-        ("mount web src:/mnt/src", "is mounted there already"),
-        ("mount db src:/mnt/src", "does not run"),
-        ("unmount web /mnt/nope", "nothing is mounted at /mnt/nope"),
-        ("unmount web /srv", "only at the next start"),
-        ("unmount web", "no mount is selected"),
-    ],
-)
-async def test_the_line_says_what_is_wrong(here: Path, line: str, says: str) -> None:
+async def test_the_line_says_what_is_wrong(here: Path) -> None:
     async with shown(FakeService(MOUNTED), size=(120, 36)) as (app, pilot):
-        await enter(app, pilot, line)
-        await until(lambda: says in screen_text(app))
-        assert isinstance(app.screen, CommandScreen)
+        for line, says in {
+            "mount web src": "is not HOST:GUEST",
+            "mount web src:/mnt/src": "is mounted there already",
+            "mount db src:/mnt/src": "does not run",
+            "unmount web /mnt/nope": "nothing is mounted at /mnt/nope",
+            "unmount web /srv": "only at the next start",
+            "unmount web": "no mount is selected",
+        }.items():
+            with trying(line):
+                await enter(app, pilot, line)
+                await until(lambda says=says: says in screen_text(app))  # type: ignore[misc]
+                assert isinstance(app.screen, CommandScreen)
+                await pilot.press("escape")
+                await until(lambda: app.screen is app.main)
 
 
 async def enter(app: QuicksandApp, pilot: Pilot[int], line: str) -> None:
+    await app.key_routing.settle()  # nobody does when a line is gone
     app.everywhere.open_line(line)
     await until(lambda: isinstance(app.focused, Input) and app.focused.size)
     await pilot.press("enter")

@@ -22,7 +22,7 @@ from quicksand_tui.screens.form import FormScreen
 from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.verbs.launching import run_command
 from quicksand_tui.widgets.inputs import Choice
-from tests.each import each
+from tests.each import each, trying
 from tests.unit.app.fake_saves import DEV, saved, view_of
 from tests.unit.app.fakes import (
     DEBIAN,
@@ -101,20 +101,32 @@ async def test_the_config_says_where_the_memory_of_new_sandboxes_is_kept(tmp_pat
 
 
 async def test_problems_show_as_one_types_and_keep_enter_from_starting() -> None:
-    service = FakeService()
+    """Also those that another program makes meanwhile."""
+    service = FakeService(replace(FULL, host=replace(FULL.host, cpus=2)))
     app = make_app(service)
     async with app.run_test(size=SIZE) as pilot:
         form = await open_form(pilot, app)
+        await until(lambda: "the host has 2" in screen_text(app))
+        assert "mounts_only" in screen_text(app) and "mounts-only" not in screen_text(app)
         put(form, memory="banana")
         await until(lambda: 'write it like "512M"' in screen_text(app))
         await pilot.press("enter")
         await until(lambda: form.query_one("#memory").has_focus)
         assert service.made == []
-        put(form, memory="1G")
-        await until(lambda: "--memory 1G" in screen_text(app))
+        put(form, memory="1G", port_forwards="8080:80")
+        await until(lambda: "port 8080 leads to web already" in screen_text(app))
+        put(form, port_forwards="0:80, 22", name="mine")
+        await until(lambda: "--name mine --memory 1G" in command_of(form))
+        taken = replace(WEB, id="999999999999", name="mine")
+        service.world = replace(service.world, sandboxes=(*service.world.sandboxes, taken))
+        app.refresh_now()
+        await until(lambda: "mine is taken" in screen_text(app))
+        put(form, name="other")
+        await until(lambda: "--publish 0:80" in screen_text(app))
         await pilot.press("enter")
         await until(lambda: service.made)
-        assert service.made[0].machine["memory"] == "1G"
+        made = service.made[0].machine
+        assert (made["memory"], made["port_forwards"]) == ("1G", "0:80, 22")
 
 
 async def test_what_is_typed_behind_enter_makes_nothing_good_that_it_took(
@@ -141,10 +153,23 @@ async def test_what_is_typed_behind_enter_makes_nothing_good_that_it_took(
         assert service.made == []
 
 
-async def test_another_image_suggests_another_name_unless_one_was_typed() -> None:
+async def test_what_is_chosen_by_arrows_suggests_the_rest_unless_that_was_typed() -> None:
     app = make_app(FakeService(replace(FULL, images=(DEBIAN, ALPINE))))
     async with app.run_test(size=SIZE) as pilot:
         form = await open_form(pilot, app)
+        await focus(form, "preset")
+        await pilot.press("right")
+        await until(lambda: "--memory 1G --cpus 2" in screen_text(app))
+        put(form, memory="1300M")
+        await until(lambda: form.values["preset"] == "own")
+        put(form, memory="2G", cpus="4")
+        await until(lambda: form.values["preset"] == "large")
+        await pilot.press("left")
+        await until(lambda: (form.values["memory"], form.values["cpus"]) == ("1G", "2"))
+        await focus(form, "network_mode")
+        await pilot.press("right")
+        await until(lambda: "--network full" in screen_text(app))
+        assert form.values["network_mode"] == "full"
         await focus(form, "begin")
         await pilot.press("right")
         await until(lambda: form.values["name"] == "alpine-1")
@@ -258,31 +283,6 @@ async def test_the_form_tells_where_a_save_comes_from_and_what_it_gets() -> None
         assert made.save == OFFERED.key and made.machine.keys() == {"port_forwards"}
 
 
-async def test_a_preset_sets_memory_and_cpus_and_typing_makes_an_own_one() -> None:
-    app = make_app(FakeService())
-    async with app.run_test(size=SIZE) as pilot:
-        form = await open_form(pilot, app)
-        await focus(form, "preset")
-        await pilot.press("right")
-        await until(lambda: "--memory 1G --cpus 2" in screen_text(app))
-        put(form, memory="1300M")
-        await until(lambda: form.values["preset"] == "own")
-        put(form, memory="2G", cpus="4")
-        await until(lambda: form.values["preset"] == "large")
-        await pilot.press("left")
-        await until(lambda: (form.values["memory"], form.values["cpus"]) == ("1G", "2"))
-
-
-async def test_the_network_is_chosen_by_arrows_and_in_the_command() -> None:
-    app = make_app(FakeService())
-    async with app.run_test(size=SIZE) as pilot:
-        form = await open_form(pilot, app)
-        await focus(form, "network_mode")
-        await pilot.press("right")
-        await until(lambda: "--network full" in screen_text(app))
-        assert form.values["network_mode"] == "full"
-
-
 async def test_what_is_rarely_needed_stands_behind_more_and_counts_while_it_is_seen() -> None:
     service = FakeService()
     app = make_app(service)
@@ -350,20 +350,6 @@ async def test_a_form_that_is_ending_looks_at_nothing(how: str) -> None:
     assert app.sub_title == "has seen it"
 
 
-async def test_ports_lead_to_one_sandbox_only() -> None:
-    service = FakeService()
-    app = make_app(service)
-    async with app.run_test(size=SIZE) as pilot:
-        form = await open_form(pilot, app)
-        put(form, port_forwards="8080:80")
-        await until(lambda: "port 8080 leads to web already" in screen_text(app))
-        put(form, port_forwards="0:80, 22")
-        await until(lambda: "--publish 0:80" in screen_text(app))
-        await pilot.press("enter")
-        await until(lambda: service.made)
-        assert service.made[0].machine["port_forwards"] == "0:80, 22"
-
-
 async def test_what_was_used_last_is_there_again_but_for_what_it_could_reach() -> None:
     service = FakeService()
     app = make_app(service)
@@ -427,19 +413,6 @@ async def test_a_save_of_last_time_is_known_before_the_saves_are_read() -> None:
         await until(lambda: "run dev --name dev-1 --memory 1G --detach" in screen_text(app))
 
 
-async def test_a_name_that_another_program_takes_meanwhile_is_refused() -> None:
-    service = FakeService()
-    app = make_app(service)
-    async with app.run_test(size=SIZE) as pilot:
-        form = await open_form(pilot, app)
-        put(form, name="mine")
-        await pilot.pause()
-        taken = replace(WEB, id="999999999999", name="mine")
-        service.world = replace(service.world, sandboxes=(*service.world.sandboxes, taken))
-        app.refresh_now()
-        await until(lambda: "mine is taken" in screen_text(app))
-
-
 async def test_an_image_of_the_other_panel_is_preselected() -> None:
     app = make_app(FakeService(replace(FULL, images=(ALPINE, DEBIAN))))
     async with app.run_test(size=SIZE) as pilot:
@@ -480,28 +453,28 @@ BURSTS = {
 }
 
 
-@each("burst", BURSTS, ids=str)
-async def test_keys_that_come_in_one_burst_all_count_in_their_order(burst: str) -> None:
-    """As a slow line delivers them: nothing waits for one key before the next one is there."""
-    keys, wanted = BURSTS[burst]
-    service = FakeService(replace(FULL, images=(DEBIAN, ALPINE)))
-    app = make_app(service)
-    async with app.run_test(size=SIZE) as pilot:
-        await open_form(pilot, app)
-        send(app, keys)
-        await until(lambda: service.made)
-        made = service.made[0]
-        assert {"name": made.name, **made.machine}.items() >= wanted.items()
-
-
-async def test_what_is_typed_behind_the_key_that_opens_the_form_goes_into_it() -> None:
-    service = FakeService()
+async def test_keys_that_come_in_one_burst_all_count_in_their_order() -> None:
+    """As a slow line delivers them: nothing waits for one key before the next one is there, also
+    not for the form."""
+    world = replace(FULL, images=(DEBIAN, ALPINE))
+    service = FakeService(world)
     app = make_app(service)
     async with app.run_test(size=SIZE) as pilot:
         await ready(pilot)
-        send(app, ["n", "m", "i", "n", "e", "enter"])
+        send(app, ["n", "f", "i", "r", "s", "t", "enter"])
         await until(lambda: service.made)
-        assert service.made[0].name == "mine"
+        assert service.made[0].name == "first"
+        for burst, (keys, wanted) in BURSTS.items():
+            with trying(burst):
+                await until(lambda: not app.operations.jobs)
+                service.world = world
+                service.made.clear()
+                app.memory.remembered.put(NAME, {})
+                await open_form(pilot, app)
+                send(app, keys)
+                await until(lambda: service.made)
+                made = service.made[0]
+                assert {"name": made.name, **made.machine}.items() >= wanted.items()
 
 
 async def test_in_a_low_terminal_the_field_that_has_the_focus_can_be_seen() -> None:
@@ -579,13 +552,3 @@ async def test_a_form_that_opens_at_an_image_has_its_suggestions_unless_it_was_u
         assert declined.machine["enable_display"] == "no"
         assert "--no-display" in run_command(declined)
     assert found == [("2G", "yes"), ("2G", "yes"), ("1G", "")]
-
-
-async def test_the_form_tells_what_the_host_has_and_names_networks_as_the_command_does() -> None:
-    service = FakeService()
-    service.world = replace(FULL, host=replace(FULL.host, cpus=2))
-    app = make_app(service)
-    async with app.run_test(size=SIZE) as pilot:
-        await open_form(pilot, app)
-        await until(lambda: "the host has 2" in screen_text(app))
-        assert "mounts_only" in screen_text(app) and "mounts-only" not in screen_text(app)

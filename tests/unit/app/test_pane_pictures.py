@@ -66,23 +66,26 @@ def open_shell(terminal: PtyTerminal) -> None:
     terminal.sees("ctrl-]")
 
 
-@pytest.mark.parametrize("protocol", ["k", "x"], ids=["kitty", "sixel"])
-def test_kitty_shows_them_in_images_that_move_with_the_text(said: Path, protocol: str) -> None:
+def test_kitty_shows_them_in_images_that_move_with_the_text(said: Path) -> None:
     with shell(said) as terminal:
         open_shell(terminal)
-        terminal.type(protocol.encode())
-        before = box_of(list(shows(terminal, picture())))
-        assert (before[2] - before[0], before[3] - before[1]) == (20, 9)
-        sent = terminal.output.count(b"a=T")
-        terminal.type(b"n" * 8)
-        wait_for(lambda: box_of(places(terminal))[3] < before[3], what="scrolling")
-        assert terminal.output.count(b"a=T") == sent, "moving costs no pixels"
-        terminal.type(b"c")
-        wait_for(lambda: not places(terminal), what="the end of the picture")
+        for protocol in ("kitty", "x for sixel"):
+            terminal.type(protocol[:1].encode())
+            before = box_of(list(shows(terminal, picture())))
+            assert (before[2] - before[0], before[3] - before[1]) == (20, 9), protocol
+            sent = terminal.output.count(b"a=T")
+            terminal.type(b"n" * 8)
+            wait_for(
+                lambda end=before[3]: box_of(places(terminal))[3] < end,  # type: ignore[misc]
+                what="scrolling",
+            )
+            assert terminal.output.count(b"a=T") == sent, "moving costs no pixels"
+            terminal.type(b"c")
+            wait_for(lambda: not places(terminal), what="the end of the picture")
         leave(terminal)
 
 
-def test_an_image_of_a_picture_that_is_forgotten_is_deleted_soon(said: Path) -> None:
+def test_their_images_are_deleted_with_them_and_come_back_after_a_dialog(said: Path) -> None:
     with shell(said) as terminal:
         open_shell(terminal)
         terminal.type(b"k")
@@ -91,6 +94,12 @@ def test_an_image_of_a_picture_that_is_forgotten_is_deleted_soon(said: Path) -> 
         assert len(sent) == 4
         terminal.type(b"d")
         wait_for(lambda: deleted(terminal) == sent, what="the end of the images")
+        terminal.type(b"ck")
+        shows(terminal, picture())
+        terminal.type(b"\x1d?")
+        wait_for(lambda: not places(terminal), what="half cells below the help")
+        terminal.type(b"\x1b")
+        shows(terminal, picture())
         leave(terminal)
 
 
@@ -98,22 +107,12 @@ def deleted(terminal: PtyTerminal) -> set[bytes]:
     return set(re.findall(rb"a=d,d=I,q=2,i=(\d+)", bytes(terminal.output)))
 
 
-def test_a_dialog_over_them_has_half_cells_below_it_and_they_come_back(said: Path) -> None:
-    with shell(said) as terminal:
-        open_shell(terminal)
-        terminal.type(b"k")
-        shows(terminal, picture())
-        terminal.type(b"\x1d?")
-        wait_for(lambda: not places(terminal), what="no images below the help")
-        terminal.type(b"\x1b")
-        shows(terminal, picture())
-        leave(terminal)
-
-
 @pytest.mark.parametrize(
     ("answers", "env"),
-    [(NO_IMAGES, {}), (WHOLE, {"TMUX": "/tmp/x,1,0"})],
-    ids=["no-images", "tmux"],
+    [
+        pytest.param(NO_IMAGES, {}, id="no-images", marks=pytest.mark.soak),
+        pytest.param(WHOLE, {"TMUX": "/tmp/x,1,0"}, id="tmux"),
+    ],
 )
 def test_all_others_show_half_cells(
     said: Path, answers: Mapping[bytes, bytes], env: dict[str, str]
@@ -144,7 +143,7 @@ def half_cells(terminal: PtyTerminal) -> list[tuple[int, int]]:
     return found
 
 
-def test_programs_are_told_of_them_and_their_cells(said: Path) -> None:
+def test_programs_are_told_of_them_and_cannot_name_an_image_of_the_terminal(said: Path) -> None:
     with shell(said) as terminal:
         open_shell(terminal)
         terminal.type(b"kq")
@@ -153,18 +152,16 @@ def test_programs_are_told_of_them_and_their_cells(said: Path) -> None:
         told = reported.read_bytes()
         assert told.startswith(b"\x1b_Gi=7;OK\x1b\\\x1b[?64;4;")
         assert b"\x1b[6;%d;%dt" % (CELL[1], CELL[0]) in told
+        terminal.type(b"ch")
+        terminal.sees("there")
+        assert PLACEHOLDER not in terminal.text
         leave(terminal)
 
 
-def test_a_guest_cannot_name_an_image_of_the_terminal(said: Path) -> None:
-    with shell(said) as terminal:
-        open_shell(terminal)
-        terminal.type(b"h")
-        terminal.sees("there")
-        assert PLACEHOLDER not in terminal.text
-
-
-@pytest.mark.parametrize("is_far", [False, True], ids=["slow", "far"])
+@pytest.mark.parametrize(
+    "is_far",
+    [pytest.param(False, id="slow", marks=pytest.mark.soak), pytest.param(True, id="far")],
+)
 def test_a_slow_line_gets_them_coarser_and_keys_overtake_them(said: Path, *, is_far: bool) -> None:
     speed = 20_000
     env = {"SSH_TTY": "/dev/pts/1"} if is_far else {}

@@ -6,8 +6,10 @@ import asyncio
 import html
 import io
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -15,6 +17,7 @@ from PIL import Image, ImageColor
 from quicksand.base.paths import Paths
 from rich.cells import cell_len
 
+from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
 from quicksand_tui.ui.app_pictures import (
     ScreenshotError,
@@ -79,7 +82,17 @@ def words(shown: Shown | str) -> str:
     return "\n".join("".join(row).rstrip() for row in cells)
 
 
-@each("screen", SHOTS)
+USUAL = ("desktop", "shells", "mount", "jobs", "wall", "saves", "palette")
+"""Those that are pictured outside `make soak`, too: one of each kind. Other tests here picture
+"main", "tree", "delete" and "help"."""
+
+
+def every_screen() -> Iterator[Any]:
+    for screen in SHOTS:
+        yield pytest.param(screen, marks=[] if screen in USUAL else [pytest.mark.soak])
+
+
+@pytest.mark.parametrize("screen", every_screen())
 async def test_every_screen_can_be_pictured(screen: str) -> None:
     first, *rest = KEPT.sandboxes
     world = replace(KEPT, sandboxes=(replace(first, has_display=True), *rest))
@@ -172,7 +185,9 @@ def inked(shown: Shown) -> dict[tuple[int, int], str]:
     return found
 
 
-@each("screen", [None, "main", "tree", "help"])
+@pytest.mark.parametrize(
+    "screen", [None, "main", "help", pytest.param("tree", marks=pytest.mark.soak)]
+)
 async def test_the_png_equals_the_svg_cell_by_cell(screen: str | None) -> None:
     shown = SAMPLE
     if screen is not None:
@@ -257,9 +272,9 @@ def test_mistakes_are_told(
     said: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    done = quicksand(*arguments)
-    assert done.returncode == code
-    assert said in done.stderr.decode()
+    assert run(list(arguments)) == code
+    assert said in capsys.readouterr().err
     assert not list(tmp_path.iterdir())

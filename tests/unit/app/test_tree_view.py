@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 from hypothesis import given
@@ -14,7 +15,7 @@ from quicksand_tui.model.text import clip, sanitise
 from quicksand_tui.views.tables import Row
 from quicksand_tui.views.tree_lines import STEM_MAX, TreeLook, plan_tree_columns, tree_rows
 from quicksand_tui.widgets.long_table import LongTable
-from tests.each import each
+from tests.each import each, trying
 from tests.unit.app.busy_day import TREE
 from tests.unit.app.fakes import (
     AUTO,
@@ -132,35 +133,41 @@ def line_with(table: LongTable, text: str) -> str:
     return next((line for line in lines if text in line), "")
 
 
-@each("size", [(80, 24), (120, 36), (200, 50)])
-@each("length", [1, 8, 9, 10, 20, 128])
-async def test_where_it_stands_and_what_is_pinned_is_told_whatever_the_name(
-    length: int, size: tuple[int, int]
-) -> None:
-    made = kept("c1", "x" * length, pinned=True)
-    tree = CheckpointTree(checkpoints=(made,), head="c1", changed=3 << 20)
-    world = replace(KEPT, sandboxes=(replace(WEB, tree=tree),))
-    async with shown(FakeService(world), size=size) as (app, pilot):
-        await pilot.press("4")
+SIZES = ((80, 24), (120, 36), (200, 50))
+
+
+async def test_where_it_stands_and_what_is_pinned_is_told_whatever_the_name() -> None:
+    service = FakeService()
+    async with shown(service) as (app, pilot):
         table = app.main.checkpoints.table
-        await until(lambda: bool(line_with(table, "● x")))
-        line = line_with(table, "● x")
-        assert f"● {'x' * min(length, 7)}" in line
-        assert "◆" in line and "HERE" in line and "+3.0M" in line
+        for size, length in itertools.product(SIZES, (1, 8, 9, 10, 20, 128)):
+            with trying((size, length)):
+                made = kept(f"c{length}", "x" * length, pinned=True)
+                tree = CheckpointTree(checkpoints=(made,), head=made.id, changed=3 << 20)
+                service.world = replace(KEPT, sandboxes=(replace(WEB, tree=tree),))
+                await app.look()
+                await pilot.resize_terminal(*size)
+                await pilot.press("4")
+                await until(lambda key=made.id: table.has_row(key))  # type: ignore[misc]
+                await until(lambda: bool(line_with(table, "● x")))
+                line = line_with(table, "● x")
+                assert f"● {'x' * min(length, 7)}" in line
+                assert "◆" in line and "HERE" in line and "+3.0M" in line
 
 
-@each("key", ["enter", "right"])
-async def test_a_fold_opens_and_closes_by_key_and_nothing_is_reverted(key: str) -> None:
+async def test_a_fold_opens_and_closes_by_key_and_nothing_is_reverted() -> None:
     service = FakeService(KEPT)
     async with shown(service, size=(120, 36)) as (app, pilot):
         await pilot.press("4", "G")
-        await until(lambda: app.main.checkpoints.on_fold)
-        await pilot.press(key)
-        await until(lambda: "before revert" in screen_text(app))
-        assert app.main.checkpoints.table.selected_key == AUTO.id
-        await pilot.press("left")
-        await until(lambda: app.main.checkpoints.on_fold)
-        assert "before revert to" not in line_with(app.main.checkpoints.table, "before")
+        for key in ("enter", "right"):
+            with trying(key):
+                await until(lambda: app.main.checkpoints.on_fold)
+                await pilot.press(key)
+                await until(lambda: "before revert" in screen_text(app))
+                assert app.main.checkpoints.table.selected_key == AUTO.id
+                await pilot.press("left")
+                await until(lambda: app.main.checkpoints.on_fold)
+                assert "before revert to" not in line_with(app.main.checkpoints.table, "before")
         assert not any(call.startswith("revert") for call in service.calls)
 
 
@@ -190,25 +197,25 @@ async def test_o_turns_the_tree_and_the_cursor_stays_on_its_checkpoint() -> None
 ODD = ("宽" * 60, "e\u0301" * 70, "👩\u200d👩\u200d👧" * 20, "שלום" * 30, "[bold]x[/]", "W" * 128)
 
 
-@each("size", [(80, 24), (120, 36), (200, 50)])
-async def test_whatever_is_written_there_the_lines_are_as_wide_as_the_table(
-    size: tuple[int, int],
-) -> None:
+async def test_whatever_is_written_there_the_lines_are_as_wide_as_the_table() -> None:
     made = [
         kept(f"c{n}", sanitise(text), f"c{n - 1}" if n else None, note=sanitise(text))
         for n, text in enumerate(ODD)
     ]
     tree = CheckpointTree(checkpoints=tuple(made), head="c5")
     world = replace(KEPT, sandboxes=(replace(WEB, tree=tree),))
-    async with shown(FakeService(world), size=size) as (app, pilot):
-        await pilot.press("4")
-        await pilot.pause()
+    async with shown(FakeService(world)) as (app, pilot):
         table = app.main.checkpoints.table
-        await until(lambda: "WWWWW" in line_with(table, "WWWWW"))
-        for text in ODD:
-            line = line_with(table, sanitise(text)[:5])
-            assert cell_len(line) == table.scrollable_content_region.width
-            assert line.isprintable()
+        for size in SIZES:
+            with trying(size):
+                await pilot.resize_terminal(*size)
+                await pilot.press("4")
+                await pilot.pause()
+                await until(lambda: "WWWWW" in line_with(table, "WWWWW"))
+                for text in ODD:
+                    line = line_with(table, sanitise(text)[:5])
+                    assert cell_len(line) == table.scrollable_content_region.width
+                    assert line.isprintable()
 
 
 @given(tag=st.text(max_size=140), note=st.text(max_size=80), width=st.integers(24, 120))

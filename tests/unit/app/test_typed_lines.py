@@ -11,7 +11,7 @@ from quicksand_tui.screens.command_line import CommandScreen
 from quicksand_tui.screens.saves_and_trash import SavesScreen, TrashScreen
 from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.views.main_layout import Part
-from tests.each import each
+from tests.each import each, trying
 from tests.unit.app.fakes import (
     DB,
     KEPT,
@@ -40,23 +40,30 @@ async def shows_no_line(app: QuicksandApp) -> None:
     await until(lambda: not isinstance(app.screen, CommandScreen))
 
 
-@each("cut", range(len(LINE)))
-async def test_a_command_keeps_its_order_wherever_a_slow_line_cuts_it(cut: int) -> None:
+async def test_a_command_keeps_its_order_wherever_a_slow_line_cuts_it() -> None:
     service = FakeService(KEPT)
     fake = FakeHands()
     fake.gap = 0.0
     async with shown(service, hands=fake.hands) as (app, pilot):
-        await select(pilot, DB)
-        send_text(app, LINE[:cut])
-        await pilot.pause()
-        if cut > 0:
-            await until(
-                lambda: isinstance(app.screen, CommandScreen) and line_of(app) == LINE[1:cut]
-            )
-        send_text(app, LINE[cut:])
-        await until(lambda: f"stop {WEB.id}" in service.calls)
-        await until(lambda: not app.operations.jobs)
-        assert not toasts(app)
+        for cut in range(len(LINE)):
+            with trying(cut):
+                service.world = KEPT
+                await app.look()
+                service.calls.clear()
+                await select(pilot, DB)
+                fake.step(10.0)
+                send_text(app, LINE[:cut])
+                await pilot.pause()
+                if cut > 0:
+                    await until(
+                        lambda cut=cut: (  # type: ignore[misc]
+                            isinstance(app.screen, CommandScreen) and line_of(app) == LINE[1:cut]
+                        )
+                    )
+                send_text(app, LINE[cut:])
+                await until(lambda: f"stop {WEB.id}" in service.calls)
+                await until(lambda: app.screen is app.main and not app.operations.jobs)
+                assert not toasts(app)
 
 
 async def test_what_is_typed_behind_tab_follows_what_it_completed() -> None:
@@ -100,17 +107,19 @@ async def test_a_filter_takes_the_text_behind_its_key(keys: tuple[str, ...]) -> 
         assert lost(service) == [] and not toasts(app)
 
 
-@each("text", ["note:stop web\n", "x/y/z", "dx :stop web\n", "rm x\n:stop web\n"])
-async def test_a_line_key_within_a_text_opens_nothing(text: str) -> None:
+async def test_a_line_key_within_a_text_opens_nothing() -> None:
     service = FakeService(KEPT)
     async with fast(service, gap=0.0) as (app, pilot, fake):
-        send_text(app, text)
-        await pilot.pause()
-        fake.step(10.0)
-        await pilot.pause()
-        assert app.screen is app.main and app.main.places.part is Part.LISTS
-        assert service.calls == [] and app.main.sandboxes.query_text == ""
-        assert any("typed text" in toast for toast in toasts(app))
+        for text in ("note:stop web\n", "x/y/z", "dx :stop web\n", "rm x\n:stop web\n"):
+            with trying(repr(text)):
+                app.clear_notifications()
+                send_text(app, text)
+                await pilot.pause()
+                fake.step(10.0)
+                await pilot.pause()
+                assert app.screen is app.main and app.main.places.part is Part.LISTS
+                assert service.calls == [] and app.main.sandboxes.query_text == ""
+                assert any("typed text" in toast for toast in toasts(app))
 
 
 async def test_what_is_wrong_with_a_line_that_came_at_once_is_said() -> None:

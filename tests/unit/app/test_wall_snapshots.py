@@ -5,14 +5,13 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-import pytest
 from quicksand.things.status import Status
 from textual.pilot import Pilot
 
 from quicksand_tui.model.wall_plan import Heard
 from quicksand_tui.screens.wall_screen import WallScreen
 from tests.unit.app.fakes import WEB, app_of, make_app, ready, until
-from tests.unit.app.test_snapshots import ALL_SIZES, Compare, unhurried
+from tests.unit.app.test_snapshots import LARGE, SMALL, Compare, unhurried
 from tests.unit.app.test_wall import WallService, terminal
 
 __all__ = ["unhurried"]
@@ -50,8 +49,7 @@ class RichService(WallService):
             self.wall.said[view.id, "p1"] = heard
 
 
-@ALL_SIZES
-def test_wall(snap_compare: Compare, size: tuple[int, int]) -> None:
+def test_wall(snap_compare: Compare) -> None:
     async def drawn(pilot: Pilot[int]) -> None:
         await ready(pilot)
         await pilot.press("W")
@@ -66,11 +64,10 @@ def test_wall(snap_compare: Compare, size: tuple[int, int]) -> None:
         await until(lambda: not any(t.fresh or t.screen.is_behind for t in view.tiles.shown))
         await pilot.pause()
 
-    assert snap_compare(make_app(RichService()), terminal_size=size, run_before=drawn)
+    assert snap_compare(make_app(RichService()), terminal_size=LARGE, run_before=drawn)
 
 
-@pytest.mark.parametrize("size", [(80, 24)], ids=["80x24"])
-def test_wall_where_nothing_runs_any_more(snap_compare: Compare, size: tuple[int, int]) -> None:
+def test_wall_where_nothing_runs_any_more(snap_compare: Compare) -> None:
     service = WallService(VIEWS[:1])
 
     async def emptied(pilot: Pilot[int]) -> None:
@@ -81,4 +78,4 @@ def test_wall_where_nothing_runs_any_more(snap_compare: Compare, size: tuple[int
         await app.look()
         await pilot.pause()
 
-    assert snap_compare(make_app(service), terminal_size=size, run_before=emptied)
+    assert snap_compare(make_app(service), terminal_size=SMALL, run_before=emptied)

@@ -29,8 +29,8 @@ from quicksand_tui.views.main_layout import USUAL_NEEDS, Shape
 from tests.conftest import wait_for
 from tests.pty_terminal import WHOLE, PtyTerminal
 from tests.unit.app.test_reader import make
-from tests.unit.kit.test_outline import LOOKS, screen
-from tests.unit.kit.test_probing import APP, RAISING, SIGNALS, ends_by, given_back
+from tests.unit.kit.test_outline import LOOKS, drawn_in, screen
+from tests.unit.kit.test_probing import APP, RAISING, ends_by, first, given_back
 
 MOUSE_ON = b"\x1b[?1000h"
 """Textual writes this before its first frame."""
@@ -66,15 +66,14 @@ def held(gate: Path, **options: object) -> PtyTerminal:
     return PtyTerminal(argv, columns=120, rows=36, answers=WHOLE, **options)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("size", [(200, 50), (120, 36), (100, 30), (80, 24), (60, 20), (40, 12)])
-@pytest.mark.parametrize("ascii_only", [False, True], ids=["unicode", "ascii"])
+@drawn_in(((120, 36), "unicode"), ((80, 24), "unicode"), ((40, 12), "ascii"))
 def test_the_apps_first_frame_has_it_at_the_same_cells(
-    size: tuple[int, int], ascii_only: bool, tmp_path: Path, places: Paths
+    size: tuple[int, int], glyphs: str, tmp_path: Path, places: Paths
 ) -> None:
     for number, name in enumerate(("web", "a-name-that-is-rather-long-for-a-sandbox", "b")):
         make(places, number, name=name)
     columns, rows = size
-    argv = [sys.executable, "-c", HELD, str(tmp_path), "ascii" if ascii_only else ""]
+    argv = [sys.executable, "-c", HELD, str(tmp_path), glyphs]
     env = {"COLUMNS": "90", "LINES": "30"}  # not the terminal's size
     with PtyTerminal(argv, columns=columns, rows=rows, answers=WHOLE, env=env) as terminal:
         wait_for(
@@ -112,7 +111,7 @@ def test_it_is_there_before_textual_is_imported_and_keys_are_kept(
         given_back(terminal)
 
 
-@pytest.mark.parametrize("number", SIGNALS)
+@first(signal.SIGTERM)
 def test_a_signal_then_gives_the_terminal_back(
     tmp_path: Path, places: Paths, number: signal.Signals
 ) -> None:
@@ -126,7 +125,10 @@ def test_a_signal_then_gives_the_terminal_back(
     "where",
     [
         "from quicksand_tui.kit import first_list as f; f.first_list = lambda *_: fail(None)",
-        "application.QuicksandApp.__init__ = lambda *a, **k: fail(None)",
+        pytest.param(
+            "application.QuicksandApp.__init__ = lambda *a, **k: fail(None)",
+            marks=pytest.mark.soak,
+        ),
     ],
 )
 def test_an_exception_then_is_seen_on_the_usual_screen(where: str, places: Paths) -> None:
@@ -139,7 +141,9 @@ def test_an_exception_then_is_seen_on_the_usual_screen(where: str, places: Paths
         assert output.index(b"\x1b[?1049l") < output.index(b"this is a test")
 
 
-@pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"COLORTERM": ""}], ids=str)
+@pytest.mark.parametrize(
+    "env", [{"NO_COLOR": "1"}, pytest.param({"COLORTERM": ""}, marks=pytest.mark.soak)], ids=str
+)
 def test_it_has_no_colours_where_the_outline_has_none(
     tmp_path: Path, places: Paths, env: dict[str, str]
 ) -> None:
@@ -156,7 +160,8 @@ def test_a_first_run_and_one_with_a_theme_of_its_own_begin_without(
     make(places)
     with PtyTerminal([*APP, "--theme", "nonsense"], answers=WHOLE) as terminal:
         assert terminal.ends() == 2
-        assert b"box-0" not in terminal.output
+        assert b"box-0" not in terminal.output, "nor an outline"
+        assert b"1049" not in terminal.output and b"nonsense" in terminal.output
     remembered.write_text(json.dumps({"outline": {"ascii": False, "of": "another version"}}))
     gate = tmp_path / "gate"
     with held(gate) as terminal:

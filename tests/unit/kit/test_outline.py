@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -18,7 +19,7 @@ from quicksand_tui.ui.themes import THEMES
 from quicksand_tui.views.main_layout import Shape, Tab
 from tests.conftest import wait_for
 from tests.pty_terminal import WHOLE, PtyTerminal
-from tests.unit.kit.test_probing import APP, RAISING, SIGNALS, ends_by, given_back, recording
+from tests.unit.kit.test_probing import APP, RAISING, ends_by, first, given_back, recording
 
 ENVIRON = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
 """As `PtyTerminal` has it."""
@@ -47,12 +48,29 @@ def screen(text: str, columns: int, rows: int) -> list[str]:
     return ["".join(run.text for run in terminal.line(line)).ljust(columns) for line in lines]
 
 
-@pytest.mark.parametrize("size", [(200, 50), (120, 36), (100, 30), (80, 24), (60, 20), (40, 12)])
-@pytest.mark.parametrize("ascii_only", [False, True], ids=["unicode", "ascii"])
+SIZES = ((200, 50), (120, 36), (100, 30), (80, 24), (60, 20), (40, 12))
+Drawn = tuple[tuple[int, int], str]
+"""A size, and the glyphs."""
+
+
+def drawn_in(*usual: Drawn) -> pytest.MarkDecorator:
+    """All sizes, in both kinds of glyphs; ``usual`` outside `make soak`, too."""
+    return pytest.mark.parametrize(
+        ("size", "glyphs"),
+        [
+            pytest.param(*one, marks=[] if one in usual else [pytest.mark.soak])
+            for one in itertools.product(SIZES, ("unicode", "ascii"))
+        ],
+        ids=str,
+    )
+
+
+@drawn_in(((200, 50), "unicode"), ((100, 30), "ascii"), ((60, 20), "unicode"))
 def test_the_app_has_its_parts_where_the_outline_had_them(
-    size: tuple[int, int], ascii_only: bool, remembered: Path
+    size: tuple[int, int], glyphs: str, remembered: Path
 ) -> None:
     columns, rows = size
+    ascii_only = glyphs == "ascii"
     argv = [*APP, "--ascii"] if ascii_only else APP
     with PtyTerminal(argv, columns=columns, rows=rows, answers=WHOLE) as terminal:
         terminal.sees("nothing runs")
@@ -107,7 +125,7 @@ def test_what_a_run_looked_like_is_kept_for_the_next(remembered: Path) -> None:
     assert looks.terminal == terminal_name(ENVIRON)
 
 
-@pytest.mark.parametrize("number", SIGNALS)
+@first(signal.SIGHUP)
 def test_a_signal_meanwhile_gives_the_terminal_back(tmp_path: Path, number: signal.Signals) -> None:
     with recording(tmp_path / "keys", env={"WAIT_FOR": str(tmp_path / "never")}) as terminal:
         terminal.sees("Sandboxes")
@@ -119,7 +137,10 @@ def test_a_signal_meanwhile_gives_the_terminal_back(tmp_path: Path, number: sign
     "where",
     [
         "application.QuicksandApp.__init__ = lambda *a, **k: fail(None)",
-        "from quicksand_tui.opening import opening; opening.theme_wish = lambda *_: fail(None)",
+        pytest.param(
+            "from quicksand_tui.opening import opening; opening.theme_wish = lambda *_: fail(None)",
+            marks=pytest.mark.soak,
+        ),
     ],
 )
 def test_an_exception_meanwhile_is_seen_on_the_usual_screen(where: str) -> None:
@@ -129,12 +150,6 @@ def test_an_exception_meanwhile_is_seen_on_the_usual_screen(where: str) -> None:
         given_back(terminal)
         output = bytes(terminal.output)
         assert output.index(b"\x1b[?1049l") < output.index(b"this is a test")
-
-
-def test_a_theme_for_this_run_begins_without() -> None:
-    with PtyTerminal([*APP, "--theme", "nonsense"], answers=WHOLE) as terminal:
-        assert terminal.ends() == 2
-        assert b"1049" not in terminal.output and b"nonsense" in terminal.output
 
 
 @pytest.mark.parametrize(

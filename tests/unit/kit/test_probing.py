@@ -53,18 +53,21 @@ def check_keys(log: Path, *typed: str) -> None:
     assert {*came[len(typed) :]} == {"q"}
 
 
-def delays() -> list[Any]:
+def late_answers() -> Iterator[Any]:
     """Before all else is there, in the midst of it, and long after it."""
-    seldom = [pytest.param(delay_s, marks=pytest.mark.soak) for delay_s in (0.05, 0.3)]
-    return [0, 0.15, 1.0, *seldom]
+    usual = ((0, "local"), (0.15, "ssh"), (1.0, "local"))
+    for delay_s in (0, 0.05, 0.15, 0.3, 1.0):
+        for where in ("local", "ssh"):
+            marks = [] if (delay_s, where) in usual else [pytest.mark.soak]
+            yield pytest.param(delay_s, where, marks=marks)
 
 
-@pytest.mark.parametrize("delay_s", delays())
-@pytest.mark.parametrize("env", [{}, {"SSH_TTY": "/dev/pts/0"}], ids=["local", "ssh"])
+@pytest.mark.parametrize(("delay_s", "where"), late_answers())
 def test_answers_are_no_keys_however_late_they_come(
-    tmp_path: Path, delay_s: float, env: dict[str, str]
+    tmp_path: Path, delay_s: float, where: str
 ) -> None:
     log = tmp_path / "keys"
+    env = {"SSH_TTY": "/dev/pts/0"} if where == "ssh" else {}
     with recording(log, answers=WHOLE, delay_s=delay_s, env=env) as terminal:
         terminal.type(b"ab")
         terminal.sees("Sandboxes")
@@ -164,7 +167,13 @@ def ends_by(terminal: PtyTerminal, number: signal.Signals) -> None:
 SIGNALS = {signal.SIGTERM: 143, signal.SIGHUP: 129, signal.SIGINT: 130}
 
 
-@pytest.mark.parametrize("number", SIGNALS)
+def first(number: signal.Signals) -> pytest.MarkDecorator:
+    """All signals, of which that one is tried outside `make soak`, too: each is at some place."""
+    seldom = (pytest.param(one, marks=pytest.mark.soak) for one in SIGNALS if one is not number)
+    return pytest.mark.parametrize("number", [number, *seldom])
+
+
+@first(signal.SIGINT)
 def test_a_signal_while_the_app_is_loaded(tmp_path: Path, number: signal.Signals) -> None:
     gate = tmp_path / "gate"  # never made
     with recording(tmp_path / "keys", env={"WAIT_FOR": str(gate)}) as terminal:
@@ -172,14 +181,17 @@ def test_a_signal_while_the_app_is_loaded(tmp_path: Path, number: signal.Signals
         ends_by(terminal, number)
 
 
-@pytest.mark.parametrize("number", SIGNALS)
-@pytest.mark.parametrize("is_running", [False, True], ids=["first paint", "running"])
-def test_a_signal_while_the_app_runs(number: signal.Signals, is_running: bool) -> None:
+@first(signal.SIGHUP)
+def test_a_signal_at_the_first_paint(number: signal.Signals) -> None:
     with PtyTerminal(APP, answers=WHOLE) as terminal:
-        if is_running:
-            terminal.sees("Sandboxes", "q quit")
-        else:
-            wait_for(lambda: b"\x1b[?1049h" in terminal.output, what="the first paint")
+        wait_for(lambda: b"\x1b[?1049h" in terminal.output, what="the first paint")
+        ends_by(terminal, number)
+
+
+@first(signal.SIGINT)
+def test_a_signal_while_the_app_runs(number: signal.Signals) -> None:
+    with PtyTerminal(APP, answers=WHOLE) as terminal:
+        terminal.sees("Sandboxes", "q quit")
         ends_by(terminal, number)
 
 
@@ -187,9 +199,12 @@ def test_a_signal_while_the_app_runs(number: signal.Signals, is_running: bool) -
     "where",
     [
         "application.QuicksandApp.compose = fail",
-        "application.QuicksandApp.on_mount = fail",
+        pytest.param("application.QuicksandApp.on_mount = fail", marks=pytest.mark.soak),
         "from quicksand_tui.ui.everywhere import Everywhere; Everywhere.do_help = fail",
-        "application.QuicksandApp.__init__ = lambda *a, **k: fail(None)",
+        pytest.param(
+            "application.QuicksandApp.__init__ = lambda *a, **k: fail(None)",
+            marks=pytest.mark.soak,
+        ),
         "from quicksand_driver import textual_private as t; "
         "t.RawDriver.stop_application_mode = fail",
     ],
@@ -226,16 +241,25 @@ sys.exit(run_app())
 """
 
 
-@pytest.mark.parametrize("number", [None, *SIGNALS])
-def test_the_mouse_pointer_has_its_usual_shape_again(number: signal.Signals | None) -> None:
+@contextlib.contextmanager
+def pointing() -> Iterator[PtyTerminal]:
     with PtyTerminal([sys.executable, "-c", POINTING], answers=WHOLE) as terminal:
         terminal.sees("Sandboxes")
         wait_for(lambda: b"\x1b]22;wait" in terminal.output, what="another pointer")
-        if number is None:
-            assert terminal.quits() == 0
-            given_back(terminal)
-        else:
-            ends_by(terminal, number)
+        yield terminal
+
+
+def test_the_mouse_pointer_has_its_usual_shape_again() -> None:
+    with pointing() as terminal:
+        assert terminal.quits() == 0
+        given_back(terminal)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("number", SIGNALS)
+def test_the_mouse_pointer_has_its_usual_shape_again_after_a_signal(number: signal.Signals) -> None:
+    with pointing() as terminal:
+        ends_by(terminal, number)
 
 
 def test_a_terminal_that_goes_away_ends_the_app() -> None:
@@ -245,11 +269,16 @@ def test_a_terminal_that_goes_away_ends_the_app() -> None:
         assert terminal.process.wait(60) == 129
 
 
+def stopped(terminal: PtyTerminal) -> bool:
+    return state_of(terminal.process.pid) == "T"
+
+
 def test_stopped_and_continued_it_is_as_before() -> None:
+    """By a signal, by its key, and by a signal that nobody can handle."""
     with PtyTerminal(APP, answers=WHOLE) as terminal:
         terminal.sees("Sandboxes")
         terminal.kill(signal.SIGTSTP)
-        wait_for(lambda: state_of(terminal.process.pid) == "T", what="it to stop")
+        wait_for(lambda: stopped(terminal), what="it to stop")
         given_back(terminal)
         seen = len(terminal.output)
         terminal.kill(signal.SIGCONT)
@@ -257,20 +286,20 @@ def test_stopped_and_continued_it_is_as_before() -> None:
         terminal.sees("quicksand", "━ 1 Sandboxes", "Images", "q quit")
         assert not terminal.modes[3] & termios.ICANON
         assert b"\x1b[?1003h" in terminal.output[seen:]
-        terminal.type(b"?")
-        terminal.sees("esc closes")
-        assert terminal.quits() == 0
-        given_back(terminal)
-
-
-def test_ctrl_z_is_as_in_other_programs() -> None:
-    with PtyTerminal(APP, answers=WHOLE) as terminal:
-        terminal.sees("Sandboxes")
         terminal.type(b"\x1a")
-        wait_for(lambda: state_of(terminal.process.pid) == "T", what="it to stop")
+        wait_for(lambda: stopped(terminal), what="it to stop by its key")
         given_back(terminal)
         terminal.kill(signal.SIGCONT)
         terminal.sees("q quit")
+        terminal.kill(signal.SIGSTOP)
+        wait_for(lambda: stopped(terminal), what="it to stop at once")
+        terminal.restore_modes()  # as a shell does
+        seen = len(terminal.output)
+        terminal.kill(signal.SIGCONT)
+        wait_for(lambda: b"\x1b[?1049h" in terminal.output[seen:], what="the other screen")
+        wait_for(lambda: not terminal.modes[3] & termios.ICANON, what="the app's modes")
+        terminal.type(b"?")
+        terminal.sees("esc closes")
         assert terminal.quits() == 0
         given_back(terminal)
 
@@ -296,7 +325,7 @@ def test_a_signal_while_something_is_written_is_no_end(name: str) -> None:
     script = [sys.executable, "-c", BUSY.format(signal=name)]
     with PtyTerminal(script, answers=WHOLE) as terminal:
         if name == "SIGTSTP":
-            wait_for(lambda: state_of(terminal.process.pid) == "T", what="it to stop")
+            wait_for(lambda: stopped(terminal), what="it to stop")
             given_back(terminal)
             terminal.kill(signal.SIGCONT)
         terminal.sees("Sandboxes", "q quit")
@@ -329,22 +358,6 @@ def test_a_signal_when_the_app_is_over_already_is_no_error() -> None:
         given_back(terminal)
 
 
-def test_after_a_stop_that_nobody_can_handle_it_has_the_terminal_again() -> None:
-    with PtyTerminal(APP, answers=WHOLE) as terminal:
-        terminal.sees("Sandboxes")
-        terminal.kill(signal.SIGSTOP)
-        wait_for(lambda: state_of(terminal.process.pid) == "T", what="it to stop")
-        terminal.restore_modes()  # as a shell does
-        seen = len(terminal.output)
-        terminal.kill(signal.SIGCONT)
-        wait_for(lambda: b"\x1b[?1049h" in terminal.output[seen:], what="the other screen")
-        wait_for(lambda: not terminal.modes[3] & termios.ICANON, what="the app's modes")
-        terminal.type(b"?")
-        terminal.sees("esc closes")
-        assert terminal.quits() == 0
-        given_back(terminal)
-
-
 def state_of(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
@@ -357,7 +370,7 @@ def test_the_mouse_is_given_to_the_terminal_and_taken_back() -> None:
         terminal.sees("mouse: terminal")
         wait_for(lambda: b"\x1b[?1003l" in terminal.output[seen:], what="the release")
         terminal.kill(signal.SIGTSTP)
-        wait_for(lambda: state_of(terminal.process.pid) == "T", what="it to stop")
+        wait_for(lambda: stopped(terminal), what="it to stop")
         seen = len(terminal.output)
         terminal.kill(signal.SIGCONT)
         wait_for(lambda: b"Sandboxes" in terminal.output[seen:], what="it to draw again")
@@ -387,27 +400,22 @@ def in_a_pane(log: Path) -> Iterator[PtyTerminal]:
         yield terminal
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal_while_a_pane_has_the_keys(tmp_path: Path, number: signal.Signals) -> None:
     with in_a_pane(tmp_path / "typed") as terminal:
         ends_by(terminal, number)
 
 
-def test_a_late_answer_is_not_typed_into_a_guest(tmp_path: Path) -> None:
+def test_a_guest_gets_plain_keys_and_no_late_answers_also_after_a_stop(tmp_path: Path) -> None:
+    """And a signal that ends the app then gives the terminal back."""
     log = tmp_path / "typed"
     with in_a_pane(log) as terminal:
         terminal.type(b"a" + b"".join(WHOLE.values()) + b"b\x1bbc")
         wait_for(lambda: log.exists() and log.read_bytes().endswith(b"c"), what="all keys")
         assert log.read_bytes() == b"ab\x1bbc"
-        terminal.kill(signal.SIGTERM)
-        terminal.ends()
-
-
-def test_stopped_and_continued_a_pane_still_has_plain_keys(tmp_path: Path) -> None:
-    log = tmp_path / "typed"
-    with in_a_pane(log) as terminal:
         terminal.kill(signal.SIGTSTP)
-        wait_for(lambda: state_of(terminal.process.pid) == "T", what="it to stop")
+        wait_for(lambda: stopped(terminal), what="it to stop")
         given_back(terminal)
         seen = len(terminal.output)
         terminal.kill(signal.SIGCONT)
@@ -415,21 +423,14 @@ def test_stopped_and_continued_a_pane_still_has_plain_keys(tmp_path: Path) -> No
         again = bytes(terminal.output[seen:])
         assert KITTY_PUSH in again and again.rfind(KITTY_POP) > again.rfind(KITTY_PUSH)
         terminal.type(b"\x1bb\x08")
-        wait_for(lambda: log.exists() and log.read_bytes() == b"\x1bb\x08", what="the keys")
-        terminal.kill(signal.SIGTERM)
-        terminal.ends()
-
-
-def test_the_mouse_is_released_in_a_pane_by_the_prefix_and_m(tmp_path: Path) -> None:
-    with in_a_pane(tmp_path / "typed") as terminal:
+        wait_for(lambda: log.read_bytes() == b"ab\x1bbc\x1bb\x08", what="the keys")
         seen = len(terminal.output)
         terminal.type(b"\x1dm")
         terminal.sees("mouse: terminal")
-        assert b"\x1b[?1003l" in terminal.output[seen:]
+        assert b"\x1b[?1003l" in terminal.output[seen:], "the mouse is released"
         terminal.type(b"\x1dm")
         wait_for(lambda: b"\x1b[?1003h" in terminal.output[seen:], what="the mouse")
-        terminal.kill(signal.SIGTERM)
-        terminal.ends()
+        ends_by(terminal, signal.SIGTERM)
 
 
 def test_the_reset_names_all_that_textual_switches_on() -> None:

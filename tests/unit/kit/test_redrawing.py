@@ -21,7 +21,9 @@ def of_the_app(screen: str) -> str:
     return re.sub(" +$", "", text, flags=re.MULTILINE)
 
 
-@pytest.mark.parametrize("key", [b"", b"v"], ids=["main", "saves"])
+@pytest.mark.parametrize(
+    "key", [pytest.param(b"", id="main", marks=pytest.mark.soak), pytest.param(b"v", id="saves")]
+)
 def test_ctrl_l_draws_the_screen_anew(key: bytes, places: object) -> None:
     """`wall` writes to every terminal; the app does not know what it must draw over."""
     with PtyTerminal(APP, columns=100, rows=30, answers=WHOLE) as terminal:

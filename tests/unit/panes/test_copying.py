@@ -8,7 +8,7 @@ from textual import events
 from textual.pilot import Pilot
 
 from quicksand_tui.screens.confirm import ConfirmScreen
-from tests.each import each
+from tests.each import each, trying
 from tests.unit.app.fakes import FakeService, FakeTerminal, app_of, screen_text, toasts, until
 from tests.unit.panes.test_panes_screen import command, in_shells, opened, opens, says
 
@@ -133,6 +133,8 @@ async def test_page_up_behind_the_prefix_looks_back_until_the_end_is_reached() -
 async def test_what_is_too_much_for_the_terminal_is_pasted_all_the_same() -> None:
     service = FakeService()
     async with opened(service) as (pilot, workspace):
+        await command(pilot, "right_square_bracket")
+        assert "Nothing was copied yet" in told(pilot)
         (pane,) = workspace.panes
         written: list[str] = []
         app = app_of(pilot)
@@ -145,13 +147,6 @@ async def test_what_is_too_much_for_the_terminal_is_pasted_all_the_same() -> Non
         assert not any("\x1b]52;" in text for text in written)
         await command(pilot, "right_square_bracket")
         assert service.terminals[0].typed == b"y" * 100_000
-
-
-async def test_without_anything_copied_pasting_says_so() -> None:
-    service = FakeService()
-    async with opened(service) as (pilot, _):
-        await command(pilot, "right_square_bracket")
-        assert "Nothing was copied yet" in told(pilot)
 
 
 async def test_another_width_drops_what_is_selected() -> None:
@@ -223,7 +218,7 @@ async def drag(pilot: Pilot[int], pane: Pane, *path: tuple[int, int], shift: boo
     await pilot.pause()
 
 
-async def test_dragging_selects_and_the_release_copies() -> None:
+async def test_dragging_selects_the_release_copies_and_typing_clears_the_mark() -> None:
     service = FakeService()
     async with opened(service) as (pilot, workspace):
         (pane,) = workspace.panes
@@ -240,42 +235,36 @@ async def test_dragging_selects_and_the_release_copies() -> None:
         await pilot.click(pane, offset=(1, 5))
         assert marked(pilot, pane, "pane--selection") == []
         assert guest.typed == b""
-
-
-@each("change", [b"\x1b[2;1HSECOND", b"\x1b[2J", b"\x1b[?1049h", b"\x1bc"])
-async def test_the_mark_goes_when_what_was_marked_changes(change: bytes) -> None:
-    service = FakeService()
-    async with opened(service) as (pilot, workspace):
-        (pane,) = workspace.panes
-        (guest,) = service.terminals
-        await says(pilot, guest, b"hello world\r\nsecond line")
-        await drag(pilot, pane, (6, 0), (5, 1))
-        assert pane.copying.highlight is not None
-        await says(pilot, guest, change)
-        await until(lambda: pane.copying.highlight is None)
-
-
-async def test_typing_clears_the_mark_and_reaches_the_guest() -> None:
-    service = FakeService()
-    async with opened(service) as (pilot, workspace):
-        (pane,) = workspace.panes
-        (guest,) = service.terminals
-        await says(pilot, guest, b"hello world")
         await drag(pilot, pane, (0, 0), (4, 0))
+        assert pane.copying.highlight is not None
         await pilot.press("x")
         assert pane.copying.highlight is None
         assert guest.typed == b"x"
 
 
-@each(("times", "text"), [(2, "path/to-it"), (3, "see path/to-it, and more")])
-async def test_clicks_select_words_and_lines(times: int, text: str) -> None:
+async def test_the_mark_goes_when_what_was_marked_changes() -> None:
+    service = FakeService()
+    async with opened(service) as (pilot, workspace):
+        (pane,) = workspace.panes
+        (guest,) = service.terminals
+        for change in (b"\x1b[2;1HSECOND", b"\x1b[2J", b"\x1b[?1049h", b"\x1bc"):
+            with trying(change):
+                await says(pilot, guest, b"\x1bchello world\r\nsecond line")
+                await drag(pilot, pane, (6, 0), (5, 1))
+                assert pane.copying.highlight is not None
+                await says(pilot, guest, change)
+                await until(lambda: pane.copying.highlight is None)
+
+
+async def test_clicks_select_words_and_lines() -> None:
     service = FakeService()
     async with opened(service) as (pilot, workspace):
         (pane,) = workspace.panes
         await says(pilot, service.terminals[0], b"see path/to-it, and more\r\nnext")
-        await pilot.click(pane, offset=(6, 0), times=times)
-        await until(lambda: pilot.app.clipboard == text)
-        assert marked(pilot, pane, "pane--selection")[0].rstrip() == text
+        for times, text in ((2, "path/to-it"), (3, "see path/to-it, and more")):
+            await pilot.click(pane, offset=(6, 0), times=times)
+            await until(lambda text=text: pilot.app.clipboard == text)  # type: ignore[misc]
+            assert marked(pilot, pane, "pane--selection")[0].rstrip() == text
 
 
 async def test_dragging_beyond_the_edge_scrolls() -> None:
@@ -314,16 +303,8 @@ async def test_the_mouse_is_the_guest_s_if_it_wants_it_but_not_with_shift() -> N
         await drag(pilot, pane, (6, 0), (10, 0), shift=True)
         assert guest.typed == b""
         assert pilot.app.clipboard == "world"
-
-
-async def test_a_button_that_the_guest_knows_of_is_released_within_the_pane() -> None:
-    service = FakeService()
-    async with opened(service) as (pilot, workspace):
-        (pane,) = workspace.panes
-        (guest,) = service.terminals
-        await says(pilot, guest, MOUSE_ON)
         await drag(pilot, pane, (6, 0), (6, -1))
-        assert guest.typed.endswith(b"\x1b[<0;7;1m")
+        assert guest.typed.endswith(b"\x1b[<0;7;1m"), "it is released within the pane"
 
 
 async def wheel(pilot: Pilot[int], pane: Pane, *, up: bool, times: int = 1) -> None:
@@ -333,7 +314,7 @@ async def wheel(pilot: Pilot[int], pane: Pane, *, up: bool, times: int = 1) -> N
     await pilot.pause()
 
 
-async def test_the_wheel_looks_back_and_comes_back() -> None:
+async def test_the_wheel_looks_back_and_is_arrow_keys_on_the_alternate_screen() -> None:
     service = FakeService()
     async with opened(service) as (pilot, workspace):
         (pane,) = workspace.panes
@@ -349,12 +330,6 @@ async def test_the_wheel_looks_back_and_comes_back() -> None:
         assert pane.copy_mode is not None
         await wheel(pilot, pane, up=False)
         assert pane.copy_mode is None
-
-
-async def test_on_the_alternate_screen_the_wheel_is_arrow_keys() -> None:
-    service = FakeService()
-    async with opened(service) as (pilot, workspace):
-        (pane,) = workspace.panes
         (guest,) = service.terminals
         await says(pilot, guest, b"\x1b[?1049h\x1b[?1h")
         await wheel(pilot, pane, up=True)
@@ -414,35 +389,29 @@ async def test_several_lines_are_pasted_after_a_question() -> None:
         assert guest.typed == b"echo one\r[red]rm -rf /[/red][2J\r" + b"x\r" * 20
 
 
-@each(
-    ("mode", "text", "typed"),
-    [
-        (b"", "echo one", b"echo one"),
-        (b"", "echo one\n", b"echo one\r"),
-        (b"\x1b[?2004h", "a\nb", b"\x1b[200~a\rb\x1b[201~"),
-        (b"\x1b[?2004h", "a\x1b[201~b\nc", b"\x1b[200~a[201~b\rc\x1b[201~"),
-    ],
-)
-async def test_what_does_no_harm_is_pasted_at_once(mode: bytes, text: str, typed: bytes) -> None:
+async def test_what_does_no_harm_is_pasted_at_once() -> None:
     service = FakeService()
     async with opened(service) as (pilot, _):
         (guest,) = service.terminals
-        await says(pilot, guest, mode or b"x")
-        await paste(pilot, text)
-        assert guest.typed == typed
+        for mode, text, typed in (
+            (b"x", "echo one", b"echo one"),
+            (b"x", "echo one\n", b"echo one\r"),
+            (b"\x1b[?2004h", "a\nb", b"\x1b[200~a\rb\x1b[201~"),
+            (b"\x1b[?2004h", "a\x1b[201~b\nc", b"\x1b[200~a[201~b\rc\x1b[201~"),
+        ):
+            with trying((mode, text)):
+                guest.typed = b""
+                await says(pilot, guest, mode)
+                await paste(pilot, text)
+                assert guest.typed == typed
 
 
-async def test_more_than_a_guest_takes_is_refused_whole() -> None:
+async def test_more_than_a_guest_takes_is_refused_whole_and_all_by_one_that_has_ended() -> None:
     service = FakeService()
     async with opened(service) as (pilot, _):
         await paste(pilot, "x" * (TYPED_MAX + 1))
         assert service.terminals[0].typed == b""
         assert "1.0M at most" in told(pilot)
-
-
-async def test_into_a_terminal_that_has_ended_nothing_is_pasted() -> None:
-    service = FakeService()
-    async with opened(service) as (pilot, _):
         service.terminals[0].tell(LinkState.ENDED)
         await paste(pilot, "a\nb")
         assert "Nothing was pasted" in told(pilot)

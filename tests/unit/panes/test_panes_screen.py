@@ -24,7 +24,7 @@ from quicksand_tui.screens.confirm import ConfirmScreen
 from quicksand_tui.screens.form import FormScreen
 from quicksand_tui.screens.help import HelpScreen
 from quicksand_tui.ui.app import QuicksandApp
-from tests.each import each
+from tests.each import trying
 from tests.unit.app.fakes import (
     NOW,
     SIZE,
@@ -85,6 +85,15 @@ async def test_what_the_guest_says_is_shown_and_keys_are_typed() -> None:
         await pilot.press("l", "s", "enter", "ctrl+c", "up", "q", "question_mark")
         assert guest.typed == b"ls\r\x03\x1b[Aq?"
         assert in_shells(pilot), "q is the guest's"
+        guest.typed = b""
+        await command(pilot, PREFIX)
+        assert guest.typed == b"\x1d"
+        await command(pilot, "j")
+        assert "ctrl-] j does nothing" in " ".join(toasts(app_of(pilot)))
+        guest.typed = b""
+        await says(pilot, guest, b"\x1b[?1h\x1b[?2004h")
+        await pilot.press("up")
+        assert guest.typed == b"\x1bOA", "as the program wants it"
 
 
 async def test_keys_that_come_raw_do_not_overtake_those_that_came_before() -> None:
@@ -107,23 +116,6 @@ async def test_enter_opens_them_too() -> None:
     async with shown(service) as (_, pilot):
         await pilot.press("enter")
         await until(lambda: service.terminals and in_shells(pilot))
-
-
-async def test_programs_get_keys_as_they_asked_for_them() -> None:
-    service = FakeService()
-    async with opened(service) as (pilot, _):
-        (guest,) = service.terminals
-        await says(pilot, guest, b"\x1b[?1h\x1b[?2004h")
-        await pilot.press("up")
-        assert guest.typed == b"\x1bOA"
-
-
-async def test_what_it_asks_is_answered() -> None:
-    service = FakeService()
-    async with opened(service) as (pilot, _):
-        (guest,) = service.terminals
-        await says(pilot, guest, b"\x1b[6n")
-        assert guest.typed == b"\x1b[1;1R"
 
 
 async def test_shells_that_were_left_are_come_back_to() -> None:
@@ -211,16 +203,8 @@ async def test_without_room_there_is_no_other_pane() -> None:
         assert "no room" in " ".join(toasts(app_of(pilot)))
 
 
-async def test_the_prefix_twice_is_typed_and_unknown_keys_are_named() -> None:
-    service = FakeService()
-    async with opened(service) as (pilot, _):
-        await command(pilot, PREFIX)
-        assert service.terminals[0].typed == b"\x1d"
-        await command(pilot, "j")
-        assert "ctrl-] j does nothing" in " ".join(toasts(app_of(pilot)))
-
-
-async def test_what_is_typed_can_go_to_all() -> None:
+async def test_what_is_typed_can_go_to_all_but_those_whose_program_has_ended() -> None:
+    """It would run in the shell that is opened there later."""
     service = FakeService()
     async with opened(service, (100, 30)) as (pilot, workspace):
         await command(pilot, "percent_sign")
@@ -232,6 +216,16 @@ async def test_what_is_typed_can_go_to_all() -> None:
         await command(pilot, "b")
         await pilot.press("y")
         assert sorted(guest.typed for guest in service.terminals) == [b"x", b"xy"]
+        await command(pilot, "b")
+        ended, other = service.terminals
+        ended.typed = other.typed = b""
+        ended.tell(LinkState.ENDED, "enter opens a new one: exit status 0")
+        await until(lambda: workspace.panes[0].status.is_over)
+        await pilot.press("l", "s")
+        await until(lambda: other.typed == b"ls")
+        workspace.panes[0].link.reopen()
+        await until(lambda: opens(workspace, 2))
+        assert (ended.typed, service.terminals[2].typed) == (b"", b"")
 
 
 async def test_a_shell_ends_after_a_question_and_the_last_one_leads_back() -> None:
@@ -283,35 +277,6 @@ async def test_a_shell_that_ended_says_so_and_enter_opens_a_new_one() -> None:
         assert (guest.typed, service.terminals[1].typed) == (b"", b"b")
 
 
-async def test_keys_for_all_panes_wait_for_none_whose_program_has_ended() -> None:
-    """They would run in the shell that is opened there later."""
-    service = FakeService()
-    async with opened(service, (120, 30)) as (pilot, workspace):
-        await command(pilot, "%")
-        await until(lambda: opens(workspace, 2))
-        ended, other = service.terminals
-        await command(pilot, "b")
-        ended.tell(LinkState.ENDED, "enter opens a new one: exit status 0")
-        await until(lambda: workspace.panes[0].status.is_over)
-        await pilot.press("l", "s")
-        await until(lambda: other.typed == b"ls")
-        workspace.panes[0].link.reopen()
-        await until(lambda: opens(workspace, 2))
-        assert (ended.typed, service.terminals[2].typed) == (b"", b"")
-
-
-async def test_a_click_on_a_title_focuses_its_pane_at_once() -> None:
-    service = FakeService()
-    async with opened(service, (120, 30)) as (pilot, workspace):
-        await command(pilot, "%")
-        await until(lambda: opens(workspace, 2))
-        app = app_of(pilot)
-        first, second = workspace.panes
-        assert app.focused is second
-        found = app.screen.get_focusable_widget_at(first.region.x + 2, first.region.y - 1)
-        assert found is first
-
-
 async def test_keys_that_were_on_their_way_stay_with_their_pane() -> None:
     """Whatever has the focus when they are let go."""
     service = FakeService()
@@ -320,6 +285,8 @@ async def test_keys_that_were_on_their_way_stay_with_their_pane() -> None:
         await until(lambda: opens(workspace, 2))
         app = app_of(pilot)
         first, second = workspace.panes
+        found = app.screen.get_focusable_widget_at(first.region.x + 2, first.region.y - 1)
+        assert found is first, "a click on a title focuses its pane at once"
         app.keys.panes.type(b"y\r")
         app.screen.set_focus(first)
         await until(lambda: any(guest.typed for guest in service.terminals))
@@ -457,15 +424,17 @@ HOSTILE = [
 ]
 
 
-@each("data", HOSTILE, ids=lambda data: repr(data[:12]))
-async def test_whatever_a_guest_says_the_app_stands(data: bytes) -> None:
+async def test_whatever_a_guest_says_the_app_stands() -> None:
     service = FakeService()
     async with opened(service) as (pilot, _):
         (guest,) = service.terminals
-        await says(pilot, guest, data)
-        await says(pilot, guest, b"\x1bc fine")
-        await until(lambda: "fine" in screen_text(app_of(pilot)))
-        assert WEB.name in screen_text(app_of(pilot))
+        for number, data in enumerate(HOSTILE):
+            with trying(data[:12]):
+                await says(pilot, guest, data)
+                await says(pilot, guest, b"\x1bc fine after %d" % number)
+                fine = f"fine after {number}"
+                await until(lambda fine=fine: fine in screen_text(app_of(pilot)))  # type: ignore[misc]
+                assert WEB.name in screen_text(app_of(pilot))
 
 
 async def test_a_flood_in_one_pane_does_not_hold_up_keys() -> None:
