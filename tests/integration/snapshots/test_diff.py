@@ -28,12 +28,14 @@ mkdir -p /root/w/old/deep && cd /root/w
 echo 1 > old/deep/file; echo same > same; echo before > changed; seq 1000 > grown
 seq 100000 > cut; echo x > removed; echo y > renamed; ln -s same link; echo z > turned
 echo m > mode; echo o > owner; echo t > touched; echo r > read; seq 100000 > patched
+echo h > holes; truncate -s 100K holes
 """
 CHANGE = r"""
 cd /root/w
 rm -r old removed; echo after! > changed; seq 9999 >> grown; truncate -s 10 cut; mv renamed moved
 ln -sfn changed link; rm turned; mkdir turned; echo i > turned/in; chmod 600 mode; chown 7 owner
 touch touched; cat read > /dev/null; printf '###' | dd of=patched bs=1 seek=500000 conv=notrunc
+printf x | dd of=holes bs=1 seek=50000 conv=notrunc
 mkfifo pipe; ln same hard; truncate -s 1G sparse; mkdir dir; echo > "$(printf 'new\nline\033[2J')"
 for n in $(seq 300); do echo $n > dir/file-with-a-rather-long-name-$n; done
 """
@@ -43,6 +45,7 @@ CHANGES = {
     "dir": ("added", None, None, ()),
     "grown": ("changed", 3893, 52781, ("content", "mtime")),
     "hard": ("added", None, 5, ()),
+    "holes": ("changed", 102400, 102400, ("content", "mtime")),
     "link": ("changed", 4, 7, ("target", "mtime")),
     "mode": ("changed", 2, 2, ("mode",)),
     "moved": ("added", None, 2, ()),

@@ -189,7 +189,7 @@ def makers(cache: Path) -> list[str]:
 
 async def test_the_first_start_has_a_template_made_for_the_next(own_cache: Path) -> None:
     """By a process of its own, that begins when the sandbox is idle or has ended."""
-    async with Sandbox(image="debian") as vm:
+    async with Sandbox(image="debian", memory="192M") as vm:
         assert vm.boot_timing is not None
         assert vm.boot_timing.mode == "cold boot"
         assert "no template" in vm.boot_timing.note
@@ -200,7 +200,7 @@ async def test_the_first_start_has_a_template_made_for_the_next(own_cache: Path)
             assert not list(own_cache.glob("templates/.making-*")), "it boots beside the first one"
             await asyncio.sleep(0.1)
     wait_for(lambda: list_templates(paths()), what="the template", timeout=MADE_S)
-    async with Sandbox(image="debian") as vm:
+    async with Sandbox(image="debian", memory="192M") as vm:
         assert vm.boot_timing is not None
         assert vm.boot_timing.mode == "template", vm.boot_timing.note
         assert await say(vm, "echo fine") == "fine"

@@ -22,7 +22,7 @@ from tests.integration.snapshots.files import check_litter
 pytestmark = [pytest.mark.vm, pytest.mark.timeout(600)]
 
 WARM_UP = AUTO_KEPT
-"""Reverts that keep the present after which as much is kept as ever will be."""
+"""After so many reverts that keep the present, as much is kept as ever will be."""
 
 DESCRIPTORS = 3
 """Of what comes and goes, such as a connection that is made anew."""
@@ -119,7 +119,7 @@ LOOK = "cat /root/f; wc -c < /dev/shm/f"
 
 
 async def go_back(vm: Sandbox, times: int, *, kept_each: int) -> None:
-    """Revert so often, and keep the present each so many times."""
+    """Revert ``times`` times; of ``kept_each`` reverts one keeps the present."""
     for number in range(times):
         await say(vm, CHANGE.format(number))
         await vm.revert("one", keep_now=number % kept_each == 0)
@@ -150,7 +150,7 @@ async def revert_many_times(vm: Sandbox, places: Paths, times: int) -> None:
     check_litter(sandbox_dir(places, vm.id))
 
 
-async def test_some_leave_nothing(vm: Sandbox, places: Paths) -> None:
+async def test_reverts_in_a_row_leave_nothing(vm: Sandbox, places: Paths) -> None:
     await revert_many_times(vm, places, 6)
 
 
