@@ -140,8 +140,9 @@ def _somebody_elses(member: tarfile.TarInfo) -> tarfile.TarInfo:
     return member
 
 
+@pytest.mark.soak
 async def test_a_tree_is_copied_and_removed(both: Both) -> None:
-    make_tree(both.host / "t", files=30)
+    make_tree(both.host / "t", files=60)
     wanted = tree_of(both.host / "t")
     await both.run("cp -a t copy && diff -r t copy && rm -rf t")
     assert not (both.host / "t").exists()
