@@ -299,7 +299,8 @@ def _fits(terminal: PtyTerminal, size: tuple[int, int]) -> Callable[[], bool]:
 def test_two_viewers_of_a_guest_that_changes_its_mode_all_the_time_until_it_ends(
     screen: FakeDesktop,
 ) -> None:
-    with watching(screen) as one, watching(screen, NO_IMAGES) as other:
+    # The other terminal answers nothing.
+    with watching(screen) as one, watching(screen, {}) as other:
         for terminal in (one, other):
             open_desktop(terminal)
         shows(one, desktop())

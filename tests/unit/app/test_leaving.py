@@ -71,7 +71,7 @@ async def test_escape_cancels_nothing_on_any_screen() -> None:
                 for _ in range(2):
                     await pilot.press("escape")
                     await pilot.pause()
-                assert app.screen is app.main
+                await until(lambda: app.screen is app.main)
                 assert service.undone == [] and len(app.operations.jobs) == 1
                 changing = ("delete", "stop", "kill", "revert", "purge", "undo")
                 assert not [call for call in service.calls if call.startswith(changing)]

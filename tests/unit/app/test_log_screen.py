@@ -73,6 +73,13 @@ async def test_moving_up_stops_following_and_G_follows_again() -> None:
         await until(lambda: "line 0" in screen_text(app))
         await pilot.press("G")
         await until(lambda: "later" in screen_text(app))
+        end = view.max_scroll_y
+        await pilot.press("k")
+        assert not view.following and view.scroll_y == end - 1
+        await pilot.press("pageup")
+        assert view.scroll_y == end - 1 - view.size.height
+        await pilot.press("pagedown", "j")
+        assert view.following and view.scroll_y == end
         await pilot.press("f")
         await until(lambda: not view.following)
 

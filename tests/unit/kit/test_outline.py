@@ -137,10 +137,7 @@ def test_a_signal_meanwhile_gives_the_terminal_back(tmp_path: Path, number: sign
     "where",
     [
         "application.QuicksandApp.__init__ = lambda *a, **k: fail(None)",
-        pytest.param(
-            "from quicksand_tui.opening import opening; opening.theme_wish = lambda *_: fail(None)",
-            marks=pytest.mark.soak,
-        ),
+        "from quicksand_tui.opening import opening; opening.theme_wish = lambda *_: fail(None)",
     ],
 )
 def test_an_exception_meanwhile_is_seen_on_the_usual_screen(where: str) -> None:

@@ -167,13 +167,13 @@ def ends_by(terminal: PtyTerminal, number: signal.Signals) -> None:
 SIGNALS = {signal.SIGTERM: 143, signal.SIGHUP: 129, signal.SIGINT: 130}
 
 
-def first(number: signal.Signals) -> pytest.MarkDecorator:
-    """All signals, of which that one is tried outside `make soak`, too: each is at some place."""
-    seldom = (pytest.param(one, marks=pytest.mark.soak) for one in SIGNALS if one is not number)
-    return pytest.mark.parametrize("number", [number, *seldom])
+def first(*numbers: signal.Signals) -> pytest.MarkDecorator:
+    """All signals, of which those are tried outside `make soak`, too: each is at some place."""
+    seldom = (pytest.param(one, marks=pytest.mark.soak) for one in SIGNALS if one not in numbers)
+    return pytest.mark.parametrize("number", [*numbers, *seldom])
 
 
-@first(signal.SIGINT)
+@first(signal.SIGTERM, signal.SIGINT)
 def test_a_signal_while_the_app_is_loaded(tmp_path: Path, number: signal.Signals) -> None:
     gate = tmp_path / "gate"  # never made
     with recording(tmp_path / "keys", env={"WAIT_FOR": str(gate)}) as terminal:
