@@ -90,7 +90,7 @@ def test_an_unnamed_one_has_clones_without_names() -> None:
     assert not {found["name"], clone["name"]} & sandboxes()
 
 
-def test_all_of_them_or_none(vm: str, places: Paths) -> None:
+def test_a_clone_that_fails_leaves_none_of_the_others(vm: str, places: Paths) -> None:
     before = directories(places)
 
     def keepers_of_others() -> list[str]:

@@ -93,7 +93,7 @@ async def test_a_stopped_sandbox_that_is_cloned_keeps_its_disk(vm: Sandbox, plac
     assert file_of_stopped(places, vm, "/root/f") == b"kept\n"
 
 
-async def test_all_or_none(vm: Sandbox) -> None:
+async def test_clones_are_made_all_or_not_at_all(vm: Sandbox) -> None:
     with pytest.raises(NameTakenError, match="box"):
         await vm.clone(2, names=["free", "box"])
     with pytest.raises(CheckpointNotFoundError):

@@ -45,7 +45,9 @@ async def test_nothing_is_answered_without_a_valid_key(api: Api, method: str, pa
 
 
 @each(("method", "path"), ONE_SANDBOX)
-async def test_another_owners_sandbox_is_as_good_as_none(api: Api, method: str, path: str) -> None:
+async def test_another_owners_sandbox_is_answered_as_missing(
+    api: Api, method: str, path: str
+) -> None:
     made = await api.create()
 
     response = await api.call(
@@ -413,7 +415,7 @@ async def fails() -> None:
     raise AgentUnreachableError("it does not answer")
 
 
-async def test_metrics_outside_of_the_time_are_none(api: Api) -> None:
+async def test_metrics_outside_of_the_time_are_left_out(api: Api) -> None:
     path = f"/sandboxes/{(await api.create())['sandboxID']}/metrics"
     hour_ago = int(time.time()) - 3600
     query = {"start": str(hour_ago), "end": str(hour_ago + 60)}

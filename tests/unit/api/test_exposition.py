@@ -53,7 +53,7 @@ def test_no_value_of_a_label_breaks_a_line(text: str) -> None:
 
 
 @each("name", ["", "Ä", "a b", "1a", 'a"'])
-def test_names_that_are_none_are_refused(name: str) -> None:
+def test_malformed_names_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match="is no name of a metric"):
         render([gauge(name, "", [])])
     with pytest.raises(ValueError, match="is no name of a label"):

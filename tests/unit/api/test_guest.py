@@ -453,7 +453,7 @@ async def test_files_want_the_token_or_a_signature(api: Api) -> None:
 
 
 @each("port", ["²", "٣", "x", "", "0", "65536", "-1", "1" * 5000])
-async def test_a_port_that_is_none_is_refused(api: Api, port: str) -> None:
+async def test_an_impossible_port_is_refused(api: Api, port: str) -> None:
     made = await api.create()
     headers = {**api.headers(made), "E2b-Sandbox-Port": port}
     assert (await api.client.get("/health", headers=headers)).status in (400, 502)

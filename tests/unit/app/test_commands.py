@@ -336,7 +336,7 @@ def test_lines_are_kept_once_and_bounded(tmp_path: Path) -> None:
 
 
 @each("data", [b"", b"[]", b"\xff", b'{"lines": 3}', b"{}"])
-def test_a_history_that_is_damaged_is_as_good_as_none(tmp_path: Path, data: bytes) -> None:
+def test_a_damaged_history_is_read_as_empty(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "commands.json"
     path.write_bytes(data)
     history = CommandHistory(StateFile(path))

@@ -105,7 +105,7 @@ def took(job: Job, *seconds: float, outcome: str = "done") -> list[EndedJob]:
     ]
 
 
-def test_a_line_tells_the_time_left_by_how_long_such_jobs_took_and_none_once_that_is_over() -> None:
+def test_a_line_estimates_the_time_left_from_earlier_jobs_until_it_is_exceeded() -> None:
     usual = replace(STARTING, usual_s=25.5)
     assert progress_text(usual, NOW) == "██████░░ about 20s left · 5/5 boot the guest"
     assert describe_job(usual, NOW).lines[0].endswith(": about 20s left · 5/5 boot the guest")

@@ -47,10 +47,8 @@ def line_of(app: QuicksandApp) -> str:
 
 
 async def leave_line(app: QuicksandApp, pilot: Pilot[int]) -> None:
-    """The next keys are not behind the one that does."""
     await pilot.press("escape")
     await until(lambda: not isinstance(app.screen, CommandScreen))
-    await app.key_routing.settle()
 
 
 async def test_keys_behind_escape_are_for_the_screen_below() -> None:

@@ -23,7 +23,7 @@ def test_what_one_run_writes_the_next_one_reads(tmp_path: Path) -> None:
 
 
 @each("kept", [None, 5, "x", []])
-def test_what_is_nothing_of_the_kind_is_as_none(kept: object) -> None:
+def test_a_value_of_another_kind_is_not_recalled(kept: object) -> None:
     remembered = Remembered()
     remembered.put(NAME, kept)
     assert recall_last(remembered) is None

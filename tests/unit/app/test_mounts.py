@@ -314,7 +314,6 @@ async def test_the_line_says_what_is_wrong(here: Path) -> None:
 
 
 async def enter(app: QuicksandApp, pilot: Pilot[int], line: str) -> None:
-    await app.key_routing.settle()  # nobody does when a line is gone
     app.everywhere.open_line(line)
     await until(lambda: isinstance(app.focused, Input) and app.focused.size)
     await pilot.press("enter")

@@ -212,7 +212,7 @@ async def test_for_good_is_a_choice_within_the_question_only() -> None:
         assert not browsing(app).browser.marked
 
 
-async def test_where_there_is_one_answer_the_other_key_is_none() -> None:
+async def test_a_question_with_one_answer_ignores_the_key_of_the_other() -> None:
     service = FakeService()
     async with shown(service) as (app, pilot):
         await pilot.press("d")

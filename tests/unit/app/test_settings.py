@@ -115,7 +115,7 @@ async def test_a_change_counts_at_once(path: Path) -> None:
         assert app.world.keymap.hint("stop") == "x"
 
 
-async def test_an_action_without_a_key_is_bound_to_none(path: Path) -> None:
+async def test_an_action_without_a_key_gets_no_binding(path: Path) -> None:
     async with shown(settings=settings_of(path, '[keys]\nstop = ""\nkill = ""\n')) as (app, _):
         assert app._keymap["main.stop"] == app._keymap["main.kill"] == UNBOUND
         assert not {"x", "K"} & set(app.screen.active_bindings)

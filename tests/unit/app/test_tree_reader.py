@@ -50,7 +50,7 @@ def tags(looking: TreeReader) -> list[str]:
     return [made.tag for made in looking.read().checkpoints]
 
 
-def test_a_sandbox_without_checkpoints_has_none(places: Paths) -> None:
+def test_a_sandbox_without_checkpoints_has_no_tree(places: Paths) -> None:
     assert TreeReader(Registry(places), make(places).id).read() is NO_TREE
 
 

@@ -58,7 +58,7 @@ def locked_elsewhere(path: Path, *, kind: str = "exclusive") -> Iterator[subproc
         child.kill()
 
 
-def test_a_lock_that_is_a_link_is_none_and_makes_nothing_elsewhere(tmp_path: Path) -> None:
+def test_a_lock_that_is_a_link_is_refused_and_makes_nothing_elsewhere(tmp_path: Path) -> None:
     (tmp_path / "lock").symlink_to(tmp_path / "elsewhere")
     for lock in (try_lock, is_locked, lambda path: lock_within(path, 0)):
         with pytest.raises(OSError, match="it is a symbolic link, and no file"):

@@ -15,7 +15,7 @@ def cache(places: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"\xff", b"[" * 100_000])
-def test_a_damaged_file_is_as_none(cache: Path, content: bytes) -> None:
+def test_a_damaged_file_is_read_as_empty_and_written_anew(cache: Path, content: bytes) -> None:
     cache.mkdir()
     (cache / "x.json").write_bytes(content)
     findings = Findings("x.json")

@@ -40,7 +40,7 @@ def test_what_is_measured_in_both_modes_is_one_row() -> None:
     }
 
 
-def test_where_nothing_may_wait_the_row_is_that_of_none() -> None:
+def test_without_spares_the_row_is_that_of_a_cold_start() -> None:
     assert list(rows([FIGURES[0], FIGURES[2]])) == ["ping", COLD]
 
 

@@ -240,7 +240,7 @@ async def test_a_terminal_that_was_there_then_goes_on(
     ],
     ids=["none", "another", "ended", "another with its number"],
 )
-async def test_one_that_was_not_becomes_a_new_one(
+async def test_a_shell_that_did_not_come_back_becomes_a_new_one(
     then: list[ShellInfo], relayed: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert await relay(FakeSandbox([terminal("mine")], then), "mine") == 7

@@ -281,7 +281,7 @@ def test_what_a_recording_tells() -> None:
 
 
 @pytest.mark.parametrize("region", ["1,2,3", "a,b,c,d", "1,2,3,-4"])
-def test_a_region_that_is_none(
+def test_a_malformed_region_is_refused(
     region: str, box: FakeBox, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["screenshot", "web", "x.png", "--region", region]) == Exit.USAGE

@@ -54,7 +54,7 @@ def test_an_order_ends_however_its_machine_is_written(
     assert told.startswith("debian --memory 1G --disk-size 10G: the order of 2 is ended")
 
 
-def test_where_none_was_ordered_the_others_are_named(
+def test_taking_back_what_was_not_ordered_names_what_was(
     places: Paths, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Orders(places).set(LARGE, 2)

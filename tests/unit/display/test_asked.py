@@ -30,7 +30,7 @@ def test_the_format(wanted: str | None, name: str | None, form: Format) -> None:
     assert choose_format(wanted, Path(name) if name else None) is form
 
 
-def test_a_format_that_is_none() -> None:
+def test_an_unknown_picture_format_is_refused() -> None:
     for wanted in ("gif", "jpg", 5):
         with pytest.raises(
             ConfigError, match=f"{wanted!r} is not a picture format: choose png or ppm"

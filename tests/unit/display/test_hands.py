@@ -373,7 +373,7 @@ async def test_a_machine_that_has_ended(tmp_path: Path) -> None:
         '{"position": 7, "buttons": 7, "keys": 7}',
     ],
 )
-def test_a_damaged_record_is_none(machine: MachineDir, text: str) -> None:
+def test_a_damaged_record_is_passed_over(machine: MachineDir, text: str) -> None:
     machine.input_record.write_text(text)
     assert Held.read(machine) == Held()
 

@@ -60,7 +60,7 @@ def test_keys_that_have_lost_their_characters_are_free() -> None:
 
 
 @each("record", ["", "not found.", '"222:110000"', '"7:61 24a:62 :: 5: :61"'])
-def test_a_record_that_is_none(record: str) -> None:
+def test_a_malformed_record_names_no_spare_key(record: str) -> None:
     assert SpareKeys.parse(KEYMAP, record).record == ""
 
 

@@ -103,7 +103,7 @@ async def test_the_same_again_is_no_change(socket: Path) -> None:
         await wait(socket, Until.CHANGE, shows(FIRST, FIRST), timeout=1)
 
 
-async def test_a_change_elsewhere_is_none(socket: Path) -> None:
+async def test_a_change_outside_the_region_does_not_count(socket: Path) -> None:
     elsewhere = update(filled(3, 3, 1, 1, GREEN))
     with pytest.raises(TimeoutError):
         await wait(socket, Until.CHANGE, shows(elsewhere), region=(0, 0, 3, 3), timeout=0.1)

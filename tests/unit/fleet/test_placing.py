@@ -98,7 +98,7 @@ def test_one_that_has_the_image_comes_before_one_with_more_memory() -> None:
     assert names(HOST, roomy) == ["a", "b"]
 
 
-def test_who_lacks_memory_is_drained_or_away_or_has_refused_is_none() -> None:
+def test_machines_that_are_full_or_drained_or_away_or_have_refused_get_nothing() -> None:
     full = replace(HOST, name="full", free_bytes=room_for(1) - 1)
     others = [
         replace(HOST, name=state.value, state=state)

@@ -61,7 +61,7 @@ async def test_datagrams_go_both_ways_and_keep_their_bounds() -> None:
             await found.send(bytes(DATAGRAM_MAX + 1))
 
 
-async def test_one_that_is_not_sent_yet_is_given_up_as_a_whole() -> None:
+async def test_a_datagram_that_is_not_sent_yet_is_given_up_as_a_whole() -> None:
     opened: list[int] = []
 
     async def script(agent: FakeAgent, request: dict[str, Any]) -> None:

@@ -90,7 +90,7 @@ async def test_what_it_lacks_is_named(said: str, why: str) -> None:
         await require_fit(guest.session, clock, NetworkMode.MOUNTS_ONLY, window_s=0.0)
 
 
-def test_a_guest_without_a_network_needs_none() -> None:
+def test_a_guest_whose_network_is_off_is_fit_without_one() -> None:
     assert Facts.parse(SAID.partition("Iface")[0]).complaint(NetworkMode.NONE) == ""
 
 

@@ -38,7 +38,7 @@ def test_all_interfaces_but_the_loopback_count() -> None:
         b"\xff\xfe\x00" * 1000,
     ],
 )
-def test_what_makes_no_sense_is_as_none(text: bytes) -> None:
+def test_malformed_traffic_is_read_as_none(text: bytes) -> None:
     assert parse_traffic(text) is None
 
 

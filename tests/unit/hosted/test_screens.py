@@ -264,7 +264,7 @@ async def test_the_true_width_is_asked_for(
     "size",
     [{}, {"width": -1, "height": 5}, {"width": "5", "height": 5}, {"width": 2**40, "height": 1}],
 )
-async def test_a_size_that_is_none_is_not_believed(size: dict[str, Any], places: Paths) -> None:
+async def test_an_impossible_size_is_not_believed(size: dict[str, Any], places: Paths) -> None:
     async def answer(request: Request) -> None:
         request.answer(**(size if request.method == "screen_size" else {}))
 

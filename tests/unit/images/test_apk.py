@@ -483,7 +483,7 @@ def test_an_index_of_usual_size_without_a_signature_is_called_unsigned(tmp_path:
         ("-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n", "cannot be read"),
     ],
 )
-def test_keys_that_are_none_are_refused(text: str, why: str) -> None:
+def test_malformed_keys_are_refused(text: str, why: str) -> None:
     with pytest.raises(ImageError, match=why):
         TrustedKeys(text)
 

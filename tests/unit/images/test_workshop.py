@@ -92,7 +92,7 @@ def test_an_image_is_chosen_by_what_is_on_its_disk(store: ImageStore, installs: 
     assert installs == []
 
 
-def test_an_image_that_cannot_be_read_is_none(store: ImageStore) -> None:
+def test_an_unreadable_image_has_no_tools(store: ImageStore) -> None:
     image = add(store, "odd", APT)
     found = look_into(image)
     assert found is not None and found.has_apt and not found.has_filesystem_tools

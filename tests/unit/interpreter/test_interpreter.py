@@ -274,7 +274,7 @@ CHUNKED = b"PUT /variables HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
         (b"", b""),
     ],
 )  # fmt: skip
-async def test_requests_that_are_none_are_refused(
+async def test_malformed_requests_are_refused(
     interpreter: Interpreter, request_: bytes, status: bytes
 ) -> None:
     answer = await talk(interpreter.port, request_)

@@ -40,7 +40,7 @@ async def test_a_peer_that_resets_is_told_of_though_its_data_wait() -> None:
     resets.close()
 
 
-async def test_an_end_with_data_that_wait_is_none_and_what_is_forgotten_is_not_told_of() -> None:
+async def test_an_end_with_unread_data_is_no_reset_and_what_is_forgotten_is_not_told_of() -> None:
     resets, told, last = Resets(), asyncio.Event(), asyncio.Event()
     with pair() as (mine, theirs), pair() as (other, reset), pair() as (third, end):
         resets.watch(mine.fileno(), told.set)

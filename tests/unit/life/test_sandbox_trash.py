@@ -376,7 +376,7 @@ def test_what_is_not_ours_is_neither_listed_nor_swept(
     assert (trash.root / "thesis").exists()
 
 
-def test_a_trash_that_is_a_link_is_none_of_ours(
+def test_a_trash_that_is_a_link_is_not_used(
     registry: Registry, trash: SandboxTrash, tmp_path: Path
 ) -> None:
     record = filled(registry)

@@ -49,7 +49,7 @@ def test_all_of_it_is_there_soon_after_a_start() -> None:
     ran("whole.make_whole_soon().join(); assert not missing()")
 
 
-def test_a_process_that_ends_at_once_waits_for_none_of_it() -> None:
+def test_a_process_that_ends_at_once_does_not_wait_for_the_rest_to_load() -> None:
     ran("""
 import atexit
 atexit.register(lambda: missing() or os._exit(3))

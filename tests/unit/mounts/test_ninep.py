@@ -273,7 +273,7 @@ async def test_qemu_itself_says_whether_a_checkpoint_is_possible() -> None:
         await _refuse(FakeQemu(BLOCKED), extra_qemu_args=["-virtfs", "x"])
 
 
-async def test_a_machine_that_can_have_none_is_not_asked() -> None:
+async def test_a_machine_without_9p_is_not_asked() -> None:
     qemu = FakeQemu(BLOCKED)
     await _refuse(qemu, "/d:/mnt")
     assert qemu.asked == 0

@@ -306,7 +306,7 @@ async def test_a_start_that_is_cancelled_leaves_no_server(
         wait_for(lambda: not our_processes(str(machine.root)), what="its end")
 
 
-async def test_all_are_served_or_none(
+async def test_one_missing_directory_and_none_is_served(
     machine: MachineDir, qemu: Qemu, data: Mount, places: Paths, tmp_path: Path
 ) -> None:
     known = check_directory(data, places)
@@ -399,7 +399,7 @@ def remove(name: str) -> Callable[[dict[str, object]], None]:
         lambda record: record.update(pid="x"),
     ],
 )
-def test_a_damaged_record_is_none(
+def test_a_damaged_record_is_passed_over(
     machine: MachineDir, data: Mount, change: Callable[[dict[str, object]], None]
 ) -> None:
     shares.note(machine, share_of(0, data))

@@ -69,7 +69,7 @@ def test_one_that_it_has_itself_or_nobody_has_is_not_waited_for() -> None:
     assert not _is_anothers(port, os.getpid())
 
 
-def test_a_qemu_that_has_ended_needs_none() -> None:
+def test_a_qemu_that_has_ended_belongs_to_nobody_else() -> None:
     with subprocess.Popen(["true"]) as process:
         process.wait()
         assert not _is_anothers(80, process.pid)

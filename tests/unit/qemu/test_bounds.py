@@ -46,7 +46,7 @@ def test_it_is_the_guests_memory_and_what_qemu_needs(argv: tuple[str, ...], mib:
 
 
 @each("argv", [(), ("-m",), ("-m", "lots"), ("-m", ""), ("-M", "512M")])
-def test_without_a_guests_memory_there_is_none(argv: tuple[str, ...]) -> None:
+def test_without_a_guests_memory_there_is_no_bound(argv: tuple[str, ...]) -> None:
     assert bound_of(argv) is None
 
 

@@ -445,7 +445,7 @@ def test_an_id_is_found_without_a_look_at_others(
     assert registry.find(record.id).record == record
 
 
-def test_a_start_that_two_ids_have_is_none_of_them(registry: Registry) -> None:
+def test_the_start_of_two_ids_finds_neither(registry: Registry) -> None:
     for number in range(2):
         os.close(registry.create(replace(RECORD, id=f"abcdef00000{number}", name=f"n{number}")))
     with pytest.raises(SandboxNotFoundError):

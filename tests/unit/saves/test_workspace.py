@@ -403,7 +403,7 @@ def test_a_lock_that_leads_elsewhere_makes_nothing_there(work: Path, tmp_path: P
     assert not (tmp_path / "nologin").exists()
 
 
-def test_nobody_waits_for_a_manifest_that_is_none(places: Paths, work: Path) -> None:
+def test_a_manifest_that_is_no_regular_file_is_not_waited_for(places: Paths, work: Path) -> None:
     make_published(work / "pipe", b"1")
     (work / "pipe" / "manifest.json").unlink()
     os.mkfifo(work / "pipe" / "manifest.json")

@@ -249,7 +249,7 @@ def test_the_host_may_remove_or_replace_the_directory(store: Store, share: Path)
     assert os.listdir(outside) == ["secret"]
 
 
-def test_a_share_that_is_none(tmp_path: Path) -> None:
+def test_what_cannot_be_shared_is_refused_with_the_reason(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for root, reason in {
         tmp_path / "none": Reason.NOT_FOUND,

@@ -54,7 +54,7 @@ def test_a_file_that_programs_run_is_one(path: str) -> None:
         *("a.code-workspace.bak", "mise.toml.lock", "mise", "promise.x.toml", "config.ci.toml"),
     ],
 )
-def test_what_git_and_people_write_all_the_time_is_none(path: str) -> None:
+def test_usual_files_of_git_and_people_are_no_triggers(path: str) -> None:
     assert not Triggers().has(names(path))
 
 
@@ -88,7 +88,7 @@ def test_a_name_of_the_guest_with_a_star_is_no_pattern() -> None:
     assert Triggers(("a*/c",)).has(("a*", "c"))
 
 
-def test_the_root_is_none() -> None:
+def test_the_root_is_no_trigger() -> None:
     assert not Triggers().has(())
     assert not Triggers().leads(())
 

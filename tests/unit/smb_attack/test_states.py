@@ -75,7 +75,7 @@ def test_nothing_is_done_before_login(server: Server, session: int) -> None:
     guest.echo()
 
 
-def test_half_a_login_is_none(server: Server) -> None:
+def test_half_a_login_gives_no_access(server: Server) -> None:
     guest = server.guest
     guest.negotiate()
     guest.session = guest.ask(raw.SESSION_SETUP, raw.setup(raw.HELLO)).session

@@ -319,7 +319,7 @@ def test_what_linux_takes_in_a_listing_for_the_time_of_change_is_that(
     assert written == filetime(10**9)
 
 
-def test_an_empty_attribute_is_made_where_there_is_none_and_else_removes(
+def test_an_empty_attribute_is_made_or_removes_the_one_that_is_there(
     client: Client, tmp_path: Path
 ) -> None:
     """The message is the same. Before it removes one, Linux asks whether it is there."""

@@ -18,7 +18,7 @@ from quicksand.snapshots.taking import _remove_unborn
 from quicksand.things.checkpoint import PAGES
 
 
-def test_machines_of_one_that_has_ended_are_none(tmp_path: Path) -> None:
+def test_a_sandbox_that_has_ended_gets_no_new_machine(tmp_path: Path) -> None:
     runtime = RuntimeDir(tmp_path / "90e090e0", tmp_path)
     live: Any = SimpleNamespace(runtime=runtime)
     assert runtime.names() == []

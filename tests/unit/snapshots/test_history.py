@@ -371,7 +371,7 @@ def test_checkpoints_are_listed_the_oldest_first(history: History) -> None:
     assert [node.id for node in history.nodes()] == ["0000000c", "0000000b", "0000000a"]
 
 
-def test_without_any_there_are_none(tmp_path: Path) -> None:
+def test_a_history_that_was_never_written_is_empty(tmp_path: Path) -> None:
     empty = History(SandboxDir(tmp_path / "nothing"))
     assert (empty.nodes(), empty.broken()) == ([], {})
     with pytest.raises(CheckpointNotFoundError):

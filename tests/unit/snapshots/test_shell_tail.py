@@ -27,7 +27,7 @@ def test_it_is_read_as_it_was_kept(place: SandboxDir) -> None:
     assert read_shell(place, ID) == TAIL
 
 
-def test_a_checkpoint_of_before_has_none(place: SandboxDir) -> None:
+def test_a_checkpoint_without_a_shells_tail_is_read_as_none(place: SandboxDir) -> None:
     assert read_shell(place, ID) is None
 
 

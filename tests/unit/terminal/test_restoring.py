@@ -138,7 +138,7 @@ def test_what_the_program_undid_itself_is_not_undone_again() -> None:
     assert b"\x1b[?" not in undo
 
 
-def test_a_query_of_a_colour_changes_none() -> None:
+def test_a_query_of_a_colour_leaves_nothing_to_undo() -> None:
     assert b"\x1b]1" not in undo_of(b"\x1b]11;?\x1b\\\x1b]4;3;?\x07\x1b]10;?;?\x07")
 
 

@@ -68,7 +68,7 @@ def test_a_text_is_no_regular_expression_unless_it_is_to_be() -> None:
         search_pattern("(", regex=True)
 
 
-def test_empty_matches_are_none() -> None:
+def test_an_empty_match_is_not_found() -> None:
     assert found(shown("abc"), "") == []
     assert found(shown("abc"), "x*", regex=True) == []
 

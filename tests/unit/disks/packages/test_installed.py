@@ -141,7 +141,7 @@ def test_a_stub_is_told_and_never_asked(
     assert "quicksand_ubuntu" not in sys.modules
 
 
-def test_a_layer_of_a_package_that_is_none_is_refused_by_name(
+def test_a_package_whose_layer_is_no_qcow2_file_is_refused_by_name(
     resolver: ImageResolver, site: Path, tmp_path: Path
 ) -> None:
     put(site, make_wheel(tmp_path, "quicksand-ubuntu"))

@@ -231,7 +231,7 @@ async def test_without_tls_only_this_host_is_asked(web: Web, tmp_path: Path) -> 
         await web.page("http://files.example/x.whl", ACCEPT)
 
 
-async def test_a_page_that_is_not_there_is_none(web: Web, server: Server) -> None:
+async def test_a_missing_page_is_read_as_none(web: Web, server: Server) -> None:
     assert await web.page(f"{server.url}/none", ACCEPT) is None
 
 

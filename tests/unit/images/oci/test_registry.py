@@ -376,7 +376,7 @@ async def test_a_missing_image_is_said_to_be_missing(server: Registry, tmp_path:
         ("token", (403, {}, b""), "gives no token"),
     ],
 )
-async def test_answers_that_are_none_are_refused(
+async def test_malformed_answers_are_refused(
     server: Registry, tmp_path: Path, path: str, answer: Answer, why: str
 ) -> None:
     server.add(image())

@@ -356,7 +356,7 @@ async def test_an_import_that_waits_for_a_pipe_can_be_cancelled(
     assert contents(tmp_path) == before
 
 
-def test_an_image_is_no_save_and_a_save_of_nothing_is_none(there: Home) -> None:
+def test_a_bundle_of_an_image_or_of_an_empty_save_is_refused(there: Home) -> None:
     for manifest in ({}, {"format": "other"}, {"format": "quicksand-bundle"}):
         with pytest.raises(BundleError):
             there.import_(pack({"manifest.json": json.dumps(manifest).encode()}))
