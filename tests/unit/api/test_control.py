@@ -45,9 +45,7 @@ async def test_nothing_is_answered_without_a_valid_key(api: Api, method: str, pa
 
 
 @each(("method", "path"), ONE_SANDBOX)
-async def test_another_owners_sandbox_is_answered_as_missing(
-    api: Api, method: str, path: str
-) -> None:
+async def test_anothers_sandbox_is_answered_as_missing(api: Api, method: str, path: str) -> None:
     made = await api.create()
 
     response = await api.call(

@@ -77,7 +77,7 @@ def test_where_it_cannot_be_measured_the_guest_measures_it_itself(
     assert tick_rate_khz() == 2_596_000, "it is tried again"
 
 
-def test_a_processor_that_changes_its_rate_has_no_tick_rate(
+def test_a_processor_of_changing_rate_has_no_tick_rate(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(tick_rate, "_is_constant", lambda: False)

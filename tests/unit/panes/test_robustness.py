@@ -233,7 +233,7 @@ async def test_a_new_theme_is_seen_at_once() -> None:
         await until(lambda: colours() != before)
 
 
-async def test_titles_are_not_coloured_where_colours_are_off(
+async def test_titles_have_no_colour_where_colours_are_off(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
