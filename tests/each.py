@@ -29,10 +29,11 @@ def each(
     but what all values may share; `tmp_path`, `monkeypatch` and `capsys` are new for each. Values
     of megabytes are made by a function as the test runs: a fork takes longer the more there is."""
     words = [name.strip() for name in names.split(",")] if isinstance(names, str) else [*names]
-    if callable(values):
+    made: Callable[[], Iterable[object]]
+    if inspect.isfunction(values):
         made = values
     else:
-        made = partial(iter, [*values])
+        made = partial(iter, [*cast("Iterable[object]", values)])
         for _ in _cases(words, made(), ids):
             pass  # what is wrong with one is told as the file is read
 
