@@ -15,7 +15,7 @@ from _pytest.mark import ParameterSet
 Test = Callable[..., Any]
 Names = Callable[[Any], object] | Iterable[object] | None
 NAME_MAX = 2000
-"""Characters of what is told of a case."""
+"""The most characters of a case's name in an error."""
 
 
 def each(

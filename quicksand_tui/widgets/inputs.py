@@ -49,7 +49,7 @@ class LineInput(Input):
             self.post_message(self.Settled(self))
 
     def on_unmount(self) -> None:
-        # What it has posted just before it was removed comes up to nobody.
+        # Its last `Settled` is lost if the input is removed before its parents have seen it.
         self.app.post_message(self.Settled(self))
 
     async def _take_key(self, event: events.Key) -> None:

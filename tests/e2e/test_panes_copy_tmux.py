@@ -36,7 +36,7 @@ def test_texts_are_found_copied_pasted_after_a_yes_and_selected_by_the_mouse(
 
 
 def find_and_paste(terminal: Terminal) -> None:
-    """What has scrolled off is found, copied and pasted."""
+    """Find a line that has scrolled off, copy it and paste it."""
     terminal.type("for n in $(seq 500); do echo line-$n; done")
     terminal.press("Enter")
     terminal.sees("line-500")

@@ -29,7 +29,7 @@ def test_the_app_goes_on_and_ends_well_when_its_package_is_gone(
     argv = [sys.executable, "-m", "quicksand_tui"]
     with Terminal(argv, columns=120, rows=36, **environment) as terminal:
         terminal.sees("1 stopped")
-        # What it imports last, in some order.
+        # These modules are loaded last, in no fixed order.
         last = {name.rpartition(".")[2] for name in whole._modules()}
 
         def is_loaded() -> bool:

@@ -55,7 +55,7 @@ def shared(places: Paths, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 @pytest.fixture
 def data(shared: Path) -> Iterator[Path]:
-    """What the user may do everything with, and what is somebody else's; each test has its own."""
+    """A directory with files of the user's own and of another user's, made anew for each test."""
     data = shared / f"{len(list(shared.iterdir()))}"
     for name in ("", "mine", "fixed", "theirs", "closed", "open"):
         (data / name).mkdir()

@@ -162,6 +162,13 @@ async def test_a_damaged_template_is_not_used(
     assert not list(place.root.glob("checkpoints/*/node.json")) or part == "node"
 
 
+async def test_a_machine_of_another_size_has_a_template_of_its_own() -> None:
+    async with Sandbox(image="debian", memory="300M") as vm:
+        assert vm.boot_timing is not None
+        assert vm.boot_timing.mode == "cold boot"
+        assert "no template" in vm.boot_timing.note
+
+
 @pytest.fixture
 def own_cache(prepared: Paths, places: Paths) -> Iterator[Path]:
     """A cache without templates, to make them in; in the end nobody is at it and

@@ -1,7 +1,7 @@
-"""What programs in the guest may expect of a mounted directory (in_guest/checks.py).
+"""A mounted directory does what programs in the guest expect (in_guest/checks.py).
 
-And a slice of pjdfstest and of Connectathon: what a mount does differently from the guest's own
-disk is listed here, each with its reason. (docs/internals/mounts.md, "What is not kept")"""
+A slice of pjdfstest and of Connectathon runs too. Where a mount differs from the guest's own disk,
+the difference is listed here with its reason (docs/internals/mounts.md, "What is not kept")."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def tree_of(root: Path) -> dict[str, tuple[int, str]]:
 async def test_git_clones_commits_and_is_clean_on_both_sides(
     both: Both, tmp_path: Path, more: bool
 ) -> None:
-    """With ``more``, it moves, switches and packs, too."""
+    """With ``more``, git also moves files, switches branches and packs its objects."""
     make_tree(tmp_path / "source", files=20)
     source = tmp_path / "source"
     git(source, "init", "-q", "-b", "main")

@@ -7,7 +7,7 @@ import os
 import time
 
 LOOKS = 10
-"""Of which one is written down: that takes longer than all of them."""
+"""Looks at the clocks for each that is written down, since writing takes longer than looking."""
 
 CLOCKS = {"monotonic": time.CLOCK_MONOTONIC, "uptime": time.CLOCK_BOOTTIME}
 
